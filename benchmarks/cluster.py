@@ -15,11 +15,11 @@ from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
-from evalgate.agents.factory import choose_agent
+from evalgate.agents.factory import resolve_agent
 from evalgate.config.schema.agent import AgentConfig, ExecutorConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
-from evalgate.core.types import EvalCase, Turn, UserMessage
-from evalgate.runner.pipeline import placed_agent
+from evalgate.core.types import CaseTurn, EvalCase, UserMessage
+from evalgate.runner.pipeline import build_executor_agent
 from evalgate.runner.scheduler import RunRequest, run_cases
 from evalgate.system.workspace import Workspace
 
@@ -90,7 +90,7 @@ def _cpu_seconds():
 
 
 async def _seconds_a_case(agent, seconds):
-    cases = [EvalCase(str(number), (Turn(UserMessage(str(seconds))),)) for number in range(CASES)]
+    cases = [EvalCase(str(number), (CaseTurn(UserMessage(str(seconds))),)) for number in range(CASES)]
 
     async def note(request, run):
         if run.outcome != "answered":
@@ -104,8 +104,8 @@ async def _seconds_a_case(agent, seconds):
 
 def _agent(executor, folder, workers):
     section = AgentConfig(entry="agent.py:compute", workers=workers, concurrency=CONCURRENCY)
-    chosen = choose_agent(section, "", Thresholds(Config(), folder))
-    return placed_agent(ExecutorConfig(kind=executor), chosen, Workspace(folder), dict(os.environ))
+    chosen = resolve_agent(section, "", Thresholds(Config(), folder))
+    return build_executor_agent(ExecutorConfig(kind=executor), chosen, Workspace(folder), dict(os.environ))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.gatechain import CRASH, Chain, Dice, Outcome, Setup
 from evalgate.core.frozen import frozen
-from evalgate.statistics.threshold_test import wilson_interval
+from evalgate.statistics.threshold_test import compute_wilson_interval
 
 STEADY, BROKEN, RARE = 0.995, 0.02, 0.9
 CHANGES = ("none", "broken", "crash", "-10 points")
@@ -176,7 +176,7 @@ def read(file: Path) -> Iterator[Found]:
 
 def as_share(count: int, trials: int) -> str:
     """Return a percentage with its 95 % interval."""
-    low, high = wilson_interval(count, trials)
+    low, high = compute_wilson_interval(count, trials)
     return f"{100 * count / trials:5.1f} ({100 * low:.0f}-{100 * high:.0f})"
 
 
@@ -213,12 +213,12 @@ def pooled(founds: Iterable[Found], keep: Iterable[str]) -> list[Found]:
 
 def misses(found: Found) -> Iterator[str]:
     """Return the goals that a cell misses for certain: even the kind end of its interval does."""
-    low, high = wilson_interval(found.red, found.repeats)
+    low, high = compute_wilson_interval(found.red, found.repeats)
     if found.cell.goal == "few" and low > GOALS["red"]:
         yield "false alarms"
     if found.cell.goal == "most" and high < GOALS["found"]:
         yield "not found"
-    doubtful, _ = wilson_interval(found.inconclusive, found.repeats)
+    doubtful, _ = compute_wilson_interval(found.inconclusive, found.repeats)
     if found.cell.cases >= 20 and found.cell.change == "none" and doubtful > GOALS["inconclusive"]:
         yield "inconclusive"
 

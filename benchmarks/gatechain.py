@@ -1,7 +1,7 @@
 """Play the whole gate on drawn outcomes: what `evalgate init` writes, with dice in the place of the agent.
 
-Nothing of the gate is copied. A folder is made by `init`, its eval set is replaced by one of so many cases, and
-`make_plan` and `run_gate` do the rest: loading, sampling, scoring, comparing, deciding. Only three things are put
+Nothing of the gate is copied. A folder is made by `write_scaffold`, its eval set is replaced by one of so many cases, and
+`build_plan` and `run_gate` do the rest: loading, sampling, scoring, comparing, deciding. Only three things are put
 in: an agent that answers as the dice say, a baseline that is kept in memory, and nobody who watches.
 """
 
@@ -16,18 +16,18 @@ from pathlib import Path
 
 import yaml
 
-from evalgate.baselines.history import baseline_of
-from evalgate.cli.init import init
+from evalgate.baselines.history import build_baseline
+from evalgate.cli.init import write_scaffold
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import AgentFailed, SessionEnd
+from evalgate.core.protocols import AgentError, SessionResult
 from evalgate.core.types import Baseline, CaseRun, Failure, Record, Reply, RunResult, ToolCall
 from evalgate.metrics.scoring import score_run
-from evalgate.runner.eval_runner import Evaluation, Scope
+from evalgate.runner.eval_runner import Evaluation, RunScope
 from evalgate.runner.pipeline import run_gate
-from evalgate.runner.plan import Plan, make_plan, workspace_at
-from evalgate.runner.record_builder import Made, conclude
-from evalgate.runner.suites import Places
+from evalgate.runner.plan import Plan, build_plan, resolve_workspace
+from evalgate.runner.record_builder import RunTiming, build_record
+from evalgate.runner.suites import CaseIndex
 
 SPOKEN = "It is sunny in Lisbon and the wind is weak today"
 STATE = {"answered": True}
@@ -37,7 +37,7 @@ MORE_CRITERIA: Mapping[str, dict[str, object]] = {
     "final_session_state": {},
     "trajectory_single_tool_use": {"tool_name": "get_weather"},
 }
-"""What a suite with four metrics has beside those that `init` writes, with the options that each needs."""
+"""What a suite with four metrics has beside those that `write_scaffold` writes, with the options that each needs."""
 
 CRASH: frozenset[str] | None = None
 """Of an outcome, in the place of the metrics that it misses: the agent raised."""
@@ -53,7 +53,7 @@ class Setup:
     cases: int
     runs: int | str
     metrics: int = 1
-    """1: the first that `init` writes; 2: both; 4: two more."""
+    """1: the first that `write_scaffold` writes; 2: both; 4: two more."""
     is_tagged: bool = False
     """Whether a quarter of the cases each has a tag with a threshold of its own."""
 
@@ -64,13 +64,13 @@ class Chain:
     def __init__(self, setup: Setup) -> None:
         with tempfile.TemporaryDirectory(prefix="evalgate-statistics-") as name:
             folder = Path(name)  # everything is read when the plan is made
-            init(workspace_at(folder), agent=None)
+            write_scaffold(resolve_workspace(folder), agent=None)
             self.metrics = _write_rules(folder / "evalgate.yaml", setup)
             _write_cases(folder / "evals", setup, self.metrics)
-            self.plan: Plan = make_plan(
+            self.plan: Plan = build_plan(
                 Overrides(runs=setup.runs), thresholds=None, folder=folder, environ={}
             )
-        self.places = Places(self.plan.suites)
+        self.places = CaseIndex(self.plan.suites)
         self._scored: dict[tuple[int, Outcome], RunResult] = {}
         for missed in (frozenset[str](), *(close_missed({name}) for name in self.metrics)):
             self._check_scores(missed)
@@ -90,12 +90,14 @@ class Chain:
             index: [replace(self._score(index, outcome), run=at) for at, outcome in enumerate(runs, 1)]
             for index, runs in enumerate(outcomes)
         }
-        evaluation = Evaluation(plan, Unwatched(), Scope(finished))
-        return baseline_of(conclude(plan, evaluation, None, None, Made("2026-01-01T00:00:00+00:00", 1.0)))
+        evaluation = Evaluation(plan, Unwatched(), RunScope(finished))
+        return build_baseline(
+            build_record(plan, evaluation, None, None, RunTiming("2026-01-01T00:00:00+00:00", 1.0))
+        )
 
     def run(self, baseline: Baseline, draw) -> Record:
         """Return the record of one gate run; `draw` gives the outcome of (index of a case, number of a run)."""
-        index = {head.eval_id: at for at, (_, head) in enumerate(self.places.heads())}
+        index = {head.eval_id: at for at, (_, head) in enumerate(self.places.iter_metadata())}
         agent = replace(self.plan.agent, options=DrawnAgent(lambda case, run: draw(index[case.eval_id], run)))
         return run_gate(replace(self.plan, baseline=Kept(baseline), agent=agent), Unwatched())
 
@@ -103,15 +105,15 @@ class Chain:
         """Return what a run with this outcome scores; each is scored once, by the product."""
         found = self._scored.get((index, outcome))
         if found is None:
-            case = self.places.case(index)
-            metrics = self.places.suite(index).metrics_of(case)
+            case = self.places.get_case(index)
+            metrics = self.places.get_suite(index).get_metrics(case)
             found = asyncio.run(score_run(case, _case_run(case, outcome), metrics))
             self._scored[index, outcome] = found
         return found
 
 
 def _write_rules(file: Path, setup: Setup) -> list[str]:
-    """Change what `init` wrote as little as the setup asks for; gives the names of the metrics."""
+    """Change what `write_scaffold` wrote as little as the setup asks for; gives the names of the metrics."""
     rules = yaml.safe_load(file.read_text("utf-8"))
     written = rules["criteria"]
     first, *_ = written
@@ -200,7 +202,7 @@ class DrawnAgent:
         return None
 
     @asynccontextmanager
-    async def session(self, case, run, *, alone):
+    async def open_session(self, case, run, *, alone):
         del alone
         yield _DrawnSession(case, self._draw(case, run))
 
@@ -209,14 +211,14 @@ class _DrawnSession:
     def __init__(self, case, outcome: Outcome) -> None:
         self._case, self._outcome = case, outcome
 
-    async def turn(self, message):
+    async def run_turn(self, message):
         del message
         if self._outcome is None:
-            raise AgentFailed(FAILURE)
+            raise AgentError(FAILURE)
         return _reply(self._case, self._outcome)
 
     async def end(self):
-        return SessionEnd(final_state=_final_state(self._outcome or frozenset()))
+        return SessionResult(final_state=_final_state(self._outcome or frozenset()))
 
 
 class Kept:
@@ -235,10 +237,10 @@ class Kept:
 class Unwatched:
     """A run that nobody watches."""
 
-    def planned(self, runs):
+    def on_runs_planned(self, runs):
         del runs
 
-    def finished(self, eval_set_id, eval_id, result):
+    def on_run_finished(self, eval_set_id, eval_id, result):
         del eval_set_id, eval_id, result
 
 

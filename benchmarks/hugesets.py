@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.measure import ANSWER, CALLS, evalgate, python, run, write_project
 from evalgate import __version__
 from evalgate.core import registry
-from evalgate.core.protocols import InPieces
+from evalgate.core.protocols import StreamingReporter
 from evalgate.core.types import (
     AgentInfo,
     CaseChange,
@@ -44,8 +44,8 @@ write_huge(".", {CASES})
 READERS = {
     "floor: json.load": "import json; json.load(open('bench.evalset.json'))",
     "our JSON, item by item": (
-        "from pathlib import Path; from evalgate.datasets.large.long_json import read_large\n"
-        "for item in read_large(Path('bench.evalset.json'), 'f', large=1).value['eval_cases']: pass"
+        "from pathlib import Path; from evalgate.datasets.large.long_json import read_large_json\n"
+        "for item in read_large_json(Path('bench.evalset.json'), 'f', large=1).value['eval_cases']: pass"
     ),
     "our cases, each made": (
         "from pathlib import Path; from evalgate.core import registry as plugins; from evalgate.datasets.loading import load_eval_sets\n"
@@ -57,11 +57,11 @@ READERS = {
 SPLIT = """
 import gc, os, resource, sys, types
 from pathlib import Path
-from evalgate.__main__ import _tune
-_tune()
+from evalgate.__main__ import _tune_interpreter
+_tune_interpreter()
 from evalgate.config.cli_overrides import Overrides
 from evalgate.runner.pipeline import RunOptions, run_gate
-from evalgate.runner.plan import make_plan
+from evalgate.runner.plan import build_plan
 
 class Nobody:
     def planned(self, runs): ...
@@ -79,7 +79,7 @@ def size(root):
     return found
 
 said = Overrides(eval_sets=("bench.evalset.json",), agent="python:agent.py:answer", concurrency=64)
-plan = make_plan(said, thresholds=None, folder=Path.cwd(), environ=os.environ)
+plan = build_plan(said, thresholds=None, folder=Path.cwd(), environ=os.environ)
 record = run_gate(plan, Nobody(), options=RunOptions(journal=Path.cwd() / "kept"))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 held = size(record) / 2**20
@@ -154,14 +154,16 @@ def _reports(how):
 
 def _written(record):
     """Report → CPU seconds and characters."""
-    reporters = {name: registry.reporter(name) for name in registry.REPORTERS}
+    reporters = {name: registry.get_reporter(name) for name in registry.REPORTERS}
     return {name: _cost(each, record) for name, each in {**reporters, "terminal": TerminalReport()}.items()}
 
 
 def _cost(reporter, record):
     gc.collect()
     begin = time.process_time()
-    pieces = reporter.pieces(record) if isinstance(reporter, InPieces) else [reporter.render(record)]
+    pieces = (
+        reporter.iter_chunks(record) if isinstance(reporter, StreamingReporter) else [reporter.render(record)]
+    )
     size = sum(map(len, pieces))
     return time.process_time() - begin, size
 

@@ -23,22 +23,22 @@ import json, os, resource, sys, time
 from dataclasses import replace
 from pathlib import Path
 
-from evalgate.__main__ import _tune
+from evalgate.__main__ import _tune_interpreter
 
-_tune()
+_tune_interpreter()
 from evalgate.config.cli_overrides import Overrides
-from evalgate.runner.checkpoint.plan_id import plan_id, plan_id_here
+from evalgate.runner.checkpoint.plan_id import compute_plan_id, compute_local_plan_id
 from evalgate.runner.checkpoint.journal import Journal
 from evalgate.runner.checkpoint.row_codec import dump_run
 from evalgate.runner.sharding.shard_files import read_shard
-from evalgate.runner.sharding.assignment import shares
+from evalgate.runner.sharding.assignment import assign_cases
 from evalgate.core.types import Shard
 from evalgate.runner.pipeline import RunOptions, merge_shards, run_gate
-from evalgate.runner.plan import make_plan
+from evalgate.runner.plan import build_plan
 from evalgate.datasets.results_io import dump_record, read_record
 from evalgate.redaction.redactor import Redactor
-from evalgate.redaction.live_redactor import Hiding
-from evalgate.system.gc import collector_paused
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.system.gc import pause_gc
 
 
 class Nobody:
@@ -49,23 +49,23 @@ class Nobody:
 step, entry, concurrency, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path.cwd()
 said = Overrides(eval_sets=("bench.evalset.json",), agent=f"python:agent.py:{entry}", concurrency=concurrency)
 began = time.perf_counter()
-plan = make_plan(said, thresholds=None, folder=folder, environ=os.environ)
-hiding = Hiding(Redactor.of(os.environ))
+plan = build_plan(said, thresholds=None, folder=folder, environ=os.environ)
+hiding = LiveRedactor(Redactor.of(os.environ))
 if step == "prepare":
     record = read_record(folder / "whole.json", "whole.json")
-    journal = Journal.begin(folder / "resumed", plan_id_here(plan))
+    journal = Journal.begin(folder / "resumed", compute_local_plan_id(plan))
     done = record.cases[: len(record.cases) * 9 // 10]
     journal.add((index, dump_run(case.runs[0])) for index, case in enumerate(done))
     journal.close(is_over=False)
     count = SHARDS
-    for number, share in enumerate(shares([1.0] * len(record.cases), count), 1):
-        shard = Shard(number, count, share, len(record.cases), plan_id(plan))
+    for number, share in enumerate(assign_cases([1.0] * len(record.cases), count), 1):
+        shard = Shard(number, count, share, len(record.cases), compute_plan_id(plan))
         part = replace(record, shard=shard, cases=tuple(record.cases[index] for index in share))
         (folder / f"shard-{number}.json").write_text(dump_record(part))
     sys.exit()
 if step == "merge":
     files = sorted(folder.glob("shard-*.json"))
-    with collector_paused():
+    with pause_gc():
         record = merge_shards(plan, [(file.name, read_shard(file, file.name)) for file in files], Nobody())
 else:
     options = {

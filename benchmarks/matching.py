@@ -5,7 +5,7 @@ import random
 
 from benchmarks.measure import seconds_a_call
 from evalgate.core.protocols import MetricContext
-from evalgate.core.types import CaseRun, Criterion, EvalCase, Reply, ToolCall, Turn, UserMessage
+from evalgate.core.types import CaseRun, CaseTurn, Criterion, EvalCase, Reply, ToolCall, UserMessage
 from evalgate.integrations.adk.metrics.tool_trajectory import ToolTrajectory
 from evalgate.integrations.trpc.metrics.tool_trajectory import TrpcToolTrajectory
 
@@ -33,7 +33,7 @@ def main():
 def _seconds(metric, count):
     expected, actual = _calls(count), _calls(count)
     random.Random(7).shuffle(actual)
-    case = EvalCase("many", (Turn(UserMessage("go"), Reply("", tuple(expected))),))
+    case = EvalCase("many", (CaseTurn(UserMessage("go"), Reply("", tuple(expected))),))
     run = CaseRun(1, "answered", (Reply("", tuple(actual)),))
     if asyncio.run(metric.score(case, run)).score != 1.0:
         raise SystemExit("matching: the same calls in another order do not match")

@@ -8,9 +8,9 @@ from pydantic.alias_generators import to_camel
 
 from benchmarks.measure import ANSWER, CALLS, seconds_a_call
 from evalgate.documents.strict_json import parse_json
-from evalgate.integrations.adk.evalset import AdkEvalSet
-from evalgate.integrations.adk.legacy_evalset import AdkLegacy
-from evalgate.integrations.trpc.evalset import TrpcEvalSet
+from evalgate.integrations.adk.evalset import AdkFormat
+from evalgate.integrations.adk.legacy_evalset import AdkLegacyFormat
+from evalgate.integrations.trpc.evalset import TrpcFormat
 
 CASES = 10_000
 GOAL = 0.5  # of the floor's speed
@@ -35,14 +35,14 @@ def main():
 def _formats():
     """Name → our reader, the floor's shape, a document."""
     return {
-        "adk-legacy": (AdkLegacy(), TypeAdapter(list[LegacyCase]), [_legacy(n) for n in range(CASES)]),
+        "adk-legacy": (AdkLegacyFormat(), TypeAdapter(list[LegacyCase]), [_legacy(n) for n in range(CASES)]),
         "adk": (
-            AdkEvalSet(),
+            AdkFormat(),
             TypeAdapter(AdkSet),
             {"eval_set_id": "bench", "eval_cases": [_adk(n) for n in range(CASES)]},
         ),
         "trpc": (
-            TrpcEvalSet(),
+            TrpcFormat(),
             TypeAdapter(TrpcSet),
             {"evalSetId": "bench", "evalCases": [_trpc(n) for n in range(CASES)]},
         ),

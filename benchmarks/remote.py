@@ -10,11 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from evalgate.agents.adapters.docker import DockerAgent
-from evalgate.agents.adapters.http import HttpAgent
-from evalgate.agents.adapters.python import PythonAgent
-from evalgate.core.protocols import AgentPlace
-from evalgate.core.types import EvalCase, Turn, UserMessage
+from evalgate.agents.adapters.docker import DockerAgentOptions
+from evalgate.agents.adapters.http import HttpAgentOptions
+from evalgate.agents.adapters.python import PythonAgentOptions
+from evalgate.core.protocols import AgentContext
+from evalgate.core.types import CaseTurn, EvalCase, UserMessage
 from evalgate.runner.scheduler import RunRequest, run_cases
 
 IMAGE = "python:3.13-slim-trixie"
@@ -61,14 +61,14 @@ async def _http():
         bare, ours = [], []
         for _ in range(3):
             bare.append(await _bare(url))
-            ours.append(await _turns(HttpAgent(url=url)))
+            ours.append(await _turns(HttpAgentOptions(url=url)))
     _tell("http, a turn", statistics.median(ours), "bare client", statistics.median(bare))
     with _server(LATENCY) as url:
         cases = [_case(str(number), 1) for number in range(CASES)]
         bare, ours = [], []
         for _ in range(3):
             bare.append(await _bare_at_once(url))
-            ours.append(await _wall(HttpAgent(url=url), cases, CONCURRENCY))
+            ours.append(await _wall(HttpAgentOptions(url=url), cases, CONCURRENCY))
     ideal = -(-CASES // CONCURRENCY) * LATENCY
     for who, walls in (("", ours), (", bare client", bare)):
         wall = statistics.median(walls)
@@ -78,10 +78,10 @@ async def _http():
 async def _container():
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "agent.py").write_text(AGENT)
-        docker = DockerAgent(image=IMAGE, entry="agent.py:answer", workspace="/app", network="none")
+        docker = DockerAgentOptions(image=IMAGE, entry="agent.py:answer", workspace="/app", network="none")
         pipe, inside = [], []
         for _ in range(3):
-            pipe.append(await _turns(PythonAgent(entry="agent.py:answer"), folder))
+            pipe.append(await _turns(PythonAgentOptions(entry="agent.py:answer"), folder))
             inside.append(await _turns(docker, folder))
     _tell("container, a turn", statistics.median(inside), "plain pipe", statistics.median(pipe))
 
@@ -152,11 +152,11 @@ async def _play(agent, cases, concurrency):
 
 
 def _case(name, turns):
-    return EvalCase(name, tuple(Turn(UserMessage("x" * 100)) for _ in range(turns)))
+    return EvalCase(name, tuple(CaseTurn(UserMessage("x" * 100)) for _ in range(turns)))
 
 
 def _place(folder):
-    return AgentPlace(
+    return AgentContext(
         folder=Path(folder),
         env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
         timeout=60.0,

@@ -3,7 +3,7 @@
 import random
 
 from benchmarks.measure import seconds_a_call
-from evalgate.metrics.rouge import rouge_1
+from evalgate.metrics.rouge import compute_rouge_1
 
 GOAL = 30  # times the calls per second
 LENGTHS = (50, 2_000)  # words
@@ -22,9 +22,9 @@ def main():
     for length in LENGTHS:
         pairs = _pairs(length)
         sample = pairs[:THEIR_PAIRS]
-        if any(rouge_1(*pair).f_measure != theirs.score(*pair)["rouge1"].fmeasure for pair in sample):
+        if any(compute_rouge_1(*pair).f_measure != theirs.score(*pair)["rouge1"].fmeasure for pair in sample):
             raise SystemExit("rouge: the scores differ from those of rouge_score")
-        ours_s = seconds_a_call(lambda pair: rouge_1(*pair).f_measure, pairs)
+        ours_s = seconds_a_call(lambda pair: compute_rouge_1(*pair).f_measure, pairs)
         theirs_s = seconds_a_call(lambda pair: theirs.score(*pair), sample, times=2)
         print(
             f"{length:5} words  {1 / ours_s:8.0f} calls/s   rouge_score {1 / theirs_s:6.0f} calls/s   "

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 from benchmarks import falsealarms
-from evalgate.statistics.adaptive_runs import next_step
-from evalgate.statistics.decision import decide
+from evalgate.statistics.adaptive_runs import plan_next_step
+from evalgate.statistics.decision import decide_fixed_runs
 from evalgate.statistics.pairing import CaseScores, GatingMetric
-from evalgate.statistics.parameters import Parameters, Rule
-from evalgate.statistics.power import play
+from evalgate.statistics.parameters import MetricRule, Parameters
+from evalgate.statistics.power import simulate_procedure
 
 REPEATS = 1_000
 BASELINE_RUNS = 10
@@ -101,8 +101,8 @@ def _speed():
     print(f"sorting 100,000 random numbers       {floor:6.1f} ms")
     for kind in ("binary scores", "judge scores"):
         table = {"metric": GatingMetric(_suite(1_000, kind, dice))}
-        fixed = _milliseconds(lambda table=table: decide(table, Parameters(runs=5)))
-        auto = _milliseconds(lambda table=table: next_step(table, Parameters(case_alpha=1e-9)))
+        fixed = _milliseconds(lambda table=table: decide_fixed_runs(table, Parameters(runs=5)))
+        auto = _milliseconds(lambda table=table: plan_next_step(table, Parameters(case_alpha=1e-9)))
         print(
             f"1,000 cases x (10 + 5), {kind:13} {fixed:6.1f} ms   x {fixed / floor:4.2f}   AUTO {auto:6.1f} ms"
         )
@@ -149,9 +149,9 @@ def _simulated(cases, scenario):
             case: [{"metric": float(dice.random() < chance)} for _ in range(BASELINE_RUNS)]
             for case, chance in before.items()
         }
-        decision = play(
+        decision = simulate_procedure(
             ["metric"],
-            {"metric": Rule()},
+            {"metric": MetricRule()},
             baseline,
             lambda case, dice=dice, after=after: {"metric": float(dice.random() < after[case])},
             Parameters(),

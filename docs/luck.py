@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from evalgate.statistics.mean_difference import Change, suite_change, sum_law
+from evalgate.statistics.mean_difference import MeanDifference, compare_means, compute_sum_distribution
 from evalgate.statistics.pairing import Pair
 
 ALLOWANCE = 0.05
@@ -32,9 +32,9 @@ def law(pairs: list[Pair], drop: float) -> dict[float, float]:
     for pair in pairs:
         before, after = len(pair.baseline), len(pair.candidate)
         move = (1 / before + 1 / after) / len(pairs) / 1000
-        one = sum_law(tuple(sorted(pair.baseline + pair.candidate)), after)
+        one = compute_sum_distribution(tuple(sorted(pair.baseline + pair.candidate)), after)
         mixed: dict[float, float] = {}
-        for steps, probability in one.terms(sum(pair.candidate)):
+        for steps, probability in one.list_terms(sum(pair.candidate)):
             for place, mass in found.items():
                 key = round(place - steps * one.step * move, 9)
                 mixed[key] = mixed.get(key, 0.0) + mass * probability
@@ -44,7 +44,7 @@ def law(pairs: list[Pair], drop: float) -> dict[float, float]:
 
 def panel(left: int, runs: int, pairs: list[Pair], says: str) -> list[str]:
     """One histogram with the allowance and the drop that was seen."""
-    change = suite_change(pairs, alpha=0.05)
+    change = compare_means(pairs, alpha=0.05)
     found = law(pairs, change.drop)
     tallest = max(found.values())
     return [
@@ -86,7 +86,7 @@ def svg() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _caption(change: Change, runs: int) -> str:
+def _caption(change: MeanDifference, runs: int) -> str:
     noun = "run" if runs == 1 else "runs"
     return f"{runs} {noun} per case: luck does this about 1 time in {round(1 / change.p)}"
 

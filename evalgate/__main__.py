@@ -10,23 +10,23 @@ import os
 import sys
 from collections.abc import Sequence
 
-from evalgate.system.signals import Patience, ignore_end_signals
+from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 
-def main(argv: Sequence[str] | None = None, patience: Patience | None = None) -> int:
+def main(argv: Sequence[str] | None = None, patience: InterruptHandler | None = None) -> int:
     """Run the command line and give its exit code; never raises, unless it is interrupted at the very end."""
-    patience = patience or Patience()
-    _tune()
+    patience = patience or InterruptHandler()
+    _tune_interpreter()
     try:
-        return _exit_code(argv, patience)
+        return _run_cli(argv, patience)
     except BaseException as error:  # noqa: BLE001  the last line of defence: a bug must not look like a verdict
         # An interruption within a library, or while a class is made, may come out as any other error.
         if patience.has_interrupted or isinstance(error, KeyboardInterrupt):
-            return _interrupted()
-        return _told(error)
+            return _report_interruption()
+        return _report_error(error)
 
 
-def _exit_code(argv: Sequence[str] | None, patience: Patience) -> int:
+def _run_cli(argv: Sequence[str] | None, patience: InterruptHandler) -> int:
     import click
 
     from evalgate.cli.main import cli
@@ -49,7 +49,7 @@ def _exit_code(argv: Sequence[str] | None, patience: Patience) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _tune() -> None:
+def _tune_interpreter() -> None:
     # Start-up: pydantic would look through every installed package for plugins, and we use none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # The records of a run live until its end and hold no cycles: looking for some after every 700 new objects
@@ -57,12 +57,12 @@ def _tune() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def _interrupted() -> int:
+def _report_interruption() -> int:
     print("Interrupted.", file=sys.stderr)  # noqa: T201
-    return _without_verdict(130)
+    return _publish_no_verdict(130)
 
 
-def _without_verdict(code: int) -> int:
+def _publish_no_verdict(code: int) -> int:
     if "GITHUB_ACTIONS" in os.environ:
         with contextlib.suppress(Exception):  # the bug may be there, and the code weighs more
             from evalgate.runner.publish import publish_no_verdict
@@ -71,30 +71,30 @@ def _without_verdict(code: int) -> int:
     return code
 
 
-def _told(error: BaseException) -> int:
+def _report_error(error: BaseException) -> int:
     """Explain the end of the command, even where there is no memory left to load what explains it."""
     try:
-        return _without_verdict(_explained(error))
+        return _publish_no_verdict(_explain_error(error))
     except MemoryError:
-        return _without_memory()
+        return _report_out_of_memory()
 
 
 _NO_VERDICT = 3
-"""Of `errors.NoVerdict`, which may be more than the memory holds."""
+"""Of `errors.NoVerdictError`, which may be more than the memory holds."""
 
 
-def _without_memory() -> int:
+def _report_out_of_memory() -> int:
     text = b"evalgate: there is not enough memory to go on: raise `ulimit -v`, or the limit of the job\n"
     os.write(2, text)
     return _NO_VERDICT
 
 
-def _explained(error: BaseException) -> int:
+def _explain_error(error: BaseException) -> int:
     if _is_out_of_memory(error):
-        return _without_memory()
+        return _report_out_of_memory()
     import click
 
-    from evalgate.core.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
+    from evalgate.core.errors import BUG_EXIT_CODE, EvalgateError, InvalidInputError
     from evalgate.system.workspace import has_working_folder
 
     if isinstance(error, click.ClickException):
@@ -102,16 +102,18 @@ def _explained(error: BaseException) -> int:
         return 2
     if isinstance(error, EvalgateError):
         text = str(error)
-        located = isinstance(error, InvalidInput) and bool(error.problems and error.problems[0].file)
-        _say(text if located or "\n" in text else f"evalgate: {text}")
+        located = isinstance(error, InvalidInputError) and bool(error.problems and error.problems[0].file)
+        _print_message(text if located or "\n" in text else f"evalgate: {text}")
         return error.exit_code
     if isinstance(error, OSError) and not has_working_folder():
-        _say("evalgate: the folder that this command works in was deleted: change into one that is there")
+        _print_message(
+            "evalgate: the folder that this command works in was deleted: change into one that is there"
+        )
         return 2
     import traceback
 
-    _say("".join(traceback.format_exception(error)))
-    _say(
+    _print_message("".join(traceback.format_exception(error)))
+    _print_message(
         "evalgate: this is a bug in evalgate, not a verdict about your agent. "
         "Please report it with the lines above."
     )
@@ -129,38 +131,41 @@ def _is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def _say(text: str) -> None:
+def _print_message(text: str) -> None:
     # It quotes files, and what the setup command printed.
-    from evalgate.core.sanitize import visible, without_commands
+    from evalgate.core.sanitize import disable_commands, strip_invisible
     from evalgate.redaction.redactor import Redactor
 
-    print(without_commands(Redactor.of(os.environ).text(visible(text))), file=sys.stderr)  # noqa: T201
+    print(
+        disable_commands(Redactor.from_environment(os.environ).redact_text(strip_invisible(text))),
+        file=sys.stderr,
+    )  # noqa: T201
 
 
 def entry_point() -> None:
     """What the installed `evalgate` script calls."""
-    patience = Patience()
+    patience = InterruptHandler()
     try:
-        patience.begin()
-        code = _secluded(patience)
+        patience.install_handlers()
+        code = _run_isolated(patience)
         patience.is_certain = True
     except BaseException as error:
         if not (patience.has_interrupted or _is_out_of_memory(error)):
             raise
-        code = _interrupted() if patience.has_interrupted else _without_memory()
+        code = _report_interruption() if patience.has_interrupted else _report_out_of_memory()
     ignore_end_signals()  # from here on without a handler of Python's, which ends before the process does
     _release_runner_files()
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway
     sys.exit(code)
 
 
-def _secluded(patience: Patience) -> int:
-    from evalgate.system.isolation import want_seclusion
+def _run_isolated(patience: InterruptHandler) -> int:
+    from evalgate.system.isolation import request_isolation
     from evalgate.system.runner_files import hold_runner_files
-    from evalgate.system.stdio import heed_no_listener
+    from evalgate.system.stdio import ignore_broken_pipes
 
-    heed_no_listener()
-    want_seclusion()
+    ignore_broken_pipes()
+    request_isolation()
     hold_runner_files(os.environ)
     return main(patience=patience)
 
@@ -169,9 +174,9 @@ def _release_runner_files() -> None:
     from evalgate.system.runner_files import release_runner_files
 
     if sentences := release_runner_files():
-        from evalgate.reporting.github_actions import warn_of_changes
+        from evalgate.reporting.github_actions import write_warnings
 
-        warn_of_changes(sentences, sys.stdout)
+        write_warnings(sentences, sys.stdout)
         sys.stdout.flush()
 
 

@@ -4,6 +4,7 @@ from evalgate.core.types import (
     AgentInfo,
     CaseMetric,
     CaseResult,
+    CaseTurn,
     Comparison,
     EvalCase,
     Event,
@@ -20,7 +21,6 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
     Totals,
-    Turn,
     TurnMetric,
     TurnResult,
     UserMessage,
@@ -41,12 +41,12 @@ def a_reply(response: str | None = "It is sunny.", *events: Event) -> Reply:
     return Reply(response, events)
 
 
-def a_turn(user: str = "How is the weather?", expected: Reply | None = None) -> Turn:
+def a_turn(user: str = "How is the weather?", expected: Reply | None = None) -> CaseTurn:
     """One exchange."""
-    return Turn(UserMessage(user), expected if expected is not None else a_reply())
+    return CaseTurn(UserMessage(user), expected if expected is not None else a_reply())
 
 
-def a_case(eval_id: str = "weather", *turns: Turn, line: int = 1) -> EvalCase:
+def a_case(eval_id: str = "weather", *turns: CaseTurn, line: int = 1) -> EvalCase:
     """A case with one turn unless told otherwise."""
     return EvalCase(eval_id, turns or (a_turn(),), line=line)
 

@@ -4,24 +4,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from evalgate.core.types import (
+    AverageRunUsage,
     CaseChange,
     CaseMetric,
     CaseResult,
     Comparison,
     Failure,
-    Judgement,
+    MetricComparison,
     Quarantine,
     Record,
     RunMetric,
     RunResult,
-    Spent,
     Status,
     ToolCall,
     TurnMetric,
     TurnResult,
     Verdict,
 )
-from evalgate.reporting.comment.reporter import Comment
+from evalgate.reporting.comment.reporter import CommentReport
 from tests.builders import (
     RESPONSE,
     TRAJECTORY,
@@ -86,7 +86,7 @@ def regression() -> Record:
         metrics=(
             replace(
                 a_summary(score=0.5, status="failed", n=4, baseline=2 / 3, delta=-1 / 3, compared=3),
-                judgement=Judgement("fail", "average_fell", (), 0.02, drop=1 / 3, noise=0.08),
+                judgement=MetricComparison("fail", "average_fell", (), 0.02, drop=1 / 3, noise=0.08),
                 trend=(0.72, 0.7, 0.69, 0.7, 0.66),
             ),
             a_summary(RESPONSE, 0.79999, 0.8, "failed", n=4, baseline=0.81, delta=-0.01001, compared=3),
@@ -102,8 +102,8 @@ def regression() -> Record:
             version="run 4711",
             branch="main",
             gate_runs=4,
-            then=Spent(3, 1.25, 310.0, 81.5, 0.0031),
-            now=Spent(3, 1.75, 305.0, 81.0, 0.0030),
+            then=AverageRunUsage(3, 1.25, 310.0, 81.5, 0.0031),
+            now=AverageRunUsage(3, 1.75, 305.0, 81.0, 0.0030),
         ),
     )
 
@@ -122,7 +122,7 @@ def flaky_runs() -> Record:
     said = "Down 0.08 against the baseline: no more than luck does."
     summary = replace(
         a_summary(score=11 / 12, threshold=0.8, n=2, baseline=1.0, delta=-1 / 12, compared=2),
-        judgement=Judgement("pass", "no_sign", (said,), 0.1, drop=1 / 12, noise=0.09),
+        judgement=MetricComparison("pass", "no_sign", (said,), 0.1, drop=1 / 12, noise=0.09),
         trend=(0.95, 1.0, 0.9, 1.0),
     )
     record = a_record(
@@ -307,20 +307,20 @@ GOLDEN: Mapping[str, Callable[[], Record]] = {
 }
 
 
-COMMENTS: Mapping[str, tuple[Callable[[], Record], Comment]] = {
-    "all_green_first_run": (green, Comment()),
-    "regression": (regression, Comment()),
-    "with_page": (regression, Comment(has_page=True)),
-    "improvement": (green_with_baseline, Comment()),
-    "flaky": (flaky_runs, Comment()),
-    "crash": (crash_and_timeout, Comment()),
-    "hang": (hang, Comment()),
-    "nothing_evaluated": (nothing_evaluated, Comment()),
-    "huge": (lambda: huge(2_000), Comment()),
-    "three_causes": (lambda: huge(30, causes=3), Comment()),
-    "hostile": (hostile, Comment()),
-    "fork": (without_secrets, Comment(is_trusted=False)),
-    "fork_with_page": (without_secrets, Comment(is_trusted=False, has_page=True)),
+COMMENTS: Mapping[str, tuple[Callable[[], Record], CommentReport]] = {
+    "all_green_first_run": (green, CommentReport()),
+    "regression": (regression, CommentReport()),
+    "with_page": (regression, CommentReport(has_page=True)),
+    "improvement": (green_with_baseline, CommentReport()),
+    "flaky": (flaky_runs, CommentReport()),
+    "crash": (crash_and_timeout, CommentReport()),
+    "hang": (hang, CommentReport()),
+    "nothing_evaluated": (nothing_evaluated, CommentReport()),
+    "huge": (lambda: huge(2_000), CommentReport()),
+    "three_causes": (lambda: huge(30, causes=3), CommentReport()),
+    "hostile": (hostile, CommentReport()),
+    "fork": (without_secrets, CommentReport(is_trusted=False)),
+    "fork_with_page": (without_secrets, CommentReport(is_trusted=False, has_page=True)),
 }
 """What a pull request can look like, and how its comment is made."""
 

@@ -10,11 +10,11 @@ from types import FrameType
 import pytest
 
 from evalgate.__main__ import main
-from evalgate.agents.http.server import Server, client_of
+from evalgate.agents.http.server import AgentServer, create_http_client
 from evalgate.cli.completion import complete_agent
 from evalgate.cli.init import find_candidates
-from evalgate.core.errors import InvalidInput
-from evalgate.llm.caching import AnswerFile
+from evalgate.core.errors import InvalidInputError
+from evalgate.llm.caching import ResponseCache
 from evalgate.system.files import SpecialFileError, read_file
 
 EVAL_SET = """{"eval_set_id": "s", "eval_cases": [{"eval_id": "c", "conversation": [
@@ -150,7 +150,7 @@ def test_a_file_of_ignored_paths_is_kept_as_it_is(special: str, project: Path) -
 def test_the_cache_of_a_judge_is_not_made_of_it(special: str, project: Path) -> None:
     put(project / "cache", special)
 
-    with AnswerFile(project / "cache", writes=True, wall=lambda: 0.0) as file:
+    with ResponseCache(project / "cache", writes=True, wall=lambda: 0.0) as file:
         assert file.get("key") is None
 
     assert SPECIAL[special] in file.notices[0]
@@ -163,8 +163,8 @@ def test_certificates_are_not_read_from_it(special: str, project: Path) -> None:
     pytest.importorskip("aiohttp")
     put(project / "ca.pem", special)
 
-    with pytest.raises(InvalidInput, match=rf"cannot read certificates.*is {SPECIAL[special]}"):
-        client_of(Server("https://localhost", ca_file=project / "ca.pem"), keeps=True)
+    with pytest.raises(InvalidInputError, match=rf"cannot read certificates.*is {SPECIAL[special]}"):
+        create_http_client(AgentServer("https://localhost", ca_file=project / "ca.pem"), keeps=True)
 
 
 def test_a_file_that_becomes_a_pipe_is_not_waited_for(

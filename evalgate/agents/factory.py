@@ -10,17 +10,17 @@ from pydantic import ValidationError
 from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Agent, AgentOptions, AgentPlace, AgentType
+from evalgate.core.protocols import Agent, AgentContext, AgentOptions, AgentType
 from evalgate.core.types import EvalSet, Record
-from evalgate.documents.validation import Location, problems_of, unknown_key
+from evalgate.documents.validation import Location, describe_unknown_key, translate_validation_error
 from evalgate.system.files import read_text
-from evalgate.system.workspace import Workspace, agent_environment
+from evalgate.system.workspace import Workspace, build_agent_environment
 
 
 @frozen
-class ChosenAgent:
+class AgentSpec:
     """One agent, its options checked."""
 
     settings: AgentConfig
@@ -30,33 +30,33 @@ class ChosenAgent:
     """What is gated, as reports name it."""
 
 
-def choose_agent(settings: AgentConfig, what: str, rules: Thresholds) -> ChosenAgent:
+def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentSpec:
     """The agent of a thresholds file; `what` is that of `--agent KIND:WHAT`, or "".
 
     Raises:
-        InvalidInput: there is no such kind, or its options are wrong; with every problem, at its line.
+        InvalidInputError: there is no such kind, or its options are wrong; with every problem, at its line.
     """
-    agent_type = _type_of(settings.kind, what, rules)
+    agent_type = _resolve_agent_type(settings.kind, what, rules)
     given = dict(settings.model_extra or {})
     if what:
         given[agent_type.named_by] = what
-    named_by = _named_by(agent_type, given)
+    named_by = _choose_naming_option(agent_type, given)
     if named_by not in given:
-        unknown = _unknown_keys(agent_type, given, rules)
-        raise InvalidInput(sorted([_says_nothing(settings, named_by, rules), *unknown]))
+        unknown = _find_unknown_keys(agent_type, given, rules)
+        raise InvalidInputError(sorted([_build_unnamed_problem(settings, named_by, rules), *unknown]))
     try:
         options = agent_type.model_validate(given)
     except ValidationError as error:
-        raise InvalidInput(_problems(error, agent_type, what, rules)) from None
-    return ChosenAgent(settings, options, _text(getattr(options, named_by)))
+        raise InvalidInputError(_convert_option_errors(error, agent_type, what, rules)) from None
+    return AgentSpec(settings, options, _to_text(getattr(options, named_by)))
 
 
 def find_agent_problems(settings: AgentConfig | None, what: str, rules: Thresholds) -> tuple[Problem, ...]:
     """Return what is wrong with an agent's section; `what` is that of `--agent KIND:WHAT`, or ""."""
     try:
         if settings is not None:
-            choose_agent(settings, what, rules)
-    except InvalidInput as error:
+            resolve_agent(settings, what, rules)
+    except InvalidInputError as error:
         return error.problems
     return ()
 
@@ -65,7 +65,7 @@ _SAMPLE_WORD = "FORECASTS"
 """A word of the sample agent: files without it need not be parsed."""
 
 
-def sample_notice(chosen: ChosenAgent, rules: Thresholds) -> str:
+def describe_sample_agent(chosen: AgentSpec, rules: Thresholds) -> str:
     """Return the sentence for a run that gates the agent of `evalgate init`; "" for every other agent.
 
     What the file does decides, not where it stands or what it is called: the sample is the sample under any
@@ -90,7 +90,7 @@ def _is_sample(source: str) -> bool:
     import ast
     from importlib.resources import files
 
-    def parse(text: str) -> str:
+    def parse_code(text: str) -> str:
         tree = ast.parse(text)
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.FunctionDef) and ast.get_docstring(node) is not None:
@@ -98,79 +98,87 @@ def _is_sample(source: str) -> bool:
         return ast.dump(tree)
 
     try:
-        return parse(source) == parse(
+        return parse_code(source) == parse_code(
             files("evalgate").joinpath("cli/scaffold/sample_agent.py").read_text("utf-8")
         )
     except (SyntaxError, ValueError):  # ValueError: null bytes, before Python 3.12
         return False
 
 
-def _type_of(kind: str, what: str, rules: Thresholds) -> AgentType:
+def _resolve_agent_type(kind: str, what: str, rules: Thresholds) -> AgentType:
     """That kind of agent, or where there is said to be one."""
     try:
-        return registry.agent_type(kind)
-    except InvalidInput as error:
+        return registry.get_agent_type(kind)
+    except InvalidInputError as error:
         if what or not rules.file:
             raise
-        raise InvalidInput([Problem(rules.file, *rules.position(("agent", "kind")), str(error))]) from None
+        raise InvalidInputError(
+            [Problem(rules.file, *rules.find_position(("agent", "kind")), str(error))]
+        ) from None
 
 
 @runtime_checkable
-class _NamedOtherwise(Protocol):
+class _HasAlternativeName(Protocol):
     """A kind of agent with another option that can say what is gated, in the place of `named_by`."""
 
     otherwise_named_by: str
 
 
-def _named_by(agent_type: AgentType, given: Mapping[str, object]) -> str:
+def _choose_naming_option(agent_type: AgentType, given: Mapping[str, object]) -> str:
     """The option that says what is gated."""
-    other = agent_type.otherwise_named_by if isinstance(agent_type, _NamedOtherwise) else agent_type.named_by
+    other = (
+        agent_type.otherwise_named_by if isinstance(agent_type, _HasAlternativeName) else agent_type.named_by
+    )
     return other if other in given and agent_type.named_by not in given else agent_type.named_by
 
 
-def _text(what: object) -> str:
+def _to_text(what: object) -> str:
     return shlex.join(map(str, what)) if isinstance(what, tuple) else str(what)
 
 
-def _says_nothing(settings: AgentConfig, named_by: str, rules: Thresholds) -> Problem:
-    place = rules.position(("agent",)) if rules.file else (0, 0)
+def _build_unnamed_problem(settings: AgentConfig, named_by: str, rules: Thresholds) -> Problem:
+    place = rules.find_position(("agent",)) if rules.file else (0, 0)
     sentence = f"the agent of kind `{settings.kind}` does not say what is gated: give `{named_by}`"
     return Problem(rules.file, *place, sentence)
 
 
-def _unknown_keys(agent_type: AgentType, given: Mapping[str, object], rules: Thresholds) -> Iterator[Problem]:
+def _find_unknown_keys(
+    agent_type: AgentType, given: Mapping[str, object], rules: Thresholds
+) -> Iterator[Problem]:
     known = sorted({*AgentConfig.model_fields, *agent_type.model_fields})
     for key in given:
         if key not in known:
             location = ("agent", key)
-            yield Problem(rules.file, *rules.position(location), unknown_key(location, known))
+            yield Problem(rules.file, *rules.find_position(location), describe_unknown_key(location, known))
 
 
-def _problems(error: ValidationError, agent_type: AgentType, what: str, rules: Thresholds) -> list[Problem]:
+def _convert_option_errors(
+    error: ValidationError, agent_type: AgentType, what: str, rules: Thresholds
+) -> list[Problem]:
     known = [*AgentConfig.model_fields, *agent_type.model_fields]
 
-    def known_keys(location: Location) -> list[str]:
+    def list_known_keys(location: Location) -> list[str]:
         return known if location == ("agent",) else []
 
-    found = problems_of(
-        error, file=rules.file, position=rules.position, known_keys=known_keys, prefix=("agent",)
+    found = translate_validation_error(
+        error, file=rules.file, position=rules.find_position, known_keys=list_known_keys, prefix=("agent",)
     )
     return [Problem("", 0, 0, f"--agent: {each.message}") for each in found] if what else found
 
 
-def built_agent(chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str, str]) -> Agent:
+def build_agent(chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str]) -> Agent:
     """The agent with what it needs installed, not started yet.
 
     Raises:
         EvalgateError: what it needs cannot be installed, or its options name what cannot be used.
     """
     config, python = chosen.settings, chosen.settings.python
-    home = workspace.home(environ)
-    env = {**agent_environment(environ, config.env), "HOME": str(home)}
+    home = workspace.choose_home(environ)
+    env = {**build_agent_environment(environ, config.env), "HOME": str(home)}
     if config.setup is not None:
-        from evalgate.system.venv_setup import provision
+        from evalgate.system.venv_setup import run_setup
 
-        installed = provision(
+        installed = run_setup(
             config.setup,
             python=config.python,
             cwd=workspace.folder,
@@ -187,7 +195,7 @@ def built_agent(chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str,
         )
         return read(workspace.folder / path, path)
 
-    place = AgentPlace(
+    place = AgentContext(
         folder=workspace.folder,
         env=env,
         timeout=config.timeout,
@@ -199,4 +207,4 @@ def built_agent(chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str,
         gid=gid,
         environ=environ,
     )
-    return registry.built_agent(config.kind, chosen.options, place)
+    return registry.build_agent(config.kind, chosen.options, place)

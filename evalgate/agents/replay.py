@@ -7,9 +7,9 @@ from typing import ClassVar, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalgate.core.formatting import counted
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import AgentFailed, AgentPlace, SessionEnd
+from evalgate.core.protocols import AgentContext, AgentError, SessionResult
 from evalgate.core.types import (
     EvalCase,
     EvalSet,
@@ -21,7 +21,7 @@ from evalgate.core.types import (
     RunResult,
     UserMessage,
 )
-from evalgate.llm.simulated_user.scripted import WrittenUser
+from evalgate.llm.simulated_user.scripted import ScriptedUser
 
 
 @frozen
@@ -42,12 +42,15 @@ Recordings: TypeAlias = Mapping[tuple[str, str], Sequence[Recording]]
 """Eval set and case → the runs that were recorded, a crashed one among them as what it is."""
 
 
-def recordings_of_record(record: Record) -> Recordings:
+def extract_record_recordings(record: Record) -> Recordings:
     """The conversations of an earlier run."""
-    return {(case.eval_set_id, case.eval_id): [_recorded(run) for run in case.runs] for case in record.cases}
+    return {
+        (case.eval_set_id, case.eval_id): [_extract_recording(run) for run in case.runs]
+        for case in record.cases
+    }
 
 
-def _recorded(run: RunResult) -> Recording:
+def _extract_recording(run: RunResult) -> Recording:
     turns = run.turns
     if run.outcome != "answered":  # the turns after the failure were never played
         turns = tuple(takewhile(lambda turn: turn.actual is not None, turns))
@@ -60,7 +63,7 @@ def _recorded(run: RunResult) -> Recording:
     )
 
 
-def recordings_of_eval_set(eval_set: EvalSet) -> Recordings:
+def extract_eval_set_recordings(eval_set: EvalSet) -> Recordings:
     """The conversations that an eval set expects: whoever wrote it down recorded them.
 
     A case that stands there several times was recorded in as many runs.
@@ -70,13 +73,13 @@ def recordings_of_eval_set(eval_set: EvalSet) -> Recordings:
         recording = Recording(
             replies=tuple(turn.expected for turn in case.turns),
             final_state=case.final_state,
-            questions=_questions(case),
+            questions=_collect_questions(case),
         )
         recordings.setdefault((eval_set.eval_set_id, case.eval_id), []).append(recording)
     return recordings
 
 
-def _questions(case: EvalCase) -> tuple[str, ...]:
+def _collect_questions(case: EvalCase) -> tuple[str, ...]:
     """What was asked; nothing when the recording does not tell it of every turn."""
     texts = tuple(turn.user.text for turn in case.turns)
     return texts if all(texts) else ()
@@ -116,33 +119,33 @@ class ReplayAgent:
         if not (cases := sum(more > 0 for more in left)):
             return ()
         sentence = (
-            f"{self._path} holds more runs of {counted(cases, 'case')} than were replayed, as those of a"
+            f"{self._path} holds more runs of {pluralize(cases, 'case')} than were replayed, as those of a"
             " follow-up: they enter no score here. `evalgate compare` judges all runs of a results.json."
         )
         return (sentence,)
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_Replay":
-        """See `Agent.session`."""
+    def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_ReplaySession":
+        """See `Agent.open_session`."""
         del alone
         try:
-            return _Replay(self._recording(case, run), self._path)
+            return _ReplaySession(self._find_recording(case, run), self._path)
         except LookupError as missing:
             failure = Failure("no_recording", f"{self._path} holds {missing.args[0]}")
-            return _Replay(Recording(failure=failure, outcome="not_run"), self._path)
+            return _ReplaySession(Recording(failure=failure, outcome="not_run"), self._path)
 
-    def user(self, case: EvalCase, run: int) -> WrittenUser:
+    def create_user(self, case: EvalCase, run: int) -> ScriptedUser:
         """Who asks: the case's own turns, or for a story whoever told it when it was recorded."""
         if case.turns:
-            return WrittenUser([turn.user for turn in case.turns])
+            return ScriptedUser([turn.user for turn in case.turns])
         try:
-            recording = self._recording(case, run)
+            recording = self._find_recording(case, run)
         except LookupError:
-            return WrittenUser([UserMessage("")])
+            return ScriptedUser([UserMessage("")])
         turns = len(recording.replies) + (recording.failure is not None)
         said = (*recording.questions, *[""] * turns)[:turns]
-        return WrittenUser([UserMessage(text) for text in said])
+        return ScriptedUser([UserMessage(text) for text in said])
 
-    def _recording(self, case: EvalCase, run: int) -> Recording:
+    def _find_recording(self, case: EvalCase, run: int) -> Recording:
         """The recording of a run. Raises LookupError, which says what is there instead."""
         sets = self._sets_of.get(case.eval_id, [])
         known = case.eval_set_id if case.eval_set_id in sets else sets[0] if len(sets) == 1 else None
@@ -159,7 +162,7 @@ class ReplayAgent:
         return runs[run - 1]
 
 
-class _Replay:
+class _ReplaySession:
     """One conversation; its own context manager."""
 
     def __init__(self, recording: Recording, path: str) -> None:
@@ -183,29 +186,29 @@ class _Replay:
         """No tool is called: what was recorded is said again."""
         return True
 
-    async def turn(self, message: UserMessage) -> Reply | None:
-        """See `AgentSession.turn`."""
+    async def run_turn(self, message: UserMessage) -> Reply | None:
+        """See `AgentSession.run_turn`."""
         recording, turn = self._recording, self._asked
         if turn >= len(recording.replies):
             if recording.failure is not None:
-                raise AgentFailed(recording.failure, recording.outcome)
+                raise AgentError(recording.failure, recording.outcome)
             return None
         if turn < len(recording.questions) and recording.questions[turn] != message.text:
             sentence = (
                 f"{self._path} answers another question in turn {turn + 1}: it was recorded before a change"
             )
-            raise AgentFailed(Failure("no_recording", sentence), "not_run")
+            raise AgentError(Failure("no_recording", sentence), "not_run")
         self._asked += 1
         return recording.replies[turn]
 
-    async def end(self) -> SessionEnd:
+    async def end(self) -> SessionResult:
         """See `AgentSession.end`."""
         rest = self._recording.replies[self._asked :]
         unasked = tuple(reply for reply in rest if reply is not None)
-        return SessionEnd(final_state=self._recording.final_state, unasked=unasked)
+        return SessionResult(final_state=self._recording.final_state, unasked=unasked)
 
 
-class Replay(BaseModel):
+class ReplayAgentOptions(BaseModel):
     """A thresholds file's `agent` section of kind `replay`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -214,12 +217,12 @@ class Replay(BaseModel):
     path: str = Field(min_length=1)
     """The recorded file or folder."""
 
-    def build(self, place: AgentPlace) -> ReplayAgent:
+    def build(self, place: AgentContext) -> ReplayAgent:
         """See `evalgate.core.protocols.AgentType`."""
         recording = place.read_recording(self.path)
         recordings = (
-            recordings_of_record(recording)
+            extract_record_recordings(recording)
             if isinstance(recording, Record)
-            else recordings_of_eval_set(recording)
+            else extract_eval_set_recordings(recording)
         )
         return ReplayAgent(recordings=recordings, path=self.path)

@@ -10,13 +10,13 @@ from dataclasses import replace
 from math import comb
 from typing import TypeAlias
 
-from evalgate.core.formatting import counted
-from evalgate.core.score_ranges import range_of
+from evalgate.core.formatting import pluralize
+from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource, CaseResult, FailingSince
-from evalgate.statistics.threshold_test import Flakiness, flakiness
+from evalgate.statistics.threshold_test import Flakiness, measure_flakiness
 
 
-def flakiness_of(
+def measure_baseline_flakiness(
     baseline: Baseline, thresholds: Mapping[str, float], pass_score: float
 ) -> dict[tuple[str, str], Flakiness]:
     """Eval set and case → its flakiness, of the cases with at least two runs.
@@ -25,14 +25,14 @@ def flakiness_of(
     metrics without one. A run without any score does not count.
     """
     history = {
-        (case.eval_set_id, case.eval_id): [run_passes(run, thresholds, pass_score) for run in case.runs]
+        (case.eval_set_id, case.eval_id): [score_run_pass(run, thresholds, pass_score) for run in case.runs]
         for case in baseline.cases
     }
-    by_name = flakiness({"\0".join(key): runs for key, runs in history.items()})
+    by_name = measure_flakiness({"\0".join(key): runs for key, runs in history.items()})
     return {key: by_name["\0".join(key)] for key in history if by_name["\0".join(key)].runs > 1}
 
 
-def run_passes(run: BaselineRun, thresholds: Mapping[str, float], pass_score: float) -> float | None:
+def score_run_pass(run: BaselineRun, thresholds: Mapping[str, float], pass_score: float) -> float | None:
     """Return 1.0 for a run that passed, 0.0 for one that failed, None for one without any score."""
     if run.outcome != "answered":
         return 0.0
@@ -40,7 +40,10 @@ def run_passes(run: BaselineRun, thresholds: Mapping[str, float], pass_score: fl
     if not scores:
         return None
     return float(
-        all(score >= thresholds.get(name, range_of(name).score(pass_score)) for name, score in scores.items())
+        all(
+            score >= thresholds.get(name, get_score_range(name).to_score(pass_score))
+            for name, score in scores.items()
+        )
     )
 
 
@@ -57,7 +60,7 @@ Thresholds: TypeAlias = Mapping[tuple[str, str], Mapping[str, float]]
 """Eval set and case → metric → the score from which on a run passes."""
 
 
-def thresholds_of(cases: Sequence[CaseResult]) -> Thresholds:
+def collect_thresholds(cases: Sequence[CaseResult]) -> Thresholds:
     """Return what the cases of a record were held to."""
     return {
         (case.eval_set_id, case.eval_id): {metric.name: metric.threshold for metric in case.metrics}
@@ -76,12 +79,12 @@ def find_break(
     It fails if every run of its newest gate runs failed, at least two, and the runs before did not: were the
     failures spread by luck, all of them would be the last ones less than once in twenty times.
     """
-    by_source = _outcomes(case.runs, thresholds, pass_score)
-    streak = _failing_sources(by_source)
+    by_source = _group_outcomes(case.runs, thresholds, pass_score)
+    streak = _find_failing_sources(by_source)
     if not streak:
         return None
     known = case.failing_since
-    if known is not None and all(at in streak for at in _since(known, by_source, sources)):
+    if known is not None and all(at in streak for at in _find_sources_since(known, by_source, sources)):
         return known
     failed = sum(len(by_source[at]) for at in streak)
     runs = sum(map(len, by_source.values()))
@@ -103,7 +106,7 @@ def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Ba
     """
     known = {(case.eval_set_id, case.eval_id): case for case in before.cases}
 
-    def marked(case: BaselineCase) -> BaselineCase:
+    def mark_case(case: BaselineCase) -> BaselineCase:
         key = (case.eval_set_id, case.eval_id)
         old = known.get(key)
         if key not in thresholds:
@@ -112,25 +115,25 @@ def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Ba
         found = find_break(replace(case, failing_since=since), after.sources, thresholds[key])
         return case if found == case.failing_since else replace(case, failing_since=found)
 
-    return replace(after, cases=tuple(map(marked, after.cases)))
+    return replace(after, cases=tuple(map(mark_case, after.cases)))
 
 
 def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_score: float = 1.0) -> Baseline:
     """Return the baseline; every case that broke is marked and has only its runs since then."""
 
-    def dropped(case: BaselineCase) -> BaselineCase:
+    def drop_case_runs(case: BaselineCase) -> BaselineCase:
         held = thresholds.get((case.eval_set_id, case.eval_id))
         found = find_break(case, baseline.sources, held, pass_score) if held is not None else None
         if found is None:
             return replace(case, failing_since=None) if case.failing_since else case
-        since = frozenset(_since(found, {run.source: () for run in case.runs}, baseline.sources))
+        since = frozenset(_find_sources_since(found, {run.source: () for run in case.runs}, baseline.sources))
         runs = tuple(run for run in case.runs if run.source in since)
         return replace(case, runs=runs, failing_since=found)
 
-    return replace(baseline, cases=tuple(map(dropped, baseline.cases)))
+    return replace(baseline, cases=tuple(map(drop_case_runs, baseline.cases)))
 
 
-def already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
+def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a sentence for each commit since which cases fail on the default branch that fail here, too."""
     known = {(case.eval_set_id, case.eval_id): case.failing_since for case in baseline.cases}
     found: dict[FailingSince, list[str]] = {}
@@ -142,11 +145,11 @@ def already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator
         listed = ", ".join(names[:_NAMED])
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         them = "it" if len(names) == 1 else "them"
-        what = f"{counted(len(names), 'case')} already failing on {name_since(since)}"
+        what = f"{pluralize(len(names), 'case')} already failing on {format_failing_since(since)}"
         yield f"{what}: {listed}{more}. This change did not break {them}."
 
 
-def name_since(since: FailingSince) -> str:
+def format_failing_since(since: FailingSince) -> str:
     """Return `main since 0123456789ab (2026-11-03)`."""
     day = (since.created_at or "")[:10]
     commit = (since.commit or "")[:_SHOWN_OF_COMMIT]
@@ -156,18 +159,18 @@ def name_since(since: FailingSince) -> str:
     return f"{since.branch or 'main'} since {when}"
 
 
-def _outcomes(
+def _group_outcomes(
     runs: Sequence[BaselineRun], thresholds: Mapping[str, float], pass_score: float
 ) -> dict[int, list[bool]]:
     """Return, by source, whether each run passed; runs without a score tell nothing."""
     found: dict[int, list[bool]] = {}
     for run in runs:
-        if (passed := run_passes(run, thresholds, pass_score)) is not None:
+        if (passed := score_run_pass(run, thresholds, pass_score)) is not None:
             found.setdefault(run.source, []).append(bool(passed))
     return dict(sorted(found.items()))
 
 
-def _failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
+def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
     """Return the newest sources in which every run failed, the oldest of them first."""
     found: list[int] = []
     for at in reversed(list(by_source)):
@@ -177,7 +180,7 @@ def _failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
     return found[::-1]
 
 
-def _since(
+def _find_sources_since(
     known: FailingSince, by_source: Mapping[int, object], sources: Sequence[BaselineSource]
 ) -> Iterator[int]:
     """Yield the sources from that break on."""

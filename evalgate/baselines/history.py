@@ -10,9 +10,9 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TypeAlias
 
-from evalgate.baselines.breaks import mark_breaks, thresholds_of
+from evalgate.baselines.breaks import collect_thresholds, mark_breaks
 from evalgate.core.types import (
-    NOT_THE_AGENTS_FAULT,
+    NON_AGENT_OUTCOMES,
     Baseline,
     BaselineCase,
     BaselineRun,
@@ -24,7 +24,7 @@ from evalgate.core.types import (
     RunResult,
 )
 
-KEPT = 20
+DEFAULT_KEEP = 20
 """Gate runs that a baseline keeps of each eval set, unless told otherwise."""
 
 STALE_DAYS = 14
@@ -33,72 +33,77 @@ STALE_DAYS = 14
 _LONGEST_REPLIES = 4096
 """Characters of one case: reports show ten lines of it, and every run reads the baseline."""
 
-_Key: TypeAlias = tuple[str, str]
+_CaseKey: TypeAlias = tuple[str, str]
 
 
-def baseline_of(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
+def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
     """The baseline that later runs are held against when `record` alone is the standard.
 
     Runs that followed up a suspicion are left out: they were made because a case looked bad. So are those
     that say nothing about the agent.
     """
-    cases = tuple(map(case_of, record.cases))
+    cases = tuple(map(build_baseline_case, record.cases))
     return Baseline(cases, (source or BaselineSource(record.created_at),), path)
 
 
-def digest_of(record: Record) -> str:
+def hash_record(record: Record) -> str:
     """Tells a record from every other that holds different runs, or was made at another time."""
-    cases = [asdict(replace(case, replies=())) for case in baseline_of(record).cases]
+    cases = [asdict(replace(case, replies=())) for case in build_baseline(record).cases]
     known = [record.created_at, record.duration_s, cases]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def added(before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = KEPT) -> Baseline:
+def add_run(
+    before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
+) -> Baseline:
     """The baseline with the runs of one more record; the same when it holds them already.
 
     A case that asks something else than before starts anew, and so does a metric with other options. What
     the record does not have stays as it was. Of each eval set the newest `keep` gate runs are kept, by their
     time.
     """
-    fresh = baseline_of(record, source)
+    fresh = build_baseline(record, source)
     if before is None:
         return fresh
-    after = _with(before, fresh)
+    after = _add_source(before, fresh)
     if after is before:
         return before
-    in_time = pruned(after, keep=len(after.sources))
-    return pruned(mark_breaks(in_time, before, thresholds_of(record.cases)), keep=keep)
+    in_time = prune_runs(after, keep=len(after.sources))
+    return prune_runs(mark_breaks(in_time, before, collect_thresholds(record.cases)), keep=keep)
 
 
-def parted(baseline: Baseline) -> tuple[Baseline, ...]:
-    """A baseline for each gate run, in their order; `together` makes them one again."""
+def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
+    """A baseline for each gate run, in their order; `join_baselines` makes them one again."""
     return tuple(
-        Baseline(tuple(_only(case, at) for case in baseline.cases if _ran(case, at)), (source,))
+        Baseline(
+            tuple(_restrict_to_source(case, at) for case in baseline.cases if _has_source(case, at)),
+            (source,),
+        )
         for at, source in enumerate(baseline.sources)
     )
 
 
-def together(parts: Iterable[Baseline]) -> Baseline | None:
+def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
     """One baseline of several gate runs, each a baseline of its own; None of none.
 
-    What changed on the way counts as when they are `added` one after the other, by their time.
+    What changed on the way counts as when they are `add_run` one after the other, by their time.
     """
     found: Baseline | None = None
     for part in sorted(parts, key=lambda each: (each.sources[0].created_at or "", each.sources[0].digest)):
-        found = _with(found, part) if found is not None else part
-    return pruned(found, keep=len(found.sources)) if found is not None else None
+        found = _add_source(found, part) if found is not None else part
+    return prune_runs(found, keep=len(found.sources)) if found is not None else None
 
 
-def accepted(record: Record, source: BaselineSource, reason: str) -> Baseline:
+def replace_runs(record: Record, source: BaselineSource, reason: str) -> Baseline:
     """The record as the new standard, in the place of all that was known, because a person says so."""
-    return baseline_of(record, replace(source, accepted=reason))
+    return build_baseline(record, replace(source, accepted=reason))
 
 
-def pruned(baseline: Baseline, *, keep: int) -> Baseline:
+def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
     """The newest `keep` gate runs of each eval set; cases that none of them has are gone."""
     order = sorted(range(len(baseline.sources)), key=lambda at: (baseline.sources[at].created_at or "", at))
     age = {at: number for number, at in enumerate(order)}
-    kept = _kept_sources(baseline.cases, age, keep)
+    kept = _find_kept_sources(baseline.cases, age, keep)
     cases = [
         (case, [run for run in case.runs if (case.eval_set_id, run.source) in kept])
         for case in baseline.cases
@@ -107,12 +112,12 @@ def pruned(baseline: Baseline, *, keep: int) -> Baseline:
     index = {at: number for number, at in enumerate(at for at in order if at in used)}
     return replace(
         baseline,
-        cases=tuple(replace(case, runs=_in_order(runs, index)) for case, runs in cases if runs),
+        cases=tuple(replace(case, runs=_sort_runs(runs, index)) for case, runs in cases if runs),
         sources=tuple(baseline.sources[at] for at in index),
     )
 
 
-def before(baseline: Baseline, created_at: str) -> Baseline | None:
+def select_earlier_runs(baseline: Baseline, created_at: str) -> Baseline | None:
     """What the baseline held when something was made; None: nothing."""
     old = {at for at, source in enumerate(baseline.sources) if (source.created_at or "") < created_at}
     cases = [
@@ -120,10 +125,10 @@ def before(baseline: Baseline, created_at: str) -> Baseline | None:
     ]
     if not any(case.runs for case in cases):
         return None
-    return pruned(replace(baseline, cases=tuple(cases)), keep=len(baseline.sources))
+    return prune_runs(replace(baseline, cases=tuple(cases)), keep=len(baseline.sources))
 
 
-def newest(baseline: Baseline) -> Mapping[str, int]:
+def find_newest_sources(baseline: Baseline) -> Mapping[str, int]:
     """Eval set → index of the newest source that has one of its cases."""
     found: dict[str, int] = {}
     for case in baseline.cases:
@@ -132,7 +137,7 @@ def newest(baseline: Baseline) -> Mapping[str, int]:
     return found
 
 
-def days_old(baseline: Baseline, now: datetime) -> int | None:
+def compute_age_days(baseline: Baseline, now: datetime) -> int | None:
     """Whole days since the newest gate run in it; None when nobody knows."""
     try:
         times = [datetime.fromisoformat(each.created_at) for each in baseline.sources if each.created_at]
@@ -141,9 +146,9 @@ def days_old(baseline: Baseline, now: datetime) -> int | None:
         return None
 
 
-def remarks(baseline: Baseline, now: datetime) -> Iterator[str]:
+def describe_staleness(baseline: Baseline, now: datetime) -> Iterator[str]:
     """What whoever is held against the baseline should know of it, in whole sentences."""
-    days = days_old(baseline, now)
+    days = compute_age_days(baseline, now)
     if days is not None and days > STALE_DAYS:
         yield (
             f"The newest run in the baseline is {days} days old: a model that drifted since looks like a "
@@ -154,25 +159,27 @@ def remarks(baseline: Baseline, now: datetime) -> Iterator[str]:
         yield f"The baseline was accepted on {(last.created_at or '')[:10]}: {last.accepted}"
 
 
-def _with(before: Baseline, fresh: Baseline) -> Baseline:
+def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
     """The baseline with one more gate run, the only one of `fresh`; the same when it holds that already."""
     [source] = fresh.sources
     if source.digest and any(each.digest == source.digest for each in before.sources):
         return before
     new = len(before.sources)
-    cases = {_key(case): case for case in before.cases}
+    cases = {_get_case_key(case): case for case in before.cases}
     for case in fresh.cases:
         moved = replace(case, runs=tuple(replace(run, source=new) for run in case.runs))
-        old = cases.get(_key(case))
-        cases[_key(case)] = _joined(old, moved, is_late=_is_late(old, before, source)) if old else moved
+        old = cases.get(_get_case_key(case))
+        cases[_get_case_key(case)] = (
+            _merge_cases(old, moved, is_late=_is_late(old, before, source)) if old else moved
+        )
     return replace(before, cases=tuple(cases.values()), sources=(*before.sources, source))
 
 
-def _ran(case: BaselineCase, at: int) -> bool:
+def _has_source(case: BaselineCase, at: int) -> bool:
     return any(run.source == at for run in case.runs)
 
 
-def _only(case: BaselineCase, at: int) -> BaselineCase:
+def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
     """The case as the gate run at `at` had it."""
     runs = tuple(replace(run, source=0) for run in case.runs if run.source == at)
     asked = {name for run in runs for name in run.scores}
@@ -183,31 +190,31 @@ def _only(case: BaselineCase, at: int) -> BaselineCase:
     return replace(case, runs=runs, metric_fingerprints=prints, replies=replies, failing_since=since)
 
 
-def case_of(case: CaseResult) -> BaselineCase:
-    """What `baseline_of` keeps of a case."""
+def build_baseline_case(case: CaseResult) -> BaselineCase:
+    """What `build_baseline` keeps of a case."""
     return BaselineCase(
         eval_set_id=case.eval_set_id,
         eval_id=case.eval_id,
         status=case.status,
         fingerprint=case.fingerprint,
         metric_fingerprints={metric.name: metric.fingerprint for metric in case.metrics},
-        runs=tuple(_run(run, case.metrics) for run in case.runs if _tells(run)),
-        replies=_replies(case),
+        runs=tuple(_build_baseline_run(run, case.metrics) for run in case.runs if _is_conclusive(run)),
+        replies=_get_replies(case),
     )
 
 
-def _replies(case: CaseResult) -> tuple[Reply | None, ...]:
+def _get_replies(case: CaseResult) -> tuple[Reply | None, ...]:
     """Of the first run that was answered."""
     run = next((run for run in case.runs if run.outcome == "answered"), None)
     replies = tuple(turn.actual for turn in run.turns) if run is not None else ()
     return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()
 
 
-def _tells(run: RunResult) -> bool:
-    return not run.confirms and run.outcome not in NOT_THE_AGENTS_FAULT
+def _is_conclusive(run: RunResult) -> bool:
+    return not run.confirms and run.outcome not in NON_AGENT_OUTCOMES
 
 
-def _run(run: RunResult, asked: Iterable[CaseMetric]) -> BaselineRun:
+def _build_baseline_run(run: RunResult, asked: Iterable[CaseMetric]) -> BaselineRun:
     scores: dict[str, float | None] = {metric.name: None for metric in asked}
     scores |= {metric.name: metric.score for metric in run.metrics}
     judge = run.judge.usage + run.judge.spared_usage if run.judge else None
@@ -220,7 +227,7 @@ def _is_late(old: BaselineCase, before: Baseline, source: BaselineSource) -> boo
     return max(times, default="") > (source.created_at or "")
 
 
-def _joined(old: BaselineCase, new: BaselineCase, *, is_late: bool) -> BaselineCase:
+def _merge_cases(old: BaselineCase, new: BaselineCase, *, is_late: bool) -> BaselineCase:
     if not new.runs:
         return old
     prints = {**old.metric_fingerprints, **new.metric_fingerprints}
@@ -230,18 +237,18 @@ def _joined(old: BaselineCase, new: BaselineCase, *, is_late: bool) -> BaselineC
         return old if outdated else replace(old, metric_fingerprints=prints, runs=(*old.runs, *new.runs))
     if old.fingerprint != new.fingerprint:
         return new
-    runs = tuple(run for run in map(_without(others), old.runs) if run.scores)
+    runs = tuple(run for run in map(_build_score_filter(others), old.runs) if run.scores)
     return replace(new, metric_fingerprints=prints, runs=(*runs, *new.runs))
 
 
-def _without(names: Sequence[str]) -> Callable[[BaselineRun], BaselineRun]:
-    def forget(run: BaselineRun) -> BaselineRun:
+def _build_score_filter(names: Sequence[str]) -> Callable[[BaselineRun], BaselineRun]:
+    def drop_scores(run: BaselineRun) -> BaselineRun:
         return replace(run, scores={name: score for name, score in run.scores.items() if name not in names})
 
-    return forget
+    return drop_scores
 
 
-def _kept_sources(
+def _find_kept_sources(
     cases: Iterable[BaselineCase], age: Mapping[int, int], keep: int
 ) -> frozenset[tuple[str, int]]:
     """Eval set and source of every run that stays."""
@@ -255,10 +262,10 @@ def _kept_sources(
     )
 
 
-def _in_order(runs: Iterable[BaselineRun], index: Mapping[int, int]) -> tuple[BaselineRun, ...]:
+def _sort_runs(runs: Iterable[BaselineRun], index: Mapping[int, int]) -> tuple[BaselineRun, ...]:
     moved = (replace(run, source=index[run.source]) for run in runs)
     return tuple(sorted(moved, key=lambda run: run.source))
 
 
-def _key(case: BaselineCase) -> _Key:
+def _get_case_key(case: BaselineCase) -> _CaseKey:
     return case.eval_set_id, case.eval_id

@@ -7,14 +7,14 @@ from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
 
-from evalgate.baselines.history import case_of
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.baselines.history import build_baseline_case
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import Baseline, BaselineCase, BaselineSource, CaseResult, Record
 from evalgate.datasets.results_io import load_record, split_record
 from evalgate.documents.strict_json import parse_json
-from evalgate.documents.validation import Location, problems_of
-from evalgate.system.gc import collector_paused
+from evalgate.documents.validation import Location, translate_validation_error
+from evalgate.system.gc import pause_gc
 
 KIND = "evalgate-baseline"
 
@@ -31,18 +31,18 @@ def dump_baseline(baseline: Baseline) -> str:
         "kind": KIND,
         "sources": [asdict(source) for source in baseline.sources],
     }
-    lines = [json.dumps(_case(case), ensure_ascii=False) for case in baseline.cases]
+    lines = [json.dumps(_to_case_dict(case), ensure_ascii=False) for case in baseline.cases]
     body = ",\n".join(f"    {line}" for line in lines)
     fields = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
     return f'{{\n{fields}  "cases": [\n{body}\n  ]\n}}\n'
 
 
-def _case(case: BaselineCase) -> dict[str, object]:
+def _to_case_dict(case: BaselineCase) -> dict[str, object]:
     """The case, without what is not always there."""
-    return asdict(case, dict_factory=_without_absent)
+    return asdict(case, dict_factory=_drop_absent)
 
 
-def _without_absent(items: list[tuple[str, object]]) -> dict[str, object]:
+def _drop_absent(items: list[tuple[str, object]]) -> dict[str, object]:
     return {name: value for name, value in items if value or name not in _LEFT_OUT}
 
 
@@ -50,33 +50,35 @@ def load_baseline(document: Document) -> Baseline:
     """The baseline in a file that `dump_baseline` wrote.
 
     Raises:
-        InvalidInput: the file is of a newer evalgate, or damaged; with every problem.
+        InvalidInputError: the file is of a newer evalgate, or damaged; with every problem.
     """
     _check_version(document)
     try:
         # Strict: "1.0" and true are no scores. As JSON: only there strictness takes a list for a tuple.
         baseline = TypeAdapter(Baseline).validate_json(json.dumps(document.value), strict=True)
     except ValidationError as error:
-        raise InvalidInput(problems_of(error, file=document.path, position=document.position)) from None
+        raise InvalidInputError(
+            translate_validation_error(error, file=document.path, position=document.find_position)
+        ) from None
     problems = [
-        Problem(document.path, *document.position(location), message)
-        for location, message in _contradictions(baseline)
+        Problem(document.path, *document.find_position(location), message)
+        for location, message in _find_inconsistencies(baseline)
     ]
     if problems:
-        raise InvalidInput(problems)
+        raise InvalidInputError(problems)
     return baseline
 
 
 def _check_version(document: Document) -> None:
     version = document.value.get("schema_version") if isinstance(document.value, Mapping) else None
     if isinstance(version, bool) or not isinstance(version, int):
-        place = document.position(("schema_version",))
-        raise InvalidInput([Problem(document.path, *place, "`schema_version` must be a whole number")])
+        place = document.find_position(("schema_version",))
+        raise InvalidInputError([Problem(document.path, *place, "`schema_version` must be a whole number")])
     if version > SCHEMA_VERSION:
-        raise InvalidInput([_newer(document, version)])
+        raise InvalidInputError([_build_newer_problem(document, version)])
 
 
-def _contradictions(baseline: Baseline) -> Iterator[tuple[Location, str]]:
+def _find_inconsistencies(baseline: Baseline) -> Iterator[tuple[Location, str]]:
     if not baseline.sources:
         yield ("sources",), "a baseline names at least one source"
     seen = set()
@@ -95,51 +97,51 @@ def _contradictions(baseline: Baseline) -> Iterator[tuple[Location, str]]:
             )
 
 
-def _newer(document: Document, version: int) -> Problem:
+def _build_newer_problem(document: Document, version: int) -> Problem:
     return Problem(
         document.path,
-        *document.position(("schema_version",)),
+        *document.find_position(("schema_version",)),
         f"this baseline was written by a newer evalgate (schema {version}; this one reads up to "
         f"{SCHEMA_VERSION}): upgrade evalgate, or save the baseline again with `evalgate baseline save`",
     )
 
 
-def read_standard(data: bytes, shown_as: str) -> Baseline:
+def load_baseline_or_results(data: bytes, shown_as: str) -> Baseline:
     """The baseline in the content of a file; a result is a baseline of one run.
 
     Raises:
-        InvalidInput: it is neither, or damaged; with every problem.
+        InvalidInputError: it is neither, or damaged; with every problem.
     """
-    found = _case_by_case(data, shown_as)
+    found = _load_results_by_case(data, shown_as)
     if found is not None:
         return found
     document = parse_json(data, shown_as)
     if is_baseline(document):
         return replace(load_baseline(document), path=shown_as)
     record = load_record(data, shown_as)
-    return _of_cases(record, record.cases, shown_as)
+    return _build_from_cases(record, record.cases, shown_as)
 
 
-def _case_by_case(data: bytes, shown_as: str) -> Baseline | None:
+def _load_results_by_case(data: bytes, shown_as: str) -> Baseline | None:
     """The baseline in a result as evalgate writes it, never held as a whole; None in other files."""
     try:
         record, lines = split_record(data, shown_as)
-        read = _adapter().validate_json
-        with collector_paused():
-            return _of_cases(record, (read(line, strict=True) for line in lines), shown_as)
-    except (InvalidInput, ValueError):  # whoever reads the whole tells what is wrong
+        read = _get_case_adapter().validate_json
+        with pause_gc():
+            return _build_from_cases(record, (read(line, strict=True) for line in lines), shown_as)
+    except (InvalidInputError, ValueError):  # whoever reads the whole tells what is wrong
         return None
 
 
 @cache
-def _adapter() -> "TypeAdapter[CaseResult]":
+def _get_case_adapter() -> "TypeAdapter[CaseResult]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(CaseResult)
 
 
-def _of_cases(record: Record, cases: Iterable[CaseResult], shown_as: str) -> Baseline:
-    return Baseline(tuple(map(case_of, cases)), (BaselineSource(record.created_at),), shown_as)
+def _build_from_cases(record: Record, cases: Iterable[CaseResult], shown_as: str) -> Baseline:
+    return Baseline(tuple(map(build_baseline_case, cases)), (BaselineSource(record.created_at),), shown_as)
 
 
 def is_baseline(document: Document) -> bool:

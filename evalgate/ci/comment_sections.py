@@ -32,13 +32,13 @@ _DETAILS = re.compile(r"<(/?)details\b", re.IGNORECASE)
 
 
 @frozen
-class Section:
+class CommentSection:
     """What one job has to say."""
 
     key: str
     """The matrix leg or suite that owns it; "" in a comment that nobody shares."""
     text: str
-    """Markdown without markers of ours: see `unmarked`."""
+    """Markdown without markers of ours: see `strip_markers`."""
     run: int = 0
     """GITHUB_RUN_ID or CI_PIPELINE_ID, which grow; a section is never replaced by one of an older run."""
     attempt: int = 0
@@ -53,30 +53,30 @@ class Section:
         return self.run, self.attempt
 
 
-def marker(gate: str) -> str:
+def format_marker(gate: str) -> str:
     """The first line of the comment of a gate."""
     return f"<!-- evalgate:v1 gate={quote(gate, safe='')} -->"
 
 
 def is_of_gate(body: str, gate: str) -> bool:
     """Whether a body is the comment of a gate; it may have gone through an editor."""
-    return body.lstrip().startswith(marker(gate))
+    return body.lstrip().startswith(format_marker(gate))
 
 
-def read_sections(body: str) -> dict[str, Section]:
+def read_sections(body: str) -> dict[str, CommentSection]:
     """Every whole section of a comment, by its key."""
-    found: dict[str, Section] = {}
+    found: dict[str, CommentSection] = {}
     for match in _SECTION.finditer(body):
         key, run, attempt, job, text = match.groups()
         text = text.replace("\r\n", "\n").strip("\n")
-        section = Section(unquote(key), text, int(run), int(attempt), unquote(job or ""))
-        found = merged(found, {section.key: section})
+        section = CommentSection(unquote(key), text, int(run), int(attempt), unquote(job or ""))
+        found = merge_sections(found, {section.key: section})
     return found
 
 
-def merged(*groups: Mapping[str, Section]) -> dict[str, Section]:
+def merge_sections(*groups: Mapping[str, CommentSection]) -> dict[str, CommentSection]:
     """The newest section of each key; of two that are as new, the later group's."""
-    found: dict[str, Section] = {}
+    found: dict[str, CommentSection] = {}
     for group in groups:
         for key, section in group.items():
             if key not in found or section.age >= found[key].age:
@@ -84,9 +84,9 @@ def merged(*groups: Mapping[str, Section]) -> dict[str, Section]:
     return found
 
 
-def written(
+def render_body(
     gate: str,
-    sections: Iterable[Section],
+    sections: Iterable[CommentSection],
     *,
     shorter: Mapping[str, Callable[[int], str]] | None = None,
     limit: int = LONGEST_COMMENT,
@@ -98,22 +98,24 @@ def written(
     """
     ordered = sorted(sections, key=lambda section: section.key)
     newest = max((section.run for section in ordered), default=0)
-    framed = {section.key: _framed(replace(section, text=""), newest) for section in ordered}
-    room = limit - len(marker(gate)) - sum(len(frame) + 2 for frame in framed.values())
-    share = _share([len(section.text) for section in ordered], room)
+    framed = {section.key: _wrap_section(replace(section, text=""), newest) for section in ordered}
+    room = limit - len(format_marker(gate)) - sum(len(frame) + 2 for frame in framed.values())
+    share = _compute_share([len(section.text) for section in ordered], room)
     parts = [
-        _framed(replace(section, text=_fitting(section, share, (shorter or {}).get(section.key))), newest)
+        _wrap_section(
+            replace(section, text=_shorten_section(section, share, (shorter or {}).get(section.key))), newest
+        )
         for section in ordered
     ]
-    return "\n\n".join([marker(gate), *parts])
+    return "\n\n".join([format_marker(gate), *parts])
 
 
-def unmarked(text: str) -> str:
+def strip_markers(text: str) -> str:
     """Markdown in which none of our markers is left, as a section may hold."""
     return _OPENING.sub("<! --", _MARKER.sub("", text.replace("\r\n", "\n"))).strip("\n")
 
 
-def _framed(section: Section, newest: int) -> str:
+def _wrap_section(section: CommentSection, newest: int) -> str:
     note = _OF_AN_EARLIER_RUN if section.run < newest else ""
     head = f"key={quote(section.key, safe='')} run={section.run} attempt={section.attempt}"
     head += f" job={quote(section.job, safe='')}" if section.job else ""
@@ -121,7 +123,7 @@ def _framed(section: Section, newest: int) -> str:
     return f"{note}<!-- evalgate:section {head} -->\n\n{section.text}\n\n<!-- evalgate:end -->"
 
 
-def _share(lengths: list[int], room: int) -> int:
+def _compute_share(lengths: list[int], room: int) -> int:
     """The most characters of one section, so that all fit: what short ones leave goes to the long ones."""
     left, share = room, 0
     for place, length in enumerate(sorted(lengths)):
@@ -132,23 +134,23 @@ def _share(lengths: list[int], room: int) -> int:
     return max([*lengths, share])
 
 
-def _fitting(section: Section, share: int, shorter: Callable[[int], str] | None) -> str:
+def _shorten_section(section: CommentSection, share: int, shorter: Callable[[int], str] | None) -> str:
     if len(section.text) <= share:
         return section.text
-    text = unmarked(shorter(share)) if shorter else section.text
-    return shortened_markdown(text, share)
+    text = strip_markers(shorter(share)) if shorter else section.text
+    return shorten_markdown(text, share)
 
 
-def shortened_markdown(text: str, limit: int) -> str:
+def shorten_markdown(text: str, limit: int) -> str:
     """The first lines of Markdown in at most `limit` characters, with what it opens closed again."""
     if len(text) <= limit:
         return text
     kept = text[: max(0, limit - len(_CUT) - 40)].rpartition("\n")[0]
-    ending = _closing(kept) + _CUT
+    ending = _close_open_blocks(kept) + _CUT
     return (kept + ending)[:limit] if len(kept) + len(ending) <= limit else _CUT.strip()[: max(0, limit)]
 
 
-def _closing(text: str) -> str:
+def _close_open_blocks(text: str) -> str:
     """The ends of a code block and of `<details>` that are still open."""
     fence = ""
     for match in _FENCE.finditer(text):

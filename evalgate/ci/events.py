@@ -47,7 +47,7 @@ class NoPullRequest:
 Subject: TypeAlias = PullRequest | HeadCommit | NoPullRequest
 
 
-def subject_of(environ: Mapping[str, str]) -> Subject:
+def find_subject(environ: Mapping[str, str]) -> Subject:
     """What the event that started this job is about: GITHUB_EVENT_NAME and the file GITHUB_EVENT_PATH."""
     event = environ.get("GITHUB_EVENT_NAME", "")
     path = environ.get("GITHUB_EVENT_PATH", "")
@@ -62,55 +62,59 @@ def subject_of(environ: Mapping[str, str]) -> Subject:
         payload = None
     if not isinstance(payload, dict):
         return NoPullRequest("the file GITHUB_EVENT_PATH cannot be read as an event")
-    return subject_in(event, payload)
+    return parse_subject(event, payload)
 
 
-def subject_in(event: str, payload: Mapping[str, object]) -> Subject:
+def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
     """What an event is about, from its payload."""
     if event in _WITH_PULL_REQUEST:
-        return _pull_request(_object(payload, "pull_request")) or _nothing(event)
+        return _parse_pull_request(_get_object(payload, "pull_request")) or _build_no_pull_request(event)
     if event == "issue_comment":
-        issue = _object(payload, "issue")
-        return (_pull_request(issue) if _object(issue, "pull_request") else None) or _nothing(event)
+        issue = _get_object(payload, "issue")
+        return (
+            _parse_pull_request(issue) if _get_object(issue, "pull_request") else None
+        ) or _build_no_pull_request(event)
     if event == "workflow_run":
-        return _of_run(_object(payload, "workflow_run"), _object(payload, "repository")) or _nothing(event)
+        return _parse_workflow_run(
+            _get_object(payload, "workflow_run"), _get_object(payload, "repository")
+        ) or _build_no_pull_request(event)
     if event == "merge_group":
         return NoPullRequest("a merge queue tests several pull requests at once: there is none to comment on")
     return NoPullRequest(f"an event of this kind has no pull request: {event[:40]!r}")
 
 
-def _of_run(run: Mapping[str, object], repository: Mapping[str, object]) -> Subject | None:
+def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, object]) -> Subject | None:
     """The pull request of another workflow's run; a run of a fork names none, or those of the fork."""
-    sha = _sha(run.get("head_sha"))
+    sha = _parse_sha(run.get("head_sha"))
     listed = run.get("pull_requests")
     ours: list[PullRequest] = []
     for item in listed if isinstance(listed, list) else ():
         each = item if isinstance(item, dict) else {}
-        base = _object(_object(each, "base"), "repo").get("id")
-        if base is not None and base == repository.get("id") and (found := _pull_request(each)):
+        base = _get_object(_get_object(each, "base"), "repo").get("id")
+        if base is not None and base == repository.get("id") and (found := _parse_pull_request(each)):
             ours.append(PullRequest(found.number, found.head_sha or sha))
     # Of several from one branch the payload does not say which one the run tested: see `post_comment`.
     if len(ours) == 1 or (ours and not sha):
         return ours[0]
-    where = (_object(run, "head_repository").get("full_name"), run.get("head_branch"))
+    where = (_get_object(run, "head_repository").get("full_name"), run.get("head_branch"))
     return HeadCommit(sha, *(each if isinstance(each, str) else "" for each in where)) if sha else None
 
 
-def _pull_request(item: Mapping[str, object]) -> PullRequest | None:
+def _parse_pull_request(item: Mapping[str, object]) -> PullRequest | None:
     number = item.get("number")
     if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**53:
         return None
-    return PullRequest(number, _sha(_object(item, "head").get("sha")))
+    return PullRequest(number, _parse_sha(_get_object(item, "head").get("sha")))
 
 
-def _nothing(event: str) -> NoPullRequest:
+def _build_no_pull_request(event: str) -> NoPullRequest:
     return NoPullRequest(f"the payload of the event {event} names no pull request")
 
 
-def _object(item: Mapping[str, object], name: str) -> Mapping[str, object]:
+def _get_object(item: Mapping[str, object], name: str) -> Mapping[str, object]:
     found = item.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _sha(value: object) -> str:
+def _parse_sha(value: object) -> str:
     return value if isinstance(value, str) and _SHA.fullmatch(value) else ""

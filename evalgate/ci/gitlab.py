@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from evalgate.ci.events import NoPullRequest
 from evalgate.ci.post_result import (
-    Gone,
-    Passing,
-    Patience,
-    TooLong,
-    Trouble,
-    redactor_of,
-    seconds,
-    sorted_out,
+    CommentTooLongError,
+    NotFoundError,
+    PostError,
+    PostTimeouts,
+    TransientError,
+    build_token_redactor,
+    parse_seconds,
+    translate_errors,
 )
 from evalgate.ci.sticky_comment import Comment
 from evalgate.core.extras import describe_install
@@ -61,7 +61,7 @@ class MergeRequest:
         return f"MergeRequest(server={self.server!r}, project={self.project}, iid={self.iid})"
 
 
-def merge_request_of(environ: Mapping[str, str], token: str) -> MergeRequest | NoPullRequest:
+def find_merge_request(environ: Mapping[str, str], token: str) -> MergeRequest | NoPullRequest:
     """What the pipeline that runs this job is about, from the variables that GitLab predefines."""
     iid = environ.get("CI_MERGE_REQUEST_IID", "")
     if not iid:
@@ -76,107 +76,107 @@ def merge_request_of(environ: Mapping[str, str], token: str) -> MergeRequest | N
 
 
 class MergeRequestThread:
-    """The notes of one merge request; see `evalgate.ci.sticky_comment.Thread`."""
+    """The notes of one merge request; see `evalgate.ci.sticky_comment.CommentThread`."""
 
     host = "GitLab"
     longest = LONGEST_NOTE
 
-    def __init__(self, request: MergeRequest, patience: Patience) -> None:
-        self._redactor = redactor_of(request.token)
+    def __init__(self, request: MergeRequest, timeouts: PostTimeouts) -> None:
+        self._redactor = build_token_redactor(request.token)
         if not request.token.strip():
-            raise Trouble("there is no token", kind="skipped")
+            raise PostError("there is no token", kind="skipped")
         self._page = request.page
         self._retry_after: str | None = None
         self._author = ""
-        with self._sorted_out():
-            self._gitlab = self._client(request, patience)
-            self._notes = _notes(self._gitlab, request)
+        with self._translate_errors():
+            self._gitlab = self._create_client(request, timeouts)
+            self._notes = _get_notes(self._gitlab, request)
 
-    def author(self) -> str:
-        """See `Thread`: GitLab says it."""
+    def get_author(self) -> str:
+        """See `CommentThread`: GitLab says it."""
         if not self._author:
-            with self._sorted_out():
+            with self._translate_errors():
                 said = self._gitlab.http_get("/user", **_ONCE)
                 self._author = str(said["username"]) if isinstance(said, dict) else ""
         return self._author
 
-    def comments(self) -> list[Comment]:
-        """See `Thread`; what GitLab itself writes there is left out."""
-        with self._sorted_out():
+    def list_comments(self) -> list[Comment]:
+        """See `CommentThread`; what GitLab itself writes there is left out."""
+        with self._translate_errors():
             found = self._notes.list(get_all=True, per_page=100, order_by="created_at", sort="asc", **_ONCE)
-            return [self._read(note.attributes) for note in found if not note.attributes["system"]]
+            return [self._to_comment(note.attributes) for note in found if not note.attributes["system"]]
 
     def create_comment(self, body: str) -> Comment:
-        """See `Thread`."""
-        with self._sorted_out():
-            return self._read(self._notes.create({"body": body}, **_ONCE).attributes)
+        """See `CommentThread`."""
+        with self._translate_errors():
+            return self._to_comment(self._notes.create({"body": body}, **_ONCE).attributes)
 
     def edit_comment(self, number: int, body: str) -> Comment:
-        """See `Thread`."""
-        with self._sorted_out():
-            return self._read(self._notes.update(number, {"body": body}, **_ONCE))
+        """See `CommentThread`."""
+        with self._translate_errors():
+            return self._to_comment(self._notes.update(number, {"body": body}, **_ONCE))
 
     def delete_comment(self, number: int) -> None:
-        """See `Thread`."""
+        """See `CommentThread`."""
         try:
-            with self._sorted_out():
+            with self._translate_errors():
                 self._notes.delete(number, **_ONCE)
-        except Gone:
+        except NotFoundError:
             return
 
-    def _read(self, note: Mapping[str, Any]) -> Comment:
+    def _to_comment(self, note: Mapping[str, Any]) -> Comment:
         number = int(note["id"])
         url = f"{self._page}#note_{number}" if self._page else ""
         return Comment(number, str(note["author"]["username"]), str(note["body"]), url)
 
-    def _client(self, request: MergeRequest, patience: Patience) -> "Gitlab":
+    def _create_client(self, request: MergeRequest, timeouts: PostTimeouts) -> "Gitlab":
         try:
             import gitlab
         except ImportError:
-            raise Trouble(f"this needs python-gitlab: {describe_install('gitlab')}") from None
+            raise PostError(f"this needs python-gitlab: {describe_install('gitlab')}") from None
         import requests
 
         session = requests.Session()
-        session.hooks["response"].append(self._look_at_headers)
+        session.hooks["response"].append(self._record_retry_after)
         return gitlab.Gitlab(
             request.server,
             oauth_token=request.token,
-            timeout=patience.request_s,
+            timeout=timeouts.request_s,
             user_agent="evalgate",
             keep_base_url=True,
             session=session,
         )
 
-    def _look_at_headers(self, response: "requests.Response", **_: object) -> None:
+    def _record_retry_after(self, response: "requests.Response", **_: object) -> None:
         # python-gitlab's errors say nothing of them
         self._retry_after = response.headers.get("Retry-After")
 
-    def _sorted_out(self) -> AbstractContextManager[None]:
-        return sorted_out(self._trouble, self._redactor)
+    def _translate_errors(self) -> AbstractContextManager[None]:
+        return translate_errors(self._to_post_error, self._redactor)
 
-    def _trouble(self, error: Exception) -> Trouble:
+    def _to_post_error(self, error: Exception) -> PostError:
         from gitlab import GitlabError
         from requests import RequestException
 
         if isinstance(error, RequestException):
-            return Passing(f"GitLab cannot be reached ({type(error).__name__})")
+            return TransientError(f"GitLab cannot be reached ({type(error).__name__})")
         if isinstance(error, GitlabError) and error.response_code:
-            return _refusal(error.response_code, str(error.error_message), self._retry_after)
-        return Passing(f"GitLab's answer makes no sense ({type(error).__name__})")
+            return _classify_gitlab_error(error.response_code, str(error.error_message), self._retry_after)
+        return TransientError(f"GitLab's answer makes no sense ({type(error).__name__})")
 
 
-def _notes(client: "Gitlab", request: MergeRequest) -> "ProjectMergeRequestNoteManager":
+def _get_notes(client: "Gitlab", request: MergeRequest) -> "ProjectMergeRequestNoteManager":
     project = client.projects.get(request.project, lazy=True)
     return project.mergerequests.get(request.iid, lazy=True).notes
 
 
-def _refusal(status: int, message: str, retry_after: str | None) -> Trouble:
+def _classify_gitlab_error(status: int, message: str, retry_after: str | None) -> PostError:
     said = f"GitLab answered {status}: {message or 'no reason given'}"
     if status in {408, 429} or status >= 500:
-        return Passing(said, seconds(retry_after, _RATE_LIMIT_S if status == 429 else 0.0))
+        return TransientError(said, parse_seconds(retry_after, _RATE_LIMIT_S if status == 429 else 0.0))
     if status in {404, 410}:
-        return Gone(f"{said} (is it there, and may the token see it?)")
+        return NotFoundError(f"{said} (is it there, and may the token see it?)")
     if status == 413 or "too long" in message:
-        return TooLong(said)
+        return CommentTooLongError(said)
     why = _WHY_NOT.get(status, "")
-    return Trouble(said + (f" ({why})" if why else ""), kind="skipped" if status == 403 else "failed")
+    return PostError(said + (f" ({why})" if why else ""), kind="skipped" if status == 403 else "failed")

@@ -6,17 +6,17 @@ from contextlib import contextmanager
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import log_line
+from evalgate.core.sanitize import to_log_line
 from evalgate.redaction.redactor import SHORTEST_MASK, Redactor
 
-Kind: TypeAlias = Literal["posted", "updated", "unchanged", "skipped", "failed"]
+PostStatus: TypeAlias = Literal["posted", "updated", "unchanged", "skipped", "failed"]
 
 
 @frozen
-class Outcome:
+class PostResult:
     """What became of a post, for a notice in the log."""
 
-    kind: Kind
+    kind: PostStatus
     """`skipped`: it could not be expected to work (a fork's token); `failed`: it could, and did not."""
     reason: str = ""
     """One sentence, harmless to print and without any secret; empty when all went as usual."""
@@ -27,7 +27,7 @@ class Outcome:
 
 
 @frozen
-class Patience:
+class PostTimeouts:
     """How long a post may take."""
 
     total_s: float = 90.0
@@ -46,7 +46,7 @@ class Patience:
     """GitHub wants writes to be apart."""
 
 
-class Trouble(Exception):
+class PostError(Exception):
     """A request that did not do what it should."""
 
     def __init__(self, reason: str, *, kind: Literal["skipped", "failed"] = "failed") -> None:
@@ -54,7 +54,7 @@ class Trouble(Exception):
         self.kind: Literal["skipped", "failed"] = kind
 
 
-class Passing(Trouble):
+class TransientError(PostError):
     """It may work when it is tried again, after `wait_s` seconds at the earliest."""
 
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
@@ -62,36 +62,36 @@ class Passing(Trouble):
         self.wait_s = wait_s
 
 
-class GivenUp(Trouble):
+class RetriesExhaustedError(PostError):
     """It was tried again and again; another time it may work."""
 
 
-class Gone(Trouble):
+class NotFoundError(PostError):
     """What was asked for is not there (any more)."""
 
 
-class TooLong(Trouble):
+class CommentTooLongError(PostError):
     """GitHub takes no text of this length."""
 
 
 _LONGEST_TOLD_S = 3600
 
 
-def redactor_of(token: str) -> Redactor:
+def build_token_redactor(token: str) -> Redactor:
     """What takes the token out of everything that is told."""
     return Redactor((token,) if len(token) >= SHORTEST_MASK else ())
 
 
 @contextmanager
-def sorted_out(sort: Callable[[Exception], Trouble], redactor: Redactor) -> Iterator[None]:
+def translate_errors(sort: Callable[[Exception], PostError], redactor: Redactor) -> Iterator[None]:
     """A block in which whatever a client raises becomes Trouble: without a secret, and without its cause."""
     try:
         yield
-    except Trouble:
+    except PostError:
         raise
     except Exception as error:  # noqa: BLE001  # a client may raise anything on an answer that makes no sense
         trouble = sort(error)
-        trouble.args = (log_line(redactor.text(str(trouble)), 400),)
+        trouble.args = (to_log_line(redactor.redact_text(str(trouble)), 400),)
         raise trouble from None
 
 
@@ -104,6 +104,6 @@ def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
     return f"given up {after}: the next attempt may be made {until}"
 
 
-def seconds(text: str | None, otherwise: float) -> float:
+def parse_seconds(text: str | None, otherwise: float) -> float:
     """A header's value in seconds."""
     return float(text) if text and re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text) else otherwise

@@ -14,38 +14,43 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from evalgate.baselines.history import baseline_of
+from evalgate.baselines.history import build_baseline
 from evalgate.cli.baseline import find_baseline
-from evalgate.cli.compare import NOTHING, result_in, stored_in, thresholds_in
-from evalgate.cli.rejudge import Rules, record_of, rescored
+from evalgate.cli.compare import (
+    EMPTY_RECORD,
+    load_stored_baseline,
+    load_stored_result,
+    load_thresholds_or_default,
+)
+from evalgate.cli.rejudge import GateRules, build_stored_record, rescore_case
 from evalgate.config.cli_overrides import Overrides
-from evalgate.core.errors import InvalidInput, NoVerdict
-from evalgate.core.formatting import counted
+from evalgate.core.errors import InvalidInputError, NoVerdictError
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import log_line
-from evalgate.core.score_ranges import Range, range_of
+from evalgate.core.sanitize import to_log_line
+from evalgate.core.score_ranges import Range, get_score_range
 from evalgate.core.types import (
-    NOT_THE_AGENTS_FAULT,
-    THE_AGENTS_FAULT,
+    AGENT_FAULT_OUTCOMES,
+    NON_AGENT_OUTCOMES,
     Baseline,
     BaselineCase,
     BaselineSource,
     CaseResult,
-    Evidence,
+    GateInput,
     Record,
     RunResult,
     Verdict,
 )
-from evalgate.gating.assessment import worth
-from evalgate.gating.comparison import compare
-from evalgate.gating.sampling import Sampling
-from evalgate.gating.score_tables import statistical_policy
-from evalgate.gating.verdict import decide
-from evalgate.metrics.aggregation import total
-from evalgate.runner.plan import workspace_at
-from evalgate.statistics.parameters import Rule
-from evalgate.statistics.power import StoredRun, self_test
-from evalgate.statistics.threshold_test import wilson_interval
+from evalgate.gating.assessment import summarize_runs
+from evalgate.gating.comparison import compare_with_baseline
+from evalgate.gating.sampling import AdaptiveRuns
+from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.gating.verdict import decide_verdict
+from evalgate.metrics.aggregation import compute_totals
+from evalgate.runner.plan import resolve_workspace
+from evalgate.statistics.parameters import MetricRule
+from evalgate.statistics.power import StoredRun, measure_gate_sensitivity
+from evalgate.statistics.threshold_test import compute_wilson_interval
 
 REPEATS = 200
 
@@ -54,7 +59,7 @@ FEWEST_RUNS = 3
 
 
 @frozen
-class Against:
+class AaResult:
     """What the gate did to an agent that did not change."""
 
     repeats: int
@@ -82,7 +87,7 @@ class Against:
     @property
     def false_alarm_bounds(self) -> tuple[float, float]:
         """Lowest and highest share of false alarms that the trials allow, with 95 % confidence."""
-        return wilson_interval(sum(self.closed.values()), self.repeats)
+        return compute_wilson_interval(sum(self.closed.values()), self.repeats)
 
     @property
     def unseen_failures(self) -> float:
@@ -90,57 +95,57 @@ class Against:
         return 1 - math.pow(0.05, 1 / self.runs[0])
 
 
-def against_itself(
-    cases: Sequence[CaseResult], stored: Baseline, rules: Rules, *, repeats: int = REPEATS, seed: int = 0
-) -> Against:
+def run_aa_test(
+    cases: Sequence[CaseResult], stored: Baseline, rules: GateRules, *, repeats: int = REPEATS, seed: int = 0
+) -> AaResult:
     """Play the gate on stored runs; the same seed gives the same figures.
 
     `cases` say what each is held to and hold its runs, which `stored` has as raw scores. Cases with fewer
     than `FEWEST_RUNS` stored runs are left out and counted.
 
     Raises:
-        InvalidInput: no case has enough stored runs.
+        InvalidInputError: no case has enough stored runs.
     """
-    found_pairs = _pairs(cases, stored)
+    found_pairs = _pair_cases(cases, stored)
     pairs = [pair for pair in found_pairs if _count_runs(pair) >= FEWEST_RUNS]
     if not pairs:
-        raise InvalidInput(_too_few(max(map(_count_runs, found_pairs), default=0)))
+        raise InvalidInputError(_describe_too_few(max(map(_count_runs, found_pairs), default=0)))
     trial = _Trial(pairs, stored.sources, rules)
     closed: Counter[str] = Counter()
     inconclusive = made = 0
     for repeat in range(repeats):
-        found = trial.play(random.Random(f"{seed}/{repeat}"))  # noqa: S311 - reproducible, guards no secret
+        found = trial.run_trial(random.Random(f"{seed}/{repeat}"))  # noqa: S311 - reproducible, guards no secret
         made += found.runs
         inconclusive += found.verdict.status == "inconclusive"
         if found.verdict.status in {"fail", "error"}:
-            closed[_kind(found.verdict)] += 1
+            closed[_classify_reason(found.verdict)] += 1
     counts = [_count_runs(pair) for pair in pairs]
-    return Against(
+    return AaResult(
         repeats,
         len(pairs),
         (min(counts), max(counts)),
         dict(closed.most_common()),
         inconclusive,
         made / repeats / len(pairs),
-        _smallest_drop([before for _, before in pairs], rules, repeats, seed),
+        _estimate_smallest_drop([before for _, before in pairs], rules, repeats, seed),
         len(found_pairs) - len(pairs),
         "" if rules.gate.deterministic else "max_runs" if rules.runs == "auto" else "runs",
-        planned_runs(rules.runs, rules.gate.max_runs),
+        format_planned_runs(rules.runs, rules.gate.max_runs),
     )
 
 
-def planned_runs(runs: int | Literal["auto"], most: int) -> str:
+def format_planned_runs(runs: int | Literal["auto"], most: int) -> str:
     """Return `3 runs`, or `up to 5 runs` where the comparison decides how many are made."""
-    return f"up to {counted(most, 'run')}" if runs == "auto" else counted(runs, "run")
+    return f"up to {pluralize(most, 'run')}" if runs == "auto" else pluralize(runs, "run")
 
 
 _Pair: TypeAlias = tuple[CaseResult, BaselineCase]
 
 
-def _pairs(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
+def _pair_cases(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
     known = {(case.eval_set_id, case.eval_id): case for case in stored.cases if case.runs}
     found = ((case, known.get((case.eval_set_id, case.eval_id))) for case in cases)
-    return [(replace(case, runs=_telling(case.runs)), before) for case, before in found if before]
+    return [(replace(case, runs=_select_conclusive(case.runs)), before) for case, before in found if before]
 
 
 def _count_runs(pair: _Pair) -> int:
@@ -148,8 +153,8 @@ def _count_runs(pair: _Pair) -> int:
     return min(len(case.runs), len(before.runs))
 
 
-def _too_few(most: int) -> str:
-    what = f"no case has more than {counted(most, 'stored run')}" if most else "no case has a stored run"
+def _describe_too_few(most: int) -> str:
+    what = f"no case has more than {pluralize(most, 'stored run')}" if most else "no case has a stored run"
     return (
         f"{what}, and aa draws from at least {FEWEST_RUNS}: of fewer, both sides would be nearly the same "
         "runs and no alarm could show. Store more with `evalgate run --runs 10` and then "
@@ -157,12 +162,12 @@ def _too_few(most: int) -> str:
     )
 
 
-def _telling(runs: Sequence[RunResult]) -> tuple[RunResult, ...]:
-    return tuple(run for run in runs if not run.confirms and run.outcome not in NOT_THE_AGENTS_FAULT)
+def _select_conclusive(runs: Sequence[RunResult]) -> tuple[RunResult, ...]:
+    return tuple(run for run in runs if not run.confirms and run.outcome not in NON_AGENT_OUTCOMES)
 
 
 @frozen
-class _Played:
+class _TrialResult:
     verdict: Verdict
     runs: int
 
@@ -170,41 +175,46 @@ class _Played:
 class _Trial:
     """One situation that is repeated."""
 
-    def __init__(self, pairs: Sequence[_Pair], sources: tuple[BaselineSource, ...], rules: Rules) -> None:
+    def __init__(self, pairs: Sequence[_Pair], sources: tuple[BaselineSource, ...], rules: GateRules) -> None:
         self._pairs = pairs
         self._sources = sources
         self._rules = rules
-        self._policy = statistical_policy(rules.gate, rules.runs, rules.criteria.values())
+        self._policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
 
-    def play(self, dice: random.Random) -> _Played:
+    def run_trial(self, dice: random.Random) -> _TrialResult:
         """Draw both sides and let the gate decide, with as many runs as it asks for."""
-        baseline = self._baseline(dice)
-        sampling = Sampling(self._policy, baseline)
+        baseline = self._draw_baseline(dice)
+        sampling = AdaptiveRuns(self._policy, baseline)
         made: list[list[RunResult]] = [[] for _ in self._pairs]
 
-        def results(rounds: int | None) -> tuple[CaseResult, ...]:
+        def rescore_cases(rounds: int | None) -> tuple[CaseResult, ...]:
             return tuple(
-                rescored(replace(case, runs=tuple(runs)), self._rules, rounds)
+                rescore_case(replace(case, runs=tuple(runs)), self._rules, rounds)
                 for (case, _), runs in zip(self._pairs, made, strict=True)
             )
 
-        wanted = sampling.first(len(self._pairs))
+        wanted = sampling.plan_first_runs(len(self._pairs))
         while wanted:
             for index, numbers in wanted.items():
                 drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
-            wanted = sampling.next(lambda: results(None))
-        found = worth(self._rules.gate, self._rules.runs, results, sampling)
-        evidence = Evidence(found.metrics, found.cases, total(found.cases), compare(found.cases, baseline))
-        return _Played(decide(evidence, self._rules.gate), sum(map(len, made)))
+            wanted = sampling.plan_next_runs(lambda: rescore_cases(None))
+        found = summarize_runs(self._rules.gate, self._rules.runs, rescore_cases, sampling)
+        evidence = GateInput(
+            found.metrics,
+            found.cases,
+            compute_totals(found.cases),
+            compare_with_baseline(found.cases, baseline),
+        )
+        return _TrialResult(decide_verdict(evidence, self._rules.gate), sum(map(len, made)))
 
-    def _baseline(self, dice: random.Random) -> Baseline:
+    def _draw_baseline(self, dice: random.Random) -> Baseline:
         cases = (before for _, before in self._pairs)
         drawn = (replace(case, runs=tuple(dice.choices(case.runs, k=len(case.runs)))) for case in cases)
         return Baseline(tuple(drawn), self._sources, "the stored runs")
 
 
-def _kind(verdict: Verdict) -> str:
+def _classify_reason(verdict: Verdict) -> str:
     """What closed the gate, in a few words."""
     reason = verdict.reasons[0]
     words = {
@@ -219,20 +229,24 @@ def _kind(verdict: Verdict) -> str:
     return next((told for sign, told in words.items() if sign in reason), reason)
 
 
-def _smallest_drop(stored: Sequence[BaselineCase], rules: Rules, repeats: int, seed: int) -> float | None:
-    policy = statistical_policy(rules.gate, rules.runs, rules.criteria.values())
-    history = {f"{case.eval_set_id}/{case.eval_id}": _stored_runs(case, rules) for case in stored}
+def _estimate_smallest_drop(
+    stored: Sequence[BaselineCase], rules: GateRules, repeats: int, seed: int
+) -> float | None:
+    policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
+    history = {f"{case.eval_set_id}/{case.eval_id}": _normalize_runs(case, rules) for case in stored}
     metrics = dict.fromkeys(name for runs in history.values() for run in runs for name in run)
     outside = {name for runs in history.values() for run in runs for name in run if not _is_unit(run[name])}
     held = {
         case: [{name: score for name, score in run.items() if name not in outside} for run in runs]
         for case, runs in history.items()
     }
-    limits = {name: Rule(_allowance(name, rules, policy.max_drop), policy.require) for name in metrics}
-    return self_test(held, limits, policy.parameters, repeats=repeats, seed=seed).smallest_drop
+    limits = {
+        name: MetricRule(_get_allowance(name, rules, policy.max_drop), policy.require) for name in metrics
+    }
+    return measure_gate_sensitivity(held, limits, policy.parameters, repeats=repeats, seed=seed).smallest_drop
 
 
-def _allowance(metric: str, rules: Rules, of_all: float | None) -> float | None:
+def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float | None:
     """As a share of the metric's range."""
     criterion = rules.criteria.get(metric)
     if criterion is None or criterion.max_regression is None:
@@ -240,51 +254,53 @@ def _allowance(metric: str, rules: Rules, of_all: float | None) -> float | None:
     return criterion.max_regression / Range(*criterion.range).width
 
 
-def _stored_runs(case: BaselineCase, rules: Rules) -> list[StoredRun]:
+def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
     """Scores as shares of their ranges."""
     known = {name: Range(*criterion.range) for name, criterion in rules.criteria.items()}
     return [
         {
-            name: 0.0 if run.outcome in THE_AGENTS_FAULT else _share(score, known.get(name, range_of(name)))
+            name: 0.0
+            if run.outcome in AGENT_FAULT_OUTCOMES
+            else _to_share(score, known.get(name, get_score_range(name)))
             for name, score in run.scores.items()
         }
         for run in case.runs
     ]
 
 
-def _share(score: float | None, known: Range) -> float | None:
-    return None if score is None else known.share(score)
+def _to_share(score: float | None, known: Range) -> float | None:
+    return None if score is None else known.to_share(score)
 
 
 def _is_unit(score: float | None) -> bool:
     return score is None or 0 <= score <= 1
 
 
-def as_text(found: Against) -> str:
+def format_aa_result(found: AaResult) -> str:
     """What was measured, for people."""
-    return "".join(f"{line}\n" for line in _lines(found))
+    return "".join(f"{line}\n" for line in _format_lines(found))
 
 
-def _lines(found: Against) -> Iterator[str]:
+def _format_lines(found: AaResult) -> Iterator[str]:
     few, many = found.runs
     stored = str(few) if few == many else f"{few} to {many}"
     yield (
-        f"{counted(found.repeats, 'trial')} of an agent that did not change, drawn from {stored} stored runs "
-        f"of {counted(found.cases, 'case')}:"
+        f"{pluralize(found.repeats, 'trial')} of an agent that did not change, drawn from {stored} stored runs "
+        f"of {pluralize(found.cases, 'case')}:"
     )
     low, high = found.false_alarm_bounds
-    alarms = counted(sum(found.closed.values()), "trial")
+    alarms = pluralize(sum(found.closed.values()), "trial")
     bounds = f"between {low:.1%} and {high:.1%}, 95 times in 100"
     yield f"  false alarms: {found.false_alarms:.1%} ({alarms}; {bounds})"
     for why, times in found.closed.items():
-        yield f"    {times:,} by {log_line(why, 300)}"
+        yield f"    {times:,} by {to_log_line(why, 300)}"
     yield f"  could not tell: {found.inconclusive / found.repeats:.1%}"
     yield f"  runs per case: {found.runs_per_case:.2f}"
     if found.smallest_drop is None:
         raised = f", or raise {found.setting}" if found.setting else ""
         yield f"  No drop is caught reliably: add cases, steady the flaky ones{raised}."
     else:
-        points = counted(round(found.smallest_drop * 100), "point")
+        points = pluralize(round(found.smallest_drop * 100), "point")
         yield (
             f"  smallest drop that is caught four times in five: {points}, if every metric falls by it and "
             f"each case gets {found.planned} (tried out on the stored runs, single cases included; `baseline "
@@ -295,56 +311,58 @@ def _lines(found: Against) -> Iterator[str]:
         f"{found.unseen_failures:.0%} of the time."
     )
     if found.left_out:
-        yield f"  {counted(found.left_out, 'case')} left out: fewer than {FEWEST_RUNS} stored runs."
+        yield f"  {pluralize(found.left_out, 'case')} left out: fewer than {FEWEST_RUNS} stored runs."
 
 
-def checked_against_itself(
+def measure_false_alarms(
     stored: str | None, *, rounds: int | None, repeats: int, thresholds: str | None, folder: Path
-) -> Against:
+) -> AaResult:
     """Measure the thresholds file in `folder` on stored runs, or on `rounds` fresh ones.
 
     Raises:
-        InvalidInput: there is nothing to draw from, or a file is wrong.
-        NoVerdict: the agent could not be played.
+        InvalidInputError: there is nothing to draw from, or a file is wrong.
+        NoVerdictError: the agent could not be played.
     """
-    workspace = workspace_at(folder)
-    rules = thresholds_in(workspace.folder, thresholds)
+    workspace = resolve_workspace(folder)
+    rules = load_thresholds_or_default(workspace.folder, thresholds)
     criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
     gate = rules.config.gate.model_copy(update={"baseline": "the stored runs"})
-    held = Rules(gate, rules.config.runs if rules.config.runs_given else "auto", criteria)
+    held = GateRules(gate, rules.config.runs if rules.config.runs_given else "auto", criteria)
     if rounds is not None:
-        record = _played(rounds, thresholds, folder)
-        return against_itself(record.cases, baseline_of(record), held, repeats=repeats)
-    path = stored or rules.config.gate.baseline or find_baseline(workspace) or _missing()
-    if (found := result_in(workspace, path)) is not None:
-        return against_itself(found.cases, baseline_of(found), held, repeats=repeats)
-    baseline = stored_in(workspace, path)
-    return against_itself(record_of(baseline, criteria, NOTHING).cases, baseline, held, repeats=repeats)
+        record = _play_rounds(rounds, thresholds, folder)
+        return run_aa_test(record.cases, build_baseline(record), held, repeats=repeats)
+    path = stored or rules.config.gate.baseline or find_baseline(workspace) or _raise_missing()
+    if (found := load_stored_result(workspace, path)) is not None:
+        return run_aa_test(found.cases, build_baseline(found), held, repeats=repeats)
+    baseline = load_stored_baseline(workspace, path)
+    return run_aa_test(
+        build_stored_record(baseline, criteria, EMPTY_RECORD).cases, baseline, held, repeats=repeats
+    )
 
 
-def _missing() -> str:
-    raise InvalidInput(
+def _raise_missing() -> str:
+    raise InvalidInputError(
         "nothing to draw from: name a results.json or a baseline, set `gate.baseline`, or say --rounds N"
     )
 
 
-class _Nobody:
+class _SilentProgress:
     """Watches the runs in silence."""
 
-    def planned(self, runs: int) -> None:
+    def on_runs_planned(self, runs: int) -> None:
         """Nothing to say."""
 
-    def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
+    def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """Nothing to say."""
 
 
-def _played(rounds: int, thresholds: str | None, folder: Path) -> Record:
+def _play_rounds(rounds: int, thresholds: str | None, folder: Path) -> Record:
     from evalgate.runner.pipeline import run_gate
-    from evalgate.runner.plan import make_plan
+    from evalgate.runner.plan import build_plan
 
     said = Overrides(runs=rounds)
-    plan = make_plan(said, thresholds=thresholds, folder=folder, environ=os.environ)
-    record = run_gate(replace(plan, baseline=None), _Nobody())
+    plan = build_plan(said, thresholds=thresholds, folder=folder, environ=os.environ)
+    record = run_gate(replace(plan, baseline=None), _SilentProgress())
     if record.verdict.exit_code in {3, 130}:
-        raise NoVerdict(f"the agent could not be played: {record.verdict.reasons[0]}")
+        raise NoVerdictError(f"the agent could not be played: {record.verdict.reasons[0]}")
     return record

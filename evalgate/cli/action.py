@@ -9,7 +9,7 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 
 POSITIONAL = "eval-sets"
 """The input whose lines are arguments."""
@@ -63,7 +63,7 @@ _PREFIX = "INPUT_"
 _RUNNERS_OWN = ("args", "entrypoint")
 
 
-def arguments(environ: Mapping[str, str]) -> list[str]:
+def build_arguments(environ: Mapping[str, str]) -> list[str]:
     """The arguments of `evalgate run` for the action's inputs.
 
     `eval-sets` holds one file, folder or glob a line, so that a path may contain spaces; `env` holds names
@@ -71,32 +71,32 @@ def arguments(environ: Mapping[str, str]) -> list[str]:
     white space around it.
 
     Raises:
-        InvalidInput: a flag is neither `true` nor `false`; or an input is spelt almost like one of ours. The
+        InvalidInputError: a flag is neither `true` nor `false`; or an input is spelt almost like one of ours. The
             runner only warns of that, and the gate would silently go without. A variable
             that resembles none is somebody else's.
     """
-    given = dict(_given(environ))
-    problems = (*_misspelt(given), *_undecided(given))
+    given = dict(_read_inputs(environ))
+    problems = (*_find_misspelled(given), *_find_invalid_flags(given))
     if problems:
-        raise InvalidInput(problems)
+        raise InvalidInputError(problems)
     options = [f"--{name}={given[name]}" for name in OPTIONS if given.get(name)]
     repeated = [f"--{name}={word}" for name in REPEATED for word in given.get(name, "").split()]
     options += [f"--{name}" for name in FLAGS if given.get(name) == "true"]
     options += [f"--token-env={_PREFIX}{TOKEN.upper()}"] if given.get(TOKEN) else []
-    repeated += [f"--{name}={line}" for name in LINES for line in _lines(given.get(name, ""))]
-    return [*options, *repeated, "--", *_lines(given.get(POSITIONAL, ""))]
+    repeated += [f"--{name}={line}" for name in LINES for line in _split_lines(given.get(name, ""))]
+    return [*options, *repeated, "--", *_split_lines(given.get(POSITIONAL, ""))]
 
 
-def masks(environ: Mapping[str, str]) -> list[str]:
+def read_masks(environ: Mapping[str, str]) -> list[str]:
     """The texts that the action's input `mask` asks to hide."""
-    return list(_lines(dict(_given(environ)).get("mask", "")))
+    return list(_split_lines(dict(_read_inputs(environ)).get("mask", "")))
 
 
-def _lines(text: str) -> Iterator[str]:
+def _split_lines(text: str) -> Iterator[str]:
     return filter(None, (line.strip() for line in text.splitlines()))
 
 
-def _given(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _read_inputs(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Name and value of every input; those of a composite action come as one JSON object."""
     yield from (
         (name.removeprefix(_PREFIX).lower(), value.strip())
@@ -108,13 +108,13 @@ def _given(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield from ((name.lower(), str(value).strip()) for name, value in inputs.items())
 
 
-def _undecided(given: Mapping[str, str]) -> Iterator[Problem]:
+def _find_invalid_flags(given: Mapping[str, str]) -> Iterator[Problem]:
     for name in FLAGS:
         if given.get(name, "") not in {"", "true", "false"}:
             yield Problem("", 0, 0, f"the action's input `{name}` must be `true` or `false`")
 
 
-def _misspelt(given: Mapping[str, str]) -> Iterator[Problem]:
+def _find_misspelled(given: Mapping[str, str]) -> Iterator[Problem]:
     for name in given:
         if name in INPUTS or name in _RUNNERS_OWN:
             continue

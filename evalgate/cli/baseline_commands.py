@@ -11,11 +11,11 @@ from evalgate.cli.options import (
     DEFAULT_RESULTS,
     FILE,
     baseline_file,
-    not_empty,
     project_directory,
+    require_nonempty,
     thresholds_file,
 )
-from evalgate.cli.output import print_json, say, say_all
+from evalgate.cli.output import print_json, print_report, print_sentence
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -25,7 +25,7 @@ def baseline() -> None:
     """What later runs are held against: its history, and who changed it why."""
 
 
-def _kept_with(command: _Command) -> _Command:
+def _add_save_options(command: _Command) -> _Command:
     """The options with which a result is kept."""
     for option in (
         project_directory,
@@ -34,7 +34,7 @@ def _kept_with(command: _Command) -> _Command:
         click.option(
             "--commit",
             metavar="SHA",
-            callback=not_empty,
+            callback=require_nonempty,
             help="The commit that the result speaks of.  [default: the one that is checked out]",
         ),
         click.option(
@@ -49,7 +49,7 @@ def _kept_with(command: _Command) -> _Command:
 
 
 @baseline.command("save")
-@_kept_with
+@_add_save_options
 @click.option(
     "--allow-failing",
     is_flag=True,
@@ -68,23 +68,23 @@ def save(
 
     Of each eval set the newest 20 gate runs are kept. Save in a job of the default branch, after the merge.
     """
-    from evalgate.cli.baseline import Keeping, save_baseline, shelf_at
+    from evalgate.cli.baseline import SaveOptions, resolve_target, save_baseline
 
-    shelf = shelf_at(Path(working_directory), to, thresholds)
-    keeping = Keeping(os.environ, commit, allow_pull_request, allow_failing)
-    say(save_baseline(results, shelf, keeping))
+    shelf = resolve_target(Path(working_directory), to, thresholds)
+    keeping = SaveOptions(os.environ, commit, allow_pull_request, allow_failing)
+    print_sentence(save_baseline(results, shelf, keeping))
     return 0
 
 
 @baseline.command("accept")
-@_kept_with
+@_add_save_options
 @click.option(
     "--reason",
     required=True,
     envvar="EVALGATE_REASON",
     show_envvar=True,
     metavar="TEXT",
-    callback=not_empty,
+    callback=require_nonempty,
     help="Why: reports show it.",
 )
 def accept(
@@ -97,10 +97,12 @@ def accept(
     working_directory: str,
 ) -> int:
     """Put a results.json in the place of the whole baseline: the change was meant."""
-    from evalgate.cli.baseline import Keeping, accept_baseline, shelf_at
+    from evalgate.cli.baseline import SaveOptions, accept_baseline, resolve_target
 
-    shelf = shelf_at(Path(working_directory), to, thresholds)
-    say(accept_baseline(results, reason, shelf, Keeping(os.environ, commit, allow_pull_request)))
+    shelf = resolve_target(Path(working_directory), to, thresholds)
+    print_sentence(
+        accept_baseline(results, reason, shelf, SaveOptions(os.environ, commit, allow_pull_request))
+    )
     return 0
 
 
@@ -113,9 +115,9 @@ def accept(
 @project_directory
 def prune(keep: int, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Leave only the newest gate runs of each eval set."""
-    from evalgate.cli.baseline import prune_baseline, shelf_at
+    from evalgate.cli.baseline import prune_baseline, resolve_target
 
-    say(prune_baseline(keep, shelf_at(Path(working_directory), to, thresholds)))
+    print_sentence(prune_baseline(keep, resolve_target(Path(working_directory), to, thresholds)))
     return 0
 
 
@@ -126,11 +128,11 @@ def prune(keep: int, to: str | None, thresholds: str | None, working_directory: 
 @project_directory
 def show(as_json: bool, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Say what the baseline holds and what the gate can see with it."""
-    from evalgate.cli.baseline import shelf_at
-    from evalgate.cli.baseline_show import as_text, described
+    from evalgate.cli.baseline import resolve_target
+    from evalgate.cli.baseline_show import format_baseline_summary, summarize_baseline
 
-    found = described(shelf_at(Path(working_directory), to, thresholds))
-    say_all(found.as_json() if as_json else as_text(found), is_json=as_json)
+    found = summarize_baseline(resolve_target(Path(working_directory), to, thresholds))
+    print_report(found.as_json() if as_json else format_baseline_summary(found), is_json=as_json)
     return 0
 
 
@@ -148,9 +150,9 @@ def show(as_json: bool, to: str | None, thresholds: str | None, working_director
 @project_directory
 def export(format_name: str, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Print every raw score with where it comes from."""
-    from evalgate.cli.baseline import export_baseline, shelf_at
+    from evalgate.cli.baseline import export_baseline, resolve_target
 
-    shelf = shelf_at(Path(working_directory), to, thresholds)
+    shelf = resolve_target(Path(working_directory), to, thresholds)
     text = export_baseline(shelf.read(), format_name)
     if format_name == "json":
         print_json(text)

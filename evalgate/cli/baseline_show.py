@@ -6,25 +6,25 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from evalgate.baselines.breaks import find_break, name_since
-from evalgate.baselines.history import STALE_DAYS, days_old, remarks
-from evalgate.cli.aa import planned_runs
-from evalgate.cli.baseline import Shelf
+from evalgate.baselines.breaks import find_break, format_failing_since
+from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_staleness
+from evalgate.cli.aa import format_planned_runs
+from evalgate.cli.baseline import BaselineTarget
 from evalgate.config.schema.thresholds import Config
-from evalgate.core.formatting import counted, shown
+from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import log_line
+from evalgate.core.sanitize import to_log_line
 from evalgate.core.score_ranges import UNIT, Range
 from evalgate.core.types import Baseline, BaselineSource, FailingSince
-from evalgate.gating.score_tables import scores_then, statistical_policy
+from evalgate.gating.score_tables import build_statistical_policy, list_baseline_scores
 from evalgate.runner.plan import MEASURED_RUNS
-from evalgate.statistics.power import Sight, sight
+from evalgate.statistics.power import DetectableDrop, estimate_detectable_drops
 
 _NAMED = 10
 
 
 @frozen
-class Standard:
+class BaselineSummary:
     """A baseline, described."""
 
     path: str
@@ -32,7 +32,7 @@ class Standard:
     cases: Mapping[str, int]
     """Case → its runs."""
     days_old: int | None
-    metrics: Mapping[str, Sight]
+    metrics: Mapping[str, DetectableDrop]
     """Averages and drops in each metric's own numbers."""
     ranges: Mapping[str, tuple[float, float]]
     """Of metrics whose scores are not between 0 and 1."""
@@ -47,38 +47,40 @@ class Standard:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
-def described(shelf: Shelf, now: datetime | None = None) -> Standard:
+def summarize_baseline(shelf: BaselineTarget, now: datetime | None = None) -> BaselineSummary:
     """What the baseline on the shelf holds.
 
     Raises:
-        InvalidInput: there is none, or it cannot be read.
+        InvalidInputError: there is none, or it cannot be read.
     """
     baseline, now = shelf.read(), now or datetime.now(UTC)
     gate = shelf.config.gate
-    runs = shelf.config.runs if shelf.config.runs_given else _default_runs(baseline)
-    parameters = statistical_policy(gate, runs, ()).parameters
-    known = shelf.config.range_of
-    seen = sight(_history(baseline, shelf.config), parameters, max_drop=gate.max_regression)
-    return Standard(
+    runs = shelf.config.runs if shelf.config.runs_given else _choose_default_runs(baseline)
+    parameters = build_statistical_policy(gate, runs, ()).parameters
+    known = shelf.config.get_score_range
+    seen = estimate_detectable_drops(
+        _build_history(baseline, shelf.config), parameters, max_drop=gate.max_regression
+    )
+    return BaselineSummary(
         shelf.target,
         baseline.sources,
         {f"{case.eval_set_id}/{case.eval_id}": len(case.runs) for case in baseline.cases},
-        days_old(baseline, now),
-        {name: _in_own_numbers(each, known(name)) for name, each in seen.items()},
+        compute_age_days(baseline, now),
+        {name: _to_own_scale(each, known(name)) for name, each in seen.items()},
         {name: (known(name).low, known(name).high) for name in seen if known(name) != UNIT},
         dict(_find_breaks(baseline, shelf)),
-        planned_runs(runs, gate.max_runs),
-        tuple(remarks(baseline, now)),
+        format_planned_runs(runs, gate.max_runs),
+        tuple(describe_staleness(baseline, now)),
     )
 
 
-def _default_runs(baseline: Baseline) -> int | Literal["auto"]:
+def _choose_default_runs(baseline: Baseline) -> int | Literal["auto"]:
     """Return what `evalgate run` does where nobody says `runs`, as far as the baseline decides."""
     deep = sum(len(case.runs) >= MEASURED_RUNS for case in baseline.cases)
     return "auto" if 2 * deep >= len(baseline.cases) else 1
 
 
-def _find_breaks(baseline: Baseline, shelf: Shelf) -> Iterator[tuple[str, FailingSince]]:
+def _find_breaks(baseline: Baseline, shelf: BaselineTarget) -> Iterator[tuple[str, FailingSince]]:
     """Yield every case that passed until a commit and has failed since, as `evalgate flaky` finds them."""
     thresholds = {criterion.metric: criterion.threshold for criterion in shelf.criteria}
     pass_score = shelf.config.gate.statistics.pass_score
@@ -87,16 +89,16 @@ def _find_breaks(baseline: Baseline, shelf: Shelf) -> Iterator[tuple[str, Failin
             yield f"{case.eval_set_id}/{case.eval_id}", since
 
 
-def _in_own_numbers(found: Sight, known: Range) -> Sight:
-    return replace(found, average=known.score(found.average), notice=found.notice * known.width)
+def _to_own_scale(found: DetectableDrop, known: Range) -> DetectableDrop:
+    return replace(found, average=known.to_score(found.average), notice=found.notice * known.width)
 
 
-def _history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
+def _build_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
     """Metric → case → scores as shares of their range, of metrics whose scores lie in it."""
     found: dict[str, dict[str, Sequence[float | None]]] = {}
     for case in baseline.cases:
         for metric in case.metric_fingerprints:
-            scores = tuple(scores_then(case, metric, config.range_of(metric)))
+            scores = tuple(list_baseline_scores(case, metric, config.get_score_range(metric)))
             found.setdefault(metric, {})[f"{case.eval_set_id}/{case.eval_id}"] = scores
     return {metric: cases for metric, cases in found.items() if _is_unit(cases)}
 
@@ -105,62 +107,62 @@ def _is_unit(cases: Mapping[str, Sequence[float | None]]) -> bool:
     return all(score is None or 0 <= score <= 1 for scores in cases.values() for score in scores)
 
 
-def as_text(standard: Standard) -> str:
+def format_baseline_summary(standard: BaselineSummary) -> str:
     """The description for people, ending in a newline."""
-    return "".join(f"{line}\n" for line in _lines(standard))
+    return "".join(f"{line}\n" for line in _format_lines(standard))
 
 
-def _lines(standard: Standard) -> Iterator[str]:
+def _format_lines(standard: BaselineSummary) -> Iterator[str]:
     cases, runs = standard.cases, standard.cases.values()
-    sources = counted(len(standard.sources), "gate run")
-    yield f"{log_line(standard.path)}: {counted(len(cases), 'case')} from {sources}{_age(standard)}"
+    sources = pluralize(len(standard.sources), "gate run")
+    yield f"{to_log_line(standard.path)}: {pluralize(len(cases), 'case')} from {sources}{_format_age(standard)}"
     if cases:
-        yield f"  runs per case: {_range((min(runs), max(runs)))}"
+        yield f"  runs per case: {_format_range((min(runs), max(runs)))}"
     for source in standard.sources:
         facts = (source.created_at, (source.commit or "")[:12], source.branch)
         accepted = f"; accepted: {source.accepted}" if source.accepted else ""
-        yield f"  {log_line(', '.join(fact for fact in facts if fact) + accepted, 300)}"
+        yield f"  {to_log_line(', '.join(fact for fact in facts if fact) + accepted, 300)}"
     for name, found in standard.metrics.items():
-        yield f"{log_line(name, 80)}: {shown(found.average)} on average of {counted(found.cases, 'case')}"
-        yield f"  {_catches(found, standard.ranges.get(name), standard.planned)}"
-        yield from _unconfirmable(found)
-    yield from _broken(standard.failing)
+        yield f"{to_log_line(name, 80)}: {format_score(found.average)} on average of {pluralize(found.cases, 'case')}"
+        yield f"  {_describe_detectable_drop(found, standard.ranges.get(name), standard.planned)}"
+        yield from _describe_unconfirmable(found)
+    yield from _describe_breaks(standard.failing)
     for remark in standard.remarks:
-        yield f"Note: {log_line(remark, 500)}"
+        yield f"Note: {to_log_line(remark, 500)}"
 
 
-def _broken(failing: Mapping[str, FailingSince]) -> Iterator[str]:
+def _describe_breaks(failing: Mapping[str, FailingSince]) -> Iterator[str]:
     if failing:
-        yield f"Broke on the default branch and not mended: {counted(len(failing), 'case')}"
+        yield f"Broke on the default branch and not mended: {pluralize(len(failing), 'case')}"
     for name, since in list(failing.items())[:_NAMED]:
-        yield f"  {log_line(name, 120)}: failing on {log_line(name_since(since), 200)}"
+        yield f"  {to_log_line(name, 120)}: failing on {to_log_line(format_failing_since(since), 200)}"
     if len(failing) > _NAMED:
         yield f"  and {len(failing) - _NAMED:,} more: see --json"
 
 
-def _age(standard: Standard) -> str:
+def _format_age(standard: BaselineSummary) -> str:
     if standard.days_old is None:
         return ""
     old = " (old)" if standard.days_old > STALE_DAYS else ""
-    return f", the newest {counted(standard.days_old, 'day')} old{old}"
+    return f", the newest {pluralize(standard.days_old, 'day')} old{old}"
 
 
-def _range(ends: tuple[int, int]) -> str:
+def _format_range(ends: tuple[int, int]) -> str:
     return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
-def _catches(found: Sight, own: tuple[float, float] | None, planned: str) -> str:
+def _describe_detectable_drop(found: DetectableDrop, own: tuple[float, float] | None, planned: str) -> str:
     if found.notice >= (Range(*own) if own else UNIT).width:
         return "A suite this size is too small to catch any drop reliably."
-    drops = shown(found.notice) if own else counted(round(found.notice * 100), "point")
+    drops = format_score(found.notice) if own else pluralize(round(found.notice * 100), "point")
     return f"Drops of about {drops} or more are caught reliably with {planned} of each case."
 
 
-def _unconfirmable(found: Sight) -> Iterator[str]:
+def _describe_unconfirmable(found: DetectableDrop) -> Iterator[str]:
     if not found.unconfirmable:
         yield "  Every case that passes would be found if it broke."
         return
     named = [f"{name} ({runs or 'very many'})" for name, runs in list(found.unconfirmable.items())[:_NAMED]]
     more = len(found.unconfirmable) - len(named)
-    listed = log_line(", ".join(named) + (f" and {more} more" if more else ""), 1000)
+    listed = to_log_line(", ".join(named) + (f" and {more} more" if more else ""), 1000)
     yield f"  Fail now and then, and could break unnoticed until the baseline has so many runs: {listed}"

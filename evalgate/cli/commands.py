@@ -13,23 +13,23 @@ from evalgate.cli.options import (
     BASELINE,
     FILE,
     WRITABLE_FORMATS,
-    FormatType,
+    FormatParamType,
     baseline_file,
     html_page,
-    not_empty,
     project_directory,
     reports_folder,
+    require_nonempty,
     thresholds_file,
     working_directory,
 )
-from evalgate.cli.output import say, say_all
+from evalgate.cli.output import print_report, print_sentence
 from evalgate.cli.run_options import (
-    endings_posted,
-    options_to_repeat,
-    overrides_in,
-    plan_options,
-    posting_in,
-    posting_options,
+    add_plan_options,
+    add_posting_options,
+    build_overrides,
+    build_repro_options,
+    pop_post_options,
+    post_on_failure,
 )
 
 if TYPE_CHECKING:
@@ -49,18 +49,22 @@ def compare(before: str, after: str, as_json: bool, thresholds: str | None, work
 
     Says what `evalgate run` would say, and ends with the same exit code.
     """
-    from evalgate.cli.compare import compared, verdict_as_json
+    from evalgate.cli.compare import compare_results, format_verdict_json
     from evalgate.reporting.terminal import TerminalReport
 
-    record = compared(before, after, thresholds=thresholds, folder=Path(working_directory))
-    say_all(verdict_as_json(record) if as_json else TerminalReport().render(record), is_json=as_json)
+    record = compare_results(before, after, thresholds=thresholds, folder=Path(working_directory))
+    print_report(format_verdict_json(record) if as_json else TerminalReport().render(record), is_json=as_json)
     return record.verdict.exit_code
 
 
 @click.command()
 @click.argument("results", nargs=-1, type=FILE, required=True, metavar="RESULTS...")
 @click.option(
-    "--baseline", type=BASELINE, metavar="FILE", callback=not_empty, help="In the place of `gate.baseline`."
+    "--baseline",
+    type=BASELINE,
+    metavar="FILE",
+    callback=require_nonempty,
+    help="In the place of `gate.baseline`.",
 )
 @thresholds_file
 @project_directory
@@ -71,10 +75,10 @@ def backtest(
 
     RESULTS are results.json files. Each is held against the runs of the baseline that are older.
     """
-    from evalgate.cli.backtest import as_text, backtested
+    from evalgate.cli.backtest import format_backtest, run_backtest
 
-    found = backtested(results, thresholds=thresholds, baseline=baseline, folder=Path(working_directory))
-    say_all(as_text(found))
+    found = run_backtest(results, thresholds=thresholds, baseline=baseline, folder=Path(working_directory))
+    print_report(format_backtest(found))
     return 0
 
 
@@ -84,16 +88,16 @@ def backtest(
 @project_directory
 def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int:
     """List how often each case changes its mind, by the baseline, and propose quarantines."""
-    from evalgate.cli.baseline import shelf_at
-    from evalgate.cli.compare import thresholds_in
-    from evalgate.cli.flaky import as_text, flaky_cases
+    from evalgate.cli.baseline import resolve_target
+    from evalgate.cli.compare import load_thresholds_or_default
+    from evalgate.cli.flaky import format_flaky_report, rank_flaky_cases
 
-    shelf = shelf_at(Path(working_directory), to, thresholds)
-    rules = thresholds_in(shelf.workspace.folder, thresholds)
+    shelf = resolve_target(Path(working_directory), to, thresholds)
+    rules = load_thresholds_or_default(shelf.workspace.folder, thresholds)
     held = {criterion.metric: criterion.threshold for criterion in rules.criteria}
     baseline = shelf.read()
-    found = flaky_cases(baseline, held, pass_score=shelf.config.gate.statistics.pass_score)
-    say_all(as_text(found, datetime.now(UTC).date(), of=len(baseline.cases)))
+    found = rank_flaky_cases(baseline, held, pass_score=shelf.config.gate.statistics.pass_score)
+    print_report(format_flaky_report(found, datetime.now(UTC).date(), of=len(baseline.cases)))
     return 0
 
 
@@ -123,12 +127,12 @@ def aa(
     RESULTS is a results.json or a baseline with at least three runs of each case, better ten; the baseline of
     the thresholds file when absent.
     """
-    from evalgate.cli.aa import as_text, checked_against_itself
+    from evalgate.cli.aa import format_aa_result, measure_false_alarms
 
-    found = checked_against_itself(
+    found = measure_false_alarms(
         stored, rounds=rounds, repeats=repeats, thresholds=thresholds, folder=Path(working_directory)
     )
-    say_all(as_text(found))
+    print_report(format_aa_result(found))
     return 0
 
 
@@ -140,8 +144,8 @@ COMMANDS: "Sequence[click.Command]" = (compare, backtest, flaky, aa)
 @click.option(
     "--eval-sets", "eval_sets", type=FILE, multiple=True, metavar="PATTERN", help="As the shards were given."
 )
-@plan_options
-@posting_options
+@add_plan_options
+@add_posting_options
 @html_page
 @reports_folder
 @project_directory
@@ -160,26 +164,26 @@ def merge(
     """
     from dataclasses import replace
 
-    from evalgate.redaction.live_redactor import Hiding
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.redaction.redactor import Redactor
     from evalgate.runner.pipeline import merge_shards
-    from evalgate.runner.plan import make_plan
+    from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
     from evalgate.runner.sharding.shard_files import find_shards, read_shard
-    from evalgate.system.gc import collector_paused
+    from evalgate.system.gc import pause_gc
 
-    thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
-    wish, files = overrides_in(eval_sets, said), find_shards(shards, base=folder)
-    hiding, streams = Hiding(Redactor.of(os.environ, wish.mask)), (sys.stdout, sys.stderr)
-    with collector_paused():  # all that is read here stays to the end
-        with endings_posted(posting, hiding), hiding.in_errors():
-            plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
+    thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), pop_post_options(said)
+    wish, files = build_overrides(eval_sets, said), find_shards(shards, base=folder)
+    hiding, streams = LiveRedactor(Redactor.from_environment(os.environ, wish.mask)), (sys.stdout, sys.stderr)
+    with pause_gc():  # all that is read here stays to the end
+        with post_on_failure(posting, hiding), hiding.redact_errors():
+            plan = build_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
             publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
-            record = merge_shards(plan, records, publisher.progress())
-            given = options_to_repeat(working_directory, thresholds, out, wish, os.environ)
+            record = merge_shards(plan, records, publisher.build_progress())
+            given = build_repro_options(working_directory, thresholds, out, wish, os.environ)
             record = replace(record, options=given)
-        publisher.begin()
+        publisher.clear_previous_reports()
         return publisher.publish(record)
 
 
@@ -190,7 +194,7 @@ def merge(
     "recorded",
     type=FILE,
     metavar="FILE",
-    callback=not_empty,
+    callback=require_nonempty,
     help="Make cases from what was recorded (results.json, conversations, traces) or written elsewhere (chat "
     "messages, questions, DeepEval and promptfoo files). No model is asked.",
 )
@@ -198,7 +202,7 @@ def merge(
     "--to",
     default="adk",
     show_default=True,
-    type=FormatType(WRITABLE_FORMATS),
+    type=FormatParamType(WRITABLE_FORMATS),
     metavar="FORMAT",
     help="adk, adk-rs, trpc or orchestrate.",
 )
@@ -207,13 +211,13 @@ def merge(
     "-o",
     type=FILE,
     metavar="OUT",
-    callback=not_empty,
+    callback=require_nonempty,
     help="File to write; never overwritten.  [default: evals/NAME.evalset.json, with the name of the file "
     "that is read]",
 )
 @click.option("--agent", type=AGENT, metavar="KIND:WHAT", help="The agent, as python:agent.py:answer.")
 @click.option(
-    "--simulated-user", metavar="PROVIDER/MODEL", callback=not_empty, help="Model that plays the user."
+    "--simulated-user", metavar="PROVIDER/MODEL", callback=require_nonempty, help="Model that plays the user."
 )
 @thresholds_file
 @project_directory
@@ -232,25 +236,25 @@ def generate(
     STORIES is a CSV file with the columns story and agent, or a YAML list. A model plays each story with the
     agent, and what the agent did is written down as a case.
     """
-    from evalgate.cli.generate import Wish, name_out
-    from evalgate.cli.generate import generate as generated
+    from evalgate.cli.generate import GenerateOptions, choose_out_path
+    from evalgate.cli.generate import generate_cases as generated
     from evalgate.config.cli_overrides import Overrides
-    from evalgate.redaction.live_redactor import Hiding
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.redaction.redactor import Redactor
 
-    out = out or name_out(recorded or stories)
+    out = out or choose_out_path(recorded or stories)
     wish, said = (
-        Wish(to, out, stories, recorded, thresholds),
+        GenerateOptions(to, out, stories, recorded, thresholds),
         Overrides(agent=agent, simulated_user=simulated_user),
     )
-    hiding = Hiding(Redactor.of(os.environ, ()))
-    with hiding.in_errors():
+    hiding = LiveRedactor(Redactor.from_environment(os.environ, ()))
+    with hiding.redact_errors():
         result = generated(wish, said, Path(working_directory), os.environ, hiding)
     for sentence in result.missing:
-        say(sentence, err=True, hide=hiding.text)
+        print_sentence(sentence, err=True, hide=hiding.redact_text)
     for sentence in result.cases:
-        say(sentence, hide=hiding.text)
-    say(f"{out}: written in the format {to}. {result.review}")
+        print_sentence(sentence, hide=hiding.redact_text)
+    print_sentence(f"{out}: written in the format {to}. {result.review}")
     return 0 if result.is_whole else 3
 
 
@@ -259,7 +263,7 @@ def generate(
     "--agent",
     type=AGENT,
     metavar="KIND:WHAT",
-    callback=not_empty,
+    callback=require_nonempty,
     help="Your agent, as python:agent.py:answer. Asked for on a terminal; a sample agent is written without.",
 )
 @working_directory
@@ -270,33 +274,33 @@ def init(agent: str | None, working_directory: str) -> int:
     behind. Files that exist are left as they are.
     """
     from evalgate.cli.init import find_candidates
-    from evalgate.cli.init import init as write_scaffold
+    from evalgate.cli.init import write_scaffold as write_scaffold
     from evalgate.config.loader import find_thresholds_file
-    from evalgate.runner.plan import workspace_at
+    from evalgate.runner.plan import resolve_workspace
 
-    workspace = workspace_at(Path(working_directory))
+    workspace = resolve_workspace(Path(working_directory))
     found = find_candidates(workspace.folder)
     is_asked = agent is None and find_thresholds_file(workspace.folder) is None
     if is_asked and sys.stdin.isatty() and sys.stdout.isatty():
-        agent = _ask(found)
+        agent = _ask_for_agent(found)
     done = write_scaffold(workspace, agent, found)
     for written in done.files:
         click.echo(f"{written.done:<8} {written.path}")
     click.echo()
     for sentence in done.next_steps:
-        say(sentence)
+        print_sentence(sentence)
     return 0
 
 
-def _ask(found: "Candidates") -> str | None:
+def _ask_for_agent(found: "Candidates") -> str | None:
     """Ask for the agent until the answer is one; None for the sample."""
     from evalgate.cli.init import check_agent
-    from evalgate.core.errors import InvalidInput
-    from evalgate.core.sanitize import log_line
+    from evalgate.core.errors import InvalidInputError
+    from evalgate.core.sanitize import to_log_line
 
     click.echo("Which agent is gated? KIND:WHAT, as python:agent.py:answer, adk:my_agent or http:http://…")
     for number, each in enumerate(found.agents, 1):
-        click.echo(f"  {number}  {log_line(each)}")
+        click.echo(f"  {number}  {to_log_line(each)}")
     while True:
         answer = click.prompt("Agent (Enter: a sample agent)", default="", show_default=False).strip()
         if not answer:
@@ -305,7 +309,7 @@ def _ask(found: "Candidates") -> str | None:
             return found.agents[int(answer) - 1]
         try:
             check_agent(answer)
-        except InvalidInput as error:
-            say(str(error))
+        except InvalidInputError as error:
+            print_sentence(str(error))
         else:
             return answer

@@ -11,67 +11,69 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from evalgate.ci.post_result import Patience
-from evalgate.core.errors import InvalidInput
+from evalgate.ci.post_result import PostTimeouts
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import load_record
-from evalgate.gating.verdict import contradictions
-from evalgate.redaction.live_redactor import Hiding
+from evalgate.gating.verdict import find_inconsistencies
+from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.reporting.comment.reporter import Comment
-from evalgate.reporting.reviews import Posting, Told, tell_reviewers
-from evalgate.runner.plan import workspace_at
+from evalgate.reporting.comment.reporter import CommentReport
+from evalgate.reporting.reviews import PostNotice, PostOptions, post_review
+from evalgate.runner.plan import resolve_workspace
 
 LARGEST_RECORD = 64 * 1024 * 1024
 """Bytes; a larger one is not read."""
 
 
-def post_record(
+def post_stored_record(
     results: str,
-    posting: Posting,
+    posting: PostOptions,
     *,
     folder: Path,
     environ: Mapping[str, str],
-    patience: Patience | None = None,
-) -> Iterator[Told]:
+    timeouts: PostTimeouts | None = None,
+) -> Iterator[PostNotice]:
     """Post what `posting` asks for; gives what became of it.
 
     Raises:
-        InvalidInput: the record is none, too large, or contradicts itself.
+        InvalidInputError: the record is none, too large, or contradicts itself.
     """
-    workspace = workspace_at(folder).folder
+    workspace = resolve_workspace(folder).folder
     if not Path(results).is_absolute() and not (workspace / results).parent.resolve().is_relative_to(
         workspace
     ):
-        raise InvalidInput(f"{results}: lies outside of the folder that is worked in, so it is not posted")
-    record = _read(workspace / results, results)
-    hiding = Hiding(Redactor.of(environ))
-    record = hiding.tree(record)
+        raise InvalidInputError(
+            f"{results}: lies outside of the folder that is worked in, so it is not posted"
+        )
+    record = _read_record(workspace / results, results)
+    hiding = LiveRedactor(Redactor.from_environment(environ))
+    record = hiding.redact_tree(record)
 
-    def render(limit: int) -> str:
-        return hiding.text(Comment(limit=limit, is_trusted=False).render(record))
+    def render_comment(limit: int) -> str:
+        return hiding.redact_text(CommentReport(limit=limit, is_trusted=False).render(record))
 
-    return tell_reviewers(record, posting, render, environ=environ, patience=patience)
+    return post_review(record, posting, render_comment, environ=environ, timeouts=timeouts)
 
 
-def _no_link(path: str, flags: int) -> int:
+def _open_without_following(path: str, flags: int) -> int:
     # an artifact may hold a link to anything, or a pipe that would be waited for
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
-def _read(path: Path, shown_as: str) -> Record:
+def _read_record(path: Path, shown_as: str) -> Record:
     try:
-        with open(path, "rb", opener=_no_link) as file:
+        with open(path, "rb", opener=_open_without_following) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidInput(f"{shown_as}: is no ordinary file, so it is not posted")
+                raise InvalidInputError(f"{shown_as}: is no ordinary file, so it is not posted")
             data = file.read(LARGEST_RECORD + 1)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise InvalidInput(f"{shown_as}: is a link, so it is not posted") from None
-        raise InvalidInput(f"{shown_as}: cannot be read: {error.strerror}") from None
+            raise InvalidInputError(f"{shown_as}: is a link, so it is not posted") from None
+        raise InvalidInputError(f"{shown_as}: cannot be read: {error.strerror}") from None
     if len(data) > LARGEST_RECORD:
-        raise InvalidInput(f"{shown_as}: larger than {LARGEST_RECORD:,} bytes, so it is not posted")
+        raise InvalidInputError(f"{shown_as}: larger than {LARGEST_RECORD:,} bytes, so it is not posted")
     record = load_record(data, shown_as)
-    if wrong := list(contradictions(record)):
-        raise InvalidInput(f"{shown_as}: {'; '.join(wrong)}: this record is not posted")
+    if wrong := list(find_inconsistencies(record)):
+        raise InvalidInputError(f"{shown_as}: {'; '.join(wrong)}: this record is not posted")
     return record

@@ -33,7 +33,7 @@ def complete_agent(incomplete: str) -> list[CompletionItem]:
     if kind == "python":
         path, attribute_colon, attribute = what.rpartition(":")
         if attribute_colon and path.endswith(".py"):
-            names = _names_in(Path(path))
+            names = _list_names(Path(path))
             return [CompletionItem(f"python:{path}:{name}") for name in names if name.startswith(attribute)]
         return [CompletionItem(f"python:{each}") for each in _complete_path(what, ending=".py")]
     if kind in {"adk", "replay"}:
@@ -58,7 +58,7 @@ def _complete_path(incomplete: str, ending: str = "") -> list[str]:
     return found
 
 
-def _names_in(path: Path) -> list[str]:
+def _list_names(path: Path) -> list[str]:
     """List the public names that a Python file defines at its top level, without running it."""
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_SOURCE:
@@ -66,10 +66,10 @@ def _names_in(path: Path) -> list[str]:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return []
-    return [name for node in tree.body for name in _defined_by(node) if not name.startswith("_")]
+    return [name for node in tree.body for name in _iter_defined_names(node) if not name.startswith("_")]
 
 
-def _defined_by(node: ast.stmt) -> Iterator[str]:
+def _iter_defined_names(node: ast.stmt) -> Iterator[str]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield node.name
     elif isinstance(node, ast.Assign):

@@ -4,20 +4,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.core.formatting import counted
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import EvalFormat, TellsUnread
+from evalgate.core.protocols import EvalFormat, ReportsIgnoredKeys
 from evalgate.core.types import EvalSet, SessionInput
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.documents.strict_json import JsonDocument, read_json
-from evalgate.integrations.adk.legacy_evalset import read_session
-from evalgate.system.files import atomic_write
+from evalgate.integrations.adk.legacy_evalset import read_session_file
+from evalgate.system.files import write_atomically
 from evalgate.system.workspace import Workspace, open_workspace
 
 
 @frozen
-class Converted:
+class ConvertResult:
     """A conversion."""
 
     text: str
@@ -27,7 +27,7 @@ class Converted:
 
 
 @frozen
-class Wish:
+class ConvertOptions:
     """What a user wants converted, and into what."""
 
     source: str
@@ -42,76 +42,80 @@ class Wish:
     """Replace what exists."""
 
 
-def convert(wish: Wish, folder: Path) -> Converted:
+def convert_eval_set(wish: ConvertOptions, folder: Path) -> ConvertResult:
     """Read the eval set and write it in the other format, to a file if one is named.
 
     Raises:
-        InvalidInput: the source is wrong, nothing writes that format, or the file exists.
+        InvalidInputError: the source is wrong, nothing writes that format, or the file exists.
     """
     workspace = open_workspace(folder)
-    writer = registry.writer(wish.to)
+    writer = registry.get_writer(wish.to)
     if wish.out is not None and not wish.out.strip():
-        raise InvalidInput("--out names no file; leave it out for standard output")
+        raise InvalidInputError("--out names no file; leave it out for standard output")
     if wish.out is not None and not wish.force and (workspace.folder / wish.out).exists():
-        raise InvalidInput(f"{wish.out}: exists already: name another file, or replace it with --force")
-    eval_set = _eval_set(wish, workspace)
+        raise InvalidInputError(f"{wish.out}: exists already: name another file, or replace it with --force")
+    eval_set = _load_eval_set(wish, workspace)
     document = read_json(workspace.folder / eval_set.path, eval_set.path)
     if wish.initial_session is not None:
-        eval_set = _started(eval_set, document, _session(wish.initial_session, workspace))
-    written = writer.write(eval_set)
+        eval_set = _add_initial_session(eval_set, document, _read_session(wish.initial_session, workspace))
+    written = writer.write_eval_set(eval_set)
     if wish.out is not None:
-        _write(written.text, wish.out, workspace)
-    unread = _grouped(_reader(document, wish.format_name), document)
-    return Converted(written.text, (*unread, *(f"{eval_set.path}: {sentence}" for sentence in written.lost)))
+        _write_file(written.text, wish.out, workspace)
+    unread = _describe_ignored_keys(_find_format(document, wish.format_name), document)
+    return ConvertResult(
+        written.text, (*unread, *(f"{eval_set.path}: {sentence}" for sentence in written.lost))
+    )
 
 
-def _eval_set(wish: Wish, workspace: Workspace) -> EvalSet:
-    formats, name = registry.formats(), wish.format_name
+def _load_eval_set(wish: ConvertOptions, workspace: Workspace) -> EvalSet:
+    formats, name = registry.get_formats(), wish.format_name
     eval_sets = load_eval_sets([wish.source], formats, base=workspace.folder, format_name=name)
     if len(eval_sets) != 1:
-        raise InvalidInput(f"{wish.source}: name one file; there are {counted(len(eval_sets), 'eval set')}")
+        raise InvalidInputError(
+            f"{wish.source}: name one file; there are {pluralize(len(eval_sets), 'eval set')}"
+        )
     return eval_sets[0]
 
 
-def _session(path: str, workspace: Workspace) -> SessionInput:
-    return read_session(workspace.folder / path, path)
+def _read_session(path: str, workspace: Workspace) -> SessionInput:
+    return read_session_file(workspace.folder / path, path)
 
 
-def _started(eval_set: EvalSet, document: JsonDocument, session: SessionInput) -> EvalSet:
+def _add_initial_session(eval_set: EvalSet, document: JsonDocument, session: SessionInput) -> EvalSet:
     """The eval set of a list of turns, begun with `session`. Whatever else is converted says its sessions."""
     turns = document.value if isinstance(document.value, list) else []
     if not any(isinstance(turn, dict) and "query" in turn for turn in turns):
         message = "--initial-session is for old lists of turns; this file says what its sessions start with"
-        raise InvalidInput([Problem(eval_set.path, 1, 1, message)])
+        raise InvalidInputError([Problem(eval_set.path, 1, 1, message)])
     return replace(eval_set, cases=tuple(replace(case, session=session) for case in eval_set.cases))
 
 
-def _write(text: str, out: str, workspace: Workspace) -> None:
+def _write_file(text: str, out: str, workspace: Workspace) -> None:
     try:
-        atomic_write(workspace.folder / out, text, workspace.owner)
+        write_atomically(workspace.folder / out, text, workspace.owner)
     except OSError as error:
-        raise InvalidInput(f"{out}: cannot be written: {error.strerror}") from None
+        raise InvalidInputError(f"{out}: cannot be written: {error.strerror}") from None
 
 
-def _reader(document: JsonDocument, forced: str | None) -> EvalFormat:
-    formats = registry.formats()
+def _find_format(document: JsonDocument, forced: str | None) -> EvalFormat:
+    formats = registry.get_formats()
     if forced is not None:
         return formats[forced]
-    return next(each for each in formats.values() if each.recognises(document))
+    return next(each for each in formats.values() if each.matches_document(document))
 
 
-def _grouped(reader: EvalFormat, document: JsonDocument) -> list[str]:
+def _describe_ignored_keys(reader: EvalFormat, document: JsonDocument) -> list[str]:
     """One sentence for each key that the reader passes over, however often it stands in the file."""
-    if not isinstance(reader, TellsUnread):
+    if not isinstance(reader, ReportsIgnoredKeys):
         return [f"{document.path}: keys that evalgate does not read are lost; this format cannot list them"]
     places: dict[str, list[tuple[int, int]]] = {}
-    for location in reader.unread(document):
-        places.setdefault(str(location[-1]), []).append(document.position(location))
+    for location in reader.find_ignored_keys(document):
+        places.setdefault(str(location[-1]), []).append(document.find_position(location))
     return [
-        str(Problem(document.path, *min(found), f"`{key}` is not carried over{_often(len(found))}"))
+        str(Problem(document.path, *min(found), f"`{key}` is not carried over{_format_times(len(found))}"))
         for key, found in places.items()
     ]
 
 
-def _often(times: int) -> str:
+def _format_times(times: int) -> str:
     return f" ({times:,} times)" if times > 1 else ""

@@ -5,10 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import groupby
 
-from evalgate.baselines.breaks import find_break, flakiness_of, name_since, run_passes
-from evalgate.core.formatting import counted
+from evalgate.baselines.breaks import (
+    find_break,
+    format_failing_since,
+    measure_baseline_flakiness,
+    score_run_pass,
+)
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import json_for_log, log_line
+from evalgate.core.sanitize import to_log_json, to_log_line
 from evalgate.core.types import Baseline, BaselineCase, FailingSince
 from evalgate.statistics.threshold_test import Flakiness
 
@@ -24,7 +29,7 @@ _MORE_RUNS = "Store more with `evalgate run --runs 10` and then `evalgate baseli
 
 
 @frozen
-class Flaky:
+class FlakyCase:
     """A case and how it behaves."""
 
     name: str
@@ -42,22 +47,24 @@ class Flaky:
         return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED
 
 
-def flaky_cases(baseline: Baseline, thresholds: Mapping[str, float], *, pass_score: float) -> list[Flaky]:
+def rank_flaky_cases(
+    baseline: Baseline, thresholds: Mapping[str, float], *, pass_score: float
+) -> list[FlakyCase]:
     """Every case with at least two runs, the flakiest first. A run passes when each of its scores does."""
     cases = {(case.eval_set_id, case.eval_id): case for case in baseline.cases}
     found = [
-        Flaky(
+        FlakyCase(
             f"{key[0]}:{key[1]}",
             flakiness,
-            _alternates(cases[key], thresholds, pass_score),
+            _has_alternating_outcomes(cases[key], thresholds, pass_score),
             find_break(cases[key], baseline.sources, thresholds, pass_score),
         )
-        for key, flakiness in flakiness_of(baseline, thresholds, pass_score).items()
+        for key, flakiness in measure_baseline_flakiness(baseline, thresholds, pass_score).items()
     ]
     return sorted(found, key=lambda each: -(each.found.flip_rate or 0.0))
 
 
-def _alternates(case: BaselineCase, thresholds: Mapping[str, float], pass_score: float) -> bool:
+def _has_alternating_outcomes(case: BaselineCase, thresholds: Mapping[str, float], pass_score: float) -> bool:
     """Return whether the case failed twice or more, and not in one stretch between two changes of the agent.
 
     One failure in twenty runs happens to steady cases, too, and one stretch of failures is a break that was
@@ -66,7 +73,7 @@ def _alternates(case: BaselineCase, thresholds: Mapping[str, float], pass_score:
     outcomes = [
         (run.source, bool(passed))
         for run in sorted(case.runs, key=lambda run: run.source)
-        if (passed := run_passes(run, thresholds, pass_score)) is not None
+        if (passed := score_run_pass(run, thresholds, pass_score)) is not None
     ]
     failures = [source for source, passed in outcomes if not passed]
     if len(failures) <= 1:
@@ -76,19 +83,19 @@ def _alternates(case: BaselineCase, thresholds: Mapping[str, float], pass_score:
     return stretches > 1 or not passing.isdisjoint(failures)
 
 
-def as_text(cases: Sequence[Flaky], today: date, *, of: int | None = None) -> str:
+def format_flaky_report(cases: Sequence[FlakyCase], today: date, *, of: int | None = None) -> str:
     """Return a table of those that flip, and entries to paste into the quarantine file.
 
     `of`: cases that the baseline holds; those with fewer than two runs are in no table.
     """
-    return "".join(f"{line}\n" for line in _lines(cases, today, (of or len(cases)) - len(cases)))
+    return "".join(f"{line}\n" for line in _format_lines(cases, today, (of or len(cases)) - len(cases)))
 
 
-def _lines(cases: Sequence[Flaky], today: date, shallow: int) -> Iterator[str]:
+def _format_lines(cases: Sequence[FlakyCase], today: date, shallow: int) -> Iterator[str]:
     if not cases:
         yield (
             f"No case can be told flaky from steady: the baseline has fewer than two scored runs of each "
-            f"of its {counted(shallow, 'case')}. {_MORE_RUNS}"
+            f"of its {pluralize(shallow, 'case')}. {_MORE_RUNS}"
         )
         return
     broken = [each for each in cases if each.failing_since is not None]
@@ -98,28 +105,28 @@ def _lines(cases: Sequence[Flaky], today: date, shallow: int) -> Iterator[str]:
     for each in flipping:
         found = each.found
         yield (
-            f"{found.flip_rate or 0:>4.0%} {log_line(each.name, 120)}: passed {found.passed} of "
+            f"{found.flip_rate or 0:>4.0%} {to_log_line(each.name, 120)}: passed {found.passed} of "
             f"{found.runs} runs, the last {found.latest_passes} in a row"
         )
     for each in broken:
         if each.failing_since is not None:
-            since = log_line(name_since(each.failing_since), 200)
-            yield f"     {log_line(each.name, 120)}: failing on {since}, which is no flakiness: mend it"
+            since = to_log_line(format_failing_since(each.failing_since), 200)
+            yield f"     {to_log_line(each.name, 120)}: failing on {since}, which is no flakiness: mend it"
     steady = len(cases) - len(flipping) - len(broken)
     broke = f"; {len(broken):,} broke" if broken else ""
-    flip = f"{len(flipping)} of {counted(len(cases), 'case')} flip"
+    flip = f"{len(flipping)} of {pluralize(len(cases), 'case')} flip"
     yield f"{flip}{broke}; {steady:,} always ended the same way."
     if shallow:
-        yield f"{counted(shallow, 'case')} left out: one run does not tell flaky from steady. {_MORE_RUNS}"
+        yield f"{pluralize(shallow, 'case')} left out: one run does not tell flaky from steady. {_MORE_RUNS}"
     elif max(each.found.runs for each in cases) < _FEW_RUNS:
         yield f"So few runs hardly tell how often a case fails by luck. {_MORE_RUNS}"
     proposed = [each for each in flipping if each.is_proposed]
     if proposed:
         yield "\n# Entries for gate.quarantine; say who mends each of them:"
-        yield from (_entry(each, today) for each in proposed)
+        yield from (_format_entry(each, today) for each in proposed)
 
 
-def _entry(each: Flaky, today: date) -> str:
+def _format_entry(each: FlakyCase, today: date) -> str:
     about = {
         "case": each.name,
         "owner": "",
@@ -127,4 +134,4 @@ def _entry(each: Flaky, today: date) -> str:
         "expires": (today + timedelta(days=_DAYS)).isoformat(),
     }
     # JSON is YAML, whatever the id of the case is made of.
-    return f"- {json_for_log(json.dumps(about, ensure_ascii=False))}"
+    return f"- {to_log_json(json.dumps(about, ensure_ascii=False))}"

@@ -8,27 +8,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evalgate.agents.factory import ChosenAgent, built_agent, choose_agent
-from evalgate.config.cli_overrides import Overrides, override
+from evalgate.agents.factory import AgentSpec, build_agent, resolve_agent
+from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import find_thresholds_file, load_thresholds
-from evalgate.config.schema.budget import Meter
+from evalgate.config.schema.budget import UsageMeter
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput, NoVerdict
-from evalgate.core.formatting import counted
+from evalgate.core.errors import InvalidInputError, NoVerdictError
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import UserOf
-from evalgate.core.types import CaseRun, EvalCase, EvalSet, Record, Reply, RunResult, Turn, UserMessage
-from evalgate.datasets.conversion import Dataset, find_dataset, read_dataset
+from evalgate.core.protocols import CreateUser
+from evalgate.core.types import CaseRun, CaseTurn, EvalCase, EvalSet, Record, Reply, RunResult, UserMessage
+from evalgate.datasets.conversion import Dataset, convert_dataset, detect_dataset
 from evalgate.datasets.stories import read_stories
 from evalgate.integrations.recordings import is_recording, read_recording
-from evalgate.llm.resolver import Bench, JudgePlace, Judges
-from evalgate.redaction.live_redactor import Hiding
+from evalgate.llm.resolver import JudgeResolver, LlmContext, ModelPool
+from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.scheduler import RunRequest, run_cases
-from evalgate.runner.user_factory import choose_users
-from evalgate.system.files import atomic_write
+from evalgate.runner.user_factory import build_user_factory
+from evalgate.system.files import write_atomically
 from evalgate.system.workspace import Workspace, open_workspace
 
 REVIEW_RECORDED = (
@@ -42,7 +42,7 @@ REVIEW_CONVERTED = (
 
 
 @frozen
-class Wish:
+class GenerateOptions:
     """What cases are made from, and where they go."""
 
     to: str
@@ -56,7 +56,7 @@ class Wish:
 
 
 @frozen
-class Generated:
+class GenerateResult:
     """What was made."""
 
     cases: tuple[str, ...]
@@ -69,7 +69,7 @@ class Generated:
     """What a person must look at before the cases gate anything."""
 
 
-def name_out(source: str | None) -> str:
+def choose_out_path(source: str | None) -> str:
     """Return the file that is written when the user names none, after the file that is read.
 
     It stands where the thresholds file of `evalgate init` looks for eval sets.
@@ -77,53 +77,57 @@ def name_out(source: str | None) -> str:
     return f"evals/{Path(source or 'cases').name.partition('.')[0]}.evalset.json"
 
 
-def generate(
-    wish: Wish, said: Overrides, folder: Path, environ: Mapping[str, str], hiding: Hiding
-) -> Generated:
+def generate_cases(
+    wish: GenerateOptions, said: Overrides, folder: Path, environ: Mapping[str, str], hiding: LiveRedactor
+) -> GenerateResult:
     """Make the cases and write them to the file.
 
     Raises:
-        InvalidInput: the input is wrong, or the file exists.
-        NoVerdict: there is no case to write.
+        InvalidInputError: the input is wrong, or the file exists.
+        NoVerdictError: there is no case to write.
     """
-    workspace, writer = open_workspace(folder), registry.writer(wish.to)
+    workspace, writer = open_workspace(folder), registry.get_writer(wish.to)
     if (wish.stories is None) == (wish.recorded is None):
-        raise InvalidInput("name a file of stories, or what was recorded with --from FILE: one of the two")
+        raise InvalidInputError(
+            "name a file of stories, or what was recorded with --from FILE: one of the two"
+        )
     if (workspace.folder / wish.out).exists():
-        raise InvalidInput(f"{wish.out}: exists already, and is never overwritten: name another file")
+        raise InvalidInputError(f"{wish.out}: exists already, and is never overwritten: name another file")
     dataset = _find_dataset(wish, workspace)
     unsaid: tuple[str, ...] = ()
     if dataset is not None:
-        converted = read_dataset(dataset, wish.recorded or "")
+        converted = convert_dataset(dataset, wish.recorded or "")
         found, missing, unsaid = converted.eval_set, list(converted.missing), converted.lost
     elif wish.recorded is not None:
-        found, missing = _recorded(workspace.folder / wish.recorded, wish.recorded)
+        found, missing = _read_recorded(workspace.folder / wish.recorded, wish.recorded)
     else:
-        found, missing = _played(wish, said, workspace, environ)
+        found, missing = _play_stories(wish, said, workspace, environ)
     if not found.cases:
-        raise NoVerdict("; ".join(missing) or "nothing was recorded that a case could be made from")
-    found = hiding.tree(replace(found, eval_set_id=Path(wish.out).name.partition(".")[0], path=wish.out))
-    written = writer.write(found)
-    _write(written.text, wish.out, workspace)
+        raise NoVerdictError("; ".join(missing) or "nothing was recorded that a case could be made from")
+    found = hiding.redact_tree(
+        replace(found, eval_set_id=Path(wish.out).name.partition(".")[0], path=wish.out)
+    )
+    written = writer.write_eval_set(found)
+    _write_file(written.text, wish.out, workspace)
     lost = tuple(f"{wish.out}: {sentence}" for sentence in written.lost)
-    cases = tuple(map(_to_review, found.cases))
+    cases = tuple(map(_describe_review, found.cases))
     review = REVIEW_RECORDED if dataset is None else REVIEW_CONVERTED
-    return Generated(cases, (*missing, *unsaid, *lost), is_whole=not missing, review=review)
+    return GenerateResult(cases, (*missing, *unsaid, *lost), is_whole=not missing, review=review)
 
 
-def _write(text: str, out: str, workspace: Workspace) -> None:
+def _write_file(text: str, out: str, workspace: Workspace) -> None:
     try:
         (workspace.folder / out).parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(workspace.folder / out, text, workspace.owner)
+        write_atomically(workspace.folder / out, text, workspace.owner)
     except OSError as error:
-        raise InvalidInput(f"{out}: cannot be written: {error.strerror}") from None
+        raise InvalidInputError(f"{out}: cannot be written: {error.strerror}") from None
 
 
-def _to_review(case: EvalCase) -> str:
+def _describe_review(case: EvalCase) -> str:
     if case.scenario is not None:
         return f"{case.eval_id}: a scenario, which a simulated user plays"
     calls = sum(len(turn.expected.tool_calls) for turn in case.turns)
-    what = f"{counted(len(case.turns), 'turn')}, {counted(calls, 'tool call')}"
+    what = f"{pluralize(len(case.turns), 'turn')}, {pluralize(calls, 'tool call')}"
     silent = [str(number) for number, turn in enumerate(case.turns, 1) if turn.expected.response is None]
     more = f"; no response in turn {', '.join(silent)}" if silent else ""
     return f"{case.eval_id}: {what}{more}"
@@ -132,21 +136,21 @@ def _to_review(case: EvalCase) -> str:
 # --- data sets that are no eval sets ------------------------------------------------------------------------
 
 
-def _find_dataset(wish: Wish, workspace: Workspace) -> Dataset | None:
+def _find_dataset(wish: GenerateOptions, workspace: Workspace) -> Dataset | None:
     """Return the data set that cases are made from; None for stories, recordings and eval sets."""
     if wish.recorded is None:
         return None
     path = workspace.folder / wish.recorded
-    return None if is_recording(path, wish.recorded) else find_dataset(path, wish.recorded)
+    return None if is_recording(path, wish.recorded) else detect_dataset(path, wish.recorded)
 
 
 # --- what was recorded --------------------------------------------------------------------------------------
 
 
-def _recorded(path: Path, shown_as: str) -> tuple[EvalSet, list[str]]:
+def _read_recorded(path: Path, shown_as: str) -> tuple[EvalSet, list[str]]:
     recording = read_recording(path, shown_as)
     if isinstance(recording, Record):
-        return _of_record(recording)
+        return _convert_record(recording)
     cases = [_as_expected(case) for case in recording.cases]
     missing = [f"{case.eval_id}: no conversation is recorded" for case in cases if not case.turns]
     unique = {case.eval_id: case for case in reversed(cases) if case.turns}
@@ -161,13 +165,13 @@ def _as_expected(case: EvalCase) -> EvalCase:
     return replace(case, turns=tuple(turns), recorded=None)
 
 
-def _of_record(record: Record) -> tuple[EvalSet, list[str]]:
+def _convert_record(record: Record) -> tuple[EvalSet, list[str]]:
     cases, missing = [], []
     several = len({case.eval_set_id for case in record.cases}) > 1
     for case in record.cases:
         name = f"{case.eval_set_id}-{case.eval_id}" if several else case.eval_id
         run = next((run for run in case.runs if run.outcome == "answered"), None)
-        turns = tuple(_turns_of(run)) if run else ()
+        turns = tuple(_iter_answered_turns(run)) if run else ()
         if turns:
             cases.append(EvalCase(name, turns, tags=case.tags))
         else:
@@ -175,32 +179,32 @@ def _of_record(record: Record) -> tuple[EvalSet, list[str]]:
     return EvalSet("recorded", tuple(cases)), missing
 
 
-def _turns_of(run: RunResult) -> Iterator[Turn]:
+def _iter_answered_turns(run: RunResult) -> Iterator[CaseTurn]:
     for turn in run.turns:
         if turn.actual is not None:
-            yield Turn(UserMessage(turn.user), turn.actual)
+            yield CaseTurn(UserMessage(turn.user), turn.actual)
 
 
 # --- what is played -----------------------------------------------------------------------------------------
 
 
 @frozen
-class _Stage:
-    chosen: ChosenAgent
-    users: UserOf
-    judges: Judges
+class _GenerationSetup:
+    chosen: AgentSpec
+    users: CreateUser
+    judges: ModelPool
 
 
-def _played(
-    wish: Wish, said: Overrides, workspace: Workspace, environ: Mapping[str, str]
+def _play_stories(
+    wish: GenerateOptions, said: Overrides, workspace: Workspace, environ: Mapping[str, str]
 ) -> tuple[EvalSet, list[str]]:
     stories = wish.stories or ""
     asked = read_stories(workspace.folder / stories, stories)
-    stage = _stage(_rules(wish.thresholds, workspace), said, asked, environ)
-    runs = asyncio.run(_play(stage, asked.cases, workspace, environ))
+    stage = _build_setup(_load_rules(wish.thresholds, workspace), said, asked, environ)
+    runs = asyncio.run(_run_stories(stage, asked.cases, workspace, environ))
     cases, missing = [], []
     for case, run in zip(asked.cases, runs, strict=True):
-        turns = tuple(_turns(run.said, run.replies))
+        turns = tuple(_pair_turns(run.said, run.replies))
         if run.outcome == "answered" and turns:
             # Only there a story is a part of the case; elsewhere it would be told as lost.
             journey = case.journey if wish.to == "orchestrate" else None
@@ -213,44 +217,48 @@ def _played(
     return replace(asked, cases=tuple(cases)), missing
 
 
-def _turns(said: Sequence[UserMessage], replies: Sequence[Reply | None]) -> Iterator[Turn]:
+def _pair_turns(said: Sequence[UserMessage], replies: Sequence[Reply | None]) -> Iterator[CaseTurn]:
     for message, reply in zip(said, replies, strict=False):
         if reply is not None:
-            yield Turn(message, reply)
+            yield CaseTurn(message, reply)
 
 
-def _rules(thresholds: str | None, workspace: Workspace) -> Thresholds:
+def _load_rules(thresholds: str | None, workspace: Workspace) -> Thresholds:
     if thresholds is not None:
         return load_thresholds(workspace.folder / thresholds, thresholds)
     found = find_thresholds_file(workspace.folder)
     if found is None:
         return Thresholds(Config(), workspace.folder)
-    return load_thresholds(found, workspace.shown(found))
+    return load_thresholds(found, workspace.format_path(found))
 
 
-def _stage(rules: Thresholds, said: Overrides, asked: EvalSet, environ: Mapping[str, str]) -> _Stage:
-    config = override(rules.config, said)
+def _build_setup(
+    rules: Thresholds, said: Overrides, asked: EvalSet, environ: Mapping[str, str]
+) -> _GenerationSetup:
+    config = apply_overrides(rules.config, said)
     if config.agent is None:
-        raise InvalidInput("no agent: give --agent KIND:WHAT, or an `agent` section in the thresholds file")
+        raise InvalidInputError(
+            "no agent: give --agent KIND:WHAT, or an `agent` section in the thresholds file"
+        )
     settings, config = config.agent, config.model_copy(update={"user": config.user or UserConfig()})
-    hiding = Hiding(Redactor.of(environ, ()))
-    place = JudgePlace(rules.base, environ, Meter(config.budget), config.prices, hiding=hiding)
-    bench = Bench(Judges(place), config.judge, is_decreed=said.judge is not None)
-    users = choose_users(rules, config, {}, bench, [asked])
-    bench.judges.check()
-    return _Stage(choose_agent(settings, said.kind_and_what[1], rules), users, bench.judges)
+    hiding = LiveRedactor(Redactor.from_environment(environ, ()))
+    place = LlmContext(rules.base, environ, UsageMeter(config.budget), config.prices, hiding=hiding)
+    bench = JudgeResolver(ModelPool(place), config.judge, forced_by_cli=said.judge is not None)
+    users = build_user_factory(rules, config, {}, bench, [asked])
+    bench.judges.check_reserved()
+    return _GenerationSetup(resolve_agent(settings, said.kind_and_what[1], rules), users, bench.judges)
 
 
-async def _play(
-    stage: _Stage, cases: Sequence[EvalCase], workspace: Workspace, environ: Mapping[str, str]
+async def _run_stories(
+    stage: _GenerationSetup, cases: Sequence[EvalCase], workspace: Workspace, environ: Mapping[str, str]
 ) -> list[CaseRun]:
     found: dict[int, CaseRun] = {}
 
-    async def keep(request: RunRequest, run: CaseRun) -> None:
+    async def store_run(request: RunRequest, run: CaseRun) -> None:
         found[request.index] = run
 
     requests = [RunRequest(case, 1, index) for index, case in enumerate(cases)]
     concurrency = stage.chosen.settings.concurrency
-    async with built_agent(stage.chosen, workspace, environ) as agent, stage.judges:
-        await run_cases(agent, requests, concurrency=concurrency, on_finished=keep, user_of=stage.users)
+    async with build_agent(stage.chosen, workspace, environ) as agent, stage.judges:
+        await run_cases(agent, requests, concurrency=concurrency, on_finished=store_run, user_of=stage.users)
     return [found[index] for index in range(len(cases))]

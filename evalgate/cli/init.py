@@ -9,9 +9,9 @@ from pathlib import Path
 
 from evalgate.config.loader import find_repository_root, find_thresholds_file
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.system.files import atomic_write, read_text
+from evalgate.system.files import read_text, write_atomically
 from evalgate.system.workspace import Workspace
 
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist"})
@@ -34,17 +34,17 @@ def find_candidates(folder: Path) -> Candidates:
     """Search a folder, without what is hidden or installed."""
     eval_sets: list[str] = []
     agents: list[str] = []
-    for place, names in _walk(folder):
+    for place, names in _walk_folders(folder):
         shown = place.relative_to(folder)
         eval_sets += [str(shown / name) for name in names if name.endswith(_EVAL_SETS)]
         if _is_adk_agent(place, names):
             agents.append(f"adk:{shown.as_posix()}")
         if "langgraph.json" in names:
-            agents += _graphs(place / "langgraph.json", shown)
+            agents += _iter_graphs(place / "langgraph.json", shown)
     return Candidates(tuple(sorted(eval_sets)), tuple(sorted(set(agents))[:_MOST_AGENTS]))
 
 
-def patterns_of(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
+def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
     """Return one pattern for each folder and ending."""
     found = {
         str(Path(each).parent / f"*{ending}")
@@ -55,7 +55,7 @@ def patterns_of(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+def _walk_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     for count, (place, folders, names) in enumerate(os.walk(folder)):
         if count >= _MOST_FOLDERS:
             return
@@ -73,14 +73,14 @@ def _is_adk_agent(place: Path, names: list[str]) -> bool:
         return True
     if "agent.py" not in names or "__init__.py" not in names:
         return False
-    text = _read(place / "agent.py")
+    text = _read_or_empty(place / "agent.py")
     return "google.adk" in text and _ROOT_AGENT.search(text) is not None
 
 
-def _graphs(path: Path, shown: Path) -> Iterator[str]:
+def _iter_graphs(path: Path, shown: Path) -> Iterator[str]:
     """Yield the graphs of LangGraph's own configuration, as `./src/agent.py:graph`."""
     try:
-        value = json.loads(_read(path))
+        value = json.loads(_read_or_empty(path))
     except ValueError:
         return
     graphs = value.get("graphs") if isinstance(value, Mapping) else None
@@ -90,7 +90,7 @@ def _graphs(path: Path, shown: Path) -> Iterator[str]:
             yield f"python:{(shown / entry).as_posix()}"
 
 
-def _read(path: Path) -> str:
+def _read_or_empty(path: Path) -> str:
     try:
         return read_text(path, errors="replace")
     except OSError:
@@ -120,8 +120,8 @@ _IGNORE_HEADING = (
 
 
 @frozen
-class Written:
-    """What `init` did with one file."""
+class InitFile:
+    """What `write_scaffold` did with one file."""
 
     path: str
     done: str
@@ -129,39 +129,43 @@ class Written:
 
 
 @frozen
-class Initialized:
-    """What `init` did, and what is to be done next."""
+class InitResult:
+    """What `write_scaffold` did, and what is to be done next."""
 
-    files: tuple[Written, ...]
+    files: tuple[InitFile, ...]
     next_steps: tuple[str, ...]
     """Sentences."""
 
 
-def init(workspace: Workspace, agent: str | None, found: Candidates | None = None) -> Initialized:
+def write_scaffold(workspace: Workspace, agent: str | None, found: Candidates | None = None) -> InitResult:
     """Write the scaffold into the workspace; nothing that exists is overwritten.
 
     `agent` is KIND:WHAT; without one a sample agent with a sample eval set is written. `found` is what
     `find_candidates` found, where a caller has looked already.
 
     Raises:
-        InvalidInput: there is no such kind of agent, a thresholds file exists that `agent` would have to
+        InvalidInputError: there is no such kind of agent, a thresholds file exists that `agent` would have to
             change, or a file cannot be written.
     """
     existing = find_thresholds_file(workspace.folder)
     if agent is not None:
         check_agent(agent)
         if existing is not None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{existing.name}: exists already, and no file is changed: set its `agent` section to {agent}"
             )
     found = found or find_candidates(workspace.folder)
-    done = [Written(existing.name, "kept") if existing else _write(workspace, _CONFIG, _config(agent, found))]
+    done = [
+        InitFile(existing.name, "kept")
+        if existing
+        else _write_unless_exists(workspace, _CONFIG, _build_config(agent, found))
+    ]
     sample = _SAMPLE if agent is None and (existing is None or _names_sample(existing)) else {}
     for path, source in {**sample, **_WORKFLOW}.items():
-        done.append(_write(workspace, path, _scaffold(source)))
-    done.append(_ignore(workspace))
-    steps = (*_next_steps(agent, found, is_new=existing is None), *_warnings(workspace))
-    return Initialized(tuple(done), steps)
+        done.append(_write_unless_exists(workspace, path, _read_scaffold(source)))
+    done.append(_update_gitignore(workspace))
+    steps = (*_suggest_next_steps(agent, found, is_new=existing is None), *_list_warnings(workspace))
+    return InitResult(tuple(done), steps)
 
 
 def _names_sample(thresholds: Path) -> bool:
@@ -176,37 +180,37 @@ def check_agent(agent: str) -> None:
     """Check that a text is KIND:WHAT.
 
     Raises:
-        InvalidInput: it is not, or there is no such kind.
+        InvalidInputError: it is not, or there is no such kind.
     """
     kind, colon, what = agent.partition(":")
-    registry.agent_type(kind)
+    registry.get_agent_type(kind)
     if not colon or not what.strip():
-        raise InvalidInput(f"--agent {agent}: write KIND:WHAT, as python:agent.py:answer")
+        raise InvalidInputError(f"--agent {agent}: write KIND:WHAT, as python:agent.py:answer")
 
 
-def _config(agent: str | None, found: Candidates) -> str:
-    text = _scaffold(_CONFIG)
+def _build_config(agent: str | None, found: Candidates) -> str:
+    text = _read_scaffold(_CONFIG)
     if agent is not None:
         kind, _, what = agent.partition(":")
-        named_by = registry.agent_type(kind).named_by
-        text = text.replace(_SAMPLE_ENTRY, f"  kind: {kind}\n  {named_by}: {_quoted(what)}\n")
-    sets = _patterns(agent, found)
-    return text.replace(_SAMPLE_SETS, f"eval_sets: [{', '.join(map(_quoted, sets))}]") if sets else text
+        named_by = registry.get_agent_type(kind).named_by
+        text = text.replace(_SAMPLE_ENTRY, f"  kind: {kind}\n  {named_by}: {_quote_yaml(what)}\n")
+    sets = _choose_patterns(agent, found)
+    return text.replace(_SAMPLE_SETS, f"eval_sets: [{', '.join(map(_quote_yaml, sets))}]") if sets else text
 
 
-def _patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
+def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
     """Return the eval sets that the file names; () for every one below `evals`, as the scaffold says."""
     if agent is not None:
-        return patterns_of(found.eval_sets)
+        return build_patterns(found.eval_sets)
     # The sample agent knows nothing of the conversations that are there.
     return ("evals/sample.evalset.json",) if found.eval_sets else ()
 
 
-def _quoted(text: str) -> str:
+def _quote_yaml(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)  # a JSON string is a YAML string
 
 
-def _next_steps(agent: str | None, found: Candidates, *, is_new: bool) -> Iterator[str]:
+def _suggest_next_steps(agent: str | None, found: Candidates, *, is_new: bool) -> Iterator[str]:
     if not is_new:
         yield "Next: `evalgate validate`."
         return
@@ -218,7 +222,7 @@ def _next_steps(agent: str | None, found: Candidates, *, is_new: bool) -> Iterat
         if found.agents:
             yield f"Agents that are here: {', '.join(found.agents)}."
         if found.eval_sets:
-            yield f"Eval sets that are here: {', '.join(patterns_of(found.eval_sets))}."
+            yield f"Eval sets that are here: {', '.join(build_patterns(found.eval_sets))}."
     elif found.eval_sets:
         yield "Next: `evalgate validate`, then `evalgate run`."
     else:
@@ -229,8 +233,8 @@ def _next_steps(agent: str | None, found: Candidates, *, is_new: bool) -> Iterat
         )
 
 
-def _warnings(workspace: Workspace) -> Iterator[str]:
-    if ".evalgate" in _ignored(workspace):
+def _list_warnings(workspace: Workspace) -> Iterator[str]:
+    if ".evalgate" in _read_ignored(workspace):
         yield (
             ".gitignore leaves out `.evalgate`, and with it the baseline that changes are compared with: "
             "leave out `.evalgate/judge-cache.sqlite*` instead."
@@ -245,7 +249,7 @@ def _warnings(workspace: Workspace) -> Iterator[str]:
         )
 
 
-def _ignored(workspace: Workspace) -> frozenset[str]:
+def _read_ignored(workspace: Workspace) -> frozenset[str]:
     """Return the lines of `.gitignore`, without slashes at their ends."""
     try:
         text = read_text(workspace.folder / ".gitignore")
@@ -254,40 +258,40 @@ def _ignored(workspace: Workspace) -> frozenset[str]:
     return frozenset(line.strip().strip("/") for line in text.splitlines())
 
 
-def _scaffold(source: str) -> str:
+def _read_scaffold(source: str) -> str:
     return files("evalgate").joinpath("cli", "scaffold", source).read_text("utf-8")
 
 
-def _ignore(workspace: Workspace) -> Written:
+def _update_gitignore(workspace: Workspace) -> InitFile:
     """Add what a run leaves behind to `.gitignore`, without what is ignored already."""
     path = workspace.folder / ".gitignore"
     try:
         text = read_text(path) if path.exists() else ""
     except (OSError, UnicodeDecodeError):
-        return Written(".gitignore", "kept")
-    known = _ignored(workspace)
+        return InitFile(".gitignore", "kept")
+    known = _read_ignored(workspace)
     missing = [entry for entry in _IGNORED if entry.strip("/") not in known]
     if not missing or ".evalgate" in known:
-        return Written(".gitignore", "kept")
+        return InitFile(".gitignore", "kept")
     before = text if not text or text.endswith("\n") else f"{text}\n"
     added = "".join(f"{line}\n" for line in (_IGNORE_HEADING, *missing))
-    _save(workspace, ".gitignore", f"{before}{chr(10) if before else ''}{added}")
-    return Written(".gitignore", "added to" if text else "written")
+    _save_file(workspace, ".gitignore", f"{before}{chr(10) if before else ''}{added}")
+    return InitFile(".gitignore", "added to" if text else "written")
 
 
-def _write(workspace: Workspace, path: str, text: str) -> Written:
+def _write_unless_exists(workspace: Workspace, path: str, text: str) -> InitFile:
     if (workspace.folder / path).exists():
-        return Written(path, "kept")
-    _save(workspace, path, text)
-    return Written(path, "written")
+        return InitFile(path, "kept")
+    _save_file(workspace, path, text)
+    return InitFile(path, "written")
 
 
-def _save(workspace: Workspace, path: str, text: str) -> None:
+def _save_file(workspace: Workspace, path: str, text: str) -> None:
     target: Path = workspace.folder / path
     try:
-        atomic_write(target, text, workspace.owner)
+        write_atomically(target, text, workspace.owner)
     except OSError as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{path}: cannot be written ({error.strerror or error}). "
             "Mend the folder's permissions, or choose another one with -C."
         ) from None

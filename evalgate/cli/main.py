@@ -18,28 +18,28 @@ from evalgate.cli.options import (
     DEFAULT_RESULTS,
     FILE,
     WRITABLE_FORMATS,
-    FormatType,
+    FormatParamType,
     format_option,
     html_page,
-    not_empty,
     project_directory,
     reports_folder,
+    require_nonempty,
     thresholds_file,
     working_directory,
 )
-from evalgate.cli.output import print_json, say
+from evalgate.cli.output import print_json, print_sentence
 from evalgate.cli.run_options import (
+    add_plan_options,
+    add_posting_options,
+    build_overrides,
+    build_repro_options,
+    build_resume_command,
     choose_out,
-    command_to_resume,
     comment,
-    endings_posted,
-    options_to_repeat,
-    overrides_in,
-    plan_options,
-    posting_in,
-    posting_options,
+    pop_post_options,
+    post_on_failure,
 )
-from evalgate.system.signals import Patience, ignore_end_signals
+from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 if TYPE_CHECKING:
     from evalgate.core.types import Record
@@ -58,7 +58,9 @@ def cli() -> None:
     """
 
 
-def _shard(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
+def _parse_shard(
+    _context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[int, int] | None:
     if value is None:
         return None
     index, _, count = value.partition("/")
@@ -69,20 +71,23 @@ def _shard(_context: click.Context, parameter: click.Parameter, value: str | Non
 
 @cli.command()
 @click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
-@plan_options
+@add_plan_options
 @click.option(
     "--resume", is_flag=True, help="Go on with the run that was cut short: only what is missing is run."
 )
 @click.option(
-    "--shard", metavar="I/N", callback=_shard, help="Run part I of N; `evalgate merge` gives the verdict."
+    "--shard",
+    metavar="I/N",
+    callback=_parse_shard,
+    help="Run part I of N; `evalgate merge` gives the verdict.",
 )
-@posting_options
+@add_posting_options
 @html_page
 @reports_folder
 @project_directory
-@click.make_pass_decorator(Patience, ensure=True)
+@click.make_pass_decorator(InterruptHandler, ensure=True)
 def run(
-    patience: Patience,
+    patience: InterruptHandler,
     /,
     eval_sets: tuple[str, ...],
     resume: bool,
@@ -100,45 +105,54 @@ def run(
     from contextlib import ExitStack
     from dataclasses import replace
 
-    from evalgate.redaction.live_redactor import Hiding
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.redaction.redactor import Redactor
     from evalgate.runner.checkpoint.journal import FILE_NAME
     from evalgate.runner.pipeline import RunOptions
-    from evalgate.runner.plan import make_plan
+    from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
 
-    thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), posting_in(said)
-    wish = overrides_in(eval_sets, said)
+    thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), pop_post_options(said)
+    wish = build_overrides(eval_sets, said)
     out = choose_out(click.get_current_context(), folder, out, wish.agent)
-    hiding = Hiding(Redactor.of(os.environ, wish.mask))
+    hiding = LiveRedactor(Redactor.from_environment(os.environ, wish.mask))
     streams = (sys.stdout, sys.stderr)
-    with patience.kept(), endings_posted(posting, hiding), hiding.in_errors(), ExitStack() as published:
-        plan = make_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
+    with (
+        patience.handle_signals(),
+        post_on_failure(posting, hiding),
+        hiding.redact_errors(),
+        ExitStack() as published,
+    ):
+        plan = build_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
         publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
         options = RunOptions(shard, plan.workspace.folder / out, resume, hiding, published)
         # before the run, which may remove the folder that this looks at
-        given = options_to_repeat(working_directory, thresholds, out, wish, os.environ)
-        record = replace(_watched(plan, publisher, patience, options), options=given)
+        given = build_repro_options(working_directory, thresholds, out, wish, os.environ)
+        record = replace(_run_with_progress(plan, publisher, patience, options), options=given)
         code = publisher.publish(record)
         ignore_end_signals()
         if not publisher.has_record:
             published.pop_all()  # the journal stays, as nothing else holds the runs
-    if (plan.workspace.folder / out / FILE_NAME).is_file() and (again := command_to_resume(sys.argv[1:])):
-        publisher.tell(f"Go on where this run ended: {again}")
+    if (plan.workspace.folder / out / FILE_NAME).is_file() and (again := build_resume_command(sys.argv[1:])):
+        publisher.print_notice(f"Go on where this run ended: {again}")
     return code
 
 
-def _watched(plan: "Plan", publisher: "Publisher", patience: Patience, options: "RunOptions") -> "Record":
+def _run_with_progress(
+    plan: "Plan", publisher: "Publisher", patience: InterruptHandler, options: "RunOptions"
+) -> "Record":
     """Run the plan, with somebody who tells how far it is."""
     from evalgate.runner.pipeline import run_gate
 
-    def begin() -> None:
+    def begin_publishing() -> None:
         patience.is_certain = True  # whatever happens from here on, there is a record
-        publisher.begin()
+        publisher.clear_previous_reports()
 
-    progress = publisher.progress()
+    progress = publisher.build_progress()
     try:
-        return run_gate(plan, progress, begin, options, publisher.tell, publisher.preload_reporting)
+        return run_gate(
+            plan, progress, begin_publishing, options, publisher.print_notice, publisher.preload_reporting
+        )
     finally:
         progress.close()
 
@@ -159,9 +173,9 @@ def validate(
     from evalgate.redaction.redactor import Redactor
     from evalgate.runner.plan import check_files
 
-    said, redactor = Overrides(eval_sets=eval_sets, format=format_name), Redactor.of(os.environ)
+    said, redactor = Overrides(eval_sets=eval_sets, format=format_name), Redactor.from_environment(os.environ)
     for line in check_files(said, thresholds=thresholds, folder=Path(working_directory)):
-        say(line, hide=redactor.text)
+        print_sentence(line, hide=redactor.redact_text)
     return 0
 
 
@@ -170,7 +184,7 @@ def validate(
 @click.option(
     "--to",
     required=True,
-    type=FormatType(WRITABLE_FORMATS),
+    type=FormatParamType(WRITABLE_FORMATS),
     metavar="FORMAT",
     help="What to write: adk, adk-rs, trpc or orchestrate.",
 )
@@ -180,7 +194,7 @@ def validate(
     "--initial-session",
     type=FILE,
     metavar="SESSION",
-    callback=not_empty,
+    callback=require_nonempty,
     help="File with what an old list of turns starts with: Google ADK's initial_session_file.",
 )
 @format_option
@@ -198,15 +212,15 @@ def convert(
 
     What the other format has no place for is listed on standard error.
     """
-    from evalgate.cli.convert import Wish
-    from evalgate.cli.convert import convert as converted
+    from evalgate.cli.convert import ConvertOptions
+    from evalgate.cli.convert import convert_eval_set as converted
 
-    wish = Wish(eval_set, to, out, format_name, initial_session, force)
+    wish = ConvertOptions(eval_set, to, out, format_name, initial_session, force)
     result = converted(wish, Path(working_directory))
     if out is None:
         print_json(result.text)
     for sentence in result.lost:
-        say(sentence, err=True)
+        print_sentence(sentence, err=True)
     return 0
 
 
@@ -216,9 +230,9 @@ def convert(
 @project_directory
 def report(results: str, out: str, working_directory: str) -> int:
     """Render every report again from a results.json, however old; ends with the verdict's exit code."""
-    from evalgate.runner.publish import render_again
+    from evalgate.runner.publish import rerender_reports
 
-    return render_again(
+    return rerender_reports(
         results,
         folder=Path(working_directory),
         out=out,
@@ -241,10 +255,10 @@ cli.add_command(init)
 @click.pass_context
 def action(context: click.Context) -> int:
     """Run as a GitHub action: the inputs come from the environment."""
-    from evalgate.cli.action import arguments, masks
-    from evalgate.reporting.github_actions import announce_masks
+    from evalgate.cli.action import build_arguments, read_masks
+    from evalgate.reporting.github_actions import register_masks
 
     # The runner reads our streams. Elsewhere they may end in a file, which would then hold the secret.
-    announce_masks(masks(os.environ), environ=os.environ, stream=sys.stdout)
-    with run.make_context("run", arguments(os.environ), parent=context) as run_context:
+    register_masks(read_masks(os.environ), environ=os.environ, stream=sys.stdout)
+    with run.make_context("run", build_arguments(os.environ), parent=context) as run_context:
         return int(run.invoke(run_context))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from evalgate.cli.output import say
+from evalgate.cli.output import print_sentence
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -36,7 +36,7 @@ _NAMED_STORE = re.compile(r"[a-z][a-z0-9+.-]*:")
 """`branch:NAME`, `artifact:NAME` or a URL: no path, which would have to be moved."""
 
 
-class FormatType(TextType):
+class FormatParamType(TextType):
     """A format's name. Any text is accepted here, since other packages may bring formats."""
 
     name = "format"
@@ -54,7 +54,7 @@ class FormatType(TextType):
         return [CompletionItem(name) for name in self._names if name.startswith(incomplete)]
 
 
-class PathType(TextType):
+class PathParamType(TextType):
     """A file or folder, relative to the folder that the user is in."""
 
     name = "path"
@@ -71,33 +71,33 @@ class PathType(TextType):
         del ctx, param
         return [CompletionItem(incomplete, type=self._completes)]
 
-    def move(self, value: str, typed_in: Path, root: Path) -> str:
+    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
         """Return the path relative to `root`.
 
         What is there only from `root` is left as it is, so that commands that reports print work in every
         folder of the repository.
         """
-        moved = _join(typed_in.relative_to(root), value)
+        moved = _join_path(typed_in.relative_to(root), value)
         return value if not _is_there(root, moved) and _is_there(root, value) else moved
 
 
-class BaselineType(PathType):
+class BaselineParamType(PathParamType):
     """A baseline: a file, or the name of another store."""
 
-    def move(self, value: str, typed_in: Path, root: Path) -> str:
+    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
         """Return the path relative to `root`, any other name as it is."""
-        return value if _NAMED_STORE.match(value) else super().move(value, typed_in, root)
+        return value if _NAMED_STORE.match(value) else super().move_value(value, typed_in, root)
 
 
-class InterpreterType(PathType):
+class InterpreterParamType(PathParamType):
     """A program: a path, or a name that is looked for in PATH."""
 
-    def move(self, value: str, typed_in: Path, root: Path) -> str:
+    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
         """Return the path relative to `root`, a bare name as it is."""
-        return super().move(value, typed_in, root) if "/" in value else value
+        return super().move_value(value, typed_in, root) if "/" in value else value
 
 
-class AgentType(TextType):
+class AgentParamType(TextType):
     """An agent, as KIND:WHAT; some kinds are named by a path."""
 
     name = "agent"
@@ -111,23 +111,23 @@ class AgentType(TextType):
         del ctx, param
         return complete_agent(incomplete)
 
-    def move(self, value: str, typed_in: Path, root: Path) -> str:
+    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
         """Return the agent with its path, if that exists, relative to `root`."""
         kind, colon, what = value.partition(":")
         path, attribute_colon, attribute = what.partition(":") if kind == "python" else (what, "", "")
-        if kind not in {"python", "adk", "replay"} or not path or not _exists(typed_in / path):
+        if kind not in {"python", "adk", "replay"} or not path or not _does_exist(typed_in / path):
             return value
-        return f"{kind}{colon}{PathType().move(path, typed_in, root)}{attribute_colon}{attribute}"
+        return f"{kind}{colon}{PathParamType().move_value(path, typed_in, root)}{attribute_colon}{attribute}"
 
 
-FILE = PathType()
-FOLDER = PathType("dir")
-BASELINE = BaselineType()
-INTERPRETER = InterpreterType()
-AGENT = AgentType()
+FILE = PathParamType()
+FOLDER = PathParamType("dir")
+BASELINE = BaselineParamType()
+INTERPRETER = InterpreterParamType()
+AGENT = AgentParamType()
 
 
-def _join(folder: Path, value: str) -> str:
+def _join_path(folder: Path, value: str) -> str:
     """Join as text: a pattern or `file:case` must stay what it is behind its leading dots."""
     parts = list(folder.parts)
     while value.startswith(("./", "../")) or value in {".", ".."}:
@@ -139,12 +139,12 @@ def _join(folder: Path, value: str) -> str:
     return value if value.startswith("/") else "/".join(filter(None, (*parts, value))) or "."
 
 
-def _exists(path: Path) -> bool:
+def _does_exist(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110  Path.exists raises where one may not look
 
 
 def _is_there(root: Path, value: str) -> bool:
-    if _exists(root / value) or _exists(root / value.partition(":")[0]):
+    if _does_exist(root / value) or _does_exist(root / value.partition(":")[0]):
         return True
     try:
         return any(True for _ in root.glob(value))
@@ -155,20 +155,20 @@ def _is_there(root: Path, value: str) -> bool:
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
-def works_in_project(command: _Command) -> _Command:
+def run_in_project(command: _Command) -> _Command:
     """Let a command work in the folder of the thresholds file above, unless it names its folder."""
 
     @functools.wraps(command)
-    def in_project(*args: Any, **given: Any) -> object:
+    def call_command(*args: Any, **given: Any) -> object:
         context = click.get_current_context()
         if given.get("working_directory") is not None or given.get("thresholds") is not None:
-            return command(*args, **_with_folder(given))
-        return command(*args, **_with_folder(_enter_project(context, given)))
+            return command(*args, **_fill_folder(given))
+        return command(*args, **_fill_folder(_enter_project(context, given)))
 
-    return in_project  # type: ignore[return-value]
+    return call_command  # type: ignore[return-value]
 
 
-def _with_folder(given: Mapping[str, Any]) -> dict[str, Any]:
+def _fill_folder(given: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("working_directory", "") is None:
         return {**given, "working_directory": "."}
     return dict(given)
@@ -185,38 +185,38 @@ def _enter_project(context: click.Context, given: Mapping[str, Any]) -> Mapping[
     project = find_project(typed_in)
     if project.folder == typed_in:
         return given
-    context.call_on_close(functools.partial(_return_to, typed_in))
+    context.call_on_close(functools.partial(_restore_folder, typed_in))
     os.chdir(project.folder)
-    say(f"Working in {project.folder}, for {project.found} is there.", err=True)
-    return {**given, **dict(_moved(context, given, typed_in, project.folder))}
+    print_sentence(f"Working in {project.folder}, for {project.found} is there.", err=True)
+    return {**given, **dict(_move_paths(context, given, typed_in, project.folder))}
 
 
-def _return_to(folder: Path) -> None:
+def _restore_folder(folder: Path) -> None:
     with contextlib.suppress(OSError):  # an agent may have removed it
         os.chdir(folder)
 
 
-def _moved(
+def _move_paths(
     context: click.Context, given: Mapping[str, Any], typed_in: Path, root: Path
 ) -> Iterator[tuple[str, object]]:
     """Yield the paths that were typed, relative to `root`."""
     for parameter in context.command.params:
         name, kind = parameter.name or "", parameter.type
         is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if not is_typed or not isinstance(kind, (PathType, AgentType)):
+        if not is_typed or not isinstance(kind, (PathParamType, AgentParamType)):
             continue
         value = given[name]
         if isinstance(value, tuple):
-            yield name, tuple(kind.move(each, typed_in, root) for each in value)
+            yield name, tuple(kind.move_value(each, typed_in, root) for each in value)
         elif value is not None:
-            yield name, kind.move(value, typed_in, root)
+            yield name, kind.move_value(value, typed_in, root)
 
 
 DEFAULT_OUT = "evalgate-report"
 DEFAULT_RESULTS = f"{DEFAULT_OUT}/results.json"
 
 
-def not_empty(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def require_nonempty(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """The value, unless it is blank."""
     if value is not None and not value.strip():
         raise click.BadParameter("must not be empty", param=parameter)
@@ -246,7 +246,7 @@ _project_directory = click.option(
 
 def project_directory(command: _Command) -> _Command:
     """Let a command work in the folder of the thresholds file, which may be above the user's."""
-    return _project_directory(works_in_project(command))
+    return _project_directory(run_in_project(command))
 
 
 thresholds_file = click.option("--thresholds", "-c", type=FILE, metavar="FILE", help="Thresholds file.")
@@ -255,16 +255,16 @@ baseline_file = click.option(
     "--to",
     type=BASELINE,
     metavar="FILE",
-    callback=not_empty,
+    callback=require_nonempty,
     help="Where it is kept.  [default: `gate.baseline`, else .evalgate/baseline.json]",
 )
 
 format_option = click.option(
     "--format",
     "format_name",
-    type=FormatType(FORMATS),
+    type=FormatParamType(FORMATS),
     metavar="NAME",
-    callback=not_empty,
+    callback=require_nonempty,
     help="Format of the eval sets, whatever their content looks like: trpc, adk-rs, adk, adk-legacy or "
     "orchestrate.",
 )
@@ -279,6 +279,6 @@ reports_folder = click.option(
     show_default=True,
     type=FOLDER,
     metavar="DIR",
-    callback=not_empty,
+    callback=require_nonempty,
     help="Folder for the reports.",
 )

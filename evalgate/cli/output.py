@@ -8,23 +8,23 @@ import click
 _LONGEST = 4000
 
 
-def say(sentence: str, *, err: bool = False, hide: Callable[[str], str] | None = None) -> None:
+def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], str] | None = None) -> None:
     """Print a sentence on one line, whatever it quotes.
 
     `hide` takes secrets out; by default those of the environment.
     """
-    from evalgate.core.sanitize import log_line
+    from evalgate.core.sanitize import to_log_line
     from evalgate.redaction.redactor import Redactor
 
-    hidden = (hide or Redactor.of(os.environ).text)(sentence)
-    click.echo(log_line(hidden, _LONGEST), err=err)
+    hidden = (hide or Redactor.from_environment(os.environ).redact_text)(sentence)
+    click.echo(to_log_line(hidden, _LONGEST), err=err)
 
 
-def say_all(text: str, *, is_json: bool = False) -> None:
+def print_report(text: str, *, is_json: bool = False) -> None:
     """Print a report that is made for a log, or JSON, without the secrets of the environment."""
     from evalgate.redaction.redactor import Redactor
 
-    hidden = Redactor.of(os.environ).text(text)
+    hidden = Redactor.from_environment(os.environ).redact_text(text)
     if is_json:
         print_json(hidden)
     else:
@@ -33,6 +33,6 @@ def say_all(text: str, *, is_json: bool = False) -> None:
 
 def print_json(text: str) -> None:
     """Print the values of a JSON text as they are: what they hold is nobody's command."""
-    from evalgate.core.sanitize import json_for_log
+    from evalgate.core.sanitize import to_log_json
 
-    click.echo(json_for_log(text), nl=False)
+    click.echo(to_log_json(text), nl=False)

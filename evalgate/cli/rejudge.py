@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal
 
-from evalgate.baselines.breaks import already_failing, drop_runs_before_breaks, thresholds_of
+from evalgate.baselines.breaks import collect_thresholds, describe_already_failing, drop_runs_before_breaks
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core import registry
 from evalgate.core.frozen import frozen
-from evalgate.core.score_ranges import range_of
+from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
     Baseline,
     CaseMetric,
@@ -17,24 +17,24 @@ from evalgate.core.types import (
     CaseRun,
     Criterion,
     EvalCase,
-    Evidence,
+    GateInput,
     MetricResult,
     NotApplicable,
     Record,
     RunMetric,
     RunResult,
 )
-from evalgate.gating.assessment import worth
-from evalgate.gating.comparison import compare, nothing_compared
-from evalgate.gating.sampling import Sampling
-from evalgate.gating.score_tables import statistical_policy
-from evalgate.gating.verdict import decide
-from evalgate.metrics.aggregation import total
+from evalgate.gating.assessment import summarize_runs
+from evalgate.gating.comparison import compare_with_baseline, explain_missing_deltas
+from evalgate.gating.sampling import AdaptiveRuns
+from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.gating.verdict import decide_verdict
+from evalgate.metrics.aggregation import compute_totals
 from evalgate.metrics.scoring import BoundMetric, score_case
 
 
 @frozen
-class Rules:
+class GateRules:
     """What stored runs are held to."""
 
     gate: GateConfig
@@ -46,27 +46,27 @@ class Rules:
     """Eval set and case → what holds for it; None: thresholds, weights and the like stay as they were."""
 
 
-def rejudged(record: Record, rules: Rules, baseline: Baseline | None) -> Record:
+def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
     """The record as it would have been, verdict included, had its runs met these rules and this baseline."""
     if baseline is not None and len(baseline.sources) > 1:
-        held = thresholds_of([rescored(case, rules) for case in record.cases])
+        held = collect_thresholds([rescore_case(case, rules) for case in record.cases])
         baseline = drop_runs_before_breaks(baseline, held, rules.gate.statistics.pass_score)
     repeatable = record.agent.kind != "replay"
-    policy = statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
-    sampling = Sampling(policy, baseline)
+    policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
+    sampling = AdaptiveRuns(policy, baseline)
 
-    def results(rounds: int | None) -> tuple[CaseResult, ...]:
-        return tuple(rescored(case, rules, rounds) for case in record.cases)
+    def rescore_cases(rounds: int | None) -> tuple[CaseResult, ...]:
+        return tuple(rescore_case(case, rules, rounds) for case in record.cases)
 
-    found = worth(rules.gate, rules.runs, results, sampling)
-    comparison = compare(found.cases, baseline) if baseline else None
+    found = summarize_runs(rules.gate, rules.runs, rescore_cases, sampling)
+    comparison = compare_with_baseline(found.cases, baseline) if baseline else None
     interrupted = record.verdict.exit_code == 130
-    evidence = Evidence(found.metrics, found.cases, total(found.cases), comparison, interrupted)
-    nothing = nothing_compared(found.metrics, comparison) if comparison else ""
+    evidence = GateInput(found.metrics, found.cases, compute_totals(found.cases), comparison, interrupted)
+    nothing = explain_missing_deltas(found.metrics, comparison) if comparison else ""
     return replace(
         record,
         runs=found.rounds,
-        verdict=decide(evidence, rules.gate),
+        verdict=decide_verdict(evidence, rules.gate),
         metrics=found.metrics,
         cases=found.cases,
         totals=replace(evidence.totals, cost_usd=record.totals.cost_usd, known_usd=record.totals.known_usd),
@@ -74,22 +74,24 @@ def rejudged(record: Record, rules: Rules, baseline: Baseline | None) -> Record:
         notices=(
             *found.notices,
             *((nothing,) if nothing else ()),
-            *(already_failing(found.cases, baseline) if baseline else ()),
+            *(describe_already_failing(found.cases, baseline) if baseline else ()),
         ),
         effort=found.effort,
     )
 
 
-def rescored(case: CaseResult, rules: Rules, rounds: int | None = None) -> CaseResult:
+def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
     """The case with its stored scores held to the rules; runs beyond so many `rounds` only confirm."""
-    policy = _policy(case, rules)
-    metrics = [_bound(metric, rules, policy) for metric in case.metrics if _is_asked(metric, rules)]
+    policy = _get_policy(case, rules)
+    metrics = [_bind_metric(metric, rules, policy) for metric in case.metrics if _is_asked(metric, rules)]
     thresholds = {bound.name: bound for bound in metrics}
     runs = [
         replace(
             run,
             metrics=tuple(
-                _held(each, thresholds[each.name]) for each in run.metrics if each.name in thresholds
+                _apply_threshold(each, thresholds[each.name])
+                for each in run.metrics
+                if each.name in thresholds
             ),
             confirms=rounds is not None and run.run > rounds,
         )
@@ -102,7 +104,7 @@ def rescored(case: CaseResult, rules: Rules, rounds: int | None = None) -> CaseR
     )
 
 
-class _Stored:
+class _StoredScores:
     """Scores are stored: nothing is asked."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
@@ -111,42 +113,44 @@ class _Stored:
         return NotApplicable("the scores are those that were stored")
 
 
-_STORED = _Stored()
+_STORED_SCORES = _StoredScores()
 
 
-def _policy(case: CaseResult, rules: Rules) -> CasePolicy:
+def _get_policy(case: CaseResult, rules: GateRules) -> CasePolicy:
     if rules.policies is None:
         return CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
     return rules.policies.get((case.eval_set_id, case.eval_id), CasePolicy())
 
 
-def _is_asked(metric: CaseMetric, rules: Rules) -> bool:
+def _is_asked(metric: CaseMetric, rules: GateRules) -> bool:
     """Without a file of thresholds, or as one that no criterion needs to name, it is held to what it was."""
     return rules.policies is None or metric.name in rules.criteria or metric.name == registry.FINAL_STATE
 
 
-def _bound(metric: CaseMetric, rules: Rules, policy: CasePolicy) -> BoundMetric:
+def _bind_metric(metric: CaseMetric, rules: GateRules, policy: CasePolicy) -> BoundMetric:
     own = rules.criteria.get(metric.name, Criterion(metric.name, metric.threshold))
     if rules.policies is None:
         held = replace(own, threshold=metric.threshold, range=metric.range, min_mean=metric.min_mean)
-        return BoundMetric(held, _STORED, metric.fingerprint, metric.scope)
-    return BoundMetric(own, _STORED, metric.fingerprint).held_to(policy.thresholds.get(metric.name))
+        return BoundMetric(held, _STORED_SCORES, metric.fingerprint, metric.scope)
+    return BoundMetric(own, _STORED_SCORES, metric.fingerprint).apply_threshold(
+        policy.thresholds.get(metric.name)
+    )
 
 
-def _held(metric: RunMetric, bound: BoundMetric) -> RunMetric:
+def _apply_threshold(metric: RunMetric, bound: BoundMetric) -> RunMetric:
     if metric.score is None or not metric.literal:
         return metric
-    return replace(metric, status=bound.status(metric.score))
+    return replace(metric, status=bound.decide_status(metric.score))
 
 
-def record_of(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
+def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
     """A baseline's runs as the runs of a record, whose circumstances are those of `like`."""
     cases = []
     for stored in baseline.cases:
         found = {
             name: criteria.get(name, Criterion(name, 0.0, range=(known.low, known.high)))
             for name in stored.metric_fingerprints
-            for known in [range_of(name)]
+            for known in [get_score_range(name)]
         }
         held = {name: criterion.threshold for name, criterion in found.items()}
         metrics = tuple(
@@ -167,7 +171,7 @@ def record_of(baseline: Baseline, criteria: Mapping[str, Criterion], like: Recor
                 run.outcome,
                 run.duration_s,
                 (),
-                () if run.outcome != "answered" else tuple(_run_metrics(run.scores, held)),
+                () if run.outcome != "answered" else tuple(_build_run_metrics(run.scores, held)),
                 run.usage,
             )
             for number, run in enumerate(stored.runs, 1)
@@ -178,7 +182,7 @@ def record_of(baseline: Baseline, criteria: Mapping[str, Criterion], like: Recor
     return replace(like, cases=tuple(cases))
 
 
-def _run_metrics(scores: Mapping[str, float | None], held: Mapping[str, float]) -> Sequence[RunMetric]:
+def _build_run_metrics(scores: Mapping[str, float | None], held: Mapping[str, float]) -> Sequence[RunMetric]:
     return [
         RunMetric(
             name,

@@ -17,17 +17,17 @@ from evalgate.cli.options import (
     FILE,
     INTERPRETER,
     format_option,
-    not_empty,
-    works_in_project,
+    require_nonempty,
+    run_in_project,
 )
 
 if TYPE_CHECKING:
     from evalgate.config.cli_overrides import Overrides
-    from evalgate.redaction.live_redactor import Hiding
-    from evalgate.reporting.reviews import Posting
+    from evalgate.redaction.live_redactor import LiveRedactor
+    from evalgate.reporting.reviews import PostOptions
 
 
-def _runs(_context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+def _parse_runs(_context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
     if value is None or value == "auto":
         return value
     if value.isdecimal() and 1 <= int(value) <= 1000:
@@ -47,7 +47,7 @@ _OPTIONS = (
     click.option(
         "--runs",
         metavar="N",
-        callback=_runs,
+        callback=_parse_runs,
         help="How often each case is run, or `auto`: as often as the baseline asks for.  [default: `auto` "
         "with a baseline of 3 runs or more of at least half of the cases, else 1]",
     ),
@@ -60,7 +60,7 @@ _OPTIONS = (
     click.option(
         "--ray-address",
         metavar="ADDRESS",
-        callback=not_empty,
+        callback=require_nonempty,
         help="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT; else that of RAY_ADDRESS, else one on "
         "this machine for this run.",
     ),
@@ -79,7 +79,7 @@ _OPTIONS = (
         "--baseline",
         type=BASELINE,
         metavar="WHERE",
-        callback=not_empty,
+        callback=require_nonempty,
         help="File, branch:NAME, artifact:NAME or URL to compare with; it must be there.  "
         "[default: `gate.baseline`, else .evalgate/baseline.json if it is there]",
     ),
@@ -101,7 +101,7 @@ _OPTIONS = (
     click.option(
         "--judge",
         metavar="PROVIDER/MODEL",
-        callback=not_empty,
+        callback=require_nonempty,
         help="Model that judges, as openai/gpt-4.1-mini; its key comes from the environment.",
     ),
     click.option(
@@ -112,7 +112,7 @@ _OPTIONS = (
     click.option(
         "--simulated-user",
         metavar="PROVIDER/MODEL",
-        callback=not_empty,
+        callback=require_nonempty,
         help="Model that plays the users of scenarios and stories, as openai/gpt-4.1-mini.",
     ),
     click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),
@@ -133,14 +133,14 @@ _OPTIONS = (
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
-def plan_options(command: _Command) -> _Command:
+def add_plan_options(command: _Command) -> _Command:
     """The options that make a plan, which every command that needs one takes."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def overrides_in(eval_sets: tuple[str, ...], said: dict[str, Any]) -> "Overrides":
+def build_overrides(eval_sets: tuple[str, ...], said: dict[str, Any]) -> "Overrides":
     """What the command line said of the plan; `said` holds nothing else."""
     from evalgate.config.cli_overrides import Overrides
 
@@ -160,10 +160,10 @@ def choose_out(context: click.Context, folder: Path, out: str, agent: str | None
     if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:
         return out
     is_inside = (folder / recording).resolve().is_relative_to((folder / out).resolve())
-    return _again(out) if is_inside else out
+    return _append_again(out) if is_inside else out
 
 
-def command_to_resume(arguments: Sequence[str]) -> str:
+def build_resume_command(arguments: Sequence[str]) -> str:
     """Return the command line that goes on with a run that was cut short, to be pasted where it was typed.
 
     "" where nobody typed one, as in the action, which has an input for it.
@@ -174,7 +174,7 @@ def command_to_resume(arguments: Sequence[str]) -> str:
     return f"evalgate {shlex.join([*arguments, *again])}"
 
 
-def options_to_repeat(
+def build_repro_options(
     folder: str, thresholds: str | None, out: str, wish: "Overrides", environ: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return the options with which somebody repeats the run of one case, each a name and a value.
@@ -182,12 +182,12 @@ def options_to_repeat(
     They hold for whoever stands where this run was started; in CI, where nobody stands, for the root of a
     checkout. Paths outside of it are another machine's then, and left out.
     """
-    stand, is_ci = _stand(environ)
+    stand, is_ci = _find_base_folder(environ)
     work = (Path.cwd() / folder).resolve()
     paths = (
-        ("-C", "" if work == stand else _path(Path.cwd() / folder, stand, folder, is_ci=is_ci)),
-        ("-c", thresholds and _path(work / thresholds, work, thresholds, is_ci=is_ci)),
-        ("--python", wish.python and _python(wish.python, is_ci=is_ci)),
+        ("-C", "" if work == stand else _format_path(Path.cwd() / folder, stand, folder, is_ci=is_ci)),
+        ("-c", thresholds and _format_path(work / thresholds, work, thresholds, is_ci=is_ci)),
+        ("--python", wish.python and _format_interpreter(wish.python, is_ci=is_ci)),
     )
     said = (
         ("--format", wish.format),
@@ -197,18 +197,18 @@ def options_to_repeat(
         ("--timeout", None if wish.timeout is None else f"{wish.timeout:g}"),
         ("--setup", None if wish.setup is None or "\n" in wish.setup.strip() else wish.setup.strip()),
         *(("--env", name) for name in wish.env),
-        ("--out", _again(_path(work / out, work, out, is_ci=is_ci))),
+        ("--out", _append_again(_format_path(work / out, work, out, is_ci=is_ci))),
     )
-    return tuple(_given((*paths, *said)))
+    return tuple(_flatten_options((*paths, *said)))
 
 
-def _given(pairs: tuple[tuple[str, str | None], ...]) -> Iterator[str]:
+def _flatten_options(pairs: tuple[tuple[str, str | None], ...]) -> Iterator[str]:
     for option, value in pairs:
         if value:
             yield from (option, value)
 
 
-def _stand(environ: Mapping[str, str]) -> tuple[Path, bool]:
+def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
     """Return the folder that a reader stands in, and whether that is the root of a checkout in CI."""
     here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
     if root and here.is_relative_to(Path(root).resolve()):
@@ -216,7 +216,7 @@ def _stand(environ: Mapping[str, str]) -> tuple[Path, bool]:
     return here, False
 
 
-def _path(path: Path, base: Path, as_typed: str, *, is_ci: bool) -> str:
+def _format_path(path: Path, base: Path, as_typed: str, *, is_ci: bool) -> str:
     """Return a path as it is typed in `base`; "" for one that other machines do not have."""
     found = path.resolve()
     if found.is_relative_to(base):
@@ -224,12 +224,12 @@ def _path(path: Path, base: Path, as_typed: str, *, is_ci: bool) -> str:
     return "" if is_ci and Path(as_typed).is_absolute() else as_typed
 
 
-def _python(as_typed: str, *, is_ci: bool) -> str:
+def _format_interpreter(as_typed: str, *, is_ci: bool) -> str:
     # Never resolved: the interpreter of a virtual environment is a link to one that knows none of it.
     return "" if is_ci and Path(as_typed).is_absolute() else as_typed
 
 
-def _again(out: str) -> str:
+def _append_again(out: str) -> str:
     return out if not out or Path(out).name == AGAIN else f"{out}/{AGAIN}"
 
 
@@ -265,39 +265,39 @@ _COMMENT = click.option(
 )
 
 
-def posting_options(command: _Command) -> _Command:
+def add_posting_options(command: _Command) -> _Command:
     """The options of a command that makes a record: what of it is posted, and how."""
-    return _COMMENT(_how_to_post(command))
+    return _COMMENT(_add_post_settings(command))
 
 
-def _how_to_post(command: _Command) -> _Command:
+def _add_post_settings(command: _Command) -> _Command:
     for option in reversed(_HOW):
         command = option(command)
     return command
 
 
-def posting_in(said: dict[str, Any]) -> "Posting | None":
+def pop_post_options(said: dict[str, Any]) -> "PostOptions | None":
     """What is to be posted, None when nothing is. Takes its options out of what the command line said."""
     comment, author = said.pop("comment"), said.pop("comment_author")
     wish = {name: said.pop(name) for name in ("check", "name", "section", "token_env")}
     if not comment and not wish["check"]:
         return None
-    from evalgate.reporting.reviews import Posting
+    from evalgate.reporting.reviews import PostOptions
 
-    return Posting(comment=comment, author=author, **wish)
+    return PostOptions(comment=comment, author=author, **wish)
 
 
 @contextmanager
-def endings_posted(posting: "Posting | None", hiding: "Hiding") -> Iterator[None]:
+def post_on_failure(posting: "PostOptions | None", hiding: "LiveRedactor") -> Iterator[None]:
     """A block that ends without a verdict says so at the pull request, too.
 
     Not when somebody stopped it: then a newer run mostly follows.
     """
-    from evalgate.core.errors import Interrupted
+    from evalgate.core.errors import RunInterruptedError
 
     try:
         yield
-    except Interrupted:
+    except RunInterruptedError:
         raise
     except Exception as error:
         if posting is not None:
@@ -307,7 +307,7 @@ def endings_posted(posting: "Posting | None", hiding: "Hiding") -> Iterator[None
                 post_no_verdict(
                     error,
                     posting,
-                    hiding.text,
+                    hiding.redact_text,
                     environ=os.environ,
                     stdout=sys.stdout,
                     stderr=sys.stderr,
@@ -317,18 +317,18 @@ def endings_posted(posting: "Posting | None", hiding: "Hiding") -> Iterator[None
 
 @click.command()
 @click.argument("results", type=FILE, default="evalgate-report/results.json")
-@_how_to_post
-@works_in_project
+@_add_post_settings
+@run_in_project
 def comment(results: str, **said: Any) -> int:
     """Post a results.json to the pull or merge request, as from a second workflow.
 
     The record may come from a fork: nothing in it is trusted. Ends with 0 whether or not it could be posted.
     """
-    from evalgate.cli.comment import post_record
+    from evalgate.cli.comment import post_stored_record
     from evalgate.runner.publish import show_post
 
-    posting = posting_in({**said, "comment": True})
+    posting = pop_post_options({**said, "comment": True})
     if posting is not None:
-        for told in post_record(results, posting, folder=Path(), environ=os.environ):
+        for told in post_stored_record(results, posting, folder=Path(), environ=os.environ):
             show_post(told, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
     return 0

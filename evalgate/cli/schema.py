@@ -14,7 +14,7 @@ from pydantic_core import core_schema
 from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import Config
 from evalgate.core import registry
-from evalgate.core.score_ranges import Range, range_of
+from evalgate.core.score_ranges import Range, get_score_range
 
 
 def read_field_docstrings(model: type[BaseModel]) -> Mapping[str, str]:
@@ -22,19 +22,19 @@ def read_field_docstrings(model: type[BaseModel]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):
         if issubclass(cls, BaseModel) and cls is not BaseModel:
-            found.update(_docstrings_of(cls))
-    keys = {name: _key(model, name) for name in model.model_fields}
+            found.update(_iter_docstrings(cls))
+    keys = {name: _get_user_key(model, name) for name in model.model_fields}
     return {keys[name]: text for name, text in found.items() if name in keys}
 
 
-def _key(model: type[BaseModel], name: str) -> str:
+def _get_user_key(model: type[BaseModel], name: str) -> str:
     alias = model.model_fields[name].validation_alias
     if isinstance(alias, AliasChoices):
         alias = alias.choices[0] if isinstance(alias.choices[0], str) else None
     return alias if isinstance(alias, str) else name
 
 
-def _docstrings_of(cls: type) -> Iterator[tuple[str, str]]:
+def _iter_docstrings(cls: type) -> Iterator[tuple[str, str]]:
     tree = ast.parse(inspect.getsource(cls))
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
     for field, below in itertools.pairwise(body):
@@ -46,9 +46,9 @@ def _docstrings_of(cls: type) -> Iterator[tuple[str, str]]:
                 yield name, " ".join(text.split())
 
 
-def thresholds_schema() -> dict[str, object]:
+def build_thresholds_schema() -> dict[str, object]:
     """The whole schema; `docs/evalgate.schema.json` is its text."""
-    schema = Config.model_json_schema(schema_generator=_Described)
+    schema = Config.model_json_schema(schema_generator=_DocstringJsonSchema)
     definitions = schema["$defs"]
     _name_metrics(schema["properties"]["criteria"], definitions)
     _name_metrics(definitions["CaseRule"]["properties"]["criteria"], definitions)
@@ -57,7 +57,7 @@ def thresholds_schema() -> dict[str, object]:
         "title": "Agent",
         "description": settings["description"],
         "anyOf": [
-            *(_of_kind(kind, settings, definitions) for kind in registry.AGENTS),
+            *(_build_kind_schema(kind, settings, definitions) for kind in registry.AGENTS),
             {
                 "type": "object",
                 "description": "A kind that another package brings.",
@@ -79,7 +79,7 @@ def thresholds_schema() -> dict[str, object]:
     }
 
 
-class _Described(GenerateJsonSchema):
+class _DocstringJsonSchema(GenerateJsonSchema):
     """Takes the description of a key from the docstring below its field."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
@@ -99,10 +99,10 @@ def _name_metrics(criteria: dict[str, object], definitions: dict[str, object]) -
     """
     named = {}
     for name in sorted(registry.METRICS):
-        known = range_of(name)
+        known = get_score_range(name)
         shared = f"Scores{known.low:g}To{known.high:g}"
-        definitions[shared] = _in_range(known)
-        text = " ".join((getdoc(registry.metric_type(name)) or "").split("\n\n")[0].split())
+        definitions[shared] = _build_range_schema(known)
+        text = " ".join((getdoc(registry.find_metric_type(name)) or "").split("\n\n")[0].split())
         scores = f"Scores lie between {known}."
         named[name] = {
             "description": f"{text} {scores}",
@@ -111,7 +111,7 @@ def _name_metrics(criteria: dict[str, object], definitions: dict[str, object]) -
     criteria["properties"] = named
 
 
-def _in_range(known: Range) -> dict[str, object]:
+def _build_range_schema(known: Range) -> dict[str, object]:
     """Return what holds for a bare number and for the keys of a section that speak of scores."""
     bounds = {"minimum": known.low, "maximum": known.high}
     drop = {"maximum": known.width}
@@ -125,10 +125,12 @@ def _in_range(known: Range) -> dict[str, object]:
     }
 
 
-def _of_kind(kind: str, settings: Mapping[str, object], definitions: dict[str, object]) -> dict[str, object]:
+def _build_kind_schema(
+    kind: str, settings: Mapping[str, object], definitions: dict[str, object]
+) -> dict[str, object]:
     """The `agent` section of one kind: the settings of all agents, and the kind's own options."""
-    model: Any = registry.agent_type(kind)
-    own = TypeAdapter(model).json_schema(schema_generator=_Described)
+    model: Any = registry.get_agent_type(kind)
+    own = TypeAdapter(model).json_schema(schema_generator=_DocstringJsonSchema)
     definitions.update(own.pop("$defs", {}))
     common = settings["properties"]
     if not isinstance(common, dict):

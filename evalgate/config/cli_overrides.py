@@ -8,9 +8,9 @@ from pydantic import BaseModel, ValidationError
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
 from evalgate.config.schema.judge import USER_SETTINGS, CacheMode, JudgeConfig, UserConfig
 from evalgate.config.schema.thresholds import Config
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.documents.validation import what_is_wrong
+from evalgate.documents.validation import describe_error_details
 
 
 @frozen
@@ -50,66 +50,68 @@ class Overrides:
         return kind, what
 
 
-def override(config: Config, said: Overrides) -> Config:
+def apply_overrides(config: Config, overrides: Overrides) -> Config:
     """`config` where the command line is silent, the command line where it speaks.
 
     Raises:
-        InvalidInput: an option is wrong; names the option.
+        InvalidInputError: an option is wrong; names the option.
     """
     top = {
-        "eval_sets": said.eval_sets or None,
-        "runs": said.runs,
-        "adk_version": said.adk_version,
-        "format": said.format,
+        "eval_sets": overrides.eval_sets or None,
+        "runs": overrides.runs,
+        "adk_version": overrides.adk_version,
+        "format": overrides.format,
     }
-    gate = {"baseline": said.baseline, "max_regression": said.max_regression}
+    gate = {"baseline": overrides.baseline, "max_regression": overrides.max_regression}
     sections = {
-        "agent": _agent(config.agent, said),
-        "gate": _updated(config.gate, gate),
-        "judge": _judge(config.judge, said),
-        "executor": _executor(config.executor, said),
+        "agent": _override_agent(config.agent, overrides),
+        "gate": _update_config(config.gate, gate),
+        "judge": _override_judge(config.judge, overrides),
+        "executor": _override_executor(config.executor, overrides),
     }
-    return with_user(_updated(config, {**top, **sections}), said)
+    return apply_user_override(_update_config(config, {**top, **sections}), overrides)
 
 
-def with_user(config: Config, said: Overrides) -> Config:
+def apply_user_override(config: Config, overrides: Overrides) -> Config:
     """`config` with the simulated user's model that the command line names.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInputError: it is none.
     """
-    if said.simulated_user is None:
+    if overrides.simulated_user is None:
         return config
     own = config.user or UserConfig()
     settings = {name: getattr(own, name) for name in own.model_fields_set & (USER_SETTINGS - {"model"})}
-    asked = _named("--simulated-user", said.simulated_user, own.model_config_for(config.judge))
+    asked = _override_model(
+        "--simulated-user", overrides.simulated_user, own.resolve_model_config(config.judge)
+    )
     model = {name: getattr(asked, name) for name in asked.model_fields_set}
     return config.model_copy(update={"user": UserConfig.model_validate({**model, **settings})})
 
 
-def _executor(config: ExecutorConfig, said: Overrides) -> ExecutorConfig:
+def _override_executor(config: ExecutorConfig, overrides: Overrides) -> ExecutorConfig:
     """The section, of another kind where the command line says so."""
-    kind = said.executor or config.kind
-    if kind == "local" and said.ray_address is not None:
-        raise InvalidInput("--ray-address needs --executor ray")
+    kind = overrides.executor or config.kind
+    if kind == "local" and overrides.ray_address is not None:
+        raise InvalidInputError("--ray-address needs --executor ray")
     if kind == "local":
         return LOCAL
-    return _updated(config, {"kind": kind, "address": said.ray_address})
+    return _update_config(config, {"kind": kind, "address": overrides.ray_address})
 
 
-def _judge(config: JudgeConfig | None, said: Overrides) -> JudgeConfig | None:
-    if said.judge is not None:
-        config = _named("--judge", said.judge, config)
-    if config is None or said.judge_cache is None:
+def _override_judge(config: JudgeConfig | None, overrides: Overrides) -> JudgeConfig | None:
+    if overrides.judge is not None:
+        config = _override_model("--judge", overrides.judge, config)
+    if config is None or overrides.judge_cache is None:
         return config
-    return _updated(config, {"cache": {**config.cache.model_dump(), "mode": said.judge_cache}})
+    return _update_config(config, {"cache": {**config.cache.model_dump(), "mode": overrides.judge_cache}})
 
 
-def _named(option: str, name: str, config: JudgeConfig | None) -> JudgeConfig:
+def _override_model(option: str, name: str, config: JudgeConfig | None) -> JudgeConfig:
     """The section with another model; an address and a key stay with their provider."""
     provider, slash, model = name.partition("/")
     if not slash or not provider or not model:
-        raise InvalidInput(f"{option} {name}: must be PROVIDER/MODEL, as openai/gpt-4.1-mini")
+        raise InvalidInputError(f"{option} {name}: must be PROVIDER/MODEL, as openai/gpt-4.1-mini")
     given: dict[str, object] = {"provider": provider, "model": model}
     if config is not None:
         away = {} if provider == config.provider else {"base_url": None, "api_key": None}
@@ -117,30 +119,32 @@ def _named(option: str, name: str, config: JudgeConfig | None) -> JudgeConfig:
     try:
         return JudgeConfig.model_validate(given)
     except ValidationError as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             Problem("", 0, 0, f"{option} {name}: {found['msg'].removeprefix('Value error, ')}")
             for found in error.errors()
         ) from None
 
 
-def _agent(config: AgentConfig | None, said: Overrides) -> AgentConfig | None:
+def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentConfig | None:
     settings = {
-        "workers": said.workers,
-        "concurrency": said.concurrency,
-        "timeout": said.timeout,
-        "setup": said.setup,
-        "python": said.python,
-        "env": (*(config.env if config else ()), *said.env) or None,
+        "workers": overrides.workers,
+        "concurrency": overrides.concurrency,
+        "timeout": overrides.timeout,
+        "setup": overrides.setup,
+        "python": overrides.python,
+        "env": (*(config.env if config else ()), *overrides.env) or None,
     }
-    if said.agent is not None:
-        kind, what = said.kind_and_what
+    if overrides.agent is not None:
+        kind, what = overrides.kind_and_what
         if not what:
-            raise InvalidInput(f"--agent {said.agent}: must be KIND:WHAT, as python:agent.py:answer")
-        config = _of_kind(kind, config or AgentConfig())
-    return _updated(config, settings) if config else None
+            raise InvalidInputError(
+                f"--agent {overrides.agent}: must be KIND:WHAT, as python:agent.py:answer"
+            )
+        config = _reset_kind(kind, config or AgentConfig())
+    return _update_config(config, settings) if config else None
 
 
-def _of_kind(kind: str, config: AgentConfig) -> AgentConfig:
+def _reset_kind(kind: str, config: AgentConfig) -> AgentConfig:
     """`config` without the options of another kind."""
     if config.kind == kind:
         return config
@@ -150,7 +154,7 @@ def _of_kind(kind: str, config: AgentConfig) -> AgentConfig:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def _updated(config: _Model, values: Mapping[str, object]) -> _Model:
+def _update_config(config: _Model, values: Mapping[str, object]) -> _Model:
     given = {name: value for name, value in values.items() if value is not None}
     if not given:
         return config
@@ -159,7 +163,7 @@ def _updated(config: _Model, values: Mapping[str, object]) -> _Model:
         said = {name: value for name, value in config if name in config.model_fields_set}
         return type(config).model_validate({**said, **given})
     except ValidationError as error:
-        raise InvalidInput(
-            Problem("", 0, 0, f"--{str(found['loc'][0]).replace('_', '-')} {what_is_wrong(found)}")
+        raise InvalidInputError(
+            Problem("", 0, 0, f"--{str(found['loc'][0]).replace('_', '-')} {describe_error_details(found)}")
             for found in error.errors()
         ) from None

@@ -11,12 +11,12 @@ from pydantic import BaseModel, ValidationError
 from evalgate.config.schema.criteria import AdkCriterionConfig, CriterionConfig, CustomMetricConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.core.score_ranges import Range, out_of_range
+from evalgate.core.score_ranges import Range, find_out_of_range_values
 from evalgate.core.types import Criterion
 from evalgate.documents.config_file import ConfigDocument, read_config_document
-from evalgate.documents.validation import Location, problems_of
+from evalgate.documents.validation import Location, translate_validation_error
 from evalgate.system.files import is_readable_name, read_text
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
@@ -39,7 +39,7 @@ def _has_our_table(pyproject: Path) -> bool:
     return pyproject.is_file() and OUR_TABLE in read_text(pyproject, errors="replace")
 
 
-class InvalidThresholdsError(InvalidInput):
+class InvalidThresholdsError(InvalidInputError):
     """A thresholds file is wrong."""
 
     def __init__(self, problems: Iterable[Problem], rest: Thresholds | None) -> None:
@@ -52,7 +52,7 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """Read a thresholds file of ours (YAML, TOML, JSON), or one of Google ADK or tRPC-Agent-Go as it is.
 
     Raises:
-        InvalidInput: with every problem of the file.
+        InvalidInputError: with every problem of the file.
     """
     document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
     if path.suffix == ".json" and isinstance(document.value, list):
@@ -60,68 +60,68 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
             "evalgate.integrations.ignored_config_keys:describe_ignored_trpc_keys"
         )
         criterion_position = registry.load_object(
-            "evalgate.integrations.trpc.metrics_file:criterion_position"
+            "evalgate.integrations.trpc.metrics_file:find_criterion_position"
         )
-        trpc_criteria = registry.load_object("evalgate.integrations.trpc.metrics_file:trpc_criteria")
+        trpc_criteria = registry.load_object("evalgate.integrations.trpc.metrics_file:parse_trpc_criteria")
 
         place = partial(criterion_position, document)
-        rules = Thresholds(Config(), path.parent, shown_as, "trpc", position=place)
+        rules = Thresholds(Config(), path.parent, shown_as, "trpc", find_position=place)
         try:
             criteria = trpc_criteria(document)
             return replace(rules, criteria=criteria, notices=describe_ignored_trpc_keys(document))
-        except InvalidInput as error:
-            criteria = tuple(_valid_trpc_criteria(document, document.value))
+        except InvalidInputError as error:
+            criteria = tuple(_iter_valid_trpc_criteria(document, document.value))
             raise InvalidThresholdsError(error.problems, replace(rules, criteria=criteria)) from None
     if _is_adk_test_config(path, document.value):
         adk_test_config = registry.load_object("evalgate.integrations.adk.config:AdkTestConfig")
 
         try:
-            return _adk_thresholds(document, path.parent)
+            return _build_adk_thresholds(document, path.parent)
         except ValidationError as error:
-            rest = _read_rest(document, error, partial(_adk_thresholds, folder=path.parent))
-            raise InvalidThresholdsError(_problems(error, document, adk_test_config), rest) from None
-    problems = list(out_of_range(document.value, shown_as, document.position))
+            rest = _read_valid_rest(document, error, partial(_build_adk_thresholds, folder=path.parent))
+            raise InvalidThresholdsError(_translate_errors(error, document, adk_test_config), rest) from None
+    problems = list(find_out_of_range_values(document.value, shown_as, document.find_position))
     try:
-        rules = _own_thresholds(document, path.parent)
+        rules = _build_own_thresholds(document, path.parent)
     except ValidationError as error:
         _refuse_dataset(path, shown_as)
-        rest = _read_rest(document, error, partial(_own_thresholds, folder=path.parent))
-        raise InvalidThresholdsError(sorted([*_problems(error, document), *problems]), rest) from None
+        rest = _read_valid_rest(document, error, partial(_build_own_thresholds, folder=path.parent))
+        raise InvalidThresholdsError(sorted([*_translate_errors(error, document), *problems]), rest) from None
     if problems:
         raise InvalidThresholdsError(problems, rules)
     return rules
 
 
-def _own_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
+def _build_own_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     config = Config.model_validate(document.value)
-    criteria = _criteria(config.criteria, config)
-    return Thresholds(config, folder, document.path, "evalgate", criteria, document.position)
+    criteria = _build_criteria(config.criteria, config)
+    return Thresholds(config, folder, document.path, "evalgate", criteria, document.find_position)
 
 
-def _valid_trpc_criteria(document: ConfigDocument, items: Iterable[object]) -> Iterator[Criterion]:
-    trpc_criteria = registry.load_object("evalgate.integrations.trpc.metrics_file:trpc_criteria")
+def _iter_valid_trpc_criteria(document: ConfigDocument, items: Iterable[object]) -> Iterator[Criterion]:
+    trpc_criteria = registry.load_object("evalgate.integrations.trpc.metrics_file:parse_trpc_criteria")
 
     for item in items:
         try:
             yield from trpc_criteria(replace(document, value=[item]))
-        except InvalidInput:
+        except InvalidInputError:
             continue
 
 
-def _read_rest(
+def _read_valid_rest(
     document: ConfigDocument, error: ValidationError, read: Callable[[ConfigDocument], Thresholds]
 ) -> Thresholds | None:
     """Read a file without the places at which it is wrong; None if it is wrong even so."""
     value = copy.deepcopy(document.value)
     for found in error.errors(include_url=False):
-        _mend(value, found["loc"], is_unknown=found["type"] == "extra_forbidden")
+        _remove_invalid(value, found["loc"], is_unknown=found["type"] == "extra_forbidden")
     try:
         return read(replace(document, value=value))
     except ValidationError:
         return None
 
 
-def _mend(value: object, location: Location, *, is_unknown: bool) -> None:
+def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> None:
     """Remove from a file's value what is wrong at a location; a threshold, which must be there, is 1.0."""
     if not isinstance(value, dict) or not location:
         return
@@ -144,12 +144,12 @@ def _refuse_dataset(path: Path, shown_as: str) -> None:
     """Say how an eval set is made of another tool's file, as a promptfoo config.
 
     Raises:
-        InvalidInput: it is one.
+        InvalidInputError: it is one.
     """
-    way_forward = registry.load_object("evalgate.datasets.conversion:way_forward")
+    way_forward = registry.load_object("evalgate.datasets.conversion:suggest_conversion")
 
     if found := way_forward(path, shown_as):
-        raise InvalidInput([Problem(shown_as, 1, 1, found)]) from None
+        raise InvalidInputError([Problem(shown_as, 1, 1, found)]) from None
 
 
 def _is_adk_test_config(path: Path, value: object) -> bool:
@@ -169,7 +169,7 @@ def _is_adk_test_config(path: Path, value: object) -> bool:
     return path.suffix == ".json" and isinstance(value, dict) and not own & value.keys()
 
 
-def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
+def _build_adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     adk_test_config = registry.load_object("evalgate.integrations.adk.config:AdkTestConfig")
     describe_ignored_adk_keys = registry.load_object(
         "evalgate.integrations.ignored_config_keys:describe_ignored_adk_keys"
@@ -186,17 +186,19 @@ def _adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
         folder,
         document.path,
         "adk",
-        _criteria(found.criteria, config),
+        _build_criteria(found.criteria, config),
         notices=describe_ignored_adk_keys(document),
-        position=document.position,
+        find_position=document.find_position,
     )
 
 
-def _criteria(configs: Mapping[str, AdkCriterionConfig], rules: Config) -> tuple[Criterion, ...]:
-    return tuple(_criterion(name, config, rules.range_of(name)) for name, config in configs.items())
+def _build_criteria(configs: Mapping[str, AdkCriterionConfig], rules: Config) -> tuple[Criterion, ...]:
+    return tuple(
+        _build_criterion(name, config, rules.get_score_range(name)) for name, config in configs.items()
+    )
 
 
-def _criterion(name: str, config: AdkCriterionConfig, known: Range) -> Criterion:
+def _build_criterion(name: str, config: AdkCriterionConfig, known: Range) -> Criterion:
     criterion = Criterion(
         name, config.threshold, dict(config.model_extra or {}), range=(known.low, known.high)
     )
@@ -211,10 +213,10 @@ def _criterion(name: str, config: AdkCriterionConfig, known: Range) -> Criterion
     )
 
 
-def _problems(
+def _translate_errors(
     error: ValidationError, document: ConfigDocument, model: type[BaseModel] = Config
 ) -> list[Problem]:
-    return problems_of(error, file=document.path, position=document.position, model=model)
+    return translate_validation_error(error, file=document.path, position=document.find_position, model=model)
 
 
 _STATE_FOLDER = ".evalgate"
@@ -236,7 +238,7 @@ def find_project(start: Path) -> Project:
     Outside a repository only `start` counts: a file in a shared folder such as /tmp would name programs
     to run.
     """
-    folders = tuple(_folders_of_repository(start))
+    folders = tuple(_iter_repository_folders(start))
     for folder in folders:
         if (file := find_thresholds_file(folder)) is not None:
             return Project(folder, file.name)
@@ -248,11 +250,11 @@ def find_project(start: Path) -> Project:
 
 def find_repository_root(start: Path) -> Path | None:
     """Return the nearest folder from `start` upwards that holds `.git`; None outside a repository."""
-    last = list(_folders_of_repository(start))[-1]
+    last = list(_iter_repository_folders(start))[-1]
     return last if (last / ".git").exists() else None
 
 
-def _folders_of_repository(start: Path) -> Iterator[Path]:
+def _iter_repository_folders(start: Path) -> Iterator[Path]:
     """Yield `start` and its parents up to the one that holds `.git`, as long as they have one owner."""
     found = []
     for folder in (start, *start.parents):

@@ -43,7 +43,7 @@ class EvalgateError(Exception):
     exit_code: int = BUG_EXIT_CODE
 
 
-class InvalidInput(EvalgateError):
+class InvalidInputError(EvalgateError):
     """The input is wrong. Carries every problem that was found, in file order."""
 
     exit_code = 2
@@ -57,13 +57,13 @@ class InvalidInput(EvalgateError):
         super().__init__("\n".join([*shown, f"… and {left:,} more"] if left else shown))
 
 
-class NoVerdict(EvalgateError):
+class NoVerdictError(EvalgateError):
     """Nothing trustworthy can be said about the agent; the message says why and what to do."""
 
     exit_code = 3
 
 
-class Interrupted(EvalgateError):
+class RunInterruptedError(EvalgateError):
     """The user stopped the run."""
 
     exit_code = 130

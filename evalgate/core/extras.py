@@ -40,21 +40,23 @@ def describe_install(extra: str) -> str:
     if _is_in_image():
         return (
             f"this image does not have evalgate's extra `{extra}`: build one `FROM` it with "
-            f"`RUN {install_command(extra)}`"
+            f"`RUN {build_install_command(extra)}`"
         )
-    return f"install evalgate with its extra `{extra}`: `{install_command(extra)}`"
+    return f"install evalgate with its extra `{extra}`: `{build_install_command(extra)}`"
 
 
-def install_command(extra: str) -> str:
+def build_install_command(extra: str) -> str:
     """Return the command line, quoted for a shell."""
-    return " ".join((*_installer(), *_requirement(extra, {} if _is_in_image() else _origin())))
+    return " ".join(
+        (*_find_installer(), *_build_requirement(extra, {} if _is_in_image() else _read_origin()))
+    )
 
 
 def _is_in_image() -> bool:
     return (Path(sys.prefix) / _IMAGE_MARK).is_file()
 
 
-def _origin() -> Mapping[str, object]:
+def _read_origin() -> Mapping[str, object]:
     """Return what the installer noted of the source: `direct_url.json`, {} without one."""
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -65,7 +67,7 @@ def _origin() -> Mapping[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _requirement(extra: str, origin: Mapping[str, object]) -> tuple[str, ...]:
+def _build_requirement(extra: str, origin: Mapping[str, object]) -> tuple[str, ...]:
     url, folder, vcs = str(origin.get("url") or ""), origin.get("dir_info"), origin.get("vcs_info")
     parts = urlsplit(url)
     if isinstance(folder, dict) and parts.scheme == "file":
@@ -80,7 +82,7 @@ def _requirement(extra: str, origin: Mapping[str, object]) -> tuple[str, ...]:
     return (f'"evalgate[{extra}] @ {source}"',)
 
 
-def _installer() -> tuple[str, ...]:
+def _find_installer() -> tuple[str, ...]:
     prefix = Path(sys.prefix)
     if (prefix / "uv-receipt.toml").is_file():
         return "uv", "tool", "install", "--force"

@@ -16,7 +16,7 @@ _NOISE = 1e-9
 """What the last bits of a difference of two means come to; smaller ones decide nothing."""
 
 
-def mean(values: Collection[float]) -> float:
+def compute_mean(values: Collection[float]) -> float:
     """Arithmetic mean of finite values; at least one.
 
     The sum is exactly rounded and the result never leaves the range of the values, so that three times 0.7
@@ -31,7 +31,7 @@ def mean(values: Collection[float]) -> float:
     return min(max(average, min(values)), max(values))
 
 
-def mean_as_added(values: Sequence[float]) -> float:
+def compute_sequential_mean(values: Sequence[float]) -> float:
     """Mean of at least one value, added one after another: the last bit of engines that add so.
 
     That bit decides at a threshold, and the built-in `sum` rounds differently from Python 3.12 on.
@@ -39,7 +39,7 @@ def mean_as_added(values: Sequence[float]) -> float:
     return functools.reduce(operator.add, values, 0.0) / len(values)
 
 
-def mean_rounded_once(values: Iterable[float]) -> float:
+def compute_exact_mean(values: Iterable[float]) -> float:
     """Mean of at least one finite value, as near to the true one as a double can be.
 
     The last bit of engines that take the mean by Python's `statistics`, which decides at a threshold.
@@ -49,20 +49,20 @@ def mean_rounded_once(values: Iterable[float]) -> float:
     return float(statistics.mean(values))
 
 
-def sentence(text: str) -> str:
+def to_sentence(text: str) -> str:
     """`text` with a capital letter and a full stop."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…")) else ".")
 
 
-def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    """Mean of finite values by their weights, which are above 0; exactly `mean` where these are equal."""
+def compute_weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Mean of finite values by their weights, which are above 0; exactly `compute_mean` where these are equal."""
     if len(set(weights)) == 1:
-        return mean(values)
+        return compute_mean(values)
     average = math.fsum(map(operator.mul, values, weights)) / math.fsum(weights)
     return min(max(average, min(values)), max(values))
 
 
-def shown(value: float | None, *, beside: float | None = None, digits: int = 2) -> str:
+def format_score(value: float | None, *, beside: float | None = None, digits: int = 2) -> str:
     """`value` with at least `digits` decimals, and as many as it takes to look different from `beside`.
 
     0.7999999 beside 0.8 is "0.7999999", never "0.80". Where seven decimals do not tell, the rest is cut, so
@@ -77,8 +77,8 @@ def shown(value: float | None, *, beside: float | None = None, digits: int = 2) 
         if _rounded(value, told) != _rounded(beside, told):
             digits = told
         elif round(value, _MOST_DIGITS) != value and math.isfinite(value):
-            return _cut(value)
-    return _unsigned_zero(_rounded(value, digits))
+            return _truncate_decimals(value)
+    return _drop_zero_sign(_rounded(value, digits))
 
 
 def _rounded(value: float, digits: int) -> str:
@@ -89,10 +89,10 @@ def _rounded(value: float, digits: int) -> str:
     return f"{round(value, _LAST_BITS):.{digits}f}"
 
 
-def shown_delta(delta: float | None, *, beside: float | None = None, digits: int = 2) -> str:
+def format_delta(delta: float | None, *, beside: float | None = None, digits: int = 2) -> str:
     """A difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" only for what decides nothing.
 
-    `beside` is the limit that the difference was held against, as in `shown`.
+    `beside` is the limit that the difference was held against, as in `format_score`.
     """
     if delta is None:
         return "–"
@@ -100,14 +100,14 @@ def shown_delta(delta: float | None, *, beside: float | None = None, digits: int
         return f"±{0:.{digits}f}"
     while float(f"{delta:.{digits}f}") == 0:
         digits += 1
-    return f"{'+' if delta > 0 else '−'}{shown(abs(delta), beside=beside, digits=digits)}"
+    return f"{'+' if delta > 0 else '−'}{format_score(abs(delta), beside=beside, digits=digits)}"
 
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SMALLEST_SPAN = 0.1
 
 
-def sparkline(values: Sequence[float]) -> str:
+def format_sparkline(values: Sequence[float]) -> str:
     """A bar for each value, from their smallest to their largest; small differences stay small."""
     low, high = min(values), max(values)
     span = max(high - low, _SMALLEST_SPAN)
@@ -116,17 +116,17 @@ def sparkline(values: Sequence[float]) -> str:
     )
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
+def pluralize(number: int, noun: str, plural: str | None = None) -> str:
     """`1 case`, `2 cases`, `1,000 cases`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def _cut(value: float) -> str:
+def _truncate_decimals(value: float) -> str:
     whole, _, decimals = f"{value:.20f}".partition(".")
     return f"{whole}.{decimals[:_MOST_DIGITS]}…"
 
 
-def _unsigned_zero(text: str) -> str:
+def _drop_zero_sign(text: str) -> str:
     return text[1:] if text.startswith("-") and float(text) == 0 else text
 
 
@@ -136,7 +136,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     return f" Did you mean `{near[0]}`?" if near else ""
 
 
-def listed(names: Sequence[str]) -> str:
+def join_quoted(names: Sequence[str]) -> str:
     """`a`, `b` and `c`."""
     quoted = [f"`{name}`" for name in names]
     return " and ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:]))) or "none"

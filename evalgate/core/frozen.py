@@ -34,7 +34,7 @@ def frozen(cls: type[_T]) -> type[_T]:
         if name not in own:
             setattr(made, name, vars(_Frozen)[name])
     if "__init__" not in own:
-        made.__init__ = _initialiser(made, found)
+        made.__init__ = _build_initializer(made, found)
     finished: type[_T] = made
     return finished
 
@@ -47,7 +47,7 @@ class _Frozen:
 
     @recursive_repr()
     def __repr__(self) -> str:
-        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in _fields(self) if each.repr)
+        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in _get_fields(self) if each.repr)
         return f"{self.__class__.__qualname__}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
@@ -67,10 +67,10 @@ class _Frozen:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __getstate__(self) -> list[object]:
-        return [getattr(self, each.name) for each in _fields(self)]
+        return [getattr(self, each.name) for each in _get_fields(self)]
 
     def __setstate__(self, state: list[object]) -> None:
-        for each, value in zip(_fields(self), state, strict=True):
+        for each, value in zip(_get_fields(self), state, strict=True):
             object.__setattr__(self, each.name, value)
 
 
@@ -85,17 +85,17 @@ _SHARED = (
 )
 
 
-def _fields(value: Any) -> tuple[Field[Any], ...]:
+def _get_fields(value: Any) -> tuple[Field[Any], ...]:
     return fields(value)
 
 
-def _initialiser(cls: Any, found: tuple[Field[Any], ...]) -> Callable[..., None]:
+def _build_initializer(cls: Any, found: tuple[Field[Any], ...]) -> Callable[..., None]:
     """`__init__`, which writes every slot by its descriptor, past the guard."""
     known: dict[str, Any] = {"_ABSENT": _ABSENT}
-    given = [_parameter(each, known) for each in found if not each.kw_only]
-    if named := [_parameter(each, known) for each in found if each.kw_only]:
+    given = [_build_parameter(each, known) for each in found if not each.kw_only]
+    if named := [_build_parameter(each, known) for each in found if each.kw_only]:
         given += ["*", *named]
-    body = [_assignment(each, known, getattr(cls, each.name)) for each in found]
+    body = [_build_assignment(each, known, getattr(cls, each.name)) for each in found]
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     text = f"def __init__(self, {', '.join(given)}):\n " + "\n ".join(body or ["pass"])
@@ -109,7 +109,7 @@ def _initialiser(cls: Any, found: tuple[Field[Any], ...]) -> Callable[..., None]
     return made
 
 
-def _parameter(each: Field[Any], known: dict[str, Any]) -> str:
+def _build_parameter(each: Field[Any], known: dict[str, Any]) -> str:
     if not each.init:
         raise TypeError(f"the field {each.name!r} could not be set by anybody")
     if each.default is not MISSING:
@@ -118,7 +118,7 @@ def _parameter(each: Field[Any], known: dict[str, Any]) -> str:
     return each.name if each.default_factory is MISSING else f"{each.name}=_ABSENT"
 
 
-def _assignment(each: Field[Any], known: dict[str, Any], slot: Any) -> str:
+def _build_assignment(each: Field[Any], known: dict[str, Any], slot: Any) -> str:
     known[f"_set_{each.name}"] = slot.__set__
     if each.default_factory is MISSING:
         return f"_set_{each.name}(self, {each.name})"

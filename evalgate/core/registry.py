@@ -16,25 +16,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
-from evalgate.core.errors import EvalgateError, InvalidInput, Problem
-from evalgate.core.formatting import did_you_mean, listed
+from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
+from evalgate.core.formatting import did_you_mean, join_quoted
 from evalgate.core.protocols import (
     Agent,
+    AgentContext,
     AgentOptions,
-    AgentPlace,
     AgentType,
-    BaselinePlace,
     BaselineStore,
     EvalFormat,
     EvalSetWriter,
     Lint,
+    LintWarning,
     Metric,
     MetricType,
-    NamesFiles,
+    PrefixesPaths,
     Reporter,
-    Suspicion,
+    StoreContext,
 )
-from evalgate.core.sanitize import one_line
+from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import EvalSet
 
 if TYPE_CHECKING:
@@ -46,27 +46,27 @@ Family: TypeAlias = Literal["formats", "metrics", "agents", "reporters", "baseli
 _QUOTED = 400  # characters of another package's own words
 
 
-def third_party(family: Family, own: Collection[str]) -> Mapping[str, "EntryPoint"]:
+def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[str, "EntryPoint"]:
     """Name → entry point, in order of names.
 
     Raises:
-        InvalidInput: two packages bring the same name, or one brings a name of evalgate's own.
+        InvalidInputError: two packages bring the same name, or one brings a name of evalgate's own.
     """
     found: dict[str, EntryPoint] = {}
     problems = []
-    for point in _entry_points(family):
+    for point in _list_entry_points(family):
         if point.name in own:
             problems.append(
-                f"the plugin `{point.name}` of {_package(point)} "
+                f"the plugin `{point.name}` of {_describe_package(point)} "
                 f"has the name of one of evalgate's own {family}"
             )
         elif point.name in found and point.value != found[point.name].value:
-            both = f"{_package(found[point.name])} and {_package(point)}"
+            both = f"{_describe_package(found[point.name])} and {_describe_package(point)}"
             problems.append(f"the plugin `{point.name}` of evalgate's {family} is brought by both {both}")
         else:
             found[point.name] = point
     if problems:
-        raise InvalidInput("; ".join(problems) + ": uninstall one")
+        raise InvalidInputError("; ".join(problems) + ": uninstall one")
     return found
 
 
@@ -74,13 +74,13 @@ def find_local_packages(folder: Path) -> Mapping[str, Path]:
     """Return the packages with plugins that were installed from below `folder`, with the place of each."""
     found = {}
     for family in get_args(Family):
-        for point in _entry_points(family):
-            if point.dist and (place := _installed_from(point.dist)).is_relative_to(folder):
+        for point in _list_entry_points(family):
+            if point.dist and (place := _find_install_folder(point.dist)).is_relative_to(folder):
                 found[point.dist.name] = place
     return found
 
 
-def _installed_from(package: "Distribution") -> Path:
+def _find_install_folder(package: "Distribution") -> Path:
     """Return the folder that a package was installed from (PEP 610); the root folder if it was none."""
     try:
         address = json.loads(package.read_text("direct_url.json") or "{}")["url"]
@@ -89,41 +89,45 @@ def _installed_from(package: "Distribution") -> Path:
         return Path("/")
 
 
-def load(point: "EntryPoint") -> Any:
+def load_entry_point(point: "EntryPoint") -> Any:
     """What the entry point names.
 
     Raises:
-        InvalidInput: it cannot be loaded.
+        InvalidInputError: it cannot be loaded.
     """
     try:
         return point.load()
     except Exception as error:  # the code of another package may raise anything
-        raise InvalidInput(f"{_named(point)} cannot be loaded: {_said(error)}") from error
+        raise InvalidInputError(
+            f"{_describe_plugin(point)} cannot be loaded: {_describe_error(error)}"
+        ) from error
 
 
 @contextmanager
-def blamed(family: Family, own: Collection[str], name: str, where: Problem) -> Iterator[None]:
+def translate_plugin_errors(
+    family: Family, own: Collection[str], name: str, where: Problem
+) -> Iterator[None]:
     """What the plugin of that name raises while the block makes something of it is its package's fault.
 
     `where` says what of the user's asks for it. What evalgate's own plugins raise stays as it is.
 
     Raises:
-        InvalidInput: instead of what another package's plugin raised.
+        InvalidInputError: instead of what another package's plugin raised.
     """
     try:
         yield
     except EvalgateError:
         raise
     except Exception as error:
-        point = None if name in own else third_party(family, own).get(name)
+        point = None if name in own else find_third_party_plugins(family, own).get(name)
         if point is None:
             raise
-        sentence = f"{where.message}: {_named(point)} cannot be used: {_said(error)}"
-        raise InvalidInput([replace(where, message=sentence)]) from error
+        sentence = f"{where.message}: {_describe_plugin(point)} cannot be used: {_describe_error(error)}"
+        raise InvalidInputError([replace(where, message=sentence)]) from error
 
 
 @cache
-def _entry_points(family: Family) -> tuple["EntryPoint", ...]:
+def _list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
     from importlib.metadata import entry_points
 
     return tuple(
@@ -131,24 +135,24 @@ def _entry_points(family: Family) -> tuple["EntryPoint", ...]:
     )
 
 
-def _named(point: "EntryPoint") -> str:
-    return f"the plugin `{point.name}` of {_package(point)}"
+def _describe_plugin(point: "EntryPoint") -> str:
+    return f"the plugin `{point.name}` of {_describe_package(point)}"
 
 
-def _said(error: Exception) -> str:
-    return one_line(f"{type(error).__name__}: {error}", _QUOTED)
+def _describe_error(error: Exception) -> str:
+    return to_one_line(f"{type(error).__name__}: {error}", _QUOTED)
 
 
-def _package(point: "EntryPoint") -> str:
+def _describe_package(point: "EntryPoint") -> str:
     return f"the package `{point.dist.name}`" if point.dist else f"`{point.value}`"
 
 
 FORMATS: Mapping[str, str] = {
-    "trpc": "evalgate.integrations.trpc.evalset:TrpcEvalSet",
-    "adk-rs": "evalgate.integrations.adk_rs.evalset:AdkRsEvalSet",
-    "adk": "evalgate.integrations.adk.evalset:AdkEvalSet",
-    "adk-legacy": "evalgate.integrations.adk.legacy_evalset:AdkLegacy",
-    "orchestrate": "evalgate.integrations.orchestrate.evalset:OrchestrateDataset",
+    "trpc": "evalgate.integrations.trpc.evalset:TrpcFormat",
+    "adk-rs": "evalgate.integrations.adk_rs.evalset:AdkRsFormat",
+    "adk": "evalgate.integrations.adk.evalset:AdkFormat",
+    "adk-legacy": "evalgate.integrations.adk.legacy_evalset:AdkLegacyFormat",
+    "orchestrate": "evalgate.integrations.orchestrate.evalset:OrchestrateFormat",
 }
 
 WRITERS: Mapping[str, str] = {
@@ -211,32 +215,32 @@ METRICS: Mapping[str, str] = {
 }
 
 LINTS: Mapping[str, str] = {
-    "references": "evalgate.datasets.lints.cases:References",
-    "repeats": "evalgate.datasets.lints.cases:Repeats",
-    "tools": "evalgate.datasets.lints.cases:Tools",
-    "journeys": "evalgate.integrations.orchestrate.lint:Journeys",
-    "rubrics": "evalgate.datasets.lints.cases:Rubrics",
-    "passed_over": "evalgate.datasets.lints.cases:PassedOver",
+    "references": "evalgate.datasets.lints.cases:MissingReferencesLint",
+    "repeats": "evalgate.datasets.lints.cases:DuplicateLint",
+    "tools": "evalgate.datasets.lints.cases:UndeclaredToolsLint",
+    "journeys": "evalgate.integrations.orchestrate.lint:JourneyLint",
+    "rubrics": "evalgate.datasets.lints.cases:UnusedRubricsLint",
+    "passed_over": "evalgate.datasets.lints.cases:IgnoredFeaturesLint",
 }
 """What `evalgate validate` looks for in eval sets that can be read."""
 
 FINAL_STATE = "final_session_state"
 
 AGENTS: Mapping[str, str] = {
-    "python": "evalgate.agents.adapters.python:PythonAgent",
-    "adk": "evalgate.agents.adapters.python:AdkAgent",
-    "command": "evalgate.agents.adapters.command:CommandAgent",
-    "http": "evalgate.agents.adapters.http:HttpAgent",
-    "docker": "evalgate.agents.adapters.docker:DockerAgent",
-    "replay": "evalgate.agents.replay:Replay",
+    "python": "evalgate.agents.adapters.python:PythonAgentOptions",
+    "adk": "evalgate.agents.adapters.python:AdkAgentOptions",
+    "command": "evalgate.agents.adapters.command:CommandAgentOptions",
+    "http": "evalgate.agents.adapters.http:HttpAgentOptions",
+    "docker": "evalgate.agents.adapters.docker:DockerAgentOptions",
+    "replay": "evalgate.agents.replay:ReplayAgentOptions",
 }
 
 REPORTERS: Mapping[str, str] = {
-    "json": "evalgate.reporting.report_files:ResultsJson",
-    "junit": "evalgate.reporting.junit:JUnit",
-    "comment": "evalgate.reporting.comment.reporter:Comment",
-    "codequality": "evalgate.reporting.codequality:CodeQuality",
-    "html": "evalgate.reporting.html.reporter:Page",
+    "json": "evalgate.reporting.report_files:ResultsJsonReport",
+    "junit": "evalgate.reporting.junit:JUnitReport",
+    "comment": "evalgate.reporting.comment.reporter:CommentReport",
+    "codequality": "evalgate.reporting.codequality:CodeQualityReport",
+    "html": "evalgate.reporting.html.reporter:HtmlReport",
 }
 
 ON_REQUEST = frozenset({"html"})
@@ -244,9 +248,9 @@ ON_REQUEST = frozenset({"html"})
 
 
 BASELINES: Mapping[str, str] = {
-    "branch": "evalgate.baselines.stores.branch:branch_baseline",
-    "artifact": "evalgate.baselines.stores.artifact:artifact_baseline",
-    "url": "evalgate.baselines.stores.fsspec:object_baseline",
+    "branch": "evalgate.baselines.stores.branch:build_branch_store",
+    "artifact": "evalgate.baselines.stores.artifact:build_artifact_store",
+    "url": "evalgate.baselines.stores.fsspec:build_fsspec_store",
 }
 """Stores beside the plain file, which needs no name."""
 
@@ -255,7 +259,7 @@ class _Formats(Mapping[str, EvalFormat]):
     """Formats by name, each loaded when it is reached: those of other packages after all of ours."""
 
     def __getitem__(self, name: str) -> EvalFormat:
-        found = _plugin("formats", FORMATS, name)
+        found = _find_plugin("formats", FORMATS, name)
         if found is None:
             raise KeyError(name)
         read: EvalFormat = found()
@@ -263,79 +267,79 @@ class _Formats(Mapping[str, EvalFormat]):
 
     def __iter__(self) -> Iterator[str]:
         yield from FORMATS
-        yield from third_party("formats", FORMATS)
+        yield from find_third_party_plugins("formats", FORMATS)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-def formats() -> Mapping[str, EvalFormat]:
+def get_formats() -> Mapping[str, EvalFormat]:
     """Every eval-set format, in the order in which a file is tried."""
     return _Formats()
 
 
-def writer(name: str) -> EvalSetWriter:
+def get_writer(name: str) -> EvalSetWriter:
     """What writes eval sets of that format.
 
     Raises:
-        InvalidInput: nothing does.
+        InvalidInputError: nothing does.
     """
     if name not in WRITERS:
-        hint = did_you_mean(name, WRITERS) or f" Known here: {listed(sorted(WRITERS))}."
-        raise InvalidInput(f"`{name}` is not a format that evalgate writes.{hint}")
+        hint = did_you_mean(name, WRITERS) or f" Known here: {join_quoted(sorted(WRITERS))}."
+        raise InvalidInputError(f"`{name}` is not a format that evalgate writes.{hint}")
     found: EvalSetWriter = load_object(WRITERS[name])()
     return found
 
 
-def baseline_store(text: str, place: BaselinePlace) -> BaselineStore | None:
+def resolve_baseline_store(text: str, place: StoreContext) -> BaselineStore | None:
     """The store that `KIND:WHAT` or a URL names; None when it is a path.
 
     Raises:
-        InvalidInput: the kind is misspelt, or its store cannot be made.
+        InvalidInputError: the kind is misspelt, or its store cannot be made.
     """
     kind, colon, what = text.partition(":")
-    build = _plugin("baselines", BASELINES, kind) if colon else None
+    build = _find_plugin("baselines", BASELINES, kind) if colon else None
     if build is None and what.startswith("//"):
         build, kind, what = load_object(BASELINES["url"]), "url", text
     if build is None:
         _check_path(text, kind if colon else "", place)
         return None
-    with blamed("baselines", BASELINES, kind, Problem("", 0, 0, f"baseline {text}")):
+    with translate_plugin_errors("baselines", BASELINES, kind, Problem("", 0, 0, f"baseline {text}")):
         store: BaselineStore = build(what, place)
         return store
 
 
-def _check_path(text: str, kind: str, place: BaselinePlace) -> None:
+def _check_path(text: str, kind: str, place: StoreContext) -> None:
     """Nothing that was meant as a store is taken for the path of a file that is not there yet."""
     hint = did_you_mean(kind, BASELINES) if kind else ""
     if (hint or "://" in text) and not (place.folder / text).exists():
-        raise InvalidInput(f"`{kind}` is no kind of baseline that evalgate knows.{hint}")
+        raise InvalidInputError(f"`{kind}` is no kind of baseline that evalgate knows.{hint}")
 
 
-def built_agent(kind: str, options: AgentOptions, place: AgentPlace) -> Agent:
+def build_agent(kind: str, options: AgentOptions, place: AgentContext) -> Agent:
     """The agent, not started yet.
 
     Raises:
-        InvalidInput: what the options name cannot be used, or another package's kind of agent is broken.
+        InvalidInputError: what the options name cannot be used, or another package's kind of agent is broken.
     """
-    with blamed("agents", AGENTS, kind, Problem("", 0, 0, f"agent {kind}")):
+    with translate_plugin_errors("agents", AGENTS, kind, Problem("", 0, 0, f"agent {kind}")):
         return options.build(place)
 
 
-def _plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
+def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
     """The plugin of that name, ours or another package's; None when nobody has it."""
     if name in own:
         return load_object(own[name])
-    point = third_party(family, own).get(name)
-    return load(point) if point else None
+    point = find_third_party_plugins(family, own).get(name)
+    return load_entry_point(point) if point else None
 
 
-def suspicions(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[Suspicion]:
+def find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[LintWarning]:
     """What every lint says of an eval set, in the order of the file."""
     lints: Iterator[Lint] = (load_object(path)() for path in LINTS.values())
-    looks = [lint.begin(eval_set, metrics) for lint in lints]
+    looks = [lint.build_checker(eval_set, metrics) for lint in lints]
     found = [
-        Suspicion(case.line, case.eval_id, sentence)
+        LintWarning(case.line, case.eval_id, sentence)
         for case in eval_set.cases
         for look in looks
         for sentence in look(case)
@@ -343,43 +347,45 @@ def suspicions(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[Suspici
     return sorted(found, key=lambda each: each.line)
 
 
-def reporters(folder: str = "", *, but: Collection[str] = ()) -> tuple[Reporter, ...]:
+def get_reporters(folder: str = "", *, but: Collection[str] = ()) -> tuple[Reporter, ...]:
     """Every reporter but those named, those of other packages last.
 
     `folder` is where the paths of the record start, as the repository's root sees it.
     """
-    others = (load(point)() for point in third_party("reporters", REPORTERS).values())
-    found = (*(reporter(name) for name in REPORTERS if name not in but), *others)
-    return tuple(each.seen_from_root(folder) if isinstance(each, NamesFiles) else each for each in found)
+    others = (
+        load_entry_point(point)() for point in find_third_party_plugins("reporters", REPORTERS).values()
+    )
+    found = (*(get_reporter(name) for name in REPORTERS if name not in but), *others)
+    return tuple(each.prefix_paths(folder) if isinstance(each, PrefixesPaths) else each for each in found)
 
 
-def reporter(name: str) -> Reporter:
+def get_reporter(name: str) -> Reporter:
     """The reporter of that name."""
     found: Reporter = load_object(REPORTERS[name])()
     return found
 
 
-def agent_type(kind: str) -> AgentType:
+def get_agent_type(kind: str) -> AgentType:
     """What the catalogue holds for that kind of agent.
 
     Raises:
-        InvalidInput: there is no such kind.
+        InvalidInputError: there is no such kind.
     """
-    found: AgentType | None = _plugin("agents", AGENTS, kind)
+    found: AgentType | None = _find_plugin("agents", AGENTS, kind)
     if found is None:
-        known = sorted([*AGENTS, *third_party("agents", AGENTS)])
-        hint = did_you_mean(kind, known) or f" Known kinds: {listed(known)}."
-        raise InvalidInput(f"`{kind}` is not a kind of agent.{hint}")
+        known = sorted([*AGENTS, *find_third_party_plugins("agents", AGENTS)])
+        hint = did_you_mean(kind, known) or f" Known kinds: {join_quoted(known)}."
+        raise InvalidInputError(f"`{kind}` is not a kind of agent.{hint}")
     return found
 
 
-def metric_type(name: str) -> MetricType | None:
+def find_metric_type(name: str) -> MetricType | None:
     """What the catalogue holds for that metric; None when nobody has it."""
-    found: MetricType | None = _plugin("metrics", METRICS, name)
+    found: MetricType | None = _find_plugin("metrics", METRICS, name)
     return found
 
 
-def own_metric_type(name: str) -> MetricType:
+def get_own_metric_type(name: str) -> MetricType:
     """One of evalgate's own, by its name."""
     found: MetricType = load_object(METRICS[name])
     return found

@@ -1,7 +1,7 @@
 """Makes text that an agent, a tool or a judge wrote harmless at each place where it is shown.
 
 Every report passes such text through the function that is named for the sink; none builds Markdown, XML or a
-log line from it directly. All of them first reduce the text to what a person can see (`visible`), so that no
+log line from it directly. All of them first reduce the text to what a person can see (`strip_invisible`), so that no
 escape sequence, direction override or lone surrogate reaches any sink.
 """
 
@@ -61,7 +61,7 @@ _PLAIN = re.compile(r"[\w.,/-]*+", re.ASCII)
 _GITLAB_ATTACHMENT = re.compile(r"(?i)\[\[(?=ATTACHMENT)")
 
 
-def visible(text: str) -> str:
+def strip_invisible(text: str) -> str:
     """`text` without terminal sequences and invisible characters; lines end in a newline, tabs stay.
 
     Lone surrogates and noncharacters become U+FFFD, so the result is valid in UTF-8 and in XML 1.0.
@@ -72,70 +72,70 @@ def visible(text: str) -> str:
     return _NO_CHARACTER.sub(_REPLACEMENT, _INVISIBLE.sub("", text))
 
 
-def spelled_out(text: str) -> str:
+def escape_invisible(text: str) -> str:
     r"""One line in which every invisible character and line end is written as its escape (`\n`, `\u202e`).
 
     For places where two texts are told apart: what differs must show.
     """
     if text.isascii() and text.isprintable():
         return text
-    return _NO_CHARACTER.sub(_escape, _HIDDEN.sub(_escape, text))
+    return _NO_CHARACTER.sub(_escape_character, _HIDDEN.sub(_escape_character, text))
 
 
-def one_line(text: str, limit: int = 200) -> str:
+def to_one_line(text: str, limit: int = 200) -> str:
     """Visible text on one line of at most `limit` characters, blanks collapsed."""
     if len(text) <= limit and _PLAIN.fullmatch(text):
         return text
-    return shortened(" ".join(visible(text[: 8 * limit + 100]).split()), limit)
+    return shorten_text(" ".join(strip_invisible(text[: 8 * limit + 100]).split()), limit)
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten_text(text: str, limit: int) -> str:
     """At most `limit` characters (at least 1); the last one is "…" when something was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def end_of(text: str, limit: int) -> str:
+def truncate_start(text: str, limit: int) -> str:
     """The last `limit` characters at most, no word cut in half: half a secret is not known for one."""
     if len(text) <= limit:
         return text
     kept = text[-limit:]
-    return f"…{kept[min(_word_end(kept), _LONGEST_WORD) :]}"
+    return f"…{kept[min(_find_word_end(kept), _LONGEST_WORD) :]}"
 
 
-def _word_end(text: str) -> int:
+def _find_word_end(text: str) -> int:
     found = _BLANK.search(text)
     return found.start() if found else len(text)
 
 
-def block(text: str, limit: int = 1500, lines: int = 40) -> str:
+def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
     """The start of visible text: `lines` lines and `limit` characters at most, then how much was cut."""
-    seen = visible(text).strip("\n")
+    seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[:limit].split("\n")[:lines])
     left_out = len(seen) - len(kept)
-    return f"{kept}\n… {left_out:,} more {_characters(left_out)}" if left_out else seen
+    return f"{kept}\n… {left_out:,} more {_pluralize_character(left_out)}" if left_out else seen
 
 
-def last_lines(text: str, limit: int = 1500, lines: int = 30) -> str:
-    """The end of visible text, as `block` is its start: the end of a traceback says most."""
-    seen = visible(text).strip("\n")
+def keep_last_lines(text: str, limit: int = 1500, lines: int = 30) -> str:
+    """The end of visible text, as `truncate_block` is its start: the end of a traceback says most."""
+    seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[-limit:].split("\n")[-lines:])
     left_out = len(seen) - len(kept)
-    return f"… {left_out:,} {_characters(left_out)} before\n{kept}" if left_out else seen
+    return f"… {left_out:,} {_pluralize_character(left_out)} before\n{kept}" if left_out else seen
 
 
-def _characters(number: int) -> str:
+def _pluralize_character(number: int) -> str:
     return "character" if number == 1 else "characters"
 
 
 # --- sinks --------------------------------------------------------------------------------------------------
 
 
-def log_line(text: str, limit: int = 300) -> str:
+def to_log_line(text: str, limit: int = 300) -> str:
     """One line for a terminal or a CI log that no runner takes for a command."""
-    return without_commands(one_line(text, limit))
+    return disable_commands(to_one_line(text, limit))
 
 
-def without_commands(text: str) -> str:
+def disable_commands(text: str) -> str:
     """Text that a CI log can hold: no runner takes any line of it for a command.
 
     GitHub's runner obeys `::command::` at the start of a line, leading blanks ignored, and `##[command]`
@@ -145,56 +145,56 @@ def without_commands(text: str) -> str:
     return _COMMAND_ANYWHERE.sub("# #", _COMMAND_AT_START.sub(r"\1: :", text))
 
 
-def json_for_log(text: str) -> str:
+def to_log_json(text: str) -> str:
     """JSON of the same values, in which no CI runner and no terminal finds anything to obey.
 
     What either would take for a command, and what nobody could see, stands as its escape. Outside of strings
     JSON has none of it.
     """
-    return _OBEYED_IN_JSON.sub(lambda found: _json_escape(found[0]), text)
+    return _OBEYED_IN_JSON.sub(lambda found: _escape_json(found[0]), text)
 
 
-def _json_escape(character: str) -> str:
+def _escape_json(character: str) -> str:
     r"""`\u003a`; json.dumps leaves what is ASCII as it is."""
     return f"\\u{ord(character):04x}" if character.isascii() else json.dumps(character)[1:-1]
 
 
-def xml_text(text: str) -> str:
+def to_xml_text(text: str) -> str:
     """Text that every XML 1.0 parser accepts, and in which GitLab sees no attachment to publish."""
     if _PLAIN.fullmatch(text):
         return text
-    return _GITLAB_ATTACHMENT.sub("[ [", without_commands(visible(text)))
+    return _GITLAB_ATTACHMENT.sub("[ [", disable_commands(strip_invisible(text)))
 
 
-def md_code(text: str, limit: int = 200) -> str:
+def to_md_code(text: str, limit: int = 200) -> str:
     """A Markdown code span: nothing inside is a link, a mention, a reference or HTML.
 
     Safe inside a table cell as well: the pipe, which no code span protects there, becomes its look-alike "❘".
     """
-    line = _inert(one_line(text, limit)).replace("|", "\N{LIGHT VERTICAL BAR}") or "(empty)"
-    ticks = "`" * (_longest_run(line) + 1)
+    line = _disable_markup(to_one_line(text, limit)).replace("|", "\N{LIGHT VERTICAL BAR}") or "(empty)"
+    ticks = "`" * (_count_longest_run(line) + 1)
     pad = " " if line[0] == "`" or line[-1] == "`" else ""
     return f"{ticks}{pad}{line}{pad}{ticks}"
 
 
-def md_text(text: str, limit: int = 500) -> str:
+def to_md_text(text: str, limit: int = 500) -> str:
     """A sentence of ours that quotes an agent, as Markdown prose on one line.
 
     Formatting, HTML, tables and formulas are escaped; mentions, references and bare links are broken by a
     zero-width space, because GitHub and GitLab look for them in the text after Markdown is done.
     """
-    line = _COMMIT.sub(rf"\1{_ZERO_WIDTH_SPACE}\2", _LINKED.sub(_ZERO_WIDTH_SPACE, log_line(text, limit)))
+    line = _COMMIT.sub(rf"\1{_ZERO_WIDTH_SPACE}\2", _LINKED.sub(_ZERO_WIDTH_SPACE, to_log_line(text, limit)))
     line = html.escape(line, quote=False)
-    line = _BLOCK_START.sub(r"\1\\\2", _MARKDOWN.sub(_backslashed, line))
+    line = _BLOCK_START.sub(r"\1\\\2", _MARKDOWN.sub(_escape_markdown, line))
     return line.replace("$", "<span>$</span>")
 
 
-def html_code(text: str, limit: int = 200) -> str:
+def to_html_code(text: str, limit: int = 200) -> str:
     """A `<code>` element for a line that is raw HTML (`<summary>`), where Markdown is not read."""
-    return f"<code>{html.escape(log_line(text, limit)) or '(empty)'}</code>"
+    return f"<code>{html.escape(to_log_line(text, limit)) or '(empty)'}</code>"
 
 
-def html_text(text: str) -> str:
+def to_html_text(text: str) -> str:
     r"""Text of an HTML element, in which every character can be seen; line ends and tabs stay.
 
     What is invisible, moves text or is no character stands as its escape (`\u202e`) in an `<i>` element. No
@@ -202,42 +202,42 @@ def html_text(text: str) -> str:
     """
     found = html.escape(text)
     if not text.isascii() or not text.isprintable():
-        found = _UNSEEN_IN_HTML.sub(_as_seen, found)
+        found = _UNSEEN_IN_HTML.sub(_to_visible_escape, found)
     return _COMMAND_ANYWHERE.sub("#&#35;", _COMMAND_AT_START.sub(r"\1:&#58;", found))
 
 
-def md_fence(text: str, language: str = "") -> str:
+def to_md_fence(text: str, language: str = "") -> str:
     """A fenced code block that `text` cannot close. `language` is ours.
 
     GitLab's quick actions (`/merge`) and what bots obey (`@bot rebase`) are looked for in the source, with an
     idea of their own of where code ends: no line begins with one.
     """
-    body = _ORDER.sub(_after, _inert(visible(text))).strip("\n")
-    fence = "`" * max(3, _longest_run(body) + 1)
+    body = _ORDER.sub(_append_zero_width, _disable_markup(strip_invisible(text))).strip("\n")
+    fence = "`" * max(3, _count_longest_run(body) + 1)
     return f"{fence}{language}\n{body}\n{fence}"
 
 
-def _inert(text: str) -> str:
+def _disable_markup(text: str) -> str:
     """Return text for a code span or a fence that ends neither of them and that holds no order or marker."""
-    text = without_commands(_HTML_COMMENT.sub("<! -", text))
-    return _LONG_BACKTICKS.sub(_after, text) if "`" * (_MOST_BACKTICKS + 1) in text else text
+    text = disable_commands(_HTML_COMMENT.sub("<! -", text))
+    return _LONG_BACKTICKS.sub(_append_zero_width, text) if "`" * (_MOST_BACKTICKS + 1) in text else text
 
 
-def _longest_run(text: str) -> int:
+def _count_longest_run(text: str) -> int:
     return max(map(len, _BACKTICKS.findall(text)), default=0)
 
 
-def _backslashed(match: re.Match[str]) -> str:
+def _escape_markdown(match: re.Match[str]) -> str:
     return "&#124;" if match[0] == "|" else f"\\{match[0]}"
 
 
-def _after(match: re.Match[str]) -> str:
+def _append_zero_width(match: re.Match[str]) -> str:
     return match[0] + _ZERO_WIDTH_SPACE
 
 
-def _as_seen(match: re.Match[str]) -> str:
-    return f"<i>{_escape(match)}</i>"
+def _to_visible_escape(match: re.Match[str]) -> str:
+    return f"<i>{_escape_character(match)}</i>"
 
 
-def _escape(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 from evalgate.core.errors import Problem
 from evalgate.core.types import UNIT_RANGE
 
-_Place: TypeAlias = tuple[str | int, ...]
+_KeyPath: TypeAlias = tuple[str | int, ...]
 
 
 _ROUNDING = 1e-9  # a mean of ten scores of 1.0 can be 1.0000000000000002
@@ -30,11 +30,11 @@ class Range(NamedTuple):
             return self.low
         return self.high if self.high < score <= self.high + _ROUNDING else score
 
-    def share(self, score: float) -> float:
+    def to_share(self, score: float) -> float:
         """Where a score stands in the range: 0 is the lowest, 1 the highest."""
         return score if self == UNIT else (score - self.low) / self.width
 
-    def score(self, share: float) -> float:
+    def to_score(self, share: float) -> float:
         """The score that stands there."""
         return share if self == UNIT else self.low + share * self.width
 
@@ -48,19 +48,19 @@ SCORE_RANGES: Mapping[str, Range] = {"response_evaluation_score": Range(1.0, 5.0
 """Google ADK's metric → its range; whatever is not here scores from 0 to 1."""
 
 
-def range_of(metric: str) -> Range:
+def get_score_range(metric: str) -> Range:
     """The range of a metric's scores, by its name."""
     return SCORE_RANGES.get(metric, UNIT)
 
 
-def out_of_range(
-    thresholds: object, file: str, position: Callable[[_Place], tuple[int, int]]
+def find_out_of_range_values(
+    thresholds: object, file: str, position: Callable[[_KeyPath], tuple[int, int]]
 ) -> Iterator[Problem]:
     """A problem for each number in a raw thresholds file that its metric's scores cannot reach."""
     values = thresholds if isinstance(thresholds, Mapping) else {}
-    own = dict(_declared(values))
-    for path, name, value in _numbers(values):
-        known = own.get(name, range_of(name))
+    own = dict(_read_declared_ranges(values))
+    for path, name, value in _find_score_numbers(values):
+        known = own.get(name, get_score_range(name))
         if known is None:
             continue
         is_drop = path[-1] in _DROPS
@@ -72,15 +72,15 @@ def out_of_range(
             yield Problem(file, *position(path), f"`{shown}` should be between {allowed}{why}")
 
 
-def _declared(thresholds: Mapping[object, object]) -> Iterator[tuple[str, Range | None]]:
+def _read_declared_ranges(thresholds: Mapping[object, object]) -> Iterator[tuple[str, Range | None]]:
     """The ranges of the user's own metrics; None where one is wrong, which is told elsewhere."""
-    for name, metric in _items(thresholds.get("custom_metrics")):
-        bounds = dict(_items(metric)).get("range")
+    for name, metric in _list_items(thresholds.get("custom_metrics")):
+        bounds = dict(_list_items(metric)).get("range")
         if bounds is not None:
-            yield name, _range(bounds)
+            yield name, _parse_range(bounds)
 
 
-def _range(bounds: object) -> Range | None:
+def _parse_range(bounds: object) -> Range | None:
     low, high = bounds if isinstance(bounds, list) and len(bounds) == 2 else (None, None)
     return Range(low, high) if _is_number(low) and _is_number(high) and low < high else None
 
@@ -88,25 +88,25 @@ def _range(bounds: object) -> Range | None:
 _DROPS = ("max_regression", "max_drop")
 
 
-def _numbers(thresholds: Mapping[object, object]) -> Iterator[tuple[_Place, str, float]]:
+def _find_score_numbers(thresholds: Mapping[object, object]) -> Iterator[tuple[_KeyPath, str, float]]:
     """Where it stands, the metric, and the number, of all that speak of scores."""
-    for name, value in _items(thresholds.get("criteria")):
-        own = dict(_items(value)) or {"threshold": value}
+    for name, value in _list_items(thresholds.get("criteria")):
+        own = dict(_list_items(value)) or {"threshold": value}
         for key in ("threshold", "min_mean", *_DROPS):
             if _is_number(found := own.get(key)):
                 yield ("criteria", name, key), name, found
     rules = thresholds.get("cases")
     for index, rule in enumerate(rules if isinstance(rules, list) else ()):
-        for name, value in _items(dict(_items(rule)).get("criteria")):
+        for name, value in _list_items(dict(_list_items(rule)).get("criteria")):
             place = ("cases", index, "criteria", name)
             if _is_number(value):
                 yield place, name, value
             for key in ("threshold", "min_mean"):
-                if _is_number(found := dict(_items(value)).get(key)):
+                if _is_number(found := dict(_list_items(value)).get(key)):
                     yield (*place, key), name, found
 
 
-def _items(value: object) -> Iterator[tuple[str, object]]:
+def _list_items(value: object) -> Iterator[tuple[str, object]]:
     yield from ((str(name), each) for name, each in value.items()) if isinstance(value, Mapping) else ()
 
 

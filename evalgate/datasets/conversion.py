@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evalgate.core.errors import MOST_SHOWN, InvalidInput, Problem
-from evalgate.core.formatting import counted
+from evalgate.core.errors import MOST_SHOWN, InvalidInputError, Problem
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.conversion_rows import QUESTIONS, DamagedRowError, Row, is_chat, read_row
-from evalgate.documents.text_files import read_csv_rows, read_text
+from evalgate.datasets.conversion_rows import QUESTIONS, DamagedRowError, Row, is_chat, parse_row
+from evalgate.documents.text_files import read_csv_rows, read_text_file
 
 _PROMPTFOO = frozenset({"prompts", "providers", "targets", "tests", "scenarios", "defaultTest"})
 _DEEPEVAL = frozenset(
@@ -39,7 +39,7 @@ class Dataset:
 
 
 @frozen
-class Converted:
+class ConvertedDataset:
     """The cases of a data set."""
 
     eval_set: EvalSet
@@ -49,11 +49,11 @@ class Converted:
     """What the cases do not say although the file does."""
 
 
-def way_forward(path: Path, shown_as: str) -> str:
+def suggest_conversion(path: Path, shown_as: str) -> str:
     """Return what a file is and how an eval set is made of it; "" when it is no known data set."""
     try:
-        found = find_dataset(path, shown_as)
-    except InvalidInput:
+        found = detect_dataset(path, shown_as)
+    except InvalidInputError:
         return ""
     if found is None or not found.is_known:
         return ""
@@ -64,32 +64,38 @@ def way_forward(path: Path, shown_as: str) -> str:
     )
 
 
-def find_dataset(path: Path, shown_as: str) -> Dataset | None:
+def detect_dataset(path: Path, shown_as: str) -> Dataset | None:
     """Return what a file holds, None when it is none of the known data sets.
 
     Raises:
-        InvalidInput: it cannot be read, or is called CSV or JSON lines and is damaged.
+        InvalidInputError: it cannot be read, or is called CSV or JSON lines and is damaged.
     """
     if not path.is_file():
         return None
-    readers = {".csv": _csv, ".tsv": _csv, ".txt": _lines, ".jsonl": _json_lines, ".ndjson": _json_lines}
-    readers |= {".yaml": _yaml, ".yml": _yaml, ".json": _json}
+    readers = {
+        ".csv": _read_csv,
+        ".tsv": _read_csv,
+        ".txt": _read_lines,
+        ".jsonl": _read_json_lines,
+        ".ndjson": _read_json_lines,
+    }
+    readers |= {".yaml": _read_yaml, ".yml": _read_yaml, ".json": _read_json}
     reader = readers.get(path.suffix.lower())
     return reader(path, shown_as) if reader else None
 
 
-def read_dataset(dataset: Dataset, shown_as: str) -> Converted:
+def convert_dataset(dataset: Dataset, shown_as: str) -> ConvertedDataset:
     """Return a case for each row, in the order of the file.
 
     Raises:
-        InvalidInput: two rows have the same name, or none gives a case; with every problem of the rows.
+        InvalidInputError: two rows have the same name, or none gives a case; with every problem of the rows.
     """
     lost: Counter[str] = Counter()
     cases: list[EvalCase] = []
     missing = []
     for number, row in enumerate(dataset.rows, 1):
         try:
-            cases.append(read_row(row, f"{dataset.noun}-{number}", lost))
+            cases.append(parse_row(row, f"{dataset.noun}-{number}", lost))
         except DamagedRowError as error:
             missing.append(Problem(shown_as, row.line, 0, str(error)))
     seen: dict[str, int] = {}
@@ -99,18 +105,18 @@ def read_dataset(dataset: Dataset, shown_as: str) -> Converted:
         if (first := seen.setdefault(case.eval_id, case.line)) != case.line
     ]
     if twice or not cases:
-        raise InvalidInput(sorted([*twice, *missing]) or f"{shown_as}: holds nothing to make a case of")
-    sentences = [f"{shown_as}: {what} ({counted(times, 'time')})" for what, times in lost.items()]
+        raise InvalidInputError(sorted([*twice, *missing]) or f"{shown_as}: holds nothing to make a case of")
+    sentences = [f"{shown_as}: {what} ({pluralize(times, 'time')})" for what, times in lost.items()]
     told = [str(problem) for problem in missing[:MOST_SHOWN]]
     left = len(missing) - len(told)
-    told += [f"{shown_as}: {counted(left, 'more row')} without a case"] if left else []
-    return Converted(EvalSet("generated", tuple(cases), shown_as), tuple(told), tuple(sentences))
+    told += [f"{shown_as}: {pluralize(left, 'more row')} without a case"] if left else []
+    return ConvertedDataset(EvalSet("generated", tuple(cases), shown_as), tuple(told), tuple(sentences))
 
 
 # --- one kind of file each ----------------------------------------------------------------------------------
 
 
-def _csv(path: Path, shown_as: str) -> Dataset | None:
+def _read_csv(path: Path, shown_as: str) -> Dataset | None:
     rows = read_csv_rows(path, shown_as, "\t" if path.suffix.lower() == ".tsv" else ",")
     columns = [name.strip() for name in next(rows, (1, []))[1]]
     keys = {name.lower() for name in columns}
@@ -119,55 +125,55 @@ def _csv(path: Path, shown_as: str) -> Dataset | None:
     if not keys & QUESTIONS.keys():
         known = " or ".join(f"`{name}`" for name in QUESTIONS)
         message = f"the first line must name the columns, and one of them must be {known}"
-        raise InvalidInput([Problem(shown_as, 1, 1, message)])
+        raise InvalidInputError([Problem(shown_as, 1, 1, message)])
     found, problems = [], []
     for line, row in rows:
         if any(row[len(columns) :]):
             message = (
-                f"{counted(len(row), 'cell')} and {counted(len(columns), 'column')}: "
+                f"{pluralize(len(row), 'cell')} and {pluralize(len(columns), 'column')}: "
                 'a text with a comma must stand in "quotation marks"'
             )
             problems.append(Problem(shown_as, line, 1, message))
         found.append(Row(dict(zip(columns, row, strict=False)), line))
     if problems:
-        raise InvalidInput(problems)
+        raise InvalidInputError(problems)
     kind = "a DeepEval dataset" if keys & _DEEPEVAL else "a table of questions"
     return Dataset(kind, "question", tuple(found))
 
 
-def _lines(path: Path, shown_as: str) -> Dataset:
-    lines = enumerate(read_text(path, shown_as).splitlines(), 1)
+def _read_lines(path: Path, shown_as: str) -> Dataset:
+    lines = enumerate(read_text_file(path, shown_as).splitlines(), 1)
     asked = [(number, line.strip()) for number, line in lines if line.strip() and line.lstrip()[0] != "#"]
     rows = tuple(Row({"question": text}, number) for number, text in asked)
     return Dataset("a list of questions", "question", rows)
 
 
-def _json_lines(path: Path, shown_as: str) -> Dataset | None:
+def _read_json_lines(path: Path, shown_as: str) -> Dataset | None:
     from evalgate.documents.strict_json import parse_json
 
     rows: list[Row] = []
     problems: list[Problem] = []
     # Not splitlines(): U+2028 may stand within a text.
-    lines = [each for each in enumerate(read_text(path, shown_as).split("\n"), 1) if each[1].strip()]
+    lines = [each for each in enumerate(read_text_file(path, shown_as).split("\n"), 1) if each[1].strip()]
     for number, line in lines:
         try:
             value = parse_json(line.encode(), shown_as).value
-        except InvalidInput as error:
-            problems += [_of_line(each, number) for each in error.problems]
+        except InvalidInputError as error:
+            problems += [_relocate_problem(each, number) for each in error.problems]
             continue
         if isinstance(value, Mapping):
             rows.append(Row(value, number))
         else:
-            problems.append(Problem(shown_as, number, 1, f"{_no_object(value)}; {_EXPECTED_LINE}"))
+            problems.append(Problem(shown_as, number, 1, f"{_describe_non_object(value)}; {_EXPECTED_LINE}"))
     if len(lines) < 2 and not any(_is_row(row.values) for row in rows):
         return None  # a whole document in one line, of another kind
-    dataset = replace(_of_rows(rows), is_known=any(_is_row(row.values) for row in rows))
+    dataset = replace(_classify_rows(rows), is_known=any(_is_row(row.values) for row in rows))
     if problems:
-        raise InvalidInput(sorted([*problems, *_find_damage(dataset, shown_as)]))
+        raise InvalidInputError(sorted([*problems, *_find_damage(dataset, shown_as)]))
     return dataset
 
 
-def _of_line(problem: Problem, line: int) -> Problem:
+def _relocate_problem(problem: Problem, line: int) -> Problem:
     """Return a problem of one line's JSON as one of the file."""
     said = problem.message.replace("a JSON file holds one", "a line holds one").replace(
         "the file ends", "the line ends"
@@ -175,7 +181,7 @@ def _of_line(problem: Problem, line: int) -> Problem:
     return replace(problem, line=line, message=f"this line is {said}")
 
 
-def _no_object(value: object) -> str:
+def _describe_non_object(value: object) -> str:
     kind = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return f"this line holds {kind.get(type(value), 'a number')}"
 
@@ -184,12 +190,12 @@ def _find_damage(dataset: Dataset, shown_as: str) -> Iterator[Problem]:
     """Yield a problem for each row that gives no case."""
     for row in dataset.rows:
         try:
-            read_row(row, "", Counter())
+            parse_row(row, "", Counter())
         except DamagedRowError as error:
             yield Problem(shown_as, row.line, 0, str(error))
 
 
-def _json(path: Path, shown_as: str) -> Dataset | None:
+def _read_json(path: Path, shown_as: str) -> Dataset | None:
     from evalgate.documents.strict_json import read_json
 
     document = read_json(path, shown_as)
@@ -199,28 +205,28 @@ def _json(path: Path, shown_as: str) -> Dataset | None:
         value, before = value.get(key), (key,)
     if isinstance(value, Sequence) and not isinstance(value, str) and not is_chat(value):
         objects = [(at, each) for at, each in enumerate(value) if isinstance(each, Mapping)]
-        rows = [Row(each, document.position((*before, at))[0]) for at, each in objects]
+        rows = [Row(each, document.find_position((*before, at))[0]) for at, each in objects]
         # `query` alone is a turn of an old list of Google ADK's.
         is_known = rows and all(_is_row(row.values) and "query" not in row.values for row in rows)
-        return _of_rows(rows) if is_known and len(rows) == len(value) else None
+        return _classify_rows(rows) if is_known and len(rows) == len(value) else None
     if is_chat(value):
-        return _of_rows([Row({"messages": value}, 1)])
+        return _classify_rows([Row({"messages": value}, 1)])
     if isinstance(value, Mapping) and is_chat(value.get("messages")):
-        return _of_rows([Row(value, 1)])
-    return _promptfoo(value, lambda at: document.position(("tests", at))[0])
+        return _classify_rows([Row(value, 1)])
+    return _read_promptfoo(value, lambda at: document.find_position(("tests", at))[0])
 
 
-def _yaml(path: Path, shown_as: str) -> Dataset | None:
+def _read_yaml(path: Path, shown_as: str) -> Dataset | None:
     from evalgate.documents.config_file import read_config_document
 
     document = read_config_document(path, shown_as)
-    return _promptfoo(document.value, lambda at: document.position(("tests", at))[0])
+    return _read_promptfoo(document.value, lambda at: document.find_position(("tests", at))[0])
 
 
 # --- what it is ---------------------------------------------------------------------------------------------
 
 
-def _of_rows(rows: Sequence[Row]) -> Dataset:
+def _classify_rows(rows: Sequence[Row]) -> Dataset:
     keys = {key for row in rows for key in row.values}
     if keys & {"messages"} or any(is_chat(row.values.get("input")) for row in rows):
         return Dataset("a file of chat messages", "chat", tuple(rows))
@@ -232,12 +238,12 @@ def _of_rows(rows: Sequence[Row]) -> Dataset:
 def _is_row(values: Mapping[str, object]) -> bool:
     if is_chat(values.get("messages")) or is_chat(values.get("input")):
         return True
-    if "scenario" in values and keys_of(values) & _DEEPEVAL:
+    if "scenario" in values and get_lowercase_keys(values) & _DEEPEVAL:
         return True
     return any(isinstance(values.get(key), str) for key in QUESTIONS)
 
 
-def keys_of(values: Mapping[str, object]) -> frozenset[str]:
+def get_lowercase_keys(values: Mapping[str, object]) -> frozenset[str]:
     """Return the keys, in lower case."""
     return frozenset(str(key).lower() for key in values)
 
@@ -249,13 +255,13 @@ def _is_promptfoo(value: object) -> bool:
     return len(keys) > 1 and bool(keys & {"prompts", "providers", "targets"})
 
 
-def _promptfoo(value: object, line_of: Callable[[int], int]) -> Dataset | None:
+def _read_promptfoo(value: object, line_of: Callable[[int], int]) -> Dataset | None:
     if not isinstance(value, Mapping) or not _is_promptfoo(value):
         return None
-    return Dataset("a promptfoo config", "test", tuple(_tests(value.get("tests"), line_of)))
+    return Dataset("a promptfoo config", "test", tuple(_iter_promptfoo_tests(value.get("tests"), line_of)))
 
 
-def _tests(tests: object, line_of: Callable[[int], int]) -> Iterator[Row]:
+def _iter_promptfoo_tests(tests: object, line_of: Callable[[int], int]) -> Iterator[Row]:
     listed = tests if isinstance(tests, Sequence) and not isinstance(tests, str) else [tests]
     for at, test in enumerate(listed):
         if isinstance(test, Mapping):

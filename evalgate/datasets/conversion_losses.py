@@ -9,8 +9,9 @@ A script of one turn expects what its goals say. In a longer one nothing says wh
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     Goal,
@@ -21,7 +22,6 @@ from evalgate.core.types import (
     Rubric,
     ToolCall,
     ToolResult,
-    Turn,
 )
 from evalgate.datasets.turn_shapes import CONTENTS, has_only_another_role
 
@@ -29,7 +29,7 @@ _FORMATTED = ("image", "audio")
 """Kinds whose format is the second half of a MIME type."""
 
 
-def as_adk(part: JsonObject) -> JsonObject | None:
+def to_adk_part(part: JsonObject) -> JsonObject | None:
     """The attachment as Google ADK's part; None when it has none that says the same."""
     kind = part.get("type")
     if not isinstance(kind, str):
@@ -37,7 +37,7 @@ def as_adk(part: JsonObject) -> JsonObject | None:
     held = part.get(kind)
     if not isinstance(held, dict) or part.keys() != {"type", kind}:
         return None
-    mime_type, name = _mime_type(kind, held), held.get("filename")
+    mime_type, name = _get_mime_type(kind, held), held.get("filename")
     if mime_type is None or not held.keys() <= {"data", "url", "format", "filename"}:
         return None
     more = {"display_name": name} if name else {}
@@ -48,7 +48,7 @@ def as_adk(part: JsonObject) -> JsonObject | None:
     return None
 
 
-def _mime_type(kind: str, held: JsonObject) -> str | None:
+def _get_mime_type(kind: str, held: JsonObject) -> str | None:
     said = held.get("format")
     if not isinstance(said, str) or not said:
         return None
@@ -57,7 +57,7 @@ def _mime_type(kind: str, held: JsonObject) -> str | None:
     return said if kind == "file" and "/" in said else None
 
 
-def as_trpc(part: JsonObject) -> JsonObject | None:
+def to_trpc_part(part: JsonObject) -> JsonObject | None:
     """The attachment as tRPC-Agent-Go's part; None when it has none that says the same."""
     if isinstance(part.get("type"), str):
         return part
@@ -68,14 +68,14 @@ def as_trpc(part: JsonObject) -> JsonObject | None:
     if not isinstance(held, dict):
         return None
     if word in {"inline_data", "inlineData"}:
-        return _trpc_part(held, "data", "data")
-    return _trpc_part(held, "file_uri", "url") if word in {"file_data", "fileData"} else None
+        return _build_trpc_part(held, "data", "data")
+    return _build_trpc_part(held, "file_uri", "url") if word in {"file_data", "fileData"} else None
 
 
 _SNAKE = {"mimeType": "mime_type", "displayName": "display_name", "fileUri": "file_uri"}
 
 
-def _trpc_part(held: dict[str, Any], source: str, target: str) -> JsonObject | None:
+def _build_trpc_part(held: dict[str, Any], source: str, target: str) -> JsonObject | None:
     said = {_SNAKE.get(key, key): value for key, value in held.items() if value is not None}
     mime_type, content = said.pop("mime_type", None), said.pop(source, None)
     name = said.pop("display_name", None)
@@ -88,7 +88,7 @@ def _trpc_part(held: dict[str, Any], source: str, target: str) -> JsonObject | N
     return {"type": "file", "file": {**more, target: content, "format": mime_type}} if form else None
 
 
-def line_of_goals(journey: Journey) -> tuple[str, ...] | None:
+def find_linear_goal_order(journey: Journey) -> tuple[str, ...] | None:
     """The names of the goals in the one order that they may have; None when there are more, or none.
 
     Checks have no name and belong to no order.
@@ -104,7 +104,7 @@ def line_of_goals(journey: Journey) -> tuple[str, ...] | None:
     return tuple(line) if not firsts and len(line) == len(names) else None
 
 
-def lost_goals(case: EvalCase) -> Iterator[str]:
+def describe_lost_goals(case: EvalCase) -> Iterator[str]:
     """What the goals of a case say that its turns do not."""
     journey = case.journey
     if journey is None:
@@ -116,12 +116,12 @@ def lost_goals(case: EvalCase) -> Iterator[str]:
         return
     said = case.turns[0].expected.response
     for goal in journey.goals:
-        yield from _lost_of(goal, said)
-    if line_of_goals(journey) is None:
+        yield from _describe_lost_goal(goal, said)
+    if find_linear_goal_order(journey) is None:
         yield "the order of the goals, which is no line"
 
 
-def _lost_of(goal: Goal, response: str | None) -> Iterator[str]:
+def _describe_lost_goal(goal: Goal, response: str | None) -> Iterator[str]:
     if goal.type == "tool_call":
         if any(way != "strict" for way in goal.arg_matching.values()):
             yield f"how the arguments of the goal `{goal.name}` are compared"
@@ -135,27 +135,27 @@ def _lost_of(goal: Goal, response: str | None) -> Iterator[str]:
     yield f"the check `{goal.check}`" if goal.type == "check" else f"the goal `{goal.name}`"
 
 
-Attachment: TypeAlias = Callable[[JsonObject], JsonObject | None]
+AttachmentConverter: TypeAlias = Callable[[JsonObject], JsonObject | None]
 """An attachment as a format holds it; None when it cannot."""
 
 
-def _messages(reply: Reply) -> list[Message]:
+def _get_messages(reply: Reply) -> list[Message]:
     return [event for event in reply.events if isinstance(event, Message)]
 
 
-def _answers(reply: Reply) -> list[ToolResult]:
+def _get_tool_results(reply: Reply) -> list[ToolResult]:
     return [event for event in reply.events if isinstance(event, ToolResult)]
 
 
-def _all_rubrics(case: EvalCase) -> list[Rubric]:
+def _get_all_rubrics(case: EvalCase) -> list[Rubric]:
     return [*case.rubrics, *(rubric for turn in case.turns for rubric in turn.rubrics)]
 
 
-def _calls_and_answers(reply: Reply) -> list[ToolCall | ToolResult]:
+def _get_tool_events(reply: Reply) -> list[ToolCall | ToolResult]:
     return [event for event in reply.events if not isinstance(event, Message)]
 
 
-def _speaks_before_a_call(reply: Reply) -> bool:
+def _has_message_before_call(reply: Reply) -> bool:
     events = reply.events
     first = next((at for at, event in enumerate(events) if isinstance(event, Message)), len(events))
     return any(isinstance(event, ToolCall | ToolResult) for event in events[first:])
@@ -175,68 +175,72 @@ _OF_A_CASE: Mapping[str, tuple[str, Callable[[EvalCase], object]]] = {
     "rubrics": ("the rubrics", lambda case: case.rubrics),
     "rubric_metrics": (
         "which metrics its rubrics are meant for",
-        lambda case: any(rubric.metric for rubric in _all_rubrics(case)),
+        lambda case: any(rubric.metric for rubric in _get_all_rubrics(case)),
     ),
     "user_id": ("the user's id", lambda case: case.session.user_id),
     "session_id": ("the session's id", lambda case: case.session.session_id),
     "creation_timestamp": ("the time stamp", lambda case: case.creation_timestamp),
     "tags": ("the tags", lambda case: case.tags),
 }
-_OF_A_TURN: Mapping[str, tuple[str, Callable[[Turn], object]]] = {
+_OF_A_TURN: Mapping[str, tuple[str, Callable[[CaseTurn], object]]] = {
     "turn_rubrics": ("the rubrics", lambda turn: turn.rubrics),
     "app_details": ("the recorded agents", lambda turn: turn.app_details),
     "invocation_id": ("the invocation's id", lambda turn: turn.invocation_id),
     "creation_timestamp": ("the time stamp", lambda turn: turn.creation_timestamp),
 }
 _OF_A_REPLY: Mapping[str, tuple[str, Callable[[Reply], object]]] = {
-    "messages": ("what is said before the final response", _messages),
-    "message_authors": ("who says what", lambda reply: any(said.author for said in _messages(reply))),
+    "messages": ("what is said before the final response", _get_messages),
+    "message_authors": ("who says what", lambda reply: any(said.author for said in _get_messages(reply))),
     "payload": (
         "the widget of a message",
-        lambda reply: any(said.payload is not None for said in _messages(reply)),
+        lambda reply: any(said.payload is not None for said in _get_messages(reply)),
     ),
-    "answers": ("what the tools answer", _answers),
+    "answers": ("what the tools answer", _get_tool_results),
     "call_authors": (
         "who calls which tool",
-        lambda reply: any(event.author for event in _calls_and_answers(reply)),
+        lambda reply: any(event.author for event in _get_tool_events(reply)),
     ),
     "call_ids": (
         "the ids of the calls",
-        lambda reply: any(event.id for event in _calls_and_answers(reply)),
+        lambda reply: any(event.id for event in _get_tool_events(reply)),
     ),
-    "order": ("what is said before a tool is called", _speaks_before_a_call),
+    "order": ("what is said before a tool is called", _has_message_before_call),
 }
 
 
-def losses(
-    eval_set: EvalSet, *, format_name: str, holds: frozenset[str], attachment: Attachment
+def describe_losses(
+    eval_set: EvalSet, *, format_name: str, holds: frozenset[str], attachment: AttachmentConverter
 ) -> Iterator[str]:
     """What is lost of `eval_set` in a format that has a place for `holds` and for some attachments."""
     for case in eval_set.cases:
-        for sentence in case_losses(case, format_name=format_name, holds=holds, attachment=attachment):
+        for sentence in describe_case_losses(
+            case, format_name=format_name, holds=holds, attachment=attachment
+        ):
             yield f"{case.eval_id}: {sentence}"
 
 
-def case_losses(
-    case: EvalCase, *, format_name: str, holds: frozenset[str], attachment: Attachment
+def describe_case_losses(
+    case: EvalCase, *, format_name: str, holds: frozenset[str], attachment: AttachmentConverter
 ) -> Iterator[str]:
     """The same of one case, without its name."""
     if "journey" not in holds:
-        yield from lost_goals(case)
+        yield from describe_lost_goals(case)
     for thing, (words, is_there) in _OF_A_CASE.items():
         if thing not in holds and is_there(case):
             yield words
     for name, kept in case.native.items():
         if name != format_name:
             yield from (f"`{key}`, which only {_OWNERS.get(name, name)} knows" for key in kept)
-    of_turns = [_turn_losses(turn, format_name, holds, attachment) for turn in case.turns]
-    yield from (f"{_turns(numbers)}: {words}" for words, numbers in _places(of_turns))
+    of_turns = [_describe_turn_losses(turn, format_name, holds, attachment) for turn in case.turns]
+    yield from (f"{_format_turns(numbers)}: {words}" for words, numbers in _group_by_turn(of_turns))
     if "recorded" in holds:
-        of_replies = [_reply_losses(reply, holds) for reply in case.recorded or ()]
-        yield from (f"recorded {_turns(numbers)}: {words}" for words, numbers in _places(of_replies))
+        of_replies = [_describe_reply_losses(reply, holds) for reply in case.recorded or ()]
+        yield from (
+            f"recorded {_format_turns(numbers)}: {words}" for words, numbers in _group_by_turn(of_replies)
+        )
 
 
-def _places(losses_of: Iterable[Iterable[str]]) -> Iterable[tuple[str, list[int]]]:
+def _group_by_turn(losses_of: Iterable[Iterable[str]]) -> Iterable[tuple[str, list[int]]]:
     """What is lost, each with the numbers (1-based) of where."""
     places: dict[str, list[int]] = {}
     for number, lost in enumerate(losses_of, start=1):
@@ -248,25 +252,25 @@ def _places(losses_of: Iterable[Iterable[str]]) -> Iterable[tuple[str, list[int]
 _OWNERS = {"adk": "Google ADK", "trpc": "tRPC-Agent-Go", "orchestrate": "watsonx Orchestrate"}
 
 
-def _turns(numbers: list[int]) -> str:
+def _format_turns(numbers: list[int]) -> str:
     return f"turn{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
-def _turn_losses(
-    turn: Turn, format_name: str, holds: frozenset[str], attachment: Attachment
+def _describe_turn_losses(
+    turn: CaseTurn, format_name: str, holds: frozenset[str], attachment: AttachmentConverter
 ) -> Iterator[str]:
     if any(attachment(part) is None for part in turn.user.attachments):
         yield "an attachment"
     for thing, (words, is_there) in _OF_A_TURN.items():
         if thing not in holds and is_there(turn):
             yield words
-    yield from _reply_losses(turn.expected, holds)
+    yield from _describe_reply_losses(turn.expected, holds)
     for name, kept in turn.native.items():
         if name != format_name:
-            yield from _native_losses(name, kept)
+            yield from _describe_native_losses(name, kept)
 
 
-def _reply_losses(reply: Reply, holds: frozenset[str]) -> Iterator[str]:
+def _describe_reply_losses(reply: Reply, holds: frozenset[str]) -> Iterator[str]:
     if "other_args" not in holds:
         for call in reply.tool_calls:
             if call.other_args is not None:
@@ -276,7 +280,7 @@ def _reply_losses(reply: Reply, holds: frozenset[str]) -> Iterator[str]:
             yield words
 
 
-def _native_losses(name: str, kept: JsonObject) -> Iterator[str]:
+def _describe_native_losses(name: str, kept: JsonObject) -> Iterator[str]:
     for key, value in kept.items():
         if key not in CONTENTS:
             yield f"`{key}`, which only {_OWNERS.get(name, name)} knows"
@@ -284,9 +288,9 @@ def _native_losses(name: str, kept: JsonObject) -> Iterator[str]:
             yield f"what `{key}` holds beside texts, calls and answers"
 
 
-def check_something_is_left(eval_set: EvalSet, written: Sequence[object], lost: Iterable[str]) -> None:
+def check_cases_remain(eval_set: EvalSet, written: Sequence[object], lost: Iterable[str]) -> None:
     """Raise InvalidInput, with what is lost, when there are cases and none of them is written."""
     if eval_set.cases and not written:
         problems = [Problem(eval_set.path, 0, 0, sentence) for sentence in lost]
         nothing = Problem(eval_set.path, 0, 0, "nothing is left to write: see below for each case")
-        raise InvalidInput([nothing, *problems])
+        raise InvalidInputError([nothing, *problems])

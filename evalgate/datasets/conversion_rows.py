@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     Event,
     Message,
@@ -17,7 +18,6 @@ from evalgate.core.types import (
     Scenario,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
 
@@ -58,7 +58,7 @@ def check_chat(value: object) -> None:
             raise DamagedRowError(f"message {number}: {said}, expected {known}.{near}")
 
 
-def read_chat(messages: Sequence[Mapping[str, object]], lost: Counter[str]) -> tuple[Turn, ...]:
+def parse_chat(messages: Sequence[Mapping[str, object]], lost: Counter[str]) -> tuple[CaseTurn, ...]:
     """Return a turn for each message of the user, with what the assistant did until the next one.
 
     The assistant's last words in a turn are its response. `lost` counts what a case has no place for.
@@ -66,54 +66,54 @@ def read_chat(messages: Sequence[Mapping[str, object]], lost: Counter[str]) -> t
     Raises:
         DamagedRowError: a message is damaged; the text says which.
     """
-    chat = _Chat(lost)
+    chat = _ChatParser(lost)
     for number, message in enumerate(messages, 1):
         try:
-            chat.take(message)
+            chat.add_message(message)
         except DamagedRowError as error:
             raise DamagedRowError(f"message {number}: {error}") from None
-    return chat.finish()
+    return chat.finish_turns()
 
 
 @dataclass
-class _Chat:
+class _ChatParser:
     lost: Counter[str]
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[CaseTurn] = field(default_factory=list)
     said: UserMessage | None = None
     events: list[Event] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     """Id of a call → name of its tool, which the answer does not repeat."""
 
-    def take(self, message: Mapping[str, object]) -> None:
+    def add_message(self, message: Mapping[str, object]) -> None:
         role = message["role"]
         if role in {"system", "developer"}:
             self.lost[f"messages of the role `{role}`: the agent has its own instructions"] += 1
         elif role == "user":
             self._end_turn()
-            self.said = UserMessage(self._text(message.get("content")))
+            self.said = UserMessage(self._extract_text(message.get("content")))
         elif self.said is None:
             self.lost["messages before the first one of the user"] += 1
         elif role == "assistant":
-            self._take_assistant(message)
+            self._add_assistant_message(message)
         else:
-            self._take_result(message)
+            self._add_tool_result(message)
 
-    def finish(self) -> tuple[Turn, ...]:
+    def finish_turns(self) -> tuple[CaseTurn, ...]:
         self._end_turn()
         return tuple(self.turns)
 
-    def _take_assistant(self, message: Mapping[str, object]) -> None:
-        if text := self._text(message.get("content")):
+    def _add_assistant_message(self, message: Mapping[str, object]) -> None:
+        if text := self._extract_text(message.get("content")):
             self.events.append(Message(text))
         calls = message.get("tool_calls") or []
         if not isinstance(calls, Sequence) or isinstance(calls, str):
             raise DamagedRowError("`tool_calls` must be a list")
         for call in calls:
-            self.events.append(self._call(call))
+            self.events.append(self._parse_call(call))
         if isinstance(old := message.get("function_call"), Mapping):
-            self.events.append(self._call({"function": old}))
+            self.events.append(self._parse_call({"function": old}))
 
-    def _call(self, call: object) -> ToolCall:
+    def _parse_call(self, call: object) -> ToolCall:
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(call, Mapping) or not isinstance(function, Mapping):
             raise DamagedRowError("a tool call has no `function`")
@@ -122,14 +122,14 @@ class _Chat:
             raise DamagedRowError("a tool call has no name")
         identity = str(call_id) if call_id else None
         self.names[identity or name] = name
-        return ToolCall(name, read_arguments(function.get("arguments"), name), id=identity)
+        return ToolCall(name, parse_arguments(function.get("arguments"), name), id=identity)
 
-    def _take_result(self, message: Mapping[str, object]) -> None:
+    def _add_tool_result(self, message: Mapping[str, object]) -> None:
         identity = message.get("tool_call_id")
         name = str(message.get("name") or self.names.get(str(identity)) or "")
         if not name:
             raise DamagedRowError(f"the tool's answer belongs to no call (tool_call_id {identity!r})")
-        text = self._text(message.get("content"))
+        text = self._extract_text(message.get("content"))
         self.events.append(ToolResult(name, decode_json(text), id=str(identity) if identity else None))
 
     def _end_turn(self) -> None:
@@ -138,10 +138,10 @@ class _Chat:
         last = self.events[-1] if self.events else None
         response = last.text if isinstance(last, Message) else None
         events = self.events[:-1] if isinstance(last, Message) else self.events
-        self.turns.append(Turn(self.said, Reply(response, tuple(events))))
+        self.turns.append(CaseTurn(self.said, Reply(response, tuple(events))))
         self.said, self.events = None, []
 
-    def _text(self, content: object) -> str:
+    def _extract_text(self, content: object) -> str:
         if content is None:
             return ""
         if isinstance(content, str):
@@ -158,7 +158,7 @@ class _Chat:
         return "".join(texts)
 
 
-def read_arguments(value: object, tool: str) -> Mapping[str, object]:
+def parse_arguments(value: object, tool: str) -> Mapping[str, object]:
     """Return a call's arguments, which OpenAI's API writes as the text of a JSON object.
 
     Raises:
@@ -178,7 +178,7 @@ def decode_json(text: str) -> object:
 
     try:
         return parse_json(text.encode(), "").value
-    except (InvalidInput, UnicodeEncodeError):
+    except (InvalidInputError, UnicodeEncodeError):
         return text
 
 
@@ -195,7 +195,7 @@ _NAMES = ("eval_id", "case_id", "id", "name", "custom_id", "description")
 _TOOLS = ("expected_tools", "expected_tool_calls")
 _KEYS_SHOWN, _KEY_SHOWN = 6, 40
 """Keys of a row that a message names, and characters of each."""
-_NOTHING_LOST = frozenset({"metadata", "comments", "model", "tools", "parallel_tool_calls"})
+_IGNORABLE_KEYS = frozenset({"metadata", "comments", "model", "tools", "parallel_tool_calls"})
 """Keys that say nothing of what the agent should do."""
 
 
@@ -207,7 +207,7 @@ class Row:
     line: int
 
 
-def read_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
+def parse_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
     """Return the case of a row, called `name` if the row has no name of its own.
 
     `lost` counts what the case does not say although the row does.
@@ -219,30 +219,30 @@ def read_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
     if "tests" in values:
         raise DamagedRowError(f"its tests stand elsewhere ({values['tests']}): name that file")
     if isinstance(values.get("vars"), Mapping):
-        values = _promptfoo_values(values, lost)
+        values = _flatten_promptfoo_test(values, lost)
     named = next((key for key in _NAMES if isinstance(values.get(key), str | int)), "")
     case = EvalCase(str(values.pop(named)) if named else name, line=row.line)
     if "messages" in values:
         check_chat(values["messages"])
     chat = next((key for key in ("messages", "turns", "input") if is_chat(values.get(key))), "")
     if chat:
-        return replace(case, turns=_chat_turns(values, chat, lost))
+        return replace(case, turns=_extract_chat_turns(values, chat, lost))
     if isinstance(scenario := values.pop("scenario", None), str):
-        _count_unread(values, lost)
+        _count_lost_keys(values, lost)
         return replace(case, scenario=Scenario("", scenario))
     question = next((key for key in QUESTIONS if isinstance(values.get(key), str | int | float)), "")
     if not question:
         raise DamagedRowError(_describe_keys(values))
     text = str(values.pop(question))
-    return replace(case, turns=(Turn(UserMessage(text), _reply(values, lost)),))
+    return replace(case, turns=(CaseTurn(UserMessage(text), _extract_expected_reply(values, lost)),))
 
 
-def _chat_turns(values: dict[str, object], key: str, lost: Counter[str]) -> tuple[Turn, ...]:
+def _extract_chat_turns(values: dict[str, object], key: str, lost: Counter[str]) -> tuple[CaseTurn, ...]:
     messages = values.pop(key)
-    turns = read_chat(messages, lost) if isinstance(messages, Sequence) else ()
+    turns = parse_chat(messages, lost) if isinstance(messages, Sequence) else ()
     if not turns:
         raise DamagedRowError("the chat has no message of the user")
-    expected = _reply(values, lost)
+    expected = _extract_expected_reply(values, lost)
     if expected != Reply() and turns[-1].expected == Reply():
         turns = (*turns[:-1], replace(turns[-1], expected=expected))
     return turns
@@ -259,23 +259,23 @@ def _describe_keys(values: Mapping[str, object]) -> str:
     )
 
 
-def _reply(values: dict[str, object], lost: Counter[str]) -> Reply:
+def _extract_expected_reply(values: dict[str, object], lost: Counter[str]) -> Reply:
     """Return what is expected, and count every key that is not read."""
     answer = next((key for key in _ANSWERS if key in values), "")
-    response = _text(values.pop(answer), answer, lost) if answer else None
+    response = _to_text(values.pop(answer), answer, lost) if answer else None
     tools = next((key for key in _TOOLS if key in values), "")
-    events: tuple[Event, ...] = tuple(_calls(values.pop(tools))) if tools else ()
-    _count_unread(values, lost)
+    events: tuple[Event, ...] = tuple(_parse_expected_calls(values.pop(tools))) if tools else ()
+    _count_lost_keys(values, lost)
     return Reply(response, events)
 
 
-def _count_unread(values: Mapping[str, object], lost: Counter[str]) -> None:
+def _count_lost_keys(values: Mapping[str, object], lost: Counter[str]) -> None:
     for key in values:
-        if key not in _NOTHING_LOST:
+        if key not in _IGNORABLE_KEYS:
             lost[f"`{key}` is not carried over"] += 1
 
 
-def _text(value: object, key: str, lost: Counter[str]) -> str:
+def _to_text(value: object, key: str, lost: Counter[str]) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
         if len(value) > 1:  # OpenAI's `ideal` may list several, and a case has one response
             lost[f"further answers of `{key}`: the first one is the expected response"] += len(value) - 1
@@ -283,7 +283,7 @@ def _text(value: object, key: str, lost: Counter[str]) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _calls(value: object) -> Iterator[ToolCall]:
+def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
     """Yield calls: names, or objects as DeepEval and OpenAI write them; a cell may hold either as text."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = decode_json(value)
@@ -297,7 +297,7 @@ def _calls(value: object) -> Iterator[ToolCall]:
         elif isinstance(each, Mapping) and isinstance(each.get("name"), str):
             keys = (key for key in ("input_parameters", "args", "arguments") if each.get(key) is not None)
             given = next(keys, "")
-            args = read_arguments(each[given], each["name"]) if given else None
+            args = parse_arguments(each[given], each["name"]) if given else None
             yield ToolCall(each["name"], args)
         else:
             raise DamagedRowError(f"an expected tool call has no name: {each!r}")
@@ -306,10 +306,10 @@ def _calls(value: object) -> Iterator[ToolCall]:
 # --- promptfoo ----------------------------------------------------------------------------------------------
 
 
-def _promptfoo_values(values: dict[str, object], lost: Counter[str]) -> dict[str, object]:
+def _flatten_promptfoo_test(values: dict[str, object], lost: Counter[str]) -> dict[str, object]:
     """Return a test of promptfoo as a row: its variables, and what its assertions say of the whole answer."""
     variables = values.pop("vars")
-    found = {str(key).lower(): value for key, value in dict(_items(variables)).items()}
+    found = {str(key).lower(): value for key, value in dict(_iter_items(variables)).items()}
     if len(found) == 1 and not QUESTIONS.keys() & found.keys():
         found = {"question": next(iter(found.values()))}
     if not QUESTIONS.keys() & found.keys():
@@ -326,5 +326,5 @@ def _promptfoo_values(values: dict[str, object], lost: Counter[str]) -> dict[str
     return {**values, **found}
 
 
-def _items(value: object) -> Iterator[tuple[object, object]]:
+def _iter_items(value: object) -> Iterator[tuple[object, object]]:
     yield from value.items() if isinstance(value, Mapping) else ()

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.ignored_keys import KeyCheck
-from evalgate.datasets.large.lazy_cases import has_twice
+from evalgate.datasets.ignored_keys import KeyChecker
+from evalgate.datasets.large.lazy_cases import has_repeated_ids
 from evalgate.system.files import is_readable_name, read_file
 
 
-class EvalSetHead(Protocol):
+class EvalSetHeader(Protocol):
     """The keys of an eval set's file next to its cases."""
 
     @property
@@ -41,9 +41,9 @@ class EvalSetHead(Protocol):
 
 def build_eval_set(
     path: str,
-    head: EvalSetHead | None,
+    head: EvalSetHeader | None,
     cases: Sequence[EvalCase],
-    keys: KeyCheck,
+    keys: KeyChecker,
     find_repeated: Callable[[], Iterable[Problem]],
 ) -> EvalSet:
     """Return the eval set of a file that was read to its end.
@@ -52,13 +52,13 @@ def build_eval_set(
     two cases have; it is called only if there are any, as it looks through the whole file again.
 
     Raises:
-        InvalidInput: with every problem of the file, in its order.
+        InvalidInputError: with every problem of the file, in its order.
     """
-    notices, problems = keys.notices(), keys.problems
-    if problems or has_twice(cases):
+    notices, problems = keys.build_notices(), keys.problems
+    if problems or has_repeated_ids(cases):
         problems += find_repeated()
     if head is None or problems:
-        raise InvalidInput(sorted(problems))
+        raise InvalidInputError(sorted(problems))
     timestamp = head.creation_timestamp or 0.0
     return EvalSet(head.eval_set_id, cases, path, head.name, head.description, timestamp, notices=notices)
 
@@ -96,62 +96,62 @@ def find_eval_files(patterns: Sequence[str], *, base: Path, problems: list[Probl
     What is wrong with a pattern is added to `problems`.
 
     Raises:
-        InvalidInput: there is no pattern at all.
+        InvalidInputError: there is no pattern at all.
     """
     if not patterns:
-        raise InvalidInput("no eval sets: name files, folders or globs, or list them as `eval_sets`")
+        raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
     found: dict[str, EvalFile] = {}
     for pattern in patterns:
         try:
-            for file in _expanded(pattern, base):
+            for file in _expand_pattern(pattern, base):
                 # Two spellings of one file, and links to it, are one file.
                 identity = os.path.realpath(file.path)
-                found[identity] = _merged(found[identity], file) if identity in found else file
-        except InvalidInput as error:
+                found[identity] = _merge_selections(found[identity], file) if identity in found else file
+        except InvalidInputError as error:
             problems += error.problems
         except OSError as error:
             problems.append(Problem(pattern, 0, 0, f"cannot be read: {error.strerror}"))
     return tuple(found.values())
 
 
-def _merged(one: EvalFile, other: EvalFile) -> EvalFile:
+def _merge_selections(one: EvalFile, other: EvalFile) -> EvalFile:
     selections, is_whole = (*one.selections, *other.selections), one.is_whole or other.is_whole
     return EvalFile(one.path, one.shown_as, selections, is_whole)
 
 
-def _expanded(pattern: str, base: Path) -> list[EvalFile]:
+def _expand_pattern(pattern: str, base: Path) -> list[EvalFile]:
     path = base / pattern
     if not pattern.strip() or "\0" in pattern:
-        raise _wrong(pattern, "an empty pattern names no file")
+        raise _build_pattern_error(pattern, "an empty pattern names no file")
     if path.is_dir():
-        return [_file(inner, base) for inner in _in_folder(path, pattern)]
+        return [_build_eval_file(inner, base) for inner in _list_folder(path, pattern)]
     if path.exists():
-        return [_file(path, base)]
-    if glob.has_magic(pattern) and (matches := _matches(pattern, base)):
-        return [_file(match, base) for match in matches]
-    if selected := _selected(pattern, base):
+        return [_build_eval_file(path, base)]
+    if glob.has_magic(pattern) and (matches := _match_glob(pattern, base)):
+        return [_build_eval_file(match, base) for match in matches]
+    if selected := _parse_selection(pattern, base):
         return [selected]
-    raise _wrong(pattern, _nothing(pattern, base))
+    raise _build_pattern_error(pattern, _describe_no_match(pattern, base))
 
 
-def _file(path: Path, base: Path, *selections: str) -> EvalFile:
+def _build_eval_file(path: Path, base: Path, *selections: str) -> EvalFile:
     home = Path(os.path.normpath(base.absolute()))
     absolute = Path(os.path.normpath(home / path))
     inside = absolute.relative_to(home) if absolute.is_relative_to(home) else absolute
     return EvalFile(absolute, str(inside), selections, is_whole=not selections)
 
 
-def _in_folder(folder: Path, pattern: str) -> list[Path]:
-    found = sorted(_walk(folder))
+def _list_folder(folder: Path, pattern: str) -> list[Path]:
+    found = sorted(_walk_folder(folder))
     if not found:
         endings = " or ".join(f"*{ending}" for ending in _ENDINGS)
         message = f"there is no {endings}, and no *{_ANY_JSON} with goals, in this folder or below"
-        raise _wrong(pattern, message)
+        raise _build_pattern_error(pattern, message)
     return found
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder, onerror=_raised):
+def _walk_folder(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder, onerror=_raise_error):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (path for name in files if _is_eval_set(path := Path(place, name)))
 
@@ -163,11 +163,11 @@ def _is_eval_set(path: Path) -> bool:
     return path.name.endswith(_ANY_JSON) and path.is_file() and _GOALS in read_file(path)
 
 
-def _raised(error: OSError) -> NoReturn:
+def _raise_error(error: OSError) -> NoReturn:
     raise error
 
 
-def _matches(pattern: str, base: Path) -> list[Path]:
+def _match_glob(pattern: str, base: Path) -> list[Path]:
     names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  Path.glob enters hidden folders
     found = (base / name for name in names)
     return sorted(path for path in found if is_readable_name(path) and _may_be_eval_set(path.name))
@@ -177,19 +177,21 @@ def _may_be_eval_set(name: str) -> bool:
     return name != TEST_CONFIG and not name.endswith((*METRICS_ENDINGS, *_RESULT_ENDINGS))
 
 
-def _selected(pattern: str, base: Path) -> EvalFile | None:
+def _parse_selection(pattern: str, base: Path) -> EvalFile | None:
     """`file:case_a,case_b`: the longest beginning that is a file, since paths and ids may hold colons."""
     colons = [at for at, character in enumerate(pattern) if character == ":"]
     for at in reversed(colons):
         path, rest = base / pattern[:at], pattern[at + 1 :]
         if pattern[:at].strip() and is_readable_name(path):
             if not rest.strip(" ,"):
-                raise _wrong(pattern, "no case is named after the colon: name one, or drop the colon for all")
-            return _file(path, base, rest)
+                raise _build_pattern_error(
+                    pattern, "no case is named after the colon: name one, or drop the colon for all"
+                )
+            return _build_eval_file(path, base, rest)
     return None
 
 
-def _nothing(pattern: str, base: Path) -> str:
+def _describe_no_match(pattern: str, base: Path) -> str:
     if glob.has_magic(pattern):
         return f"no file matches this pattern in {base}"
     folder = (base / pattern).parent
@@ -199,5 +201,5 @@ def _nothing(pattern: str, base: Path) -> str:
     return f"no such file or folder{hint}"
 
 
-def _wrong(pattern: str, message: str) -> InvalidInput:
-    return InvalidInput([Problem(pattern, 0, 0, message)])
+def _build_pattern_error(pattern: str, message: str) -> InvalidInputError:
+    return InvalidInputError([Problem(pattern, 0, 0, message)])

@@ -5,21 +5,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from evalgate.core.types import EvalCase, Event, Message, Scenario, ToolCall, Turn
+from evalgate.core.types import CaseTurn, EvalCase, Event, Message, Scenario, ToolCall
 
 _DIGITS = 16
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=dict).encode
 
 
-def fingerprint(case: EvalCase) -> str:
+def compute_case_fingerprint(case: EvalCase) -> str:
     """16 hexadecimal digits over the case's turns, scenario, journey, rubrics, first and last session state.
 
     What decides nothing does not count: the order of keys, the case's id and place, ids of calls, turns and
     sessions, time stamps, recorded details of the agent, and what only the case's own format knows.
     """
     asked = {
-        "turns": [_turn(turn) for turn in case.turns],
-        "scenario": _scenario(case.scenario),
+        "turns": [_to_turn_values(turn) for turn in case.turns],
+        "scenario": _to_scenario_values(case.scenario),
         "state": case.session.state,
         "final_state": case.final_state,
         "context": case.context_messages,
@@ -27,18 +27,18 @@ def fingerprint(case: EvalCase) -> str:
         "rubrics": [asdict(rubric) for rubric in case.rubrics],
         "tool_mocks": [asdict(mock) for mock in case.tool_mocks],
     }
-    return hashlib.sha256(_encode(_given(asked)).encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(_encode(_drop_absent(asked)).encode()).hexdigest()[:_DIGITS]
 
 
 _NOTHING: tuple[object, ...] = (None, (), [], {})
 
 
-def _given(asked: Mapping[str, object]) -> dict[str, object]:
+def _drop_absent(asked: Mapping[str, object]) -> dict[str, object]:
     """Without what is not there, so that a later version can hash more and keep older fingerprints."""
     return {key: value for key, value in asked.items() if value or value not in _NOTHING}
 
 
-def metric_fingerprint(name: str, options: object, judge: object = None) -> str:
+def compute_metric_fingerprint(name: str, options: object, judge: object = None) -> str:
     """16 hexadecimal digits over what a metric is and its options, without its threshold.
 
     For a metric whose scores are a model's opinion, `-` and as many over `judge`: what that opinion depends
@@ -57,18 +57,18 @@ def is_other_judge(fingerprint: str, other: str) -> bool:
     return bool(judge and others_judge) and own == others and judge != others_judge
 
 
-def _turn(turn: Turn) -> object:
+def _to_turn_values(turn: CaseTurn) -> object:
     asked = {
         "user": turn.user.text,
         "attachments": turn.user.attachments,
         "response": turn.expected.response,
-        "events": [_event(event) for event in turn.expected.events],
+        "events": [_to_event_values(event) for event in turn.expected.events],
         "rubrics": [asdict(rubric) for rubric in turn.rubrics],
     }
-    return _given(asked)
+    return _drop_absent(asked)
 
 
-def _event(event: Event) -> object:
+def _to_event_values(event: Event) -> object:
     if isinstance(event, ToolCall):
         args = event.args if event.other_args is None else event.other_args
         return [event.type, event.author, event.name, args]
@@ -77,7 +77,7 @@ def _event(event: Event) -> object:
     return [event.type, event.author, event.name, event.result]
 
 
-def _scenario(scenario: Scenario | None) -> object:
+def _to_scenario_values(scenario: Scenario | None) -> object:
     if scenario is None:
         return None
     asked: list[object] = [scenario.starting_prompt, scenario.conversation_plan, scenario.user_persona]

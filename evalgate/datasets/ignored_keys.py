@@ -18,25 +18,25 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 from evalgate.core.errors import Problem
-from evalgate.core.formatting import counted, did_you_mean
-from evalgate.documents.strict_json import items_of
-from evalgate.documents.validation import unknown_key
+from evalgate.core.formatting import did_you_mean, pluralize
+from evalgate.documents.strict_json import as_sequence
+from evalgate.documents.validation import describe_unknown_key
 
 Location: TypeAlias = tuple[str | int, ...]
-Spelled: TypeAlias = Callable[[str], str]
+KeyNormalizer: TypeAlias = Callable[[str], str]
 """Return what all spellings of one key have in common: `evalid` for `evalId` and `eval_id`."""
 
 _NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
 
 
 @dataclass(frozen=True)
-class KeysOf:
+class KeyModel:
     """Stands in `Annotated` of a value that is read as it is, and says which keys it may have."""
 
     model: type[BaseModel]
 
 
-class UnreadKey(NamedTuple):
+class IgnoredKey(NamedTuple):
     """A key that no field of the model of its object reads."""
 
     location: Location
@@ -46,64 +46,66 @@ class UnreadKey(NamedTuple):
     """The keys that the object may hold."""
 
 
-def unread_keys(
-    model: type[BaseModel], value: object, location: Location = (), *, spelled: Spelled = str
-) -> list[UnreadKey]:
+def collect_ignored_keys(
+    model: type[BaseModel], value: object, location: Location = (), *, spelled: KeyNormalizer = str
+) -> list[IgnoredKey]:
     """Return the keys of `value`, to any depth, that `model` and the models of its fields pass over.
 
     A key may be spelled as the field or its alias is, or in camelCase. A key that holds null is left out,
     and so is one that holds nothing at all where no engine refuses it: it says nothing that could be missed.
     `value` may be of any shape, right or wrong.
     """
-    shape, found = _shape(model, spelled), list[UnreadKey]()
+    shape, found = _get_model_scanner(model, spelled), list[IgnoredKey]()
     if not shape.is_clean(value):
-        shape.collect(value, location, found)
+        shape.collect_ignored(value, location, found)
     return found
 
 
-class _Look(Protocol):
+class _KeyScanner(Protocol):
     """How to look through values of one type."""
 
     def is_clean(self, value: Any) -> bool:
         """Return True if a value has no unread key; False when in doubt."""
         ...
 
-    def collect(self, value: Any, location: Location, found: list[UnreadKey]) -> None:
+    def collect_ignored(self, value: Any, location: Location, found: list[IgnoredKey]) -> None:
         """Append the unread keys of a value that stands at a location."""
         ...
 
 
-_Looks: TypeAlias = tuple[_Look, ...]
+_KeyScanners: TypeAlias = tuple[_KeyScanner, ...]
 
 
-class _Shape:
+class _ModelScanner:
     """Objects that one model reads."""
 
-    def __init__(self, model: type[BaseModel], spelled: Spelled) -> None:
+    def __init__(self, model: type[BaseModel], spelled: KeyNormalizer) -> None:
         self._spelled = spelled
         self._is_refused = getattr(model, "is_refused", None)
-        self._inner: dict[str, _Looks] = {}
+        self._inner: dict[str, _KeyScanners] = {}
         """Each known key in every spelling, and how to look into its value."""
         older: Any = getattr(model, "older_keys", tuple)()
         models: Mapping[str, Any] = older if isinstance(older, Mapping) else dict.fromkeys(older)
         kept = tuple(getattr(model, "kept_keys", tuple)())
         for name, annotation in models.items():
-            self._add([name], tuple(_looks(annotation, spelled)))
+            self._add_key([name], tuple(_iter_scanners(annotation, spelled)))
         for name in kept:
-            self._add([name, to_camel(name)], ())
+            self._add_key([name, to_camel(name)], ())
         for name, info in model.model_fields.items():
-            looks = tuple(_stand_ins(info.metadata, spelled)) or tuple(_looks(info.annotation, spelled))
-            self._add([name, to_camel(name), *_aliases(info)], looks)
+            looks = tuple(_iter_annotated_scanners(info.metadata, spelled)) or tuple(
+                _iter_scanners(info.annotation, spelled)
+            )
+            self._add_key([name, to_camel(name), *_iter_aliases(info)], looks)
         self._known = (*[field.alias or name for name, field in model.model_fields.items()], *models, *kept)
         self._names = self._inner.keys()
         self._nested = tuple([(key, look) for key, looks in self._inner.items() for look in looks])
 
-    def _add(self, spellings: Iterable[str], looks: _Looks) -> None:
+    def _add_key(self, spellings: Iterable[str], looks: _KeyScanners) -> None:
         for spelling in spellings:
             self._inner[spelling] = self._inner[self._spelled(spelling)] = looks
 
     # A large eval set has millions of objects, nearly all of them without an unread key: this way through
-    # them costs a fifth of `collect`, which notes where each of them stands.
+    # them costs a fifth of `collect_ignored`, which notes where each of them stands.
     def is_clean(self, value: Any) -> bool:
         if type(value) is not dict:
             return True
@@ -114,82 +116,82 @@ class _Shape:
                 return False
         return True
 
-    def collect(self, value: Any, location: Location, found: list[UnreadKey]) -> None:
+    def collect_ignored(self, value: Any, location: Location, found: list[IgnoredKey]) -> None:
         for key, item in value.items() if isinstance(value, dict) else ():
             looks = self._inner.get(key if key in self._inner else self._spelled(key))
             if looks is None:
                 is_refused = self._is_refused is not None and self._is_refused(key, value)
                 if item is not None and (is_refused or item not in _NOTHING_SAID):
-                    found.append(UnreadKey((*location, key), is_refused, self._known))
+                    found.append(IgnoredKey((*location, key), is_refused, self._known))
             else:
                 for look in looks:
-                    look.collect(item, (*location, key), found)
+                    look.collect_ignored(item, (*location, key), found)
 
 
-_shape = cache(_Shape)
+_get_model_scanner = cache(_ModelScanner)
 
 
-def _aliases(field: FieldInfo) -> Iterator[str]:
+def _iter_aliases(field: FieldInfo) -> Iterator[str]:
     if field.alias:
         yield field.alias
     if isinstance(field.validation_alias, AliasChoices):
         yield from (choice for choice in field.validation_alias.choices if isinstance(choice, str))
 
 
-def _looks(annotation: Any, spelled: Spelled) -> Iterator[_Look]:
+def _iter_scanners(annotation: Any, spelled: KeyNormalizer) -> Iterator[_KeyScanner]:
     """Yield how to look into a value of that type; nothing when it holds no model."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield _shape(annotation, spelled)
+        yield _get_model_scanner(annotation, spelled)
         return
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        yield from tuple(_stand_ins(args[1:], spelled)) or _looks(args[0], spelled)
+        yield from tuple(_iter_annotated_scanners(args[1:], spelled)) or _iter_scanners(args[0], spelled)
         return
-    inner = [look for arg in args for look in _looks(arg, spelled)]
+    inner = [look for arg in args for look in _iter_scanners(arg, spelled)]
     if origin is dict:
-        yield from map(_Values, inner)
+        yield from map(_MappingScanner, inner)
     elif origin in (list, tuple):
-        yield from map(_Items, inner)
+        yield from map(_ListScanner, inner)
     else:
         yield from inner
 
 
-def _stand_ins(metadata: Iterable[object], spelled: Spelled) -> Iterator[_Look]:
+def _iter_annotated_scanners(metadata: Iterable[object], spelled: KeyNormalizer) -> Iterator[_KeyScanner]:
     for each in metadata:
-        if isinstance(each, KeysOf):
-            yield _shape(each.model, spelled)
+        if isinstance(each, KeyModel):
+            yield _get_model_scanner(each.model, spelled)
 
 
-class _Values:
+class _MappingScanner:
     """Objects with keys of any name."""
 
-    def __init__(self, look: _Look) -> None:
+    def __init__(self, look: _KeyScanner) -> None:
         self._look = look
 
     def is_clean(self, value: Any) -> bool:
         return not isinstance(value, dict) or all(map(self._look.is_clean, value.values()))
 
-    def collect(self, value: Any, location: Location, found: list[UnreadKey]) -> None:
+    def collect_ignored(self, value: Any, location: Location, found: list[IgnoredKey]) -> None:
         for key, item in value.items() if isinstance(value, dict) else ():
-            self._look.collect(item, (*location, key), found)
+            self._look.collect_ignored(item, (*location, key), found)
 
 
-class _Items:
+class _ListScanner:
     """Lists."""
 
-    def __init__(self, look: _Look) -> None:
+    def __init__(self, look: _KeyScanner) -> None:
         self._look = look
 
     def is_clean(self, value: Any) -> bool:
         is_clean = self._look.is_clean
-        for item in items_of(value) or ():  # noqa: SIM110  a generator is slower
+        for item in as_sequence(value) or ():  # noqa: SIM110  a generator is slower
             if not is_clean(item):
                 return False
         return True
 
-    def collect(self, value: Any, location: Location, found: list[UnreadKey]) -> None:
-        for index, item in enumerate(items_of(value) or ()):
-            self._look.collect(item, (*location, index), found)
+    def collect_ignored(self, value: Any, location: Location, found: list[IgnoredKey]) -> None:
+        for index, item in enumerate(as_sequence(value) or ()):
+            self._look.collect_ignored(item, (*location, index), found)
 
 
 _TOLD = 10
@@ -197,13 +199,13 @@ _TOLD = 10
 
 
 @dataclass(slots=True)
-class _Found:
-    first: UnreadKey
+class _KeyOccurrences:
+    first: IgnoredKey
     times: int = 0
 
 
 @dataclass(slots=True)
-class KeyCheck:
+class KeyChecker:
     """The keys of one file that nothing reads."""
 
     file: str
@@ -212,29 +214,31 @@ class KeyCheck:
     """Line and column of what stands at a location of the document."""
     problems: list[Problem]
     """Takes what the owner of the format refuses."""
-    spelled: Spelled = str
+    spelled: KeyNormalizer = str
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     """Keys of other formats, and what says the same in this one; "" for what none of its keys says."""
     is_open: bool = True
     """False once the whole file has been looked through: cases of a large file are made again and again."""
-    _refused: dict[str, _Found] = field(default_factory=dict)
-    _ignored: dict[str, _Found] = field(default_factory=dict)
+    _refused: dict[str, _KeyOccurrences] = field(default_factory=dict)
+    _ignored: dict[str, _KeyOccurrences] = field(default_factory=dict)
 
-    def look(self, model: type[BaseModel], value: object, location: Location = ()) -> None:
+    def check_value(self, model: type[BaseModel], value: object, location: Location = ()) -> None:
         """Look through a value, of any shape, that `model` reads and that stands at `location`."""
-        self.add(unread_keys(model, value, location, spelled=self.spelled))
+        self.add_keys(collect_ignored_keys(model, value, location, spelled=self.spelled))
 
-    def add(self, keys: Iterable[UnreadKey]) -> None:
+    def add_keys(self, keys: Iterable[IgnoredKey]) -> None:
         """Note keys that were found unread."""
         for key in keys:
             name = str(key.location[-1])
             noted = self._refused if key.is_refused else self._ignored
-            found = noted.setdefault(name, _Found(key))
+            found = noted.setdefault(name, _KeyOccurrences(key))
             found.times += 1
             if key.is_refused and found.times <= _TOLD:
-                self.problems.append(Problem(self.file, *self.position(key.location), self._sentence(key)))
+                self.problems.append(
+                    Problem(self.file, *self.position(key.location), self._describe_refused(key))
+                )
 
-    def notices(self) -> tuple[str, ...]:
+    def build_notices(self) -> tuple[str, ...]:
         """Return the sentence for the keys that were ignored, and add to the problems how many are untold.
 
         This ends the check.
@@ -242,22 +246,22 @@ class KeyCheck:
         self.is_open = False
         for name, found in self._refused.items():
             if found.times > _TOLD:
-                message = f"`{name}` is unknown in {counted(found.times - _TOLD, 'more place')}"
+                message = f"`{name}` is unknown in {pluralize(found.times - _TOLD, 'more place')}"
                 self.problems.append(Problem(self.file, *self.position(found.first.location), message))
         if not self._ignored:
             return ()
         times = sum(found.times for found in self._ignored.values())
         keys = "1 key" if times == 1 else f"{times:,} keys"
         verb = "is" if times == 1 else "are"
-        names = [self._ignored_key(name, found) for name, found in islice(self._ignored.items(), _TOLD)]
+        names = [self._describe_ignored(name, found) for name, found in islice(self._ignored.items(), _TOLD)]
         more = [f"and {len(self._ignored) - _TOLD} more"] if len(self._ignored) > _TOLD else []
         return (f"{keys} of {self.file} {verb} read by nothing: {'; '.join([*names, *more])}.",)
 
-    def _sentence(self, key: UnreadKey) -> str:
+    def _describe_refused(self, key: IgnoredKey) -> str:
         own = self.elsewhere.get(str(key.location[-1]))
-        return unknown_key(key.location, key.known, f" Write `{own}`." if own else "")
+        return describe_unknown_key(key.location, key.known, f" Write `{own}`." if own else "")
 
-    def _ignored_key(self, name: str, found: _Found) -> str:
+    def _describe_ignored(self, name: str, found: _KeyOccurrences) -> str:
         line, _ = self.position(found.first.location)
         where = f"line {line}" if found.times == 1 else f"{found.times:,} times, first in line {line}"
         own = self.elsewhere.get(name)

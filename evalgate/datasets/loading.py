@@ -6,14 +6,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document, EvalFormat
 from evalgate.core.types import EvalSet
 from evalgate.datasets.discovery import METRICS_ENDINGS, TEST_CONFIG, EvalFile, find_eval_files
-from evalgate.datasets.large.lazy_cases import mapped
-from evalgate.datasets.large.long_json import read_large
-from evalgate.documents.strict_json import items_of
-from evalgate.system.gc import collector_paused
+from evalgate.datasets.large.lazy_cases import map_cases
+from evalgate.datasets.large.long_json import read_large_json
+from evalgate.documents.strict_json import as_sequence
+from evalgate.system.gc import pause_gc
 
 
 def load_eval_sets(
@@ -25,21 +25,21 @@ def load_eval_sets(
     that recognises a file's content reads it, unless `format_name` says which.
 
     Raises:
-        InvalidInput: with every problem of every pattern and file.
+        InvalidInputError: with every problem of every pattern and file.
     """
-    chosen = _chosen(formats, format_name)
+    chosen = _select_formats(formats, format_name)
     problems: list[Problem] = []
     found = find_eval_files(patterns, base=base, problems=problems)
     eval_sets = []
-    with collector_paused():
+    with pause_gc():
         for file in found:
             try:
-                eval_sets.append(_load(file, chosen, is_forced=format_name is not None))
-            except InvalidInput as error:
+                eval_sets.append(_load_file(file, chosen, is_forced=format_name is not None))
+            except InvalidInputError as error:
                 problems += error.problems
-    problems += _repeated_sets(eval_sets)
+    problems += _find_repeated_sets(eval_sets)
     if problems:
-        raise InvalidInput(problems)
+        raise InvalidInputError(problems)
     return tuple(eval_sets)
 
 
@@ -69,84 +69,86 @@ def find_metrics_file(
     return None
 
 
-def _chosen(formats: Mapping[str, EvalFormat], name: str | None) -> Mapping[str, EvalFormat]:
+def _select_formats(formats: Mapping[str, EvalFormat], name: str | None) -> Mapping[str, EvalFormat]:
     if name is None:
         return formats
     if name not in formats:
-        raise InvalidInput(f"{name!r} is not a format of eval sets.{_nearest(name, formats)}")
+        raise InvalidInputError(f"{name!r} is not a format of eval sets.{_suggest_nearest(name, formats)}")
     return {name: formats[name]}
 
 
-def _load(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: bool) -> EvalSet:
+def _load_file(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: bool) -> EvalSet:
     try:
-        document = read_large(file.path, file.shown_as)
-    except InvalidInput:
+        document = read_large_json(file.path, file.shown_as)
+    except InvalidInputError:
         _refuse_dataset(file)
         raise
     for name, eval_format in formats.items():
-        if is_forced or eval_format.recognises(document):
-            return replace(_selected(eval_format.read(document), file), format_name=name)
+        if is_forced or eval_format.matches_document(document):
+            return replace(_select_cases(eval_format.read_eval_set(document), file), format_name=name)
     _refuse_dataset(file)
-    raise InvalidInput([Problem(file.shown_as, 1, 1, _unrecognised(document, formats))])
+    raise InvalidInputError([Problem(file.shown_as, 1, 1, _describe_unrecognized(document, formats))])
 
 
 def _refuse_dataset(file: EvalFile) -> None:
     """Say how an eval set is made of a file of another tool.
 
     Raises:
-        InvalidInput: it is one.
+        InvalidInputError: it is one.
     """
-    from evalgate.datasets.conversion import way_forward
+    from evalgate.datasets.conversion import suggest_conversion
 
-    if found := way_forward(file.path, file.shown_as):
-        raise InvalidInput([Problem(file.shown_as, 1, 1, found)]) from None
+    if found := suggest_conversion(file.path, file.shown_as):
+        raise InvalidInputError([Problem(file.shown_as, 1, 1, found)]) from None
 
 
-def _unrecognised(document: Document, formats: Mapping[str, EvalFormat]) -> str:
+def _describe_unrecognized(document: Document, formats: Mapping[str, EvalFormat]) -> str:
     value = document.value
     keys = f" with the keys {', '.join(list(value)[:5])}" if isinstance(value, dict) and value else ""
     return (
         f"this is no eval set of a format that evalgate knows ({', '.join(formats)}): "
-        f"{_kind(value)}{keys}. Name eval sets only."
+        f"{_describe_kind(value)}{keys}. Name eval sets only."
     )
 
 
-def _kind(value: object) -> str:
+def _describe_kind(value: object) -> str:
     kinds = {dict: "an object", str: "a text", type(None): "null"}
-    return "a list" if items_of(value) is not None else kinds.get(type(value), "a number, true or false")
+    return "a list" if as_sequence(value) is not None else kinds.get(type(value), "a number, true or false")
 
 
-def _selected(eval_set: EvalSet, file: EvalFile) -> EvalSet:
-    ids = {head.eval_id: index for index, head in enumerate(eval_set.heads)} if file.selections else {}
-    wanted = {name for text in file.selections for name in _names(text, ids)}
+def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
+    ids = (
+        {head.eval_id: index for index, head in enumerate(eval_set.case_metadata)} if file.selections else {}
+    )
+    wanted = {name for text in file.selections for name in _split_names(text, ids)}
     if unknown := sorted(wanted - ids.keys()):
-        raise InvalidInput(
-            Problem(file.shown_as, 0, 0, f"there is no case {name!r}.{_nearest(name, ids)}")
+        raise InvalidInputError(
+            Problem(file.shown_as, 0, 0, f"there is no case {name!r}.{_suggest_nearest(name, ids)}")
             for name in unknown
         )
     own = partial(replace, eval_set_id=eval_set.eval_set_id)
     cases = eval_set.cases
     if not file.is_whole:
         cases = tuple([cases[index] for index in sorted(ids[name] for name in wanted)])
-    named = mapped(cases, own, same_heads=True, same_prints=True)
+    named = map_cases(cases, own, same_heads=True, same_prints=True)
     return replace(eval_set, cases=named, is_whole=file.is_whole)
 
 
-def _names(selection: str, ids: Container[str]) -> list[str]:
+def _split_names(selection: str, ids: Container[str]) -> list[str]:
     """The ids in `case_a, case_b`; an id may hold a comma itself."""
     if selection.strip() in ids:
         return [selection.strip()]
     return [name.strip() for name in selection.split(",") if name.strip()]
 
 
-def _nearest(name: str, candidates: Iterable[str]) -> str:
+def _suggest_nearest(name: str, candidates: Iterable[str]) -> str:
     names = list(candidates)
     if near := difflib.get_close_matches(name, names, n=3, cutoff=0.5):
         return f" Did you mean {' or '.join(map(repr, near))}?"
     return f" There are: {', '.join(map(repr, names[:5]))}{', …' if names[5:] else ''}." if names else ""
 
 
-def _repeated_sets(eval_sets: Iterable[EvalSet]) -> Iterator[Problem]:
+def _find_repeated_sets(eval_sets: Iterable[EvalSet]) -> Iterator[Problem]:
     first: dict[str, str] = {}
     for eval_set in eval_sets:
         earlier = first.setdefault(eval_set.eval_set_id, eval_set.path)

@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
-from evalgate.datasets.large.lazy_cases import WrittenRun
+from evalgate.datasets.large.lazy_cases import LazyRunResult
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -44,7 +44,7 @@ _DEEPEST = 100
 _BIGGEST = 10**MOST_DIGITS
 
 
-class _Plan(NamedTuple):
+class _FieldLayout(NamedTuple):
     """How the fields of a class are written."""
 
     always: tuple[str, ...]
@@ -57,63 +57,66 @@ class _Plan(NamedTuple):
     """Fields that may hold further classes, alone or in a tuple."""
 
 
-class _Plans(dict["type[DataclassInstance]", _Plan]):
+class _FieldLayouts(dict["type[DataclassInstance]", _FieldLayout]):
     """Made on first use of a class; a plain look-up from then on, for this is the hot path of a report."""
 
-    def __missing__(self, kind: "type[DataclassInstance]") -> _Plan:
+    def __missing__(self, kind: "type[DataclassInstance]") -> _FieldLayout:
         defaults = {field.name: field.default for field in fields(kind)}
         always = [name for name in defaults if defaults[name] is MISSING or name in _ALWAYS_WRITTEN]
         always.sort(key=lambda name: name not in _FIRST)
         optional = tuple(name for name in defaults if name not in always)
         usual = tuple(defaults[name] for name in optional)
-        nested = tuple(name for name, hint in get_type_hints(kind).items() if _holds_a_class(hint))
-        always_of = _values_of(always)
-        if issubclass(kind, WrittenRun):
-            always_of, nested = _values_as_read(always), tuple(name for name in nested if name != "turns")
-        plan = _Plan(tuple(always), always_of, optional, _values_of(optional), usual, nested)
+        nested = tuple(name for name, hint in get_type_hints(kind).items() if _contains_class(hint))
+        always_of = _build_getter(always)
+        if issubclass(kind, LazyRunResult):
+            always_of, nested = (
+                _build_lazy_run_getter(always),
+                tuple(name for name in nested if name != "turns"),
+            )
+        plan = _FieldLayout(tuple(always), always_of, optional, _build_getter(optional), usual, nested)
         self[kind] = plan
         return plan
 
 
-def _values_of(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
+def _build_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
     """As `attrgetter`, and a tuple for any number of names."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)
 
 
-def _values_as_read(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
+def _build_lazy_run_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
     """The same for a run whose turns are JSON already."""
 
-    def values(run: object) -> tuple[object, ...]:
-        if not isinstance(run, WrittenRun) or (turns := run.said_as_json()) is None:
+    def get_values(run: object) -> tuple[object, ...]:
+        if not isinstance(run, LazyRunResult) or (turns := run.load_turns_json()) is None:
             turns = [as_tree(turn) for turn in getattr(run, "turns", ())]
         return tuple([turns if name == "turns" else getattr(run, name) for name in names])
 
-    return values
+    return get_values
 
 
-def _holds_a_class(hint: object) -> bool:
-    return is_dataclass(hint) or any(map(_holds_a_class, get_args(hint)))
+def _contains_class(hint: object) -> bool:
+    return is_dataclass(hint) or any(map(_contains_class, get_args(hint)))
 
 
-_PLANS = _Plans()
+_LAYOUTS = _FieldLayouts()
 
 
-def always_written(kind: "type[DataclassInstance]") -> tuple[str, ...]:
+def list_required_fields(kind: "type[DataclassInstance]") -> tuple[str, ...]:
     """The fields of a class that stand in every record, in their order."""
-    return _PLANS[kind].always
+    return _LAYOUTS[kind].always
 
 
-def written_fields(kind: "type[DataclassInstance]") -> tuple[tuple[str, object], ...]:
+def list_written_fields(kind: "type[DataclassInstance]") -> tuple[tuple[str, object], ...]:
     """Each field of a class in the order of a record, with the value that it is left out for."""
-    always, _, optional, _, usual, _ = _PLANS[kind]
+    always, _, optional, _, usual, _ = _LAYOUTS[kind]
     return (*((name, NEVER_LEFT_OUT) for name in always), *zip(optional, usual, strict=True))
 
 
 def as_dict(value: "DataclassInstance") -> dict[str, Any]:
     """The fields of an object, their values as they are."""
-    always, always_of, optional, optional_of, usual, _ = _PLANS[type(value)]
+    always, always_of, optional, optional_of, usual, _ = _LAYOUTS[type(value)]
     written: dict[str, Any] = dict(zip(always, always_of(value)))  # noqa: B905  equal by construction
     held = optional_of(value)
     if held != usual:
@@ -126,27 +129,27 @@ def as_dict(value: "DataclassInstance") -> dict[str, Any]:
 def as_tree(value: "DataclassInstance") -> dict[str, Any]:
     """The fields of an object, and of all objects within."""
     written = as_dict(value)
-    for name in _PLANS[type(value)].nested:
+    for name in _LAYOUTS[type(value)].nested:
         held = written.get(name)
         if held:
             written[name] = [as_tree(each) for each in held] if type(held) is tuple else as_tree(held)
     return written
 
 
-def mended(value: object, depth: int = 0) -> object:
+def replace_unserializable(value: object, depth: int = 0) -> object:
     """`value` in what JSON can hold, but for lone surrogates."""
     if depth > _DEEPEST:
         return "… nested too deep"
     if is_dataclass(value) and not isinstance(value, type):
         value = as_dict(value)
     if isinstance(value, Mapping):
-        return {str(key): mended(item, depth + 1) for key, item in value.items()}
+        return {str(key): replace_unserializable(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [mended(item, depth + 1) for item in value]
-    return _mended_scalar(value)
+        return [replace_unserializable(item, depth + 1) for item in value]
+    return _replace_unserializable_scalar(value)
 
 
-def _mended_scalar(value: object) -> object:
+def _replace_unserializable_scalar(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):

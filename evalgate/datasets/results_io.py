@@ -14,12 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalgate.core import types
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import SCHEMA_VERSION, CaseResult, Record
-from evalgate.datasets.large.lazy_cases import WrittenCase
-from evalgate.datasets.results_encoder import MOST_DIGITS, always_written, as_dict, as_tree, mended
+from evalgate.datasets.large.lazy_cases import LazyCaseResult
+from evalgate.datasets.results_encoder import (
+    MOST_DIGITS,
+    as_dict,
+    as_tree,
+    list_required_fields,
+    replace_unserializable,
+)
 from evalgate.documents.text_files import read_named_file
-from evalgate.system.gc import collector_paused
+from evalgate.system.gc import pause_gc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,24 +46,24 @@ def dump_record(record: Record) -> str:
     What the data model forbids is mended rather than allowed to lose the report: a lone surrogate becomes
     U+FFFD, a number that is not finite null, anything that JSON cannot hold a text.
     """
-    return "".join(record_pieces(record))
+    return "".join(iter_record_chunks(record))
 
 
-def record_pieces(record: Record) -> Iterator[str]:
+def iter_record_chunks(record: Record) -> Iterator[str]:
     """The same in pieces of a case each: the text of a large run need not stand in memory.
 
     The text of a shard is made twice, for its digest first.
     """
     if record.shard is None:
-        return _pieces(record)
+        return _iter_chunks(record)
     whole = sha256()
-    for piece in _pieces(record, _NO_DIGEST):
+    for piece in _iter_chunks(record, _NO_DIGEST):
         whole.update(piece.encode())
-    return _pieces(record, whole.hexdigest())
+    return _iter_chunks(record, whole.hexdigest())
 
 
 def is_shard_intact(data: bytes) -> bool:
-    """Return whether the text of a shard is what `record_pieces` made, to the byte."""
+    """Return whether the text of a shard is what `iter_record_chunks` made, to the byte."""
     found = _digest.search(data)
     if found is None:
         return False
@@ -73,19 +79,19 @@ _DIGEST_KEY = "shard_digest"
 _digest = re.compile(rb'\n "shard_digest": "([0-9a-f]{64})"')  # no text within JSON holds a line end
 
 
-def _pieces(record: Record, digest: str = "") -> Iterator[str]:
+def _iter_chunks(record: Record, digest: str = "") -> Iterator[str]:
     head = as_dict(record)
     del head["cases"]
     if digest:
         head[_DIGEST_KEY] = digest
-    yield _encoded(head, indent=1).removesuffix("\n}")
+    yield _encode_value(head, indent=1).removesuffix("\n}")
     if not record.cases:
         yield ',\n "cases": []\n}\n'
         return
     before = ',\n "cases": [\n'
     for case in record.cases:
         yield before
-        yield (case.json if isinstance(case, WrittenCase) else "") or _line(case)
+        yield (case.json if isinstance(case, LazyCaseResult) else "") or _encode_case(case)
         before = ",\n"
     yield "\n ]\n}\n"
 
@@ -94,23 +100,23 @@ def read_record(path: Path, shown_as: str) -> Record:
     """Read the file that `dump_record` wrote.
 
     Raises:
-        InvalidInput: there is no such file, it cannot be read, or as `load_record`.
+        InvalidInputError: there is no such file, it cannot be read, or as `load_record`.
     """
-    return load_record(read_bytes(path, shown_as), shown_as)
+    return load_record(read_record_bytes(path, shown_as), shown_as)
 
 
-def read_bytes(path: Path, shown_as: str) -> bytes:
+def read_record_bytes(path: Path, shown_as: str) -> bytes:
     """The content of such a file.
 
     Raises:
-        InvalidInput: there is none, or it cannot be read.
+        InvalidInputError: there is none, or it cannot be read.
     """
     try:
         return read_named_file(path, shown_as)
     except FileNotFoundError:
-        raise InvalidInput(f"{shown_as}: no such file. `evalgate run` writes it.") from None
+        raise InvalidInputError(f"{shown_as}: no such file. `evalgate run` writes it.") from None
     except OSError as error:
-        raise InvalidInput(f"{shown_as}: cannot be read: {error.strerror}") from None
+        raise InvalidInputError(f"{shown_as}: cannot be read: {error.strerror}") from None
 
 
 def load_record(data: str | bytes, shown_as: str) -> Record:
@@ -119,28 +125,28 @@ def load_record(data: str | bytes, shown_as: str) -> Record:
     `shown_as` is how messages call the file.
 
     Raises:
-        InvalidInput: not JSON, not a record, or of a newer schema.
+        InvalidInputError: not JSON, not a record, or of a newer schema.
     """
     from pydantic import ValidationError
 
     text = data.encode(errors="surrogatepass") if isinstance(data, str) else data
     text = text.removeprefix(_BYTE_ORDER_MARK)
-    is_ours = _is_of_this_schema(text)
+    is_ours = _is_current_schema(text)
     if not is_ours:
         _check_schema_version(text, shown_as)
     try:
-        with collector_paused():
-            return _adapter().validate_json(text, strict=True)
+        with pause_gc():
+            return _get_record_adapter().validate_json(text, strict=True)
     except ValidationError as error:
         if is_ours:
             _check_schema_version(text, shown_as)
-        raise InvalidInput(_problems(error.errors(include_url=False), text, shown_as)) from None
+        raise InvalidInputError(_convert_errors(error.errors(include_url=False), text, shown_as)) from None
 
 
-def record_schema() -> dict[str, Any]:
+def build_record_schema() -> dict[str, Any]:
     """JSON Schema of `results.json`, for programs in other languages that read it."""
-    schema = _adapter().json_schema(mode="validation")
-    schema["required"] = always_written(Record)
+    schema = _get_record_adapter().json_schema(mode="validation")
+    schema["required"] = list_required_fields(Record)
     schema["properties"][_DIGEST_KEY] = {
         "description": "SHA-256 of the file of a shard, with zeros in the place of this. `evalgate merge` "
         "refuses a shard whose text is another.",
@@ -148,7 +154,7 @@ def record_schema() -> dict[str, Any]:
         "type": "string",
     }
     for name, definition in schema["$defs"].items():
-        definition["required"] = always_written(getattr(types, name))
+        definition["required"] = list_required_fields(getattr(types, name))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
@@ -159,15 +165,19 @@ def record_schema() -> dict[str, Any]:
 # --- writing ------------------------------------------------------------------------------------------------
 
 
-def _line(case: CaseResult) -> str:
-    """As `_encoded`, in two thirds of the time."""
+def _encode_case(case: CaseResult) -> str:
+    """As `_encode_value`, in two thirds of the time."""
     from pydantic_core import PydanticSerializationError, to_json
 
     try:
         text = to_json(as_tree(case), inf_nan_mode="null").decode()
     except (PydanticSerializationError, TypeError, ValueError):  # what the model forbids
-        return _encoded(mended(case))
-    return _printable(text) if len(text) < MOST_DIGITS or not _HUGE.search(text) else _encoded(mended(case))
+        return _encode_value(replace_unserializable(case))
+    return (
+        _escape_unprintable(text)
+        if len(text) < MOST_DIGITS or not _HUGE.search(text)
+        else _encode_value(replace_unserializable(case))
+    )
 
 
 _COMPACT = json.JSONEncoder(
@@ -176,7 +186,7 @@ _COMPACT = json.JSONEncoder(
 _INDENTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1, default=as_dict)
 
 
-def _encoded(value: object, indent: int = 0) -> str:
+def _encode_value(value: object, indent: int = 0) -> str:
     encoder = _INDENTED if indent else _COMPACT
     try:
         text = encoder.encode(value)
@@ -185,17 +195,17 @@ def _encoded(value: object, indent: int = 0) -> str:
         TypeError,
         RecursionError,
     ):  # a value that the model forbids, or a mapping of another type
-        text = encoder.encode(mended(value))
-    return _printable(text)
+        text = encoder.encode(replace_unserializable(value))
+    return _escape_unprintable(text)
 
 
-def _printable(text: str) -> str:
+def _escape_unprintable(text: str) -> str:
     """The same JSON, harmless to print: no workflow command, nothing that moves or hides text."""
     text = text.replace("##[", "##\\u005b")
-    return text if text.isascii() else _UNPRINTABLE.sub(_as_escape, text)
+    return text if text.isascii() else _UNPRINTABLE.sub(_escape_match, text)
 
 
-def _as_escape(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     lone_surrogate = "\ud800" <= match[0] <= "\udfff"
     return "\N{REPLACEMENT CHARACTER}" if lone_surrogate else f"\\u{ord(match[0]):04x}"
 
@@ -208,14 +218,14 @@ _BEGINNING = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*(\d{1,6})\s*[,}]')
 
 
 @cache
-def _adapter() -> "TypeAdapter[Record]":
+def _get_record_adapter() -> "TypeAdapter[Record]":
     """Pydantic's reader of a record; built on first use, because building it costs more than a small run."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(Record)
 
 
-def _is_of_this_schema(text: bytes) -> bool:
+def _is_current_schema(text: bytes) -> bool:
     """Whether the file begins as one that this version wrote: then it need not be parsed twice."""
     found = _BEGINNING.match(text)
     return found is not None and 1 <= int(found[1]) <= SCHEMA_VERSION
@@ -227,28 +237,28 @@ def _check_schema_version(text: bytes, shown_as: str) -> None:
     try:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise InvalidInput([_not_json(str(error), shown_as)]) from None
+        raise InvalidInputError([_build_not_json_problem(str(error), shown_as)]) from None
     version = value.get("schema_version") if isinstance(value, dict) else None
     if type(version) is not int or version < 1:
-        raise _invalid(shown_as, "is not a results.json of evalgate: it has no schema_version")
+        raise _build_invalid_input(shown_as, "is not a results.json of evalgate: it has no schema_version")
     if version > SCHEMA_VERSION:
-        raise _invalid(
+        raise _build_invalid_input(
             shown_as,
             f"was written by a newer evalgate (schema {version}; this one reads up to {SCHEMA_VERSION}): "
             "upgrade evalgate",
         )
 
 
-def _invalid(shown_as: str, *messages: str) -> InvalidInput:
-    return InvalidInput(Problem(shown_as, 0, 0, message) for message in messages)
+def _build_invalid_input(shown_as: str, *messages: str) -> InvalidInputError:
+    return InvalidInputError(Problem(shown_as, 0, 0, message) for message in messages)
 
 
-def _problems(errors: "list[ErrorDetails]", text: bytes, shown_as: str) -> list[Problem]:
+def _convert_errors(errors: "list[ErrorDetails]", text: bytes, shown_as: str) -> list[Problem]:
     if errors[0]["type"] == "json_invalid":
-        return [_not_json(errors[0]["msg"].removeprefix("Invalid JSON: "), shown_as)]
-    position = _position_in(text, shown_as)
+        return [_build_not_json_problem(errors[0]["msg"].removeprefix("Invalid JSON: "), shown_as)]
+    position = _build_position_finder(text, shown_as)
     problems = [
-        Problem(shown_as, *position(error["loc"]), f"{_json_path(error['loc'])}: {error['msg']}")
+        Problem(shown_as, *position(error["loc"]), f"{_format_json_path(error['loc'])}: {error['msg']}")
         for error in errors[:_MOST_PROBLEMS]
     ]
     more = len(errors) - _MOST_PROBLEMS
@@ -258,24 +268,26 @@ def _problems(errors: "list[ErrorDetails]", text: bytes, shown_as: str) -> list[
 _own_place = re.compile(r" at line (\d+) column (\d+)$")
 
 
-def _not_json(complaint: str, shown_as: str) -> Problem:
+def _build_not_json_problem(complaint: str, shown_as: str) -> Problem:
     place = _own_place.search(complaint)
     line, column = (int(place[1]), max(int(place[2]), 1)) if place else (0, 0)
     return Problem(shown_as, line, column, f"is not JSON: {_own_place.sub('', complaint)}")
 
 
-def _position_in(text: bytes, shown_as: str) -> "Callable[[tuple[int | str, ...]], tuple[int, int]]":
+def _build_position_finder(
+    text: bytes, shown_as: str
+) -> "Callable[[tuple[int | str, ...]], tuple[int, int]]":
     """Return what finds the place of a value; it knows none in JSON that is not strict."""
     from evalgate.documents.strict_json import parse_json
 
     try:
         document = parse_json(text, shown_as)
-    except InvalidInput:
+    except InvalidInputError:
         return lambda _: (0, 0)
-    return lambda location: document.position(tuple(part for part in location if part not in _CLASSES))
+    return lambda location: document.find_position(tuple(part for part in location if part not in _CLASSES))
 
 
-def _json_path(location: tuple[int | str, ...]) -> str:
+def _format_json_path(location: tuple[int | str, ...]) -> str:
     """`cases[3].runs[0].outcome`; the class names that pydantic puts between are left out."""
     parts = (
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in location if part not in _CLASSES
@@ -295,16 +307,16 @@ def split_record(data: bytes, shown_as: str) -> tuple[Record, Iterator[bytes]]:
 
     Raises:
         ValueError: the file is not laid out as `record.dump_record` does it, or has no cases.
-        InvalidInput: as `load_record`.
+        InvalidInputError: as `load_record`.
     """
     begin = data.find(_BEFORE)
     if begin < 0 or not data.endswith(_AFTER):
         raise ValueError("written by another program")
     head = load_record(data[:begin] + _BEFORE + b"]}", shown_as)
-    return head, _lines(data, begin + len(_BEFORE), len(data) - len(_AFTER))
+    return head, _iter_case_lines(data, begin + len(_BEFORE), len(data) - len(_AFTER))
 
 
-def _lines(data: bytes, start: int, stop: int) -> Iterator[bytes]:
+def _iter_case_lines(data: bytes, start: int, stop: int) -> Iterator[bytes]:
     while (end := data.find(_BETWEEN, start, stop)) >= 0:
         yield data[start:end]
         start = end + len(_BETWEEN)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.core.formatting import counted, listed
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import join_quoted, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet, Journey, Scenario, SessionInput
 from evalgate.documents.config_file import read_config_document
 from evalgate.documents.text_files import read_csv_rows
-from evalgate.documents.validation import Location, problems_of
+from evalgate.documents.validation import Location, translate_validation_error
 
 _COLUMNS = ("story", "agent")
 
@@ -31,7 +31,7 @@ _LIST: TypeAdapter[list[_Story]] = TypeAdapter(list[_Story])
 
 
 @frozen
-class _Placed:
+class _StoryRow:
     story: _Story
     line: int
 
@@ -40,12 +40,16 @@ def read_stories(path: Path, shown_as: str) -> EvalSet:
     """A case to be played for each story, in the order of the file, named by its name or its number.
 
     Raises:
-        InvalidInput: with every problem of the file.
+        InvalidInputError: with every problem of the file.
     """
-    found = list(_rows(path, shown_as) if path.suffix.lower() == ".csv" else _listed(path, shown_as))
+    found = list(
+        _read_csv_stories(path, shown_as)
+        if path.suffix.lower() == ".csv"
+        else _read_yaml_stories(path, shown_as)
+    )
     if not found:
-        raise InvalidInput([Problem(shown_as, 1, 1, "the file holds no story")])
-    cases = tuple(_case(each, number) for number, each in enumerate(found, start=1))
+        raise InvalidInputError([Problem(shown_as, 1, 1, "the file holds no story")])
+    cases = tuple(_build_case(each, number) for number, each in enumerate(found, start=1))
     ids = [case.eval_id for case in cases]
     twice = [
         Problem(shown_as, case.line, 1, f"the name `{case.eval_id}` stands there twice")
@@ -53,11 +57,11 @@ def read_stories(path: Path, shown_as: str) -> EvalSet:
         if case.eval_id in ids[:at]
     ]
     if twice:
-        raise InvalidInput(twice)
+        raise InvalidInputError(twice)
     return EvalSet(path.stem, cases, shown_as)
 
 
-def _case(placed: _Placed, number: int) -> EvalCase:
+def _build_case(placed: _StoryRow, number: int) -> EvalCase:
     story = placed.story
     return EvalCase(
         story.name or f"story-{number}",
@@ -68,46 +72,50 @@ def _case(placed: _Placed, number: int) -> EvalCase:
     )
 
 
-def _listed(path: Path, shown_as: str) -> Iterator[_Placed]:
+def _read_yaml_stories(path: Path, shown_as: str) -> Iterator[_StoryRow]:
     document = read_config_document(path, shown_as)
     try:
         stories = _LIST.validate_python(document.value)
     except ValidationError as error:
-        raise InvalidInput(problems_of(error, file=shown_as, position=document.position)) from None
+        raise InvalidInputError(
+            translate_validation_error(error, file=shown_as, position=document.find_position)
+        ) from None
     for index, story in enumerate(stories):
-        yield _Placed(story, document.position((index,))[0])
+        yield _StoryRow(story, document.find_position((index,))[0])
 
 
-def _rows(path: Path, shown_as: str) -> Iterator[_Placed]:
+def _read_csv_stories(path: Path, shown_as: str) -> Iterator[_StoryRow]:
     rows = read_csv_rows(path, shown_as)
     columns = [name.strip() for name in next(rows, (1, []))[1]]
     if "story" not in columns:
-        problem = f"the first line must name the columns {listed(_COLUMNS)}"
-        raise InvalidInput([Problem(shown_as, 1, 1, problem)])
+        problem = f"the first line must name the columns {join_quoted(_COLUMNS)}"
+        raise InvalidInputError([Problem(shown_as, 1, 1, problem)])
     problems: list[Problem] = []
     for line, row in rows:
         try:
-            yield _Placed(_story(columns, row), line)
+            yield _StoryRow(_parse_story(columns, row), line)
         except ValidationError as error:
-            problems += problems_of(error, file=shown_as, position=partial(_at, line))
-        except _TooManyCells as error:
-            problems.append(Problem(shown_as, *_at(line), str(error)))
+            problems += translate_validation_error(
+                error, file=shown_as, position=partial(_get_row_position, line)
+            )
+        except _TooManyCellsError as error:
+            problems.append(Problem(shown_as, *_get_row_position(line), str(error)))
     if problems:
-        raise InvalidInput(problems)
+        raise InvalidInputError(problems)
 
 
-def _at(line: int, _: Location = ()) -> tuple[int, int]:
+def _get_row_position(line: int, _: Location = ()) -> tuple[int, int]:
     return line, 1
 
 
-class _TooManyCells(ValueError):
+class _TooManyCellsError(ValueError):
     """A row is longer than the first line: a comma parts what belongs together; the rest would be lost."""
 
 
-def _story(columns: Sequence[str], row: Sequence[str]) -> _Story:
+def _parse_story(columns: Sequence[str], row: Sequence[str]) -> _Story:
     if any(row[len(columns) :]):
-        raise _TooManyCells(
-            f"{counted(len(row), 'cell')} and {counted(len(columns), 'column')}: "
+        raise _TooManyCellsError(
+            f"{pluralize(len(row), 'cell')} and {pluralize(len(columns), 'column')}: "
             'a text with a comma must stand in "quotation marks"'
         )
     given = zip(columns, row, strict=False)  # cells may be left out at the end

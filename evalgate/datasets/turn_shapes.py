@@ -1,4 +1,4 @@
-"""Google ADK's shapes of a turn, and what in them a `Turn` has no field for.
+"""Google ADK's shapes of a turn, and what in them a `CaseTurn` has no field for.
 
 A turn's content and events are read for what is scored: texts, calls, answers, authors. What else stands
 there (thoughts and their signatures, code, grounding, parallel calls in one event, …) is kept as it is.
@@ -32,30 +32,30 @@ _OPAQUE = frozenset(
 """What holds other people's keys and nulls."""
 
 
-def respelled(value: Any) -> Any:
+def normalize_keys(value: Any) -> Any:
     """`value` in snake_case, without nulls. Arguments, answers and what else is not ADK's own stay as is."""
     if isinstance(value, list):
-        return [respelled(item) for item in value]
+        return [normalize_keys(item) for item in value]
     if not isinstance(value, dict):
         return value
     spelled = ((_SNAKE.get(key, key), item) for key, item in value.items() if item is not None)
-    return {key: item if key in _OPAQUE else respelled(item) for key, item in spelled}
+    return {key: item if key in _OPAQUE else normalize_keys(item) for key, item in spelled}
 
 
-def beyond_turn(invocation: Mapping[str, Any]) -> JsonObject:
-    """What an invocation that was read says beyond a `Turn`, in snake_case: whole contents, durations.
+def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
+    """What an invocation that was read says beyond a `CaseTurn`, in snake_case: whole contents, durations.
 
     Empty for nearly every one, and found without respelling it where it is written as ADK writes it.
     """
-    if _is_said(invocation):
+    if _is_plain_invocation(invocation):
         return NO_JSON
-    spelled = respelled({key: invocation.get(key, invocation.get(to_camel(key))) for key in _KEPT})
-    return {key: value for key, value in spelled.items() if key in DURATIONS or not _SAID[key](value)}
+    spelled = normalize_keys({key: invocation.get(key, invocation.get(to_camel(key))) for key in _KEPT})
+    return {key: value for key, value in spelled.items() if key in DURATIONS or not _PLAIN_CHECKS[key](value)}
 
 
 def has_only_another_role(word: str, content: Any) -> bool:
     """Whether kept content of that key says what a turn says, but for its role."""
-    return isinstance(content, dict) and _SAID[word]({**content, "role": _ROLES.get(word)})
+    return isinstance(content, dict) and _PLAIN_CHECKS[word]({**content, "role": _ROLES.get(word)})
 
 
 _ROLES = {"user_content": "user", "final_response": "model"}
@@ -63,13 +63,13 @@ _ROLES = {"user_content": "user", "final_response": "model"}
 _KEPT = (*CONTENTS, *DURATIONS)
 
 
-def _is_said(invocation: Mapping[str, Any]) -> bool:
+def _is_plain_invocation(invocation: Mapping[str, Any]) -> bool:
     """Whether a snake_case invocation without nulls says nothing beyond a turn; False when in doubt."""
     return (
         invocation.keys() <= _PLAIN_KEYS
-        and _is_said_user(invocation.get("user_content"))
-        and _is_said_response(invocation.get("final_response"))
-        and _is_said_data(invocation.get("intermediate_data"))
+        and _is_plain_user_content(invocation.get("user_content"))
+        and _is_plain_response(invocation.get("final_response"))
+        and _is_plain_data(invocation.get("intermediate_data"))
     )
 
 
@@ -83,7 +83,7 @@ _DATA = {"tool_uses", "tool_responses", "intermediate_responses", "invocation_ev
 _SHAPES = {"function_call": _CALL, "function_response": _RESPONSE}
 
 
-def _is_said_user(content: Any) -> bool:
+def _is_plain_user_content(content: Any) -> bool:
     """One text, the first of the parts; the others are attachments, kept as they are."""
     if not isinstance(content, dict):
         return content is None
@@ -94,7 +94,7 @@ def _is_said_user(content: Any) -> bool:
     return not texts or (texts == [0] and parts[0].keys() == _TEXT)
 
 
-def _is_said_response(content: Any) -> bool:
+def _is_plain_response(content: Any) -> bool:
     if not isinstance(content, dict):
         return content is None
     if not content.keys() <= _CONTENT or content.get("role", "model") != "model":
@@ -107,14 +107,16 @@ def _is_text(parts: Any) -> bool:
     return len(parts) == 1 and parts[0].keys() <= _TEXT
 
 
-def _is_said_data(data: Any) -> bool:
+def _is_plain_data(data: Any) -> bool:
     if not data:
         return True
     if data.keys() - _DATA:
         return False
     if events := data.get("invocation_events"):
         # Without authors, and sorted by kind, they are written in the older shape.
-        return all(map(_is_said_event, events)) and (any(map(_is_authored, events)) or not _is_sorted(events))
+        return all(map(_is_plain_event, events)) and (
+            any(map(_is_authored, events)) or not _is_sorted(events)
+        )
     return (
         all(call.keys() <= _CALL for call in data.get("tool_uses") or ())
         and all(answer.keys() <= _RESPONSE for answer in data.get("tool_responses") or ())
@@ -122,7 +124,7 @@ def _is_said_data(data: Any) -> bool:
     )
 
 
-def _is_said_event(event: Mapping[str, Any]) -> bool:
+def _is_plain_event(event: Mapping[str, Any]) -> bool:
     """One part: a text, a call or an answer."""
     content = event.get("content")
     if not event.keys() <= _EVENT or not isinstance(content, dict) or not content.keys() <= _CONTENT:
@@ -131,14 +133,14 @@ def _is_said_event(event: Mapping[str, Any]) -> bool:
     if len(parts) != 1 or len(parts[0]) != 1:
         return False
     ((kind, held),) = parts[0].items()
-    if content.get("role", role_of(kind)) != role_of(kind):
+    if content.get("role", get_part_role(kind)) != get_part_role(kind):
         return False
     if kind == "text":
         return bool(held)
     return kind in _SHAPES and isinstance(held, dict) and held.keys() <= _SHAPES[kind]
 
 
-def role_of(kind: str) -> str:
+def get_part_role(kind: str) -> str:
     """Who speaks a part of that kind, for Google ADK: answers of tools are said to the model."""
     return "user" if kind == "function_response" else "model"
 
@@ -156,10 +158,10 @@ def _is_sorted(events: Sequence[Mapping[str, Any]]) -> bool:
     return kinds == sorted(kinds)
 
 
-_SAID = {
-    "user_content": _is_said_user,
-    "final_response": _is_said_response,
-    "intermediate_data": _is_said_data,
+_PLAIN_CHECKS = {
+    "user_content": _is_plain_user_content,
+    "final_response": _is_plain_response,
+    "intermediate_data": _is_plain_data,
 }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.documents.text_files import decode_text, read_named_file
 from evalgate.documents.validation import Location
@@ -20,7 +20,7 @@ class ConfigDocument:
 
     path: str
     value: object
-    position: Callable[[Location], tuple[int, int]]
+    find_position: Callable[[Location], tuple[int, int]]
 
 
 def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> ConfigDocument:
@@ -29,42 +29,44 @@ def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> C
     `otherwise`: a sentence for those who have no such file.
 
     Raises:
-        InvalidInput: the file cannot be read or is not what its name says.
+        InvalidInputError: the file cannot be read or is not what its name says.
     """
     try:
         data = read_named_file(path, shown_as)
     except FileNotFoundError:
-        raise InvalidInput(f"{shown_as}: no such file{'. ' if otherwise else ''}{otherwise}") from None
+        raise InvalidInputError(f"{shown_as}: no such file{'. ' if otherwise else ''}{otherwise}") from None
     except OSError as error:
-        raise InvalidInput(f"{shown_as}: cannot be read: {error}") from None
+        raise InvalidInputError(f"{shown_as}: cannot be read: {error}") from None
     text = decode_text(data, shown_as)
     if path.suffix == ".toml":
-        return _toml(text, shown_as, ("tool", "evalgate") if path.name == "pyproject.toml" else ())
+        return _parse_toml_config(
+            text, shown_as, ("tool", "evalgate") if path.name == "pyproject.toml" else ()
+        )
     if path.suffix == ".json":
-        return _json(text, shown_as)
+        return _parse_json_config(text, shown_as)
     return parse_yaml(text, shown_as)
 
 
-def _json(text: str, shown_as: str) -> ConfigDocument:
+def _parse_json_config(text: str, shown_as: str) -> ConfigDocument:
     from evalgate.documents.strict_json import parse_json
 
     document = parse_json(text.encode(), shown_as)
-    return ConfigDocument(shown_as, document.value, document.position)
+    return ConfigDocument(shown_as, document.value, document.find_position)
 
 
 def parse_yaml(text: str, shown_as: str) -> ConfigDocument:
     """Decode YAML.
 
     Raises:
-        InvalidInput: it is none, or a key is given twice.
+        InvalidInputError: it is none, or a key is given twice.
     """
     from evalgate.documents.strict_yaml import compose_yaml
 
     node, value = compose_yaml(text, shown_as)
-    return ConfigDocument(shown_as, value, lambda location: _yaml_position(node, location))
+    return ConfigDocument(shown_as, value, lambda location: _find_yaml_position(node, location))
 
 
-def _yaml_position(node: "yaml.Node | None", location: Location) -> tuple[int, int]:
+def _find_yaml_position(node: "yaml.Node | None", location: Location) -> tuple[int, int]:
     import yaml
 
     mark = node.start_mark if node else None
@@ -82,16 +84,16 @@ def _yaml_position(node: "yaml.Node | None", location: Location) -> tuple[int, i
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
 
-def _toml(text: str, shown_as: str, table: tuple[str, ...]) -> ConfigDocument:
+def _parse_toml_config(text: str, shown_as: str, table: tuple[str, ...]) -> ConfigDocument:
     from evalgate.documents.strict_toml import load_toml
 
     value: object = load_toml(text, shown_as)
     for key in table:
         value = value.get(key, {}) if isinstance(value, dict) else {}
-    return ConfigDocument(shown_as, value, lambda location: _toml_position(text, (*table, *location)))
+    return ConfigDocument(shown_as, value, lambda location: _find_toml_position(text, (*table, *location)))
 
 
-def _toml_position(text: str, location: Location) -> tuple[int, int]:
+def _find_toml_position(text: str, location: Location) -> tuple[int, int]:
     # tomllib keeps no places: look for the deepest key of the path that is written down.
     names = [str(part) for part in location if isinstance(part, str)]
     lines = text.splitlines()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 
 _PLACEHOLDER = re.compile(
     r"\$(?:\{(?P<special>[*#$@!?\-0-9])\}|\{(?P<braced>[^}]*)\}|(?P<broken>\{)"
@@ -21,35 +21,35 @@ class Expansion(NamedTuple):
     """Names without a value, in the order of the text."""
 
 
-def expanded(text: str, environ: Mapping[str, str]) -> Expansion:
+def expand_go_env(text: str, environ: Mapping[str, str]) -> Expansion:
     """`text` with the values of `environ`, which are not read for placeholders again. There is no escape."""
     unset: list[str] = []
 
-    def value(found: re.Match[str]) -> str:
+    def replace_placeholder(found: re.Match[str]) -> str:
         name = next((each for kind, each in found.groupdict().items() if each and kind != "broken"), "")
         if name and name not in environ:
             unset.append(name)
         return environ.get(name, "") if name else ""
 
-    return Expansion(_PLACEHOLDER.sub(value, text), tuple(unset))
+    return Expansion(_PLACEHOLDER.sub(replace_placeholder, text), tuple(unset))
 
 
-_BRACED_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_NAME_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST_SECRET = 6
 """Shorter values are in too many texts to be blotted out of them."""
 
 
-def placeholders(text: str) -> tuple[str, ...]:
+def list_placeholders(text: str) -> tuple[str, ...]:
     """The names that a text holds a placeholder for."""
-    return tuple(dict.fromkeys(_BRACED_PLACEHOLDER.findall(text)))
+    return tuple(dict.fromkeys(_NAME_PLACEHOLDER.findall(text)))
 
 
-def without_placeholders(text: str) -> str:
+def strip_placeholders(text: str) -> str:
     """What is left of a text."""
-    return _BRACED_PLACEHOLDER.sub("", text)
+    return _NAME_PLACEHOLDER.sub("", text)
 
 
-class Filling:
+class PlaceholderExpander:
     """Fills in placeholders, remembers what was filled in, and what is missing."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -57,23 +57,27 @@ class Filling:
         self._problems: list[Problem] = []
         self._values: set[str] = set()
 
-    def filled(self, option: str, text: str) -> str:
+    def expand_text(self, option: str, text: str) -> str:
         """`text` of the agent's option, with values for its placeholders."""
-        for name in placeholders(text):
+        for name in list_placeholders(text):
             value = self._environ.get(name, "").strip()
             if not value:
                 are = "is set to nothing" if name in self._environ else "is not set"
-                self._add(f"`agent.{option}` names ${{{name}}}, which {are} in the environment of evalgate")
+                self._add_problem(
+                    f"`agent.{option}` names ${{{name}}}, which {are} in the environment of evalgate"
+                )
             elif not value.isprintable() or not value.isascii():
-                self._add(f"`agent.{option}` names ${{{name}}}, which holds characters that cannot be sent")
+                self._add_problem(
+                    f"`agent.{option}` names ${{{name}}}, which holds characters that cannot be sent"
+                )
             else:
                 self._values.add(value)
-        return _BRACED_PLACEHOLDER.sub(lambda found: self._environ.get(found[1], "").strip(), text)
+        return _NAME_PLACEHOLDER.sub(lambda found: self._environ.get(found[1], "").strip(), text)
 
-    def check(self) -> None:
+    def raise_problems(self) -> None:
         """Raises InvalidInput: with everything that is missing."""
         if self._problems:
-            raise InvalidInput(self._problems)
+            raise InvalidInputError(self._problems)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -82,5 +86,5 @@ class Filling:
             sorted(filter(lambda value: len(value) >= _SHORTEST_SECRET, self._values), key=len)[::-1]
         )
 
-    def _add(self, sentence: str) -> None:
+    def _add_problem(self, sentence: str) -> None:
         self._problems.append(Problem("", 0, 0, sentence))

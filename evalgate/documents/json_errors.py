@@ -8,7 +8,7 @@ from itertools import islice
 from json.decoder import JSONDecodeError
 from typing import TypeAlias
 
-Place: TypeAlias = tuple[int, int]
+LineColumn: TypeAlias = tuple[int, int]
 """Line and column, 1-based."""
 
 _blanks = re.compile(r"[ \t\n\r]*")
@@ -25,30 +25,32 @@ def skip_blanks(text: str, start: int) -> int:
 _FOR_PYTHON = {"True": "true", "False": "false", "None": "null", "undefined": "null"}
 
 
-def explained(error: JSONDecodeError) -> str:
+def explain_decode_error(error: JSONDecodeError) -> str:
     """The decoder's complaint as one sentence that says what to do."""
     text, at = error.doc, error.pos
     if error.msg.startswith("Unterminated string"):
         return "not JSON: this text has no closing quote"
     if error.msg.startswith("Invalid control character"):
-        return f"not JSON: a text holds a raw {_named(text[at])}: write {_escaped(text[at])}"
+        return (
+            f"not JSON: a text holds a raw {_name_character(text[at])}: write {_escape_character(text[at])}"
+        )
     if error.msg.startswith("Invalid \\"):
         return "not JSON: this is no escape that JSON knows; a backslash itself is written `\\\\`"
     if skip_blanks(text, at) >= len(text):
         return "not JSON: the file ends too early: a value or a closing bracket is missing"
-    return f"not JSON: {_unexpected(text, at, error.msg)}"
+    return f"not JSON: {_explain_unexpected(text, at, error.msg)}"
 
 
-def place_of(error: JSONDecodeError) -> Place:
+def find_error_position(error: JSONDecodeError) -> LineColumn:
     """Line and column of what is wrong: of a trailing comma the comma, as in Python 3.13 and later."""
     text, at = error.doc, error.pos
-    before = _last_before(text, at)
+    before = _skip_blanks_back(text, at)
     trailing = text[at : at + 1] in {"]", "}"} and before and text[before - 1] == ","
-    return _place(text, before - 1 if trailing else at)
+    return _get_line_column(text, before - 1 if trailing else at)
 
 
-def _unexpected(text: str, at: int, complaint: str) -> str:
-    ahead, before = text[at], _last_before(text, at)
+def _explain_unexpected(text: str, at: int, complaint: str) -> str:
+    ahead, before = text[at], _skip_blanks_back(text, at)
     trailing = before if before and text[before - 1] == "," else None
     if ahead in "/#":
         return "comments are not allowed: remove this one"
@@ -56,13 +58,13 @@ def _unexpected(text: str, at: int, complaint: str) -> str:
         return "remove the comma before the closing bracket"
     if ahead == "'":
         return "text stands in double quotes, not in single ones"
-    word = _word_at(text, at)
+    word = _read_word(text, at)
     if word in _FOR_PYTHON:
         return f"write `{_FOR_PYTHON[word]}` for `{word}`"
-    return f"expected {_wanted(complaint)}, found `{word}`"
+    return f"expected {_describe_expected(complaint)}, found `{word}`"
 
 
-def _wanted(complaint: str) -> str:
+def _describe_expected(complaint: str) -> str:
     if complaint.startswith("Expecting property name"):
         return "a key in double quotes"
     if complaint.startswith("Expecting ',' delimiter"):
@@ -74,24 +76,24 @@ def _wanted(complaint: str) -> str:
     return "a value"
 
 
-def _last_before(text: str, at: int) -> int:
+def _skip_blanks_back(text: str, at: int) -> int:
     """Offset after the last character before `at` that is not whitespace."""
     while at and text[at - 1] in " \t\n\r":
         at -= 1
     return at
 
 
-def _word_at(text: str, at: int) -> str:
+def _read_word(text: str, at: int) -> str:
     found = re.compile(r"[\w.+-]{1,30}|.", re.DOTALL).match(text, at)
     return found.group() if found else ""
 
 
-def _named(character: str) -> str:
+def _name_character(character: str) -> str:
     names = {"\n": "line break", "\t": "tab", "\r": "carriage return"}
     return names.get(character, f"control character U+{ord(character):04X}")
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     short = {"\n": "`\\n`", "\t": "`\\t`", "\r": "`\\r`"}
     return short.get(character, f"`\\u{ord(character):04x}`")
 
@@ -108,28 +110,31 @@ _escape = re.compile(
 )
 
 
-def lone_surrogates(text: str) -> Iterator[re.Match[str]]:
+def find_lone_surrogates(text: str) -> Iterator[re.Match[str]]:
     """Each escape in JSON that is half of a surrogate pair without its other half."""
     if "\\" in text and ("\\ud" in text or "\\uD" in text):
         yield from (found for found in _escape.finditer(text) if found[1])
 
 
-def value_problems(text: str, deepest: int) -> list[tuple[Place, str]]:
+def find_value_problems(text: str, deepest: int) -> list[tuple[LineColumn, str]]:
     """What is wrong with the values of a text of valid syntax, in file order; at most 100 findings.
 
     Looked for: numbers that no double or no sensible integer holds, halves of surrogate pairs, a key twice in
     one object, nesting deeper than `deepest`. Walks without recursion.
     """
-    found = [*islice(_bad_tokens(text, deepest), _MOST_REPORTED), *islice(_halves(text), _MOST_REPORTED)]
-    return [(_place(text, offset), message) for offset, message in sorted(found)[:_MOST_REPORTED]]
+    found = [
+        *islice(_find_bad_tokens(text, deepest), _MOST_REPORTED),
+        *islice(_report_lone_surrogates(text), _MOST_REPORTED),
+    ]
+    return [(_get_line_column(text, offset), message) for offset, message in sorted(found)[:_MOST_REPORTED]]
 
 
-def _halves(text: str) -> Iterator[tuple[int, str]]:
-    for half in lone_surrogates(text):
+def _report_lone_surrogates(text: str) -> Iterator[tuple[int, str]]:
+    for half in find_lone_surrogates(text):
         yield half.start(), f"`{half.group()}` is half of a surrogate pair: write the whole character"
 
 
-def _bad_tokens(text: str, deepest: int) -> Iterator[tuple[int, str]]:
+def _find_bad_tokens(text: str, deepest: int) -> Iterator[tuple[int, str]]:
     open_objects: list[dict[str, int]] = []
     last: re.Match[str] | None = None
     for token in _token.finditer(text):
@@ -142,26 +147,29 @@ def _bad_tokens(text: str, deepest: int) -> Iterator[tuple[int, str]]:
             case "}" | "]":
                 open_objects[-1:] = []
             case ":" if last and open_objects:
-                start, first = last.start(), open_objects[-1].setdefault(_key(last.group()), last.start())
+                start, first = (
+                    last.start(),
+                    open_objects[-1].setdefault(_decode_key(last.group()), last.start()),
+                )
                 if first != start:
-                    yield start, _given_twice(last.group(), _place(text, first))
+                    yield start, _describe_repeated_key(last.group(), _get_line_column(text, first))
             case '"':
                 last = token
             case _:
-                message = _bad_number(token.group())
+                message = _describe_bad_number(token.group())
                 if message:
                     yield token.start(), message
 
 
-def _given_twice(key: str, first: Place) -> str:
-    return f"the key {_cut(key)} is given twice in this object, first at {first[0]}:{first[1]}"
+def _describe_repeated_key(key: str, first: LineColumn) -> str:
+    return f"the key {_truncate_text(key)} is given twice in this object, first at {first[0]}:{first[1]}"
 
 
-def _key(literal: str) -> str:
+def _decode_key(literal: str) -> str:
     return str(json.loads(literal)) if "\\" in literal else literal[1:-1]
 
 
-def _bad_number(literal: str) -> str:
+def _describe_bad_number(literal: str) -> str:
     if literal in ("NaN", "Infinity", "-Infinity"):
         return f"`{literal}` is no JSON number: write a finite number or null"
     if literal[-1].isdigit() and literal.lstrip("-").isdigit():
@@ -169,13 +177,13 @@ def _bad_number(literal: str) -> str:
         too_long = f"a whole number of {digits:,} digits is too long to read: the limit is {_MOST_DIGITS:,}"
         return too_long if digits > _MOST_DIGITS else ""
     if literal[-1].isdigit() and not math.isfinite(float(literal)):
-        return f"`{_cut(literal)}` is beyond the largest number that can be read, about 1.8e308"
+        return f"`{_truncate_text(literal)}` is beyond the largest number that can be read, about 1.8e308"
     return ""
 
 
-def _place(text: str, offset: int) -> Place:
+def _get_line_column(text: str, offset: int) -> LineColumn:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def _cut(text: str) -> str:
+def _truncate_text(text: str) -> str:
     return text if len(text) <= 60 else text[:59] + "…"

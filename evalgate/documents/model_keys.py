@@ -15,19 +15,19 @@ def list_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[s
     """
     types: list[Any] = [model]
     for part in location[:-1]:
-        types = [inner for each in types for inner in _step(each, part)] or types
+        types = [inner for each in types for inner in _iter_inner_types(each, part)] or types
     in_camel_case = any(map(str.isupper, str(location[-1]))) if location else False
     models = [each for each in types if isinstance(each, type) and issubclass(each, BaseModel)]
-    return sorted({key for each in models for key in _keys(each, in_camel_case=in_camel_case)})
+    return sorted({key for each in models for key in _iter_keys(each, in_camel_case=in_camel_case)})
 
 
-def _keys(model: type[BaseModel], *, in_camel_case: bool) -> Iterator[str]:
+def _iter_keys(model: type[BaseModel], *, in_camel_case: bool) -> Iterator[str]:
     for name, field in model.model_fields.items():
         is_alias_only = not (model.model_config.get("populate_by_name") or field.alias is None)
         yield field.alias if field.alias and (in_camel_case or is_alias_only) else name
 
 
-def _step(annotation: Any, part: str | int) -> Iterator[Any]:
+def _iter_inner_types(annotation: Any, part: str | int) -> Iterator[Any]:
     """Yield the types of what stands at a key or an index of a value of that type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         for name, field in annotation.model_fields.items():
@@ -35,16 +35,16 @@ def _step(annotation: Any, part: str | int) -> Iterator[Any]:
                 field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else ()
             )
             if part in {name, field.alias, *(each for each in choices if isinstance(each, str))}:
-                yield from _members(field.annotation)
+                yield from _unfold_union(field.annotation)
     elif isinstance(part, int) != (len(args := get_args(annotation)) == 2 and args[1] is not ...):
-        yield from _members(args[-1 if isinstance(part, str) else 0]) if args else ()
+        yield from _unfold_union(args[-1 if isinstance(part, str) else 0]) if args else ()
 
 
-def _members(annotation: Any) -> Iterable[Any]:
+def _unfold_union(annotation: Any) -> Iterable[Any]:
     """Return the types that a value of that type may have."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _members(args[0])
+        return _unfold_union(args[0])
     if origin in {Union, UnionType}:
-        return [inner for each in args for inner in _members(each)]
+        return [inner for each in args for inner in _unfold_union(each)]
     return [annotation]

@@ -13,61 +13,67 @@ from json.decoder import JSONDecodeError
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.documents.json_errors import explained, lone_surrogates, place_of, skip_blanks, value_problems
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.documents.json_errors import (
+    explain_decode_error,
+    find_error_position,
+    find_lone_surrogates,
+    find_value_problems,
+    skip_blanks,
+)
 from evalgate.documents.text_files import decode_text, read_named_file
-from evalgate.system.gc import collector_paused
+from evalgate.system.gc import pause_gc
 
 LOOKED_AT = 100
 """Items that tell what a list holds: a file is of one format, however many there are."""
 
 
-def items_of(value: object) -> Sequence[Any] | None:
+def as_sequence(value: object) -> Sequence[Any] | None:
     """A list, in memory or in a large file; None when it is none."""
     return value if isinstance(value, Sequence) and not isinstance(value, str) else None
 
 
-def items_under(value: object, key: str) -> Sequence[Any]:
+def get_items(value: object, key: str) -> Sequence[Any]:
     """The items of the list under a key of an object; none where there is no such list."""
-    return (items_of(value.get(key)) if isinstance(value, dict) else None) or ()
+    return (as_sequence(value.get(key)) if isinstance(value, dict) else None) or ()
 
 
-def without_items(value: object, key: str) -> object:
+def clear_items(value: object, key: str) -> object:
     """An object with an empty list for the one that stands under a key."""
-    if not isinstance(value, dict) or items_of(value.get(key)) is None:
+    if not isinstance(value, dict) or as_sequence(value.get(key)) is None:
         return value
     return {**value, key: []}
 
 
-class Unusual(Exception):
+class UnexpectedShapeError(Exception):
     """The value is something else, right or wrong: whoever reads carefully can tell."""
 
 
-def members(value: object, known: frozenset[str]) -> dict[str, object]:
+def require_members(value: object, known: frozenset[str]) -> dict[str, object]:
     """An object without other keys than those. Raises Unusual."""
     if isinstance(value, dict) and value.keys() <= known:
         return value
-    raise Unusual
+    raise UnexpectedShapeError
 
 
-def items(value: object) -> list[object]:
+def require_list(value: object) -> list[object]:
     """A list. Raises Unusual."""
     if isinstance(value, list):
         return value
-    raise Unusual
+    raise UnexpectedShapeError
 
 
-def text(value: object) -> str:
+def require_text(value: object) -> str:
     """A text. Raises Unusual."""
     if isinstance(value, str):
         return value
-    raise Unusual
+    raise UnexpectedShapeError
 
 
 Location: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down to a value."""
 
-_Places: TypeAlias = dict[int, dict[str | int, int]]
+_MemberOffsets: TypeAlias = dict[int, dict[str | int, int]]
 """Offset of an object or list → offsets of its values."""
 
 DEEPEST = 200
@@ -81,26 +87,26 @@ class JsonDocument:
     path: str
     value: object
     _text: str = field(repr=False)
-    _places: _Places = field(repr=False)
+    _places: _MemberOffsets = field(repr=False)
     _found: tuple[int, int, int] = field(default=(0, 1, 0), repr=False)
     """An offset that was asked for before, its line, and where that starts: most ask in file order."""
 
-    def position(self, location: Location) -> tuple[int, int]:
+    def find_position(self, location: Location) -> tuple[int, int]:
         """Line and column (1-based, in characters) of the value at `location`, or of its nearest parent."""
         offset = skip_blanks(self._text, 0)
         for part in location:
-            inner = self._members(offset).get(part)
+            inner = self._locate_members(offset).get(part)
             if inner is None:
                 break
             offset = inner
-        return self._line_and_column(offset)
+        return self._to_line_column(offset)
 
-    def _members(self, offset: int) -> dict[str | int, int]:
+    def _locate_members(self, offset: int) -> dict[str | int, int]:
         if offset not in self._places and self._text[offset] in "{[":
-            _decode(self._text, offset, 1, _LENIENT, self._places)
+            _decode_value(self._text, offset, 1, _LENIENT, self._places)
         return self._places.get(offset, {})
 
-    def _line_and_column(self, offset: int) -> tuple[int, int]:
+    def _to_line_column(self, offset: int) -> tuple[int, int]:
         known, line, start = self._found if self._found[0] <= offset else (0, 1, 0)
         breaks = self._text.count("\n", known, offset)
         if breaks:
@@ -113,16 +119,16 @@ def read_json(path: Path | str, shown_as: str) -> JsonDocument:
     """Read and decode one file.
 
     Raises:
-        InvalidInput: it cannot be read, or is not strict JSON; every problem that was found, at its place.
+        InvalidInputError: it cannot be read, or is not strict JSON; every problem that was found, at its place.
     """
     try:
         data = read_named_file(Path(path), shown_as)
     except FileNotFoundError:
-        raise InvalidInput([Problem(shown_as, 0, 0, "no such file")]) from None
+        raise InvalidInputError([Problem(shown_as, 0, 0, "no such file")]) from None
     except OSError as error:
-        raise InvalidInput([Problem(shown_as, 0, 0, f"cannot be read: {error.strerror}")]) from None
+        raise InvalidInputError([Problem(shown_as, 0, 0, f"cannot be read: {error.strerror}")]) from None
     except MemoryError:
-        raise InvalidInput([Problem(shown_as, 0, 0, _TOO_BIG)]) from None
+        raise InvalidInputError([Problem(shown_as, 0, 0, _TOO_BIG)]) from None
     return parse_json(data, shown_as)
 
 
@@ -133,16 +139,16 @@ def parse_json(data: bytes, shown_as: str) -> JsonDocument:
     than 4,300 digits, halves of surrogate pairs, a key given twice in one object, nesting deeper than 200.
 
     Raises:
-        InvalidInput: with every problem that was found, at its line and column.
+        InvalidInputError: with every problem that was found, at its line and column.
     """
     try:
-        text = _decoded(data, shown_as)
-        marks = marks_of(data)
+        text = _decode_text(data, shown_as)
+        marks = extract_marks(data)
         del data
-        with collector_paused():
-            return _parsed(text, shown_as, marks)
+        with pause_gc():
+            return _parse_text(text, shown_as, marks)
     except MemoryError:
-        raise InvalidInput([Problem(shown_as, 0, 0, _TOO_BIG)]) from None
+        raise InvalidInputError([Problem(shown_as, 0, 0, _TOO_BIG)]) from None
 
 
 _TOO_BIG = "does not fit into memory: split it into smaller files"
@@ -151,10 +157,10 @@ _TOO_BIG = "does not fit into memory: split it into smaller files"
 # --- bytes to text ------------------------------------------------------------------------------------------
 
 
-def _decoded(data: bytes, shown_as: str) -> str:
+def _decode_text(data: bytes, shown_as: str) -> str:
     text = decode_text(data, shown_as)
     if not text or text.isspace():
-        raise InvalidInput([Problem(shown_as, 1, 1, "the file is empty")])
+        raise InvalidInputError([Problem(shown_as, 1, 1, "the file is empty")])
     return text
 
 
@@ -164,7 +170,7 @@ _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}":')))
 
 
-def marks_of(data: bytes) -> bytes:
+def extract_marks(data: bytes) -> bytes:
     """The brackets (all square) and colons of valid JSON that stand outside its strings.
 
     Unreliable for text that is not JSON.
@@ -189,31 +195,31 @@ def is_deeper(marks: bytes, levels: int = DEEPEST) -> bool:
 # --- text to values -----------------------------------------------------------------------------------------
 
 
-class _Tripped(Exception):
+class _NotStrictError(Exception):
     """Python's decoder would let this pass, or this is no JSON at all: look again, slowly."""
 
 
-def _strict_constant(_: str) -> NoReturn:
-    raise _Tripped
+def _reject_constant(_: str) -> NoReturn:
+    raise _NotStrictError
 
 
-def _strict_float(literal: str) -> float:
+def _parse_finite_float(literal: str) -> float:
     value = float(literal)
     if not math.isfinite(value):
-        raise _Tripped
+        raise _NotStrictError
     return value
 
 
-class _Strict:
+class _StrictDecoder:
     """Decodes, and counts the members of all objects: of a key that is given twice, one is left."""
 
     def __init__(self) -> None:
         self.members = 0
         self.decoder = json.JSONDecoder(
-            parse_constant=_strict_constant, parse_float=_strict_float, object_hook=self._counted
+            parse_constant=_reject_constant, parse_float=_parse_finite_float, object_hook=self._count_members
         )
 
-    def _counted(self, members: dict[str, object]) -> dict[str, object]:
+    def _count_members(self, members: dict[str, object]) -> dict[str, object]:
         self.members += len(members)
         return members
 
@@ -224,81 +230,83 @@ _LENIENT = json.JSONDecoder(parse_constant=str, parse_float=str, parse_int=str)
 _LEVELS_NOTED = 2
 
 
-def _parsed(text: str, shown_as: str, marks: bytes) -> JsonDocument:
-    if is_deeper(marks) or next(lone_surrogates(text), None):
-        _reject(text, shown_as)
-    places: _Places = {}
+def _parse_text(text: str, shown_as: str, marks: bytes) -> JsonDocument:
+    if is_deeper(marks) or next(find_lone_surrogates(text), None):
+        _raise_problems(text, shown_as)
+    places: _MemberOffsets = {}
     try:
-        return JsonDocument(shown_as, _whole(text, places, marks.count(b":")), text, places)
-    except (_Tripped, ValueError, RecursionError):
+        return JsonDocument(shown_as, _decode_document(text, places, marks.count(b":")), text, places)
+    except (_NotStrictError, ValueError, RecursionError):
         pass  # only after this block are the values that were decoded so far let go
-    _reject(text, shown_as)
-    raise InvalidInput([Problem(shown_as, 1, 1, "not JSON that can be read")])
+    _raise_problems(text, shown_as)
+    raise InvalidInputError([Problem(shown_as, 1, 1, "not JSON that can be read")])
 
 
-def _whole(text: str, places: _Places, members: int) -> object:
+def _decode_document(text: str, places: _MemberOffsets, members: int) -> object:
     """The value of the whole text, which has that many members of objects."""
-    strict = _Strict()
-    value, end = _decode(text, skip_blanks(text, 0), _LEVELS_NOTED, strict.decoder, places)
+    strict = _StrictDecoder()
+    value, end = _decode_value(text, skip_blanks(text, 0), _LEVELS_NOTED, strict.decoder, places)
     noted = sum(len(known) for start, known in places.items() if text[start] == "{")
     if skip_blanks(text, end) != len(text) or strict.members + noted != members:
-        raise _Tripped
+        raise _NotStrictError
     return value
 
 
-def _reject(text: str, shown_as: str) -> None:
+def _raise_problems(text: str, shown_as: str) -> None:
     """Raise every problem of a text that may have some."""
     try:
         _LENIENT.decode(text)
     except JSONDecodeError as error:
-        problem = Problem(shown_as, *place_of(error), explained(error))
-        raise InvalidInput([problem]) from None
+        problem = Problem(shown_as, *find_error_position(error), explain_decode_error(error))
+        raise InvalidInputError([problem]) from None
     except RecursionError:  # too deep, which is found with the values
         pass
-    problems = [Problem(shown_as, *place, message) for place, message in value_problems(text, DEEPEST)]
+    problems = [Problem(shown_as, *place, message) for place, message in find_value_problems(text, DEEPEST)]
     if problems:
-        raise InvalidInput(problems) from None
+        raise InvalidInputError(problems) from None
 
 
-def _decode(
-    text: str, start: int, levels: int, decoder: json.JSONDecoder, places: _Places
+def _decode_value(
+    text: str, start: int, levels: int, decoder: json.JSONDecoder, places: _MemberOffsets
 ) -> tuple[object, int]:
     """The value at `start` and where it ends. Notes where the members of the outermost `levels` stand.
 
     Those are walked here, everything below by the C decoder, as is what stands in a list.
 
     Raises:
-        ValueError, _Tripped: it is not JSON, or the decoder refuses it.
+        ValueError, _NotStrictError: it is not JSON, or the decoder refuses it.
     """
     opening = text[start : start + 1]
     if levels and opening == "{":
-        return _object(text, start, levels - 1, decoder, places)
+        return _decode_object(text, start, levels - 1, decoder, places)
     if levels and opening == "[":
-        return _list(text, start, decoder, places)
+        return _decode_list(text, start, decoder, places)
     return decoder.raw_decode(text, start)
 
 
-def _object(
-    text: str, start: int, levels: int, decoder: json.JSONDecoder, places: _Places
+def _decode_object(
+    text: str, start: int, levels: int, decoder: json.JSONDecoder, places: _MemberOffsets
 ) -> tuple[dict[str, object], int]:
     members: dict[str, object] = {}
     known: dict[str | int, int] = {}
     at = skip_blanks(text, start + 1)
     while text[at : at + 1] != "}" or members:
-        key, at = _key(text, at, decoder)
+        key, at = _decode_key(text, at, decoder)
         if key in known:
-            raise _Tripped
+            raise _NotStrictError
         known[key] = at
-        members[key], at = _decode(text, at, levels, decoder, places)
+        members[key], at = _decode_value(text, at, levels, decoder, places)
         comma = _comma.match(text, at)
         if comma is None:
             break
         at = comma.end()
     places[start] = known
-    return members, _after(text, at, "}")
+    return members, _skip_closing(text, at, "}")
 
 
-def _list(text: str, start: int, decoder: json.JSONDecoder, places: _Places) -> tuple[list[object], int]:
+def _decode_list(
+    text: str, start: int, decoder: json.JSONDecoder, places: _MemberOffsets
+) -> tuple[list[object], int]:
     items: list[object] = []
     known: dict[str | int, int] = {}
     at = skip_blanks(text, start + 1)
@@ -311,24 +319,24 @@ def _list(text: str, start: int, decoder: json.JSONDecoder, places: _Places) -> 
             break
         at = comma.end()
     places[start] = known
-    return items, _after(text, at, "]")
+    return items, _skip_closing(text, at, "]")
 
 
 _comma = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 
 
-def _after(text: str, at: int, closing: str) -> int:
+def _skip_closing(text: str, at: int, closing: str) -> int:
     """Where what ends with that bracket is over."""
     at = skip_blanks(text, at)
     if text[at : at + 1] != closing:
-        raise _Tripped
+        raise _NotStrictError
     return at + 1
 
 
-def _key(text: str, at: int, decoder: json.JSONDecoder) -> tuple[str, int]:
+def _decode_key(text: str, at: int, decoder: json.JSONDecoder) -> tuple[str, int]:
     """The key at `at`, and where its value starts."""
     key, end = decoder.raw_decode(text, at)
     colon = skip_blanks(text, end)
     if not isinstance(key, str) or text[at] != '"' or text[colon : colon + 1] != ":":
-        raise _Tripped
+        raise _NotStrictError
     return key, skip_blanks(text, colon + 1)

@@ -4,7 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 
 DEEPEST = 200
 """Levels of nesting, and parts of a dotted key, that are read: as of JSON. `tomllib` calls itself for each
@@ -24,22 +24,24 @@ def load_toml(text: str, shown_as: str) -> dict[str, object]:
     """Decode TOML.
 
     Raises:
-        InvalidInput: it is none, or nothing that can be read; with the place.
+        InvalidInputError: it is none, or nothing that can be read; with the place.
     """
-    extremes = [Problem(shown_as, *_place(text, at), message) for at, message in _extremes(text)]
+    extremes = [
+        Problem(shown_as, *_get_line_column(text, at), message) for at, message in _find_extremes(text)
+    ]
     try:
         if not extremes:
             return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = _own_place.search(str(error))
-        place = (int(found[1]), int(found[2])) if found and found[1] else _place(text, len(text))
+        place = (int(found[1]), int(found[2])) if found and found[1] else _get_line_column(text, len(text))
         extremes = [Problem(shown_as, *place, f"not TOML: {_own_place.sub('', str(error))}")]
     except (RecursionError, ValueError):
         extremes = [Problem(shown_as, 1, 1, "not TOML that can be read")]
-    raise InvalidInput(extremes) from None
+    raise InvalidInputError(extremes) from None
 
 
-def _extremes(text: str) -> Iterator[tuple[int, str]]:
+def _find_extremes(text: str) -> Iterator[tuple[int, str]]:
     """Yield the first place of each kind that `tomllib` would not end well with."""
     depth = 0
     for token in _token.finditer(text):
@@ -54,13 +56,13 @@ def _extremes(text: str) -> Iterator[tuple[int, str]]:
         elif word[0] in "#\"'" and word[:3] in {'"""', "'''"}:
             continue
         elif len(word) > DEEPEST and word[0] != "#":
-            message = _extreme_word(word)
+            message = _describe_extreme_word(word)
             if message:
                 yield token.start(), message
                 return
 
 
-def _extreme_word(word: str) -> str:
+def _describe_extreme_word(word: str) -> str:
     digits = word.replace("_", "").lstrip("+-")
     if len(digits) > _MOST_DIGITS and digits.isdigit():
         return (
@@ -71,5 +73,5 @@ def _extreme_word(word: str) -> str:
     return f"a key of {parts:,} parts is nested more than {DEEPEST} levels deep" if parts > DEEPEST else ""
 
 
-def _place(text: str, offset: int) -> tuple[int, int]:
+def _get_line_column(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)

@@ -5,7 +5,7 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 
 DEEPEST = 200
 """Levels of nesting that are read, as of JSON. PyYAML's composer ends the process at some 100,000."""
@@ -22,7 +22,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         try:
             return super().construct_object(node, deep=deep)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            raise ConstructorError(None, None, _explain(node), node.start_mark) from None
+            raise ConstructorError(None, None, _explain_node(node), node.start_mark) from None
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         super().flatten_mapping(node)
@@ -35,24 +35,28 @@ def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
     """Return the node of a YAML document, which knows its places, and its value; {} for an empty one.
 
     Raises:
-        InvalidInput: it is no YAML, or a key is given twice; with the place.
+        InvalidInputError: it is no YAML, or a key is given twice; with the place.
     """
     loader = None
     try:
         _check_depth(text, shown_as)
         loader = _Loader(text)
         node = loader.get_single_node()
-        repeated = _repeated_keys(node)
+        repeated = _find_repeated_keys(node)
         if repeated:
-            raise InvalidInput(_at(shown_as, mark, f"`{key}` is given twice") for key, mark in repeated)
+            raise InvalidInputError(
+                _build_problem(shown_as, mark, f"`{key}` is given twice") for key, mark in repeated
+            )
         return node, loader.construct_document(node) if node else {}
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise InvalidInput([_at(shown_as, mark, f"not YAML: {error.problem or error.context}")]) from None
+        raise InvalidInputError(
+            [_build_problem(shown_as, mark, f"not YAML: {error.problem or error.context}")]
+        ) from None
     except yaml.reader.ReaderError as error:
-        raise InvalidInput([_unreadable(error, text, shown_as)]) from None
+        raise InvalidInputError([_build_unreadable_problem(error, text, shown_as)]) from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InvalidInput([Problem(shown_as, 1, 1, f"not YAML: {error}")]) from None
+        raise InvalidInputError([Problem(shown_as, 1, 1, f"not YAML: {error}")]) from None
     finally:
         if loader is not None:
             loader.dispose()
@@ -66,16 +70,16 @@ def _check_depth(text: str, shown_as: str) -> None:
             depth += 1
             if depth > DEEPEST:
                 message = f"nested more than {DEEPEST} levels deep"
-                raise InvalidInput([_at(shown_as, event.start_mark, message)])
+                raise InvalidInputError([_build_problem(shown_as, event.start_mark, message)])
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
 
-def _at(shown_as: str, mark: Any, message: str) -> Problem:
+def _build_problem(shown_as: str, mark: Any, message: str) -> Problem:
     return Problem(shown_as, mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, message)
 
 
-def _unreadable(error: yaml.reader.ReaderError, text: str, shown_as: str) -> Problem:
+def _build_unreadable_problem(error: yaml.reader.ReaderError, text: str, shown_as: str) -> Problem:
     before = text[: error.position]
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     character = text[error.position : error.position + 1] or "\ufffd"
@@ -83,7 +87,7 @@ def _unreadable(error: yaml.reader.ReaderError, text: str, shown_as: str) -> Pro
     return Problem(shown_as, line, column, message)
 
 
-def _explain(node: yaml.Node) -> str:
+def _explain_node(node: yaml.Node) -> str:
     """Say what a node is not, in a sentence."""
     kind = node.tag.rpartition(":")[2]
     if not isinstance(node, yaml.ScalarNode):
@@ -98,7 +102,7 @@ def _explain(node: yaml.Node) -> str:
     return f"`{shown}` cannot be read as `{kind}`: put it in quotes if it is text"
 
 
-def _repeated_keys(node: yaml.Node | None) -> list[tuple[str, yaml.Mark]]:
+def _find_repeated_keys(node: yaml.Node | None) -> list[tuple[str, yaml.Mark]]:
     repeated, pending, seen_nodes = [], [node] if node else [], set()
     while pending:
         current = pending.pop()

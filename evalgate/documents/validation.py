@@ -9,13 +9,13 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from evalgate.core.errors import Problem
-from evalgate.core.formatting import did_you_mean, listed
-from evalgate.documents.strict_json import items_of
+from evalgate.core.formatting import did_you_mean, join_quoted
+from evalgate.documents.strict_json import as_sequence
 
 Location: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down to a value."""
 
-_Shape = TypeVar("_Shape", bound=BaseModel)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 _EXPECTED = {
     "string_type": "text",
@@ -37,7 +37,7 @@ _EXPECTED = {
 }
 
 
-def problems_of(
+def translate_validation_error(
     error: ValidationError,
     *,
     file: str,
@@ -58,32 +58,34 @@ def problems_of(
         location = (*prefix, *details["loc"])
         line, column = position(location)
         known = [*known_keys(location[:-1]), *(list_keys(model, details["loc"]) if model else ())]
-        problem = Problem(file, line, column, _sentence(details, location, known))
+        problem = Problem(file, line, column, _format_message(details, location, known))
         found[(problem.line, problem.column, problem.message)] = problem
     return [found[key] for key in sorted(found)]
 
 
-def shaped(
-    model: type[_Shape],
+def validate_model(
+    model: type[_Model],
     value: object,
     problems: list[Problem],
     *,
     file: str,
     position: Callable[[Location], tuple[int, int]],
     prefix: Location = (),
-) -> _Shape | None:
+) -> _Model | None:
     """`value` as a `model`; None, and what is wrong with it added to `problems`, if it is none.
 
-    `file`, `position` and `prefix` are those of `problems_of`.
+    `file`, `position` and `prefix` are those of `translate_validation_error`.
     """
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        problems += problems_of(error, file=file, position=position, model=model, prefix=prefix)
+        problems += translate_validation_error(
+            error, file=file, position=position, model=model, prefix=prefix
+        )
         return None
 
 
-def path_text(location: Location) -> str:
+def format_location(location: Location) -> str:
     """`eval_cases[0].conversation` for ("eval_cases", 0, "conversation")."""
     text = ""
     for part in location:
@@ -91,33 +93,33 @@ def path_text(location: Location) -> str:
     return text
 
 
-def _sentence(details: ErrorDetails, location: Location, known: Iterable[str]) -> str:
-    kind, where = details["type"], f"`{path_text(location)}`" if location else "the file"
+def _format_message(details: ErrorDetails, location: Location, known: Iterable[str]) -> str:
+    kind, where = details["type"], f"`{format_location(location)}`" if location else "the file"
     if kind == "missing":
         return f"{where} is missing"
     if kind == "extra_forbidden":
-        return unknown_key(location, sorted(set(known)))
-    return f"{where} {what_is_wrong(details)}"
+        return describe_unknown_key(location, sorted(set(known)))
+    return f"{where} {describe_error_details(details)}"
 
 
-def unknown_key(location: Location, known: Sequence[str], hint: str = "") -> str:
+def describe_unknown_key(location: Location, known: Sequence[str], hint: str = "") -> str:
     """Return the sentence for a key that is none of the known ones, with the one that is meant, or all.
 
     `hint` is a sentence that knows better what is meant.
     """
     near = hint or did_you_mean(str(location[-1]), known)
-    hint = near or (f" Known here: {listed(known)}." if known else "")
-    return f"`{path_text(location)}` is not a known key.{hint}"
+    hint = near or (f" Known here: {join_quoted(known)}." if known else "")
+    return f"`{format_location(location)}` is not a known key.{hint}"
 
 
-def what_is_wrong(details: ErrorDetails) -> str:
+def describe_error_details(details: ErrorDetails) -> str:
     """The rest of a sentence that begins with the name of a value."""
     if (kind := details["type"]) in _EXPECTED:
-        return f"must be {_EXPECTED[kind]}, not {_described(details['input'])}"
-    return _in_own_words(details)
+        return f"must be {_EXPECTED[kind]}, not {_describe_value(details['input'])}"
+    return _describe_other_error(details)
 
 
-def _in_own_words(details: ErrorDetails) -> str:
+def _describe_other_error(details: ErrorDetails) -> str:
     kind, context = details["type"], details.get("ctx", {})
     if kind == "union_tag_not_found":
         return f"must say its {context['discriminator']}"
@@ -127,23 +129,23 @@ def _in_own_words(details: ErrorDetails) -> str:
     if kind in {"string_too_short", "too_short"} and context["min_length"] == 1:
         return "must not be empty"
     if kind in {"literal_error", "enum"}:
-        return _not_one_of(context["expected"], details["input"])
+        return _describe_wrong_choice(context["expected"], details["input"])
     message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return f"{message[:1].lower()}{message[1:]}"
 
 
-def _not_one_of(expected: str, value: object) -> str:
+def _describe_wrong_choice(expected: str, value: object) -> str:
     """Return the rest of the sentence for a value that is none of some, which pydantic has put in words."""
     values = re.findall(r"'([^']*)'", expected)
     said = value if isinstance(value, str) else ""
     near = did_you_mean(said, values) or did_you_mean(said.upper(), values)
-    return f"should be {expected}, not {_described(value)}{'.' if near else ''}{near}"
+    return f"should be {expected}, not {_describe_value(value)}{'.' if near else ''}{near}"
 
 
-def _described(value: object) -> str:
+def _describe_value(value: object) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
-    if isinstance(value, dict) or items_of(value) is not None:
+    if isinstance(value, dict) or as_sequence(value) is not None:
         return "an object" if isinstance(value, dict) else "a list"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
@@ -152,7 +154,7 @@ def _described(value: object) -> str:
 _control_character = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def checked_id(name: str) -> str:
+def validate_id(name: str) -> str:
     """`name` itself. Paths, blanks within and any script are fine: real files use them all.
 
     Raises:
@@ -165,16 +167,16 @@ def checked_id(name: str) -> str:
     return name
 
 
-Id: TypeAlias = Annotated[str, AfterValidator(checked_id)]
+Id: TypeAlias = Annotated[str, AfterValidator(validate_id)]
 """The id of a case or an eval set, for pydantic models of files."""
 
 
-def names_of(eval_set_id: str, path: str, eval_id: str) -> tuple[str, str, str]:
+def list_case_names(eval_set_id: str, path: str, eval_id: str) -> tuple[str, str, str]:
     """What a thresholds file may call a case: `id`, `eval set:id` or `file:id`."""
     return eval_id, f"{eval_set_id}:{eval_id}", f"{path}:{eval_id}"
 
 
-def repeated_ids(
+def find_repeated_ids(
     ids: Iterable[tuple[object, Location]], *, file: str, position: Callable[[Location], tuple[int, int]]
 ) -> Iterator[Problem]:
     """A problem for each id that stands at a second location. What is no text is somebody else's problem."""

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT, Range
-from evalgate.core.types import CaseMetric, CaseResult, Effort, Flip, MetricSummary
-from evalgate.gating.verdict import mark_regressions
-from evalgate.metrics.aggregation import grouped, summarise
+from evalgate.core.types import CaseMetric, CaseResult, Margin, MetricSummary, SamplingCost
+from evalgate.gating.verdict import flag_regressions
+from evalgate.metrics.aggregation import group_by_metric, summarize_metrics
 
 if TYPE_CHECKING:
-    from evalgate.gating.sampling import Sampling
+    from evalgate.gating.sampling import AdaptiveRuns
 
 
 _EPSILON = 1e-9  # a mean is a sum: its last bits are noise
 
 
-def flip(
+def compute_threshold_margin(
     score: float | None,
     threshold: float,
     members: Sequence[tuple[CaseResult, CaseMetric]],
     known: Range = UNIT,
-) -> Flip | None:
+) -> Margin | None:
     """The distance, and the fewest runs that would need the best score; the worst where the threshold is met.
 
     `members` are the cases of the mean, those without a score included. None without a mean, or for scores
@@ -36,7 +36,7 @@ def flip(
     weights, counts, scores = array("d"), array("Q"), array("d")
     for case, metric in members:
         if metric.score is not None:
-            found = _scores(case, metric)
+            found = _list_run_scores(case, metric)
             weights.append(case.weight)
             counts.append(len(found))
             scores.extend(found)
@@ -53,10 +53,12 @@ def flip(
             for each in islice(rest, count)
         ),
     )
-    return Flip(threshold, distance, _fewest(gains, distance - _EPSILON if rising else distance + _EPSILON))
+    return Margin(
+        threshold, distance, _count_fewest_runs(gains, distance - _EPSILON if rising else distance + _EPSILON)
+    )
 
 
-def _scores(case: CaseResult, metric: CaseMetric) -> list[float]:
+def _list_run_scores(case: CaseResult, metric: CaseMetric) -> list[float]:
     name = metric.name
     return [
         each.score
@@ -67,7 +69,7 @@ def _scores(case: CaseResult, metric: CaseMetric) -> list[float]:
     ]
 
 
-def _fewest(gains: Iterable[float], distance: float) -> int | None:
+def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
     """How many of the largest gains reach so far; None: all of them do not."""
     reached = 0.0
     for count, gain in enumerate(sorted(gains, reverse=True), 1):
@@ -77,78 +79,90 @@ def _fewest(gains: Iterable[float], distance: float) -> int | None:
     return None
 
 
-Results: TypeAlias = Callable[[int | None], tuple[CaseResult, ...]]
+ResultsByRounds: TypeAlias = Callable[[int | None], tuple[CaseResult, ...]]
 """Every case in file order. Runs beyond so many rounds only confirm; None: all of them count."""
 
 
 @frozen
-class Worth:
+class RunSummary:
     """What the runs are worth."""
 
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
     rounds: int
     """Runs of every case that the means rest on."""
-    effort: Effort | None = None
+    effort: SamplingCost | None = None
     notices: tuple[str, ...] = ()
 
 
-def worth(
-    policy: GateConfig, runs: int | Literal["auto"], results: Results, sampling: "Sampling | None"
-) -> Worth:
+def summarize_runs(
+    policy: GateConfig, runs: int | Literal["auto"], results: ResultsByRounds, sampling: "AdaptiveRuns | None"
+) -> RunSummary:
     """All that can be said of the results before the verdict."""
     cases = results(None)
-    decision = sampling.decision(cases) if sampling else None
+    decision = sampling.decide_runs(cases) if sampling else None
     if sampling is None or decision is None:
         rounds = min((len(case.runs) for case in cases), default=0) if runs == "auto" else runs
-        cases = _counting(sampling, results, rounds)
-        beyond = sampling.scores_beyond_range(cases) if sampling else ()
-        return Worth(_beside(policy, cases, sampling), cases, rounds, notices=tuple(beyond))
+        cases = _limit_rounds(sampling, results, rounds)
+        beyond = sampling.list_range_notices(cases) if sampling else ()
+        return RunSummary(
+            _summarize_with_deltas(policy, cases, sampling), cases, rounds, notices=tuple(beyond)
+        )
     from evalgate.gating.statistics_adapter import (
-        corrections_told,
-        effort_of,
-        judged,
-        means_below_thresholds,
-        notices_of,
-        with_corrections,
-        words_for,
+        annotate_results,
+        apply_corrections,
+        build_message_context,
+        build_sampling_cost,
+        describe_corrections,
+        describe_low_means,
+        list_decision_notices,
     )
 
     rounds = max(metric.rounds for metric in decision.metrics.values())
-    changes, excesses = sampling.line_changes(cases, decision), sampling.excesses(cases, decision)
-    cases = _counting(sampling, results, rounds)
-    blocking = policy.on_inconclusive == "fail"
-    words = words_for(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
-    found = judged(_beside(policy, cases, sampling), cases, decision, words, changes)
-    metrics = with_corrections(grouped(cases), found.metrics, excesses)
-    effort = effort_of(decision) if sampling.is_auto else None
-    notices = (
-        *sampling.scores_beyond_range(cases),
-        *notices_of(decision, sampling.policy.parameters),
-        *means_below_thresholds(metrics),
-        *corrections_told(metrics),
+    changes, excesses = (
+        sampling.find_line_differences(cases, decision),
+        sampling.compute_excesses(cases, decision),
     )
-    return Worth(metrics, found.cases, rounds, effort, notices)
+    cases = _limit_rounds(sampling, results, rounds)
+    blocking = policy.on_inconclusive == "fail"
+    words = build_message_context(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
+    found = annotate_results(_summarize_with_deltas(policy, cases, sampling), cases, decision, words, changes)
+    metrics = apply_corrections(group_by_metric(cases), found.metrics, excesses)
+    effort = build_sampling_cost(decision) if sampling.is_auto else None
+    notices = (
+        *sampling.list_range_notices(cases),
+        *list_decision_notices(decision, sampling.policy.parameters),
+        *describe_low_means(metrics),
+        *describe_corrections(metrics),
+    )
+    return RunSummary(metrics, found.cases, rounds, effort, notices)
 
 
-def _counting(sampling: "Sampling | None", results: Results, rounds: int) -> tuple[CaseResult, ...]:
+def _limit_rounds(
+    sampling: "AdaptiveRuns | None", results: ResultsByRounds, rounds: int
+) -> tuple[CaseResult, ...]:
     """Return the cases with their means over so many rounds; runs beyond them only follow up."""
     if sampling is None or not sampling.follows_up:
-        return results(None) if sampling is None else sampling.classified(results(None))
-    return sampling.classified(results(rounds))
+        return results(None) if sampling is None else sampling.classify_failures(results(None))
+    return sampling.classify_failures(results(rounds))
 
 
-def _beside(
-    policy: GateConfig, cases: tuple[CaseResult, ...], sampling: "Sampling | None"
+def _summarize_with_deltas(
+    policy: GateConfig, cases: tuple[CaseResult, ...], sampling: "AdaptiveRuns | None"
 ) -> tuple[MetricSummary, ...]:
     """The summaries with plain differences: all that can be said of scores beyond 0 to 1."""
     metrics = tuple(
-        replace(summary, flip=flip(summary.score, summary.minimum or 0.0, members, Range(*summary.range)))
-        for summary, members in zip(summarise(cases), grouped(cases).values(), strict=True)
+        replace(
+            summary,
+            flip=compute_threshold_margin(
+                summary.score, summary.minimum or 0.0, members, Range(*summary.range)
+            ),
+        )
+        for summary, members in zip(summarize_metrics(cases), group_by_metric(cases).values(), strict=True)
     )
     baseline = sampling.baseline if sampling else None
     if baseline is None:
         return metrics
     from evalgate.gating.comparison import add_deltas
 
-    return mark_regressions(add_deltas(metrics, cases, baseline), policy)
+    return flag_regressions(add_deltas(metrics, cases, baseline), policy)

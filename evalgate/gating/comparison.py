@@ -6,10 +6,11 @@ A case whose expectations changed is `changed`, not better or worse: its scores 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from evalgate.baselines.history import newest
-from evalgate.core.formatting import mean, weighted_mean
+from evalgate.baselines.history import find_newest_sources
+from evalgate.core.formatting import compute_mean, compute_weighted_mean
 from evalgate.core.types import (
-    THE_AGENTS_FAULT,
+    AGENT_FAULT_OUTCOMES,
+    AverageRunUsage,
     Baseline,
     BaselineCase,
     BaselineRun,
@@ -20,30 +21,29 @@ from evalgate.core.types import (
     Comparison,
     MetricSummary,
     RunResult,
-    Spent,
     Status,
 )
 from evalgate.datasets.fingerprint import is_other_judge
-from evalgate.statistics.mean_difference import case_p
+from evalgate.statistics.mean_difference import compute_case_p
 from evalgate.statistics.pairing import UNIT
 
 MOST_POINTS = 12
 
 
-def trend(members: Sequence[tuple[CaseMetric, BaselineCase]]) -> tuple[float, ...]:
+def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase]]) -> tuple[float, ...]:
     """The mean of a metric in each gate run of the baseline, the oldest first, `MOST_POINTS` at most.
 
     Only gate runs that have a score of every case count: the others would be means of something else.
     """
     by_source: dict[int, list[float]] = {}
     for metric, old in members:
-        for source, scores in _by_source(metric, old.runs).items():
-            by_source.setdefault(source, []).append(mean(scores))
-    whole = [mean(by_source[at]) for at in sorted(by_source) if len(by_source[at]) == len(members)]
+        for source, scores in _group_by_source(metric, old.runs).items():
+            by_source.setdefault(source, []).append(compute_mean(scores))
+    whole = [compute_mean(by_source[at]) for at in sorted(by_source) if len(by_source[at]) == len(members)]
     return tuple(whole[-MOST_POINTS:])
 
 
-def _by_source(metric: CaseMetric, runs: Iterable[BaselineRun]) -> Mapping[int, list[float]]:
+def _group_by_source(metric: CaseMetric, runs: Iterable[BaselineRun]) -> Mapping[int, list[float]]:
     found: dict[int, list[float]] = {}
     for run in runs:
         score = run.scores.get(metric.name)
@@ -52,53 +52,60 @@ def _by_source(metric: CaseMetric, runs: Iterable[BaselineRun]) -> Mapping[int, 
     return found
 
 
-def spent(pairs: Iterable[tuple[CaseResult, BaselineCase]]) -> tuple[Spent | None, Spent | None]:
+def compare_usage(
+    pairs: Iterable[tuple[CaseResult, BaselineCase]],
+) -> tuple[AverageRunUsage | None, AverageRunUsage | None]:
     """What a run took then and now, over the cases that have an answered run on both sides."""
-    sides = [(_answered(old.runs), _answered(case.runs)) for case, old in pairs]
+    sides = [(_select_answered_runs(old.runs), _select_answered_runs(case.runs)) for case, old in pairs]
     both = [(then, now) for then, now in sides if then and now]
     if not both:
         return None, None
-    return _spent([then for then, _ in both]), _spent([now for _, now in both])
+    return _compute_mean_usage([then for then, _ in both]), _compute_mean_usage([now for _, now in both])
 
 
-def _answered(runs: Iterable[BaselineRun | RunResult]) -> list[BaselineRun | RunResult]:
+def _select_answered_runs(runs: Iterable[BaselineRun | RunResult]) -> list[BaselineRun | RunResult]:
     return [run for run in runs if run.outcome == "answered"]
 
 
-def _spent(cases: Sequence[Sequence[BaselineRun | RunResult]]) -> Spent:
+def _compute_mean_usage(cases: Sequence[Sequence[BaselineRun | RunResult]]) -> AverageRunUsage:
     """The mean over the cases of each one's mean, so that more runs of one case change nothing."""
-    figures = [[mean(column) for column in zip(*map(_figures, runs), strict=True)] for runs in cases]
-    duration, tokens_in, tokens_out, cost = (mean(column) for column in zip(*figures, strict=True))
+    figures = [
+        [compute_mean(column) for column in zip(*map(_list_usage_figures, runs), strict=True)]
+        for runs in cases
+    ]
+    duration, tokens_in, tokens_out, cost = (compute_mean(column) for column in zip(*figures, strict=True))
     is_known = all(run.usage is None or run.usage.cost_usd is not None for runs in cases for run in runs)
-    return Spent(len(cases), duration, tokens_in, tokens_out, cost if is_known else None)
+    return AverageRunUsage(len(cases), duration, tokens_in, tokens_out, cost if is_known else None)
 
 
-def _figures(run: BaselineRun | RunResult) -> Iterator[float]:
+def _list_usage_figures(run: BaselineRun | RunResult) -> Iterator[float]:
     yield run.duration_s
     usage = run.usage
-    yield from (usage.input_tokens, usage.output_tokens, usage.least_usd) if usage else (0.0, 0.0, 0.0)
+    yield from (usage.input_tokens, usage.output_tokens, usage.min_cost_usd) if usage else (0.0, 0.0, 0.0)
 
 
-_Key = tuple[str, str]
+_CaseKey = tuple[str, str]
 
 _LUCK = 0.05
 """A flaky case is newly passing if luck passes so often less frequently than this."""
 
 
-def compare(
+def compare_with_baseline(
     cases: Sequence[CaseResult], baseline: Baseline, *, whole_sets: Collection[str] | None = None
 ) -> Comparison:
     """Which cases differ from the baseline, and how.
 
     `whole_sets`: eval sets that were asked for with all their cases; None: whatever there is was asked for.
     """
-    before = _by_key(baseline)
-    found = [(case, _change(case, before.get(_key(case)))) for case in cases]
+    before = _index_cases(baseline)
+    found = [(case, _build_case_change(case, before.get(_get_case_key(case)))) for case in cases]
     changes = [change for _, change in found if change]
-    then, now = spent(
-        (case, old) for case in cases if (old := before.get(_key(case))) and _comparable(case, old)
+    then, now = compare_usage(
+        (case, old)
+        for case in cases
+        if (old := before.get(_get_case_key(case))) and _is_comparable(case, old)
     )
-    gone = list(_gone(cases, baseline))
+    gone = list(_find_gone_cases(cases, baseline))
     removed = [old for old in gone if whole_sets is None or old.eval_set_id in whole_sets]
     changes += [CaseChange(old.eval_set_id, old.eval_id, "removed", before=old.status) for old in removed]
     return Comparison(
@@ -109,12 +116,12 @@ def compare(
         branch=baseline.sources[-1].branch,
         gate_runs=len(baseline.sources),
         changes=tuple(changes),
-        unchanged=sum(change is None and case.is_told for case, change in found),
+        unchanged=sum(change is None and case.is_conclusive for case, change in found),
         then=then,
         now=now,
         left_out=len(gone) - len(removed),
-        other_metrics=tuple(dict.fromkeys(_other_metrics(cases, before, other_judge=False))),
-        other_judges=tuple(dict.fromkeys(_other_metrics(cases, before, other_judge=True))),
+        other_metrics=tuple(dict.fromkeys(_find_changed_metrics(cases, before, other_judge=False))),
+        other_judges=tuple(dict.fromkeys(_find_changed_metrics(cases, before, other_judge=True))),
     )
 
 
@@ -122,42 +129,54 @@ def add_deltas(
     metrics: Sequence[MetricSummary], cases: Sequence[CaseResult], baseline: Baseline
 ) -> tuple[MetricSummary, ...]:
     """The summaries with their baseline and delta, both over the comparable cases alone."""
-    before = _by_key(baseline)
-    return tuple(_beside(metric, cases, before) for metric in metrics)
+    before = _index_cases(baseline)
+    return tuple(_add_delta_and_trend(metric, cases, before) for metric in metrics)
 
 
-def _beside(
-    metric: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase]
+def _add_delta_and_trend(
+    metric: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_CaseKey, BaselineCase]
 ) -> MetricSummary:
-    course = trend([member for member in _members(metric, cases, before) if member[0].score is not None])
-    return replace(_with_delta(metric, list(_score_pairs(metric, cases, before))), trend=course)
+    course = compute_trend(
+        [
+            member
+            for member in _select_comparable_metrics(metric, cases, before)
+            if member[0].score is not None
+        ]
+    )
+    return replace(_add_delta(metric, list(_pair_scores(metric, cases, before))), trend=course)
 
 
-def _members(
-    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase]
+def _select_comparable_metrics(
+    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_CaseKey, BaselineCase]
 ) -> Iterator[tuple[CaseMetric, BaselineCase]]:
     """The metric of every case that can be compared, with what the case was."""
     for case in cases:
-        old = before.get(_key(case))
-        for metric in case.metrics if old and _comparable(case, old) else ():
-            if old and _is_part_of(summary, case, metric) and _score_then(metric, old) is not None:
+        old = before.get(_get_case_key(case))
+        for metric in case.metrics if old and _is_comparable(case, old) else ():
+            if (
+                old
+                and _matches_summary(summary, case, metric)
+                and _compute_baseline_score(metric, old) is not None
+            ):
                 yield metric, old
 
 
-def nothing_compared(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
+def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
     """Why no metric has a delta, as a sentence; "" when one has, or says itself that its runs lack scores."""
-    if not metrics or any(metric.delta is not None or _lacks_runs(metric) for metric in metrics):
+    if not metrics or any(metric.delta is not None or _is_missing_runs(metric) for metric in metrics):
         return ""
-    return f"Nothing could be compared with the baseline {comparison.source}: {_obstacle(comparison)}."
+    return (
+        f"Nothing could be compared with the baseline {comparison.source}: {_describe_obstacle(comparison)}."
+    )
 
 
-def _gone(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[BaselineCase]:
+def _find_gone_cases(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[BaselineCase]:
     """The cases that the newest gate run had and this one has not."""
-    present, last = {_key(case) for case in cases}, newest(baseline)
-    yield from (old for old in baseline.cases if _key(old) not in present and _is_current(old, last))
+    present, last = {_get_case_key(case) for case in cases}, find_newest_sources(baseline)
+    yield from (old for old in baseline.cases if _get_case_key(old) not in present and _is_current(old, last))
 
 
-def _lacks_runs(metric: MetricSummary) -> bool:
+def _is_missing_runs(metric: MetricSummary) -> bool:
     return metric.judgement is not None and metric.judgement.reason == "missing_runs"
 
 
@@ -166,7 +185,7 @@ def _is_current(case: BaselineCase, last: Mapping[str, int]) -> bool:
     return case.eval_set_id not in last or any(run.source == last[case.eval_set_id] for run in case.runs)
 
 
-def _obstacle(comparison: Comparison) -> str:
+def _describe_obstacle(comparison: Comparison) -> str:
     kinds = {change.change for change in comparison.changes if change.change != "removed"}
     if kinds and not comparison.unchanged and kinds <= {"new"}:
         return "it holds none of these cases"
@@ -179,31 +198,31 @@ def _obstacle(comparison: Comparison) -> str:
     return "no case has a score on both sides"
 
 
-def _with_delta(metric: MetricSummary, pairs: Sequence[tuple[float, float, float]]) -> MetricSummary:
+def _add_delta(metric: MetricSummary, pairs: Sequence[tuple[float, float, float]]) -> MetricSummary:
     if not pairs:
         return metric
     before, after, weights = zip(*pairs, strict=True)
-    then, now = weighted_mean(before, weights), weighted_mean(after, weights)
+    then, now = compute_weighted_mean(before, weights), compute_weighted_mean(after, weights)
     return replace(metric, baseline=then, delta=now - then, compared=len(pairs))
 
 
-def _score_pairs(
-    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase]
+def _pair_scores(
+    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_CaseKey, BaselineCase]
 ) -> Iterator[tuple[float, float, float]]:
     """(then, now, weight) of every case that has a score of this metric on both sides."""
     for case in cases:
-        old = before.get(_key(case))
-        if old is None or not _comparable(case, old):
+        old = before.get(_get_case_key(case))
+        if old is None or not _is_comparable(case, old):
             continue
         for metric in case.metrics:
-            if not _is_part_of(summary, case, metric):
+            if not _matches_summary(summary, case, metric):
                 continue
-            then = _score_then(metric, old)
+            then = _compute_baseline_score(metric, old)
             if then is not None and metric.score is not None:
                 yield then, metric.score, case.weight
 
 
-def _is_part_of(summary: MetricSummary, case: CaseResult, metric: CaseMetric) -> bool:
+def _matches_summary(summary: MetricSummary, case: CaseResult, metric: CaseMetric) -> bool:
     min_mean = None if metric.min_mean == metric.threshold else metric.min_mean
     own = (metric.name, metric.threshold, metric.scope, min_mean)
     if own != (summary.name, summary.threshold, summary.scope, summary.min_mean):
@@ -211,22 +230,22 @@ def _is_part_of(summary: MetricSummary, case: CaseResult, metric: CaseMetric) ->
     return not summary.eval_sets or case.eval_set_id in summary.eval_sets
 
 
-def _score_then(metric: CaseMetric, old: BaselineCase) -> float | None:
+def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | None:
     """Mean over the baseline's runs that have a score; None when none has, or the metric was another one."""
     if old.metric_fingerprints.get(metric.name) != metric.fingerprint:
         return None
     scores = [run.scores.get(metric.name) for run in old.runs]
     known = [score for score in scores if score is not None]
-    return mean(known) if known else None
+    return compute_mean(known) if known else None
 
 
-def _other_metrics(
-    cases: Sequence[CaseResult], before: Mapping[_Key, BaselineCase], *, other_judge: bool
+def _find_changed_metrics(
+    cases: Sequence[CaseResult], before: Mapping[_CaseKey, BaselineCase], *, other_judge: bool
 ) -> Iterator[str]:
     """Metrics that were something else then: their judge alone, or anything but it."""
     for case in cases:
-        old = before.get(_key(case))
-        if old is None or not _comparable(case, old):
+        old = before.get(_get_case_key(case))
+        if old is None or not _is_comparable(case, old):
             continue
         for metric in case.metrics:
             known = old.metric_fingerprints.get(metric.name)
@@ -236,25 +255,25 @@ def _other_metrics(
                 yield metric.name
 
 
-def _change(case: CaseResult, old: BaselineCase | None) -> CaseChange | None:
-    kind = _kind_of_change(case, old)
+def _build_case_change(case: CaseResult, old: BaselineCase | None) -> CaseChange | None:
+    kind = _classify_change(case, old)
     if kind is None:
         return None
     then = old.replies if old and kind == "newly_failing" else ()
     return CaseChange(case.eval_set_id, case.eval_id, kind, old.status if old else None, case.status, then)
 
 
-def _kind_of_change(case: CaseResult, old: BaselineCase | None) -> Change | None:
+def _classify_change(case: CaseResult, old: BaselineCase | None) -> Change | None:
     if old is None:
         return "new"
-    if not _comparable(case, old):
+    if not _is_comparable(case, old):
         return "changed"
     then = _outcomes_then(case, old)
     if 0 < sum(then) < len(then):
         return _kind_of_flaky_change(case, then)
-    if _bad(case.status) and not _bad(old.status):
-        return "newly_failing" if case.is_told else None
-    if case.status == "passed" and _bad(old.status):
+    if _is_failure(case.status) and not _is_failure(old.status):
+        return "newly_failing" if case.is_conclusive else None
+    if case.status == "passed" and _is_failure(old.status):
         return "newly_passing"
     return None
 
@@ -266,11 +285,11 @@ def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | No
     failing one, and not unchanged. It is newly failing if the statistics say that it broke, or that no
     stored run failed like this; newly passing if luck hardly ever passes so often.
     """
-    if _bad(case.status):
+    if _is_failure(case.status):
         broke = any(each.standing is not None and each.standing.status == "broken" for each in case.metrics)
         if broke or (case.follow_up is not None and case.follow_up.outcome != "excused"):
             return "newly_failing"
-        return "flaky" if case.is_told else None
+        return "flaky" if case.is_conclusive else None
     if case.status != "passed":
         return None
     passes = sum(
@@ -279,7 +298,7 @@ def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | No
     )
     now = [UNIT] * passes + [0] * (len(case.runs) - passes)
     before = [UNIT if passed else 0 for passed in then]
-    is_luck = case_p(tuple(sorted(now)), tuple(sorted(before))) > _LUCK
+    is_luck = compute_case_p(tuple(sorted(now)), tuple(sorted(before))) > _LUCK
     return None if is_luck else "newly_passing"
 
 
@@ -294,24 +313,24 @@ def _outcomes_then(case: CaseResult, old: BaselineCase) -> list[bool]:
     for run in old.runs:
         scores = [(run.scores.get(name), threshold) for name, threshold in thresholds.items()]
         known = [(score, threshold) for score, threshold in scores if score is not None]
-        if run.outcome in THE_AGENTS_FAULT:
+        if run.outcome in AGENT_FAULT_OUTCOMES:
             found.append(False)
         elif known:
             found.append(all(score >= threshold for score, threshold in known))
     return found
 
 
-def _bad(status: Status) -> bool:
+def _is_failure(status: Status) -> bool:
     return status in {"failed", "errored"}
 
 
-def _comparable(case: CaseResult, old: BaselineCase) -> bool:
+def _is_comparable(case: CaseResult, old: BaselineCase) -> bool:
     return case.fingerprint == old.fingerprint
 
 
-def _key(case: CaseResult | BaselineCase) -> _Key:
+def _get_case_key(case: CaseResult | BaselineCase) -> _CaseKey:
     return case.eval_set_id, case.eval_id
 
 
-def _by_key(baseline: Baseline) -> dict[_Key, BaselineCase]:
-    return {_key(case): case for case in baseline.cases}
+def _index_cases(baseline: Baseline) -> dict[_CaseKey, BaselineCase]:
+    return {_get_case_key(case): case for case in baseline.cases}

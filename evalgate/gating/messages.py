@@ -6,11 +6,11 @@ Points, counts and luck; never a p-value. What the sentences round never contrad
 from collections.abc import Callable, Iterator
 from math import floor, log10
 
-from evalgate.core.formatting import counted, shown
+from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.statistics.mean_difference import Change
-from evalgate.statistics.results import CaseOutcome, MetricDecision, Part, RunCount
-from evalgate.statistics.threshold_test import Estimate
+from evalgate.statistics.mean_difference import MeanDifference
+from evalgate.statistics.results import CaseOutcome, MetricDecision, RuleCheck, RunCount
+from evalgate.statistics.threshold_test import ThresholdTest
 
 _RAREST = 1_000_000  # what luck does less often than this is not worth a number
 _MOST_DIGITS = 7
@@ -19,7 +19,7 @@ _NAMED = 5  # cases that one sentence lists
 
 
 @frozen
-class Words:
+class MessageContext:
     """What the sentences cannot know from the statistics."""
 
     base: str = "main"
@@ -44,50 +44,50 @@ class Words:
     """Of that range, where it is not 0 to 1: differences are told in its numbers. None: in points, which are
     hundredths."""
 
-    def shown(self, score: float | None, beside: float | None = None) -> str:
+    def format_score(self, score: float | None, beside: float | None = None) -> str:
         """A score in the metric's own range."""
         own, other = (None if each is None else self.score(each) for each in (score, beside))
-        return shown(own, beside=other)
+        return format_score(own, beside=other)
 
     def difference(self, amount: float) -> str:
         """Return how far two scores are apart: `5 points`, or `0.20` in another range than 0 to 1."""
         if self.width is None:
-            return _points(amount)
+            return _format_points(amount)
         own = amount * self.width
-        return shown(own, digits=_digits(own, 2))
+        return format_score(own, digits=_count_digits(own, 2))
 
-    def approximate(self, amount: float, limit: float) -> str:
+    def format_approximate(self, amount: float, limit: float) -> str:
         """Return the same beside a limit: `about 4 points`, or `just under 5 points`.
 
         A drop is not known to a hundredth of a point; and rounded, it must not look like a limit that it
         does not reach.
         """
         if self.width is None:
-            text = _approximate(_percent(amount), _percent(limit), 0, f"{_percent(limit):g}")
+            text = _format_near_limit(_to_percent(amount), _to_percent(limit), 0, f"{_to_percent(limit):g}")
             return f"{text} point" if text.endswith(" 1") else f"{text} points"
         own, most = amount * self.width, limit * self.width
-        return _approximate(own, most, 2, shown(most))
+        return _format_near_limit(own, most, 2, format_score(most))
 
-    def allowance(self, limit: float) -> str:
+    def format_allowance(self, limit: float) -> str:
         """`your 5-point allowance`."""
         if self.width is None:
-            return f"your {_percent(limit):g}-point allowance"
-        return f"your allowance of {shown(limit * self.width)}"
+            return f"your {_to_percent(limit):g}-point allowance"
+        return f"your allowance of {format_score(limit * self.width)}"
 
 
-def sentences(metric: MetricDecision, words: Words) -> tuple[str, ...]:
+def describe_metric(metric: MetricDecision, words: MessageContext) -> tuple[str, ...]:
     """What decided about one metric, and its suspects; nothing about parts that ended better."""
-    worst = [part for part in metric.parts if part.verdict == metric.verdict]
-    texts = [text for part in worst for text in _of_part(part, metric, words)]
-    return (*texts, *suspects(metric, words))
+    worst = [part for part in metric.checks if part.verdict == metric.verdict]
+    texts = [text for part in worst for text in _describe_check(part, metric, words)]
+    return (*texts, *describe_suspects(metric, words))
 
 
-def suspects(metric: MetricDecision, words: Words) -> tuple[str, ...]:
+def describe_suspects(metric: MetricDecision, words: MessageContext) -> tuple[str, ...]:
     """The cases that look worse and gate nothing; empty without one."""
-    names = metric.having("suspect")
+    names = metric.list_cases("suspect")
     if not names:
         return ()
-    other = "other " if metric.having("broken") else ""
+    other = "other " if metric.list_cases("broken") else ""
     noun = f"{other}case" if len(names) == 1 else f"{other}cases"
     listed = ", ".join(words.quote(name) for name in names[:_NAMED])
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
@@ -95,45 +95,45 @@ def suspects(metric: MetricDecision, words: Words) -> tuple[str, ...]:
     return (f"{len(names):,} {noun} scored lower, which {whose} runs cannot tell from luck: {listed}{more}.",)
 
 
-def effort(runs: RunCount) -> str:
+def describe_sampling_cost(runs: RunCount) -> str:
     """What AUTO saved."""
-    return f"{counted(runs.spent, 'run')} instead of {runs.fixed:,}."
+    return f"{pluralize(runs.spent, 'run')} instead of {runs.fixed:,}."
 
 
-def _of_part(part: Part, metric: MetricDecision, words: Words) -> Iterator[str]:
+def _describe_check(part: RuleCheck, metric: MetricDecision, words: MessageContext) -> Iterator[str]:
     if part.kind == "cases":
-        for case in metric.having("broken"):
-            yield broken(case, metric.cases[case], words)
+        for case in metric.list_cases("broken"):
+            yield describe_broken_case(case, metric.cases[case], words)
     elif part.kind == "average" and metric.change is not None:
-        yield _average(part, metric, metric.change, words)
+        yield _describe_average(part, metric, metric.change, words)
     elif part.kind == "minimum" and metric.minimum is not None:
-        yield _minimum(metric.minimum, "", words)
+        yield _describe_minimum(metric.minimum, "", words)
     elif part.kind == "reliability":
-        yield _reliability(metric)
+        yield _describe_reliability(metric)
     elif part.reason == "no_baseline":
         yield "No baseline for these cases yet; scores recorded, nothing compared."
     elif part.reason == "missing_runs":
         yield (
-            f"Not enough data: {metric.missing:,} of {counted(metric.planned, 'run')} have no score "
+            f"Not enough data: {metric.missing:,} of {pluralize(metric.planned, 'run')} have no score "
             f"({words.missing_because})."
         )
 
 
-def broken(case: str, outcome: CaseOutcome, words: Words) -> str:
+def describe_broken_case(case: str, outcome: CaseOutcome, words: MessageContext) -> str:
     """One case that broke."""
     name, base = words.quote(case), words.base
     if outcome.need is None:  # compared exactly
-        return f"{name} broke: {words.shown(outcome.mean)}, {words.shown(outcome.baseline_mean)} on {base}."
-    if _binary(outcome):
+        return f"{name} broke: {words.format_score(outcome.mean)}, {words.format_score(outcome.baseline_mean)} on {base}."
+    if _is_binary(outcome):
         failed = outcome.runs - outcome.passed
         what = (
-            f"failed {failed} of {counted(outcome.runs, 'run')}, "
+            f"failed {failed} of {pluralize(outcome.runs, 'run')}, "
             f"passed {outcome.baseline_passed} of {outcome.baseline_runs} on {base}"
         )
     else:
         what = (
-            f"{words.shown(outcome.mean)} on average over {counted(outcome.runs, 'run')}, "
-            f"{words.shown(outcome.baseline_mean)} over {outcome.baseline_runs} on {base}"
+            f"{words.format_score(outcome.mean)} on average over {pluralize(outcome.runs, 'run')}, "
+            f"{words.format_score(outcome.baseline_mean)} over {outcome.baseline_runs} on {base}"
         )
     chance = f"{words.case_alpha * 100:g} %"
     return (
@@ -141,88 +141,100 @@ def broken(case: str, outcome: CaseOutcome, words: Words) -> str:
     )
 
 
-def _binary(outcome: CaseOutcome) -> bool:
+def _is_binary(outcome: CaseOutcome) -> bool:
     """Counting passed runs tells the whole average."""
     return outcome.mean == outcome.passed / max(1, outcome.runs) and (
         outcome.baseline_mean == outcome.baseline_passed / max(1, outcome.baseline_runs)
     )
 
 
-def _average(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
+def _describe_average(
+    part: RuleCheck, metric: MetricDecision, change: MeanDifference, words: MessageContext
+) -> str:
     if part.reason in {"exact_fell", "exact_held"}:
         return _describe_exact(part, metric, change, words)
     if part.reason in {"average_fell", "noisy_drop", "likely_luck"}:
-        return _fell(part, metric, change, words)
+        return _describe_drop(part, metric, change, words)
     if part.reason in {"small_drop", "proven", "unproven"}:
-        return _beside_allowance(part, metric, change, words)
+        return _describe_against_allowance(part, metric, change, words)
     if part.reason == "unchanged":
         whole = "the only case" if change.cases == 1 else f"all {change.cases:,} cases"
         return f"No change: {whole} scored the same as on {words.base}."
     if part.reason == "better":
         return f"Better than {words.base}: +{words.difference(-change.drop)}, too much to be luck."
-    size = f"{counted(change.cases, 'case')}, {counted(metric.rounds, 'run')} each"
-    return f"No sign of a regression: {_now(change, words)} ({size}). {_notice(change, words)}"
-
-
-def _beside_allowance(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
-    limit = metric.rule.max_drop or 0.0
-    allowance = words.allowance(limit)
-    if part.reason == "small_drop":
-        return f"Passed. A small real drop of {words.approximate(change.drop, limit)}, inside {allowance}."
-    if change.high <= 0:
-        return f"No regression. {_now(change, words)}; even at worst no lower."
-    found = f"{_now(change, words)}; at worst {words.approximate(change.high, limit)} lower"
-    if part.reason == "proven":
-        return f"No regression. {found}, inside {allowance}."
-    return f"Not proven. {found}, outside {allowance}. {_advice(metric, words)}"
-
-
-def _fell(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
-    if part.verdict == "fail":
-        fall = _fall(metric, change, words)
-        return f"Regression: {fall}. Run-to-run noise alone would do this {_often(change.p)}."
-    if part.reason == "likely_luck":
-        return _likely_luck(metric, change, words)
-    lower = f"The average is {words.difference(change.drop)} lower"
-    if _whole(change.noise) < _whole(change.drop):  # few cases carry all the noise: its width says nothing
-        noise = f"run-to-run noise alone would do this {_often(change.p)}"
-    else:
-        runs = counted(metric.rounds, "run")
-        noise = f"this suite's noise is about ±{words.difference(change.noise)} after {runs} per case"
-    return f"Can't tell. {lower}, but {noise}. {_advice(metric, words)}"
-
-
-def _likely_luck(metric: MetricDecision, change: Change, words: Words) -> str:
+    size = f"{pluralize(change.cases, 'case')}, {pluralize(metric.rounds, 'run')} each"
     return (
-        f"Passed: {_fall(metric, change, words)}, but run-to-run noise alone would do this "
-        f"{_often(change.p)}. {_notice(change, words)}"
+        f"No sign of a regression: {_format_means(change, words)} ({size}). {_describe_power(change, words)}"
     )
 
 
-def _describe_exact(part: Part, metric: MetricDecision, change: Change, words: Words) -> str:
+def _describe_against_allowance(
+    part: RuleCheck, metric: MetricDecision, change: MeanDifference, words: MessageContext
+) -> str:
+    limit = metric.rule.max_drop or 0.0
+    allowance = words.format_allowance(limit)
+    if part.reason == "small_drop":
+        return f"Passed. A small real drop of {words.format_approximate(change.drop, limit)}, inside {allowance}."
+    if change.high <= 0:
+        return f"No regression. {_format_means(change, words)}; even at worst no lower."
+    found = f"{_format_means(change, words)}; at worst {words.format_approximate(change.high, limit)} lower"
+    if part.reason == "proven":
+        return f"No regression. {found}, inside {allowance}."
+    return f"Not proven. {found}, outside {allowance}. {_suggest_more_runs(metric, words)}"
+
+
+def _describe_drop(
+    part: RuleCheck, metric: MetricDecision, change: MeanDifference, words: MessageContext
+) -> str:
+    if part.verdict == "fail":
+        fall = _format_drop(metric, change, words)
+        return f"Regression: {fall}. Run-to-run noise alone would do this {_format_odds(change.p)}."
+    if part.reason == "likely_luck":
+        return _describe_likely_luck(metric, change, words)
+    lower = f"The average is {words.difference(change.drop)} lower"
+    if _to_whole_points(change.noise) < _to_whole_points(
+        change.drop
+    ):  # few cases carry all the noise: its width says nothing
+        noise = f"run-to-run noise alone would do this {_format_odds(change.p)}"
+    else:
+        runs = pluralize(metric.rounds, "run")
+        noise = f"this suite's noise is about ±{words.difference(change.noise)} after {runs} per case"
+    return f"Can't tell. {lower}, but {noise}. {_suggest_more_runs(metric, words)}"
+
+
+def _describe_likely_luck(metric: MetricDecision, change: MeanDifference, words: MessageContext) -> str:
+    return (
+        f"Passed: {_format_drop(metric, change, words)}, but run-to-run noise alone would do this "
+        f"{_format_odds(change.p)}. {_describe_power(change, words)}"
+    )
+
+
+def _describe_exact(
+    part: RuleCheck, metric: MetricDecision, change: MeanDifference, words: MessageContext
+) -> str:
     how = "The agent is declared deterministic, so this was compared exactly."
     if part.verdict == "fail":
-        return f"Regression: {_fall(metric, change, words)}. {how}"
+        return f"Regression: {_format_drop(metric, change, words)}. {how}"
     if change.same:
-        return f"No change: {_now(change, words)} ({counted(change.cases, 'case')}). {how}"
-    return f"No regression: {_now(change, words)} ({counted(change.cases, 'case')}). {how}"
+        return f"No change: {_format_means(change, words)} ({pluralize(change.cases, 'case')}). {how}"
+    return f"No regression: {_format_means(change, words)} ({pluralize(change.cases, 'case')}). {how}"
 
 
-def _fall(metric: MetricDecision, change: Change, words: Words) -> str:
-    before = words.shown(change.baseline, beside=change.candidate)
-    after = words.shown(change.candidate, beside=change.baseline)
-    size = f"{counted(change.cases, 'case')} × {counted(metric.rounds, 'run')}"
+def _format_drop(metric: MetricDecision, change: MeanDifference, words: MessageContext) -> str:
+    before = words.format_score(change.baseline, beside=change.candidate)
+    after = words.format_score(change.candidate, beside=change.baseline)
+    size = f"{pluralize(change.cases, 'case')} × {pluralize(metric.rounds, 'run')}"
     return f"the average fell {words.difference(change.drop)} ({before} → {after}) over {size}"
 
 
-def _now(change: Change, words: Words) -> str:
+def _format_means(change: MeanDifference, words: MessageContext) -> str:
     if abs(change.drop) < 1e-9:
-        return f"{words.shown(change.candidate)} vs {words.shown(change.candidate)} on {words.base}"
-    now = words.shown(change.candidate, beside=change.baseline)
-    return f"{now} vs {words.shown(change.baseline, beside=change.candidate)} on {words.base}"
+        return f"{words.format_score(change.candidate)} vs {words.format_score(change.candidate)} on {words.base}"
+    now = words.format_score(change.candidate, beside=change.baseline)
+    return f"{now} vs {words.format_score(change.baseline, beside=change.candidate)} on {words.base}"
 
 
-def _notice(change: Change, words: Words) -> str:
+def _describe_power(change: MeanDifference, words: MessageContext) -> str:
     if not words.is_part:
         subject, catches, few = "A suite this size", "catches", "is too small"
     elif change.cases == 1:
@@ -234,7 +246,7 @@ def _notice(change: Change, words: Words) -> str:
     return f"{subject} reliably {catches} drops of about {words.difference(change.notice)} or more."
 
 
-def _advice(metric: MetricDecision, words: Words) -> str:
+def _suggest_more_runs(metric: MetricDecision, words: MessageContext) -> str:
     """Return whether this closes the gate, and what would give a clear answer.
 
     The noise is that of both sides: where the baseline has fewer runs than were made now, more runs now
@@ -251,15 +263,15 @@ def _advice(metric: MetricDecision, words: Words) -> str:
     return f"{standing} Add cases or raise max_runs for a clear answer."
 
 
-def _minimum(estimate: Estimate, name: str, words: Words) -> str:
+def _describe_minimum(estimate: ThresholdTest, name: str, words: MessageContext) -> str:
     # What the last bits are below the minimum meets it, and is printed as such.
     is_met = abs(estimate.value - estimate.minimum) < _NOISE
-    value = words.shown(estimate.minimum if is_met else estimate.value, beside=estimate.minimum)
-    minimum = words.shown(estimate.minimum)
+    value = words.format_score(estimate.minimum if is_met else estimate.value, beside=estimate.minimum)
+    minimum = words.format_score(estimate.minimum)
     if estimate.verdict == "fail":
-        highest = words.shown(estimate.high, beside=estimate.minimum)
+        highest = words.format_score(estimate.high, beside=estimate.minimum)
         return f"{name}{value} is below the required {minimum}, beyond noise (at most {highest})."
-    interval = f"{words.shown(estimate.low)}–{words.shown(estimate.high)}"
+    interval = f"{words.format_score(estimate.low)}–{words.format_score(estimate.high)}"
     if estimate.value < estimate.minimum - _NOISE:
         return f"{name}{value} is below {minimum} but within noise ({interval})."
     if estimate.verdict == "inconclusive":
@@ -267,14 +279,14 @@ def _minimum(estimate: Estimate, name: str, words: Words) -> str:
     return f"{name}{value} meets the required {minimum}."
 
 
-def _reliability(metric: MetricDecision) -> str:
+def _describe_reliability(metric: MetricDecision) -> str:
     k = metric.rule.reliability.k if metric.rule.reliability else 1
     if metric.reliability is None:
-        return f"pass^{k} needs {counted(k, 'run')} of every case; a case has fewer."
-    return _minimum(metric.reliability, f"pass^{k} of ", Words())
+        return f"pass^{k} needs {pluralize(k, 'run')} of every case; a case has fewer."
+    return _describe_minimum(metric.reliability, f"pass^{k} of ", MessageContext())
 
 
-def _often(p: float) -> str:
+def _format_odds(p: float) -> str:
     """How often luck does it: one digit says enough."""
     if p * _RAREST < 1:
         return "less than 1 time in a million"
@@ -283,25 +295,25 @@ def _often(p: float) -> str:
     return f"about 1 time in {round(times / unit) * unit:,}"
 
 
-def _points(amount: float) -> str:
+def _format_points(amount: float) -> str:
     """Whole points, unless that looks like nothing."""
-    value = _percent(float(f"{amount:.2f}") or amount)  # rounded as a table of scores rounds it
-    text = shown(value, digits=_digits(value, 0))
+    value = _to_percent(float(f"{amount:.2f}") or amount)  # rounded as a table of scores rounds it
+    text = format_score(value, digits=_count_digits(value, 0))
     return f"{text} point" if text == "1" else f"{text} points"
 
 
-def _approximate(value: float, limit: float, digits: int, limit_text: str) -> str:
+def _format_near_limit(value: float, limit: float, digits: int, limit_text: str) -> str:
     """Return `about` and the value with the decimals of the limit, or on which side of it the value is."""
-    digits = _digits(value, digits)
+    digits = _count_digits(value, digits)
     most = max(digits, len(f"{limit:g}".partition(".")[2]))
     while digits < most and f"{value:.{digits}f}" == f"{limit:.{digits}f}":
         digits += 1
     if f"{value:.{digits}f}" != f"{limit:.{digits}f}" or value == limit:
-        return f"about {shown(value, digits=digits)}"
+        return f"about {format_score(value, digits=digits)}"
     return f"just {'under' if value < limit else 'over'} {limit_text}"
 
 
-def _digits(value: float, fewest: int) -> int:
+def _count_digits(value: float, fewest: int) -> int:
     """Return with how many decimals the value does not look like nothing."""
     digits = fewest
     while value and digits < _MOST_DIGITS and float(f"{value:.{digits}f}") == 0:
@@ -309,9 +321,9 @@ def _digits(value: float, fewest: int) -> int:
     return digits
 
 
-def _whole(amount: float) -> int:
-    return round(_percent(amount))
+def _to_whole_points(amount: float) -> int:
+    return round(_to_percent(amount))
 
 
-def _percent(amount: float) -> float:
+def _to_percent(amount: float) -> float:
     return round(amount * 100, 7)

@@ -7,16 +7,23 @@ from typing import Literal, TypeAlias
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
-from evalgate.core.types import THE_AGENTS_FAULT, Baseline, BaselineCase, CaseMetric, CaseResult, Criterion
-from evalgate.metrics.aggregation import MetricKey, grouped
-from evalgate.statistics.mean_difference import Change, suite_change
-from evalgate.statistics.pairing import CaseScores, GatingMetric, Score, sort_out
-from evalgate.statistics.parameters import Parameters, Reliability, Require, Rule
+from evalgate.core.types import (
+    AGENT_FAULT_OUTCOMES,
+    Baseline,
+    BaselineCase,
+    CaseMetric,
+    CaseResult,
+    Criterion,
+)
+from evalgate.metrics.aggregation import MetricKey, group_by_metric
+from evalgate.statistics.mean_difference import MeanDifference, compare_means
+from evalgate.statistics.pairing import CaseScores, GatingMetric, Score, pair_cases
+from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
 
-Key: TypeAlias = tuple[str, str]
+CaseKey: TypeAlias = tuple[str, str]
 """Eval set and case."""
 
-Tables: TypeAlias = Mapping[str, GatingMetric]
+ScoreTables: TypeAlias = Mapping[str, GatingMetric]
 
 
 @frozen
@@ -33,41 +40,43 @@ class StatisticalPolicy:
     """Runs that a case may get that fails as none of its stored runs did; 1: it cannot be run again. 0: such
     cases are counted as they are (`max_failed_cases`)."""
 
-    def rule(self, metric: CaseMetric) -> Rule:
+    def build_rule(self, metric: CaseMetric) -> MetricRule:
         """What a metric must hold."""
         criterion = self.criteria.get(metric.name)
         if criterion is None:
-            return Rule(self.max_drop, self.require)
+            return MetricRule(self.max_drop, self.require)
         known = Range(*metric.range)
         own = None if criterion.max_regression is None else criterion.max_regression / known.width
         max_drop = own if own is not None and self.max_drop is not None else self.max_drop
         if criterion.rule == "literal":
-            return Rule(max_drop, self.require)
+            return MetricRule(max_drop, self.require)
         wanted, own = criterion.reliability, metric.min_mean
-        min_score = None if own is None else known.share(own)
+        min_score = None if own is None else known.to_share(own)
         if wanted is None or wanted.kind != "pass^k":
-            held = known.share(metric.threshold) if min_score is None else min_score
-            return Rule(max_drop, self.require, min_score=held)
-        reliability = Reliability(wanted.k, wanted.at_least, pass_score=known.share(metric.threshold))
-        return Rule(max_drop, self.require, min_score, reliability)
+            held = known.to_share(metric.threshold) if min_score is None else min_score
+            return MetricRule(max_drop, self.require, min_score=held)
+        reliability = PassKRule(wanted.k, wanted.at_least, pass_score=known.to_share(metric.threshold))
+        return MetricRule(max_drop, self.require, min_score, reliability)
 
 
-def table_name(key: MetricKey) -> str:
+def build_table_name(key: MetricKey) -> str:
     """What the statistics call a line of the table of metrics."""
     return "\0".join((key.name, key.fingerprint, repr(key.threshold), key.scope, repr(key.min_mean)))
 
 
-def pool_name(name: str, fingerprint: str) -> str:
+def build_pool_name(name: str, fingerprint: str) -> str:
     """Return what the statistics call a metric, over all of its lines."""
     return f"{name}\0{fingerprint}"
 
 
-def row_name(case: CaseResult) -> str:
+def build_row_name(case: CaseResult) -> str:
     """What the statistics call a case."""
     return f"{case.eval_set_id}\0{case.eval_id}"
 
 
-def tables(cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy) -> Tables:
+def build_score_tables(
+    cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
+) -> ScoreTables:
     """Every metric whose scores lie in their range, which is all that can be judged, as shares of it.
 
     The comparison is one over all cases of a metric, whatever thresholds they have: split among tags and eval
@@ -81,23 +90,23 @@ def tables(cases: Sequence[CaseResult], baseline: Baseline | None, policy: Stati
     before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases} if baseline else {}
     keep = policy.parameters.baseline_keep
     pools: dict[str, dict[MetricKey, GatingMetric]] = {}
-    for key, members in grouped(cases).items():
+    for key, members in group_by_metric(cases).items():
         rows = {
-            row_name(case): _row(case, metric, before.get((case.eval_set_id, case.eval_id)), keep)
+            build_row_name(case): _build_row(case, metric, before.get((case.eval_set_id, case.eval_id)), keep)
             for case, metric in members
-            if _applies(case, metric)
+            if _is_applicable(case, metric)
         }
         if rows:
-            table = GatingMetric(rows, policy.rule(members[0][1]))
-            pools.setdefault(pool_name(key.name, key.fingerprint), {})[key] = table
+            table = GatingMetric(rows, policy.build_rule(members[0][1]))
+            pools.setdefault(build_pool_name(key.name, key.fingerprint), {})[key] = table
     found: dict[str, GatingMetric] = {}
     for name, lines in pools.items():
         if all(_is_unit(row) for line in lines.values() for row in line.cases.values()):
-            found.update(_pooled(name, lines, cases))
+            found.update(_pool_tables(name, lines, cases))
     return found
 
 
-def _pooled(
+def _pool_tables(
     name: str, lines: Mapping[MetricKey, GatingMetric], cases: Sequence[CaseResult]
 ) -> Iterator[tuple[str, GatingMetric]]:
     """Yield the table of a metric, its rows in the order of the cases, and those of its lines."""
@@ -105,16 +114,16 @@ def _pooled(
         yield name, next(iter(lines.values()))
         return
     scattered = {row: scores for line in lines.values() for row, scores in line.cases.items()}
-    rows = {row: scattered[row] for row in map(row_name, cases) if row in scattered}
+    rows = {row: scattered[row] for row in map(build_row_name, cases) if row in scattered}
     common = next(iter(lines.values())).rule
-    yield name, GatingMetric(rows, Rule(common.max_drop, common.require))
+    yield name, GatingMetric(rows, MetricRule(common.max_drop, common.require))
     for key, line in lines.items():
-        yield table_name(key), GatingMetric(line.cases, replace(line.rule, max_drop=None))
+        yield build_table_name(key), GatingMetric(line.cases, replace(line.rule, max_drop=None))
 
 
-def line_changes(
-    tables: Tables, rounds: Mapping[str, int], parameters: Parameters
-) -> Iterator[tuple[str, Change]]:
+def compare_line_means(
+    tables: ScoreTables, rounds: Mapping[str, int], parameters: Parameters
+) -> Iterator[tuple[str, MeanDifference]]:
     """Yield how far the average of each line moved, of metrics that have several lines.
 
     Args:
@@ -124,45 +133,45 @@ def line_changes(
     """
     for name, table in tables.items():
         first = rounds.get(name)
-        if not is_line(name) or first is None:
+        if not is_line_table(name) or first is None:
             continue
-        pairs = sort_out(table.cases, keep=parameters.baseline_keep, first=first, runs=first).pairs
+        pairs = pair_cases(table.cases, keep=parameters.baseline_keep, first=first, runs=first).pairs
         if pairs:
             planned = None if parameters.runs else parameters.max_runs
-            yield name, suite_change(pairs, alpha=parameters.alpha, planned_runs=planned)
+            yield name, compare_means(pairs, alpha=parameters.alpha, planned_runs=planned)
 
 
-def is_line(name: str) -> bool:
+def is_line_table(name: str) -> bool:
     """Return True if the table holds one of several lines of a metric, for its minima alone."""
     return name.count("\0") > 1
 
 
-def scores_beyond_range(
+def describe_out_of_range_scores(
     cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
 ) -> Iterator[str]:
-    """Say of every metric that `tables` leaves out which score lies beyond its range."""
+    """Say of every metric that `build_score_tables` leaves out which score lies beyond its range."""
     before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases} if baseline else {}
     keep = policy.parameters.baseline_keep
-    for members in grouped(cases).values():
+    for members in group_by_metric(cases).values():
         for case, metric in members:
-            row = _row(case, metric, before.get((case.eval_set_id, case.eval_id)), keep)
-            if _applies(case, metric) and not _is_unit(row):
-                yield _describe_beyond(case, metric, row)
+            row = _build_row(case, metric, before.get((case.eval_set_id, case.eval_id)), keep)
+            if _is_applicable(case, metric) and not _is_unit(row):
+                yield _describe_out_of_range(case, metric, row)
                 break
 
 
-def _describe_beyond(case: CaseResult, metric: CaseMetric, row: CaseScores) -> str:
+def _describe_out_of_range(case: CaseResult, metric: CaseMetric, row: CaseScores) -> str:
     known = Range(*metric.range)
     side = "" if not all(map(_is_share, row.candidate or ())) else " in the baseline"
     scores = row.candidate if not side else row.baseline
-    score = next(known.score(each) for each in scores or () if each is not None and not _is_share(each))
+    score = next(known.to_score(each) for each in scores or () if each is not None and not _is_share(each))
     return (
         f"{metric.name} is compared by its plain mean, without statistics: {case.eval_id} scored "
         f"{score:g}{side}, and scores lie between {known}. A custom metric says its own `range`."
     )
 
 
-def _applies(case: CaseResult, metric: CaseMetric) -> bool:
+def _is_applicable(case: CaseResult, metric: CaseMetric) -> bool:
     runs = case.runs
     if not all(run.outcome == "answered" for run in runs):
         return True
@@ -170,38 +179,40 @@ def _applies(case: CaseResult, metric: CaseMetric) -> bool:
     return any(each.status != "not_evaluated" for each in own)
 
 
-def _row(case: CaseResult, metric: CaseMetric, old: BaselineCase | None, keep: int) -> CaseScores:
+def _build_row(case: CaseResult, metric: CaseMetric, old: BaselineCase | None, keep: int) -> CaseScores:
     known = Range(*metric.range)
-    candidate = tuple(_scores_now(case, metric.name, known))
+    candidate = tuple(_list_candidate_scores(case, metric.name, known))
     if old is None or metric.name not in old.metric_fingerprints:
         return CaseScores(None, candidate, case.weight)
     comparable = (
         case.fingerprint == old.fingerprint and old.metric_fingerprints[metric.name] == metric.fingerprint
     )
-    then = tuple(scores_then(old, metric.name, known))[-keep:]
+    then = tuple(list_baseline_scores(old, metric.name, known))[-keep:]
     return CaseScores(then, candidate, case.weight, comparable)
 
 
-def _scores_now(case: CaseResult, name: str, known: Range) -> Iterator[Score]:
+def _list_candidate_scores(case: CaseResult, name: str, known: Range) -> Iterator[Score]:
     for run in case.runs:
-        if run.outcome in THE_AGENTS_FAULT:
+        if run.outcome in AGENT_FAULT_OUTCOMES:
             yield 0.0
         else:
-            yield _share(next((metric.score for metric in run.metrics if metric.name == name), None), known)
+            yield _to_share(
+                next((metric.score for metric in run.metrics if metric.name == name), None), known
+            )
 
 
-def scores_then(old: BaselineCase, name: str, known: Range) -> Iterator[Score]:
+def list_baseline_scores(old: BaselineCase, name: str, known: Range) -> Iterator[Score]:
     """The scores of a case's stored runs that were asked of the metric; 0 where the agent gave no answer.
 
     As shares of the metric's range.
     """
     for run in old.runs:
         if name in run.scores:
-            yield 0.0 if run.outcome in THE_AGENTS_FAULT else _share(run.scores[name], known)
+            yield 0.0 if run.outcome in AGENT_FAULT_OUTCOMES else _to_share(run.scores[name], known)
 
 
-def _share(score: Score, known: Range) -> Score:
-    return None if score is None else known.share(known.clamp(score))
+def _to_share(score: Score, known: Range) -> Score:
+    return None if score is None else known.to_share(known.clamp(score))
 
 
 def _is_unit(row: CaseScores) -> bool:
@@ -217,7 +228,7 @@ _AVERAGES_SHARE = 0.6
 with few stored runs the mid-p test of the averages is a little too sharp."""
 
 
-def statistical_policy(
+def build_statistical_policy(
     gate: GateConfig,
     runs: int | Literal["auto"],
     criteria: Iterable[Criterion],

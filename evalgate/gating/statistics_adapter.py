@@ -5,37 +5,45 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalgate.core.formatting import counted, shown
+from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT, Range
 from evalgate.core.types import (
-    NOT_THE_AGENTS_FAULT,
+    NON_AGENT_OUTCOMES,
     Baseline,
+    CaseComparison,
     CaseMetric,
     CaseResult,
-    Effort,
-    Estimated,
-    Flip,
-    Judgement,
+    Margin,
+    MetricComparison,
     MetricSummary,
-    Standing,
+    SamplingCost,
+    ThresholdEstimate,
 )
-from evalgate.core.types.record import metric_label
-from evalgate.gating.messages import Words, sentences
-from evalgate.gating.score_tables import Tables, is_line, pool_name, row_name, table_name
-from evalgate.llm.usage import was_refused
-from evalgate.metrics.aggregation import MetricKey, grouped
-from evalgate.statistics.adaptive_runs import early_stop_bias
-from evalgate.statistics.mean_difference import Change, pooled_variance
-from evalgate.statistics.pairing import Pair, Sorted, sort_out
+from evalgate.core.types.record import format_metric_label
+from evalgate.gating.messages import MessageContext, describe_metric
+from evalgate.gating.score_tables import (
+    ScoreTables,
+    build_pool_name,
+    build_row_name,
+    build_table_name,
+    is_line_table,
+)
+from evalgate.llm.usage import was_stopped_by_budget
+from evalgate.metrics.aggregation import MetricKey, group_by_metric
+from evalgate.statistics.adaptive_runs import estimate_early_stop_bias
+from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance
+from evalgate.statistics.pairing import Pair, PairedScores, pair_cases
 from evalgate.statistics.parameters import EPSILON, Parameters
 from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision
-from evalgate.statistics.threshold_test import Estimate
+from evalgate.statistics.threshold_test import ThresholdTest
 
-_NAMED = 3  # metrics that one notice names
+_NAMED_METRICS = 3  # metrics that one notice names
 
 
-def find_excesses(tables: Tables, decision: Decision, parameters: Parameters) -> Iterator[tuple[str, float]]:
+def find_excesses(
+    tables: ScoreTables, decision: Decision, parameters: Parameters
+) -> Iterator[tuple[str, float]]:
     """Yield each table whose average stopped the rounds, and by how much that makes it too high.
 
     As shares of the metric's range. An average that failed, or that is better by more than luck, stopped the
@@ -44,50 +52,53 @@ def find_excesses(tables: Tables, decision: Decision, parameters: Parameters) ->
     if any(
         part.kind == "average" and part.verdict == "fail"
         for each in decision.metrics.values()
-        for part in each.parts
+        for part in each.checks
     ):
         return
     for name, found in decision.metrics.items():
-        if is_line(name) or not _stopped_early(found, parameters):
+        if is_line_table(name) or not _has_stopped_early(found, parameters):
             continue
         keep, rounds = parameters.baseline_keep, found.rounds
-        whole = sort_out(tables[name].cases, keep=keep, first=rounds, runs=rounds)
-        bias = early_stop_bias(whole.pairs, max_drop=found.rule.max_drop or 0.0, rounds=rounds)
-        lines = [each for each in tables if is_line(each) and each.startswith(f"{name}\0")] or [name]
+        whole = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds)
+        bias = estimate_early_stop_bias(whole.pairs, max_drop=found.rule.max_drop or 0.0, rounds=rounds)
+        lines = [each for each in tables if is_line_table(each) and each.startswith(f"{name}\0")] or [name]
         for line in lines:
-            part = sort_out(tables[line].cases, keep=keep, first=rounds, runs=rounds)
-            yield line, bias * _share(part, whole.pairs)
+            part = pair_cases(tables[line].cases, keep=keep, first=rounds, runs=rounds)
+            yield line, bias * _compute_sensitivity(part, whole.pairs)
 
 
-def _stopped_early(found: MetricDecision, parameters: Parameters) -> bool:
+def _has_stopped_early(found: MetricDecision, parameters: Parameters) -> bool:
     limit, change = found.rule.max_drop, found.change
     if limit is None or change is None or found.reason == "better":
         return False
     return found.rounds < parameters.max_runs and change.drop < limit / 2 - EPSILON
 
 
-def _share(part: Sorted, whole: tuple[Pair, ...]) -> float:
+def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
     """Return how far the average of some cases moves when the average of all moves by 1."""
     total = math.fsum(pair.weight for pair in whole)
-    variance = math.fsum((pair.weight / total) ** 2 * pooled_variance(pair) for pair in whole)
+    variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
     own = math.fsum(weight for _, weight in part.measured.values())
     if variance == 0 or own == 0:
         return 0.0
-    shared = math.fsum(pair.weight**2 / total / own * pooled_variance(pair) for pair in part.pairs)
+    shared = math.fsum(pair.weight**2 / total / own * compute_pooled_variance(pair) for pair in part.pairs)
     return shared / variance
 
 
-def with_corrections(
+def apply_corrections(
     keys: Iterable[MetricKey], metrics: Iterable[MetricSummary], excesses: Mapping[str, float]
 ) -> tuple[MetricSummary, ...]:
     """Return the summaries, each with its corrected score where its average stopped the rounds."""
     return tuple(
-        _corrected(metric, excesses.get(table_name(key), excesses.get(pool_name(key.name, key.fingerprint))))
+        _apply_correction(
+            metric,
+            excesses.get(build_table_name(key), excesses.get(build_pool_name(key.name, key.fingerprint))),
+        )
         for key, metric in zip(keys, metrics, strict=True)
     )
 
 
-def _corrected(metric: MetricSummary, excess: float | None) -> MetricSummary:
+def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSummary:
     if metric.score is None or not excess:
         return metric
     known = Range(*metric.range)
@@ -95,18 +106,19 @@ def _corrected(metric: MetricSummary, excess: float | None) -> MetricSummary:
     return replace(metric, corrected_score=score)
 
 
-def corrections_told(metrics: Iterable[MetricSummary]) -> Iterator[str]:
+def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
     """Yield one sentence about the averages that differ visibly from their corrected ones."""
     told = [
-        f"{metric_label(metric)} {shown(metric.corrected_score)} instead of {shown(metric.score)}"
+        f"{format_metric_label(metric)} {format_score(metric.corrected_score)} instead of {format_score(metric.score)}"
         for metric in metrics
-        if metric.corrected_score is not None and shown(metric.corrected_score) != shown(metric.score)
+        if metric.corrected_score is not None
+        and format_score(metric.corrected_score) != format_score(metric.score)
     ]
     if told:
-        more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+        more = f" and {len(told) - _NAMED_METRICS} more" if len(told) > _NAMED_METRICS else ""
         yield (
             "`runs: auto` stops at averages that look good, which are too good on average. Corrected for "
-            f"that: {', '.join(told[:_NAMED])}{more}. The verdict does not depend on it."
+            f"that: {', '.join(told[:_NAMED_METRICS])}{more}. The verdict does not depend on it."
         )
 
 
@@ -115,20 +127,20 @@ FEW_RUNS = 3
 
 
 @frozen
-class Judged:
+class AnnotatedResults:
     """The results with what the statistics say of them."""
 
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
 
 
-def judged(
+def annotate_results(
     metrics: Sequence[MetricSummary],
     cases: Sequence[CaseResult],
     decision: Decision,
-    words: Words,
-    changes: Mapping[str, Change],
-) -> Judged:
+    words: MessageContext,
+    changes: Mapping[str, MeanDifference],
+) -> AnnotatedResults:
     """Return summaries and cases, each with how it compares with the baseline.
 
     Args:
@@ -139,32 +151,41 @@ def judged(
         changes: how far the average of each line moved, of metrics that have several.
     """
     told, spoken = [], set[str]()
-    for key, summary in zip(grouped(cases), metrics, strict=True):
-        name, line = pool_name(key.name, key.fingerprint), table_name(key)
+    for key, summary in zip(group_by_metric(cases), metrics, strict=True):
+        name, line = build_pool_name(key.name, key.fingerprint), build_table_name(key)
         found, own = decision.metrics.get(name), decision.metrics.get(line)
         has_minimum = key.min_mean is not None
         if found is None:
             told.append(summary)
         elif own is None:
-            told.append(_told(summary, found, _words_of(summary, words), has_minimum=has_minimum))
+            told.append(
+                _annotate_summary(
+                    summary, found, _build_line_context(summary, words), has_minimum=has_minimum
+                )
+            )
         else:
-            decided, known = _line(found, own, changes.get(line)), _words_of(summary, words)
+            decided, known = (
+                _combine_line_decision(found, own, changes.get(line)),
+                _build_line_context(summary, words),
+            )
             speaks = name not in spoken and found.verdict == decided.verdict
             spoken |= {name} if speaks else set()
-            result = _told(summary, decided, known, has_minimum=has_minimum)
-            told.append(_with_sentences(result, decided, own, found if speaks else None, known))
-    return Judged(tuple(told), tuple(_with_standings(case, decision) for case in cases))
+            result = _annotate_summary(summary, decided, known, has_minimum=has_minimum)
+            told.append(_add_sentences(result, decided, own, found if speaks else None, known))
+    return AnnotatedResults(tuple(told), tuple(_annotate_case(case, decision) for case in cases))
 
 
-def _line(found: MetricDecision, own: MetricDecision, change: Change | None) -> MetricDecision:
+def _combine_line_decision(
+    found: MetricDecision, own: MetricDecision, change: MeanDifference | None
+) -> MetricDecision:
     """Return the decision on one of several lines: the metric's comparison, and the line's own minima."""
-    minima = tuple(part for part in own.parts if part.kind in {"minimum", "reliability"})
+    minima = tuple(part for part in own.checks if part.kind in {"minimum", "reliability"})
     if change is not None and found.change is not None:
         change = replace(change, p=found.change.p)  # the test is the metric's
     return replace(
         found,
         rule=replace(found.rule, min_score=own.rule.min_score, reliability=own.rule.reliability),
-        parts=(*found.parts, *minima),
+        checks=(*found.checks, *minima),
         change=None if found.change is None else change,
         minimum=own.minimum,
         reliability=own.reliability,
@@ -175,18 +196,18 @@ def _line(found: MetricDecision, own: MetricDecision, change: Change | None) -> 
     )
 
 
-def _with_sentences(
+def _add_sentences(
     summary: MetricSummary,
     line: MetricDecision,
     own: MetricDecision,
     shares: MetricDecision | None,
-    words: Words,
+    words: MessageContext,
 ) -> MetricSummary:
     """Return the summary of one of several lines with what is to be said of it.
 
     Args:
         summary: of the line.
-        line: what `_line` returns.
+        line: what `_combine_line_decision` returns.
         own: the decision on the line's minima.
         shares: the decision on the whole metric, if its sentences stand with this line.
         words: those of the line.
@@ -195,37 +216,37 @@ def _with_sentences(
         return summary
     asked = line.rule.min_score is not None or line.rule.reliability is not None
     # Suspects are told with the whole metric.
-    alone = sentences(replace(own, cases={}), words) if asked and own.verdict == line.verdict else ()
-    shared = sentences(shares, replace(words, is_part=False)) if shares else ()
+    alone = describe_metric(replace(own, cases={}), words) if asked and own.verdict == line.verdict else ()
+    shared = describe_metric(shares, replace(words, is_part=False)) if shares else ()
     return replace(summary, judgement=replace(summary.judgement, sentences=alone, shared=shared))
 
 
-def words_for(
+def build_message_context(
     baseline: Baseline | None, cases: Sequence[CaseResult], parameters: Parameters, *, blocking: bool
-) -> Words:
+) -> MessageContext:
     """How the sentences call things."""
     source = baseline.sources[-1] if baseline else None
-    return Words(
+    return MessageContext(
         base=source.branch if source and source.branch else "the baseline",
         blocking=blocking,
         fixed_runs=parameters.runs is not None,
         max_runs=parameters.max_runs,
         case_alpha=parameters.case_alpha,
-        missing_because=_missing_because(cases),
-        quote=_quoted(cases),
+        missing_because=_explain_missing_scores(cases),
+        quote=_build_quote(cases),
     )
 
 
-def _missing_because(cases: Sequence[CaseResult]) -> str:
+def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
     """Return why runs have no score: Ctrl-C and a spent budget are no errors of a judge."""
     lost = [
         run
         for case in cases
         for run in case.runs
-        if run.outcome in NOT_THE_AGENTS_FAULT or any(metric.status == "errored" for metric in run.metrics)
+        if run.outcome in NON_AGENT_OUTCOMES or any(metric.status == "errored" for metric in run.metrics)
     ]
     interrupted = [run for run in lost if run.failure is not None and run.failure.kind == "interrupted"]
-    refused = [run for run in lost if was_refused(run)]
+    refused = [run for run in lost if was_stopped_by_budget(run)]
     causes = {
         "the run was interrupted": len(interrupted),
         "the budget was spent": len(refused),
@@ -234,26 +255,26 @@ def _missing_because(cases: Sequence[CaseResult]) -> str:
     return ", ".join(why for why, runs in causes.items() if runs) or "judge or API errors"
 
 
-def effort_of(decision: Decision) -> Effort:
+def build_sampling_cost(decision: Decision) -> SamplingCost:
     """What the runs cost, beside a fixed number of them."""
     runs = decision.runs
-    return Effort(runs.spent, runs.fixed, runs.saved)
+    return SamplingCost(runs.spent, runs.fixed, runs.saved)
 
 
-def notices_of(decision: Decision, parameters: Parameters) -> Iterator[str]:
+def list_decision_notices(decision: Decision, parameters: Parameters) -> Iterator[str]:
     """What a reader should know of how it was decided."""
-    for name in (each for each in decision.disagreeing if not is_line(each)):
+    for name in (each for each in decision.disagreeing if not is_line_table(each)):
         metric = name.partition("\0")[0]
         yield f"{metric} was declared deterministic, but runs disagree: it was judged with its noise."
     for name, found in decision.metrics.items():
-        if not is_line(name) and found.missing and found.reason != "missing_runs":
+        if not is_line_table(name) and found.missing and found.reason != "missing_runs":
             metric = name.partition("\0")[0]
-            runs = f"{found.missing:,} of {counted(found.planned, 'run')}"
+            runs = f"{found.missing:,} of {pluralize(found.planned, 'run')}"
             yield f"{metric} was judged without {runs}, which lack a score through no fault of the agent."
     tested = [found for found in decision.metrics.values() if found.level is not None]
     stored = [case.baseline_runs for found in tested for case in found.cases.values() if case.baseline_runs]
     if stored and max(stored) < FEW_RUNS:
-        runs = counted(max(stored), "run")
+        runs = pluralize(max(stored), "run")
         yield (
             f"The baseline holds {runs} of each case, which hardly tells how far luck reaches. For a clear "
             "answer use `evalgate run --runs 10` on the default branch once, and `evalgate baseline save`."
@@ -272,85 +293,92 @@ def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
     return not high or any(case.need is not None for case in high)
 
 
-def _quoted(cases: Sequence[CaseResult]) -> Callable[[str], str]:
+def _build_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
     """A case by its id, with its eval set where there are several."""
     several = len({case.eval_set_id for case in cases}) > 1
 
-    def quote(row: str) -> str:
+    def quote_case(row: str) -> str:
         eval_set_id, _, eval_id = row.partition("\0")
         return f"{eval_set_id}/{eval_id}" if several else eval_id
 
-    return quote
+    return quote_case
 
 
-def _told(summary: MetricSummary, found: MetricDecision, words: Words, *, has_minimum: bool) -> MetricSummary:
+def _annotate_summary(
+    summary: MetricSummary, found: MetricDecision, words: MessageContext, *, has_minimum: bool
+) -> MetricSummary:
     change, known = found.change, Range(*summary.range)
     status = summary.status
     if summary.score is not None and (found.minimum or found.reliability):
         bad = any(each is not None and each.verdict == "fail" for each in (found.minimum, found.reliability))
         status = "failed" if bad else "passed"
     told = replace(
-        summary, status=status, regressed=_regressed(found), judgement=_judgement(found, words, known)
+        summary,
+        status=status,
+        regressed=_has_regressed(found),
+        judgement=_build_metric_comparison(found, words, known),
     )
     if found.rule.max_drop is None:  # nobody asked how far it fell: the plain difference is all there is
         return told
-    if not has_minimum and _judges_the_mean(found):
+    if not has_minimum and _is_mean_judged(found):
         # The cases' threshold is no minimum of the mean: three cases of sixty that pass nine times in ten
         # would close the gate on every fourth harmless change.
         status = "not_evaluated" if summary.score is None else "passed"
         told = replace(told, status=status, mean_judged_by="baseline", flip=None)
     return replace(
         told,
-        baseline=known.score(change.baseline) if change else None,
+        baseline=known.to_score(change.baseline) if change else None,
         delta=-change.drop * known.width + 0.0 if change else None,
         compared=change.cases if change else 0,
     )
 
 
-def _words_of(summary: MetricSummary, words: Words) -> Words:
+def _build_line_context(summary: MetricSummary, words: MessageContext) -> MessageContext:
     """Return the words for the numbers and the cases of a line of the table of metrics."""
     known = Range(*summary.range)
     is_part = bool(summary.scope or summary.eval_sets)
-    return replace(words, score=known.score, width=None if known == UNIT else known.width, is_part=is_part)
+    return replace(words, score=known.to_score, width=None if known == UNIT else known.width, is_part=is_part)
 
 
-def _regressed(found: MetricDecision) -> bool:
+def _has_regressed(found: MetricDecision) -> bool:
     """Return True if the average fell too far or a case broke; of several lines, if this one took part."""
-    fell = any(part.kind == "average" and part.verdict == "fail" for part in found.parts)
-    return (fell and found.change is not None and found.change.drop > 0) or bool(found.having("broken"))
+    fell = any(part.kind == "average" and part.verdict == "fail" for part in found.checks)
+    return (fell and found.change is not None and found.change.drop > 0) or bool(found.list_cases("broken"))
 
 
-def _judges_the_mean(found: MetricDecision) -> bool:
+def _is_mean_judged(found: MetricDecision) -> bool:
     """Return True if the comparison took luck into account and no rule asks for a minimum."""
     literal = found.rule.min_score is None and found.rule.reliability is None
-    points = any(part.reason in {"points_fell", "points_held"} for part in found.parts)
+    points = any(part.reason in {"points_fell", "points_held"} for part in found.checks)
     return literal and found.change is not None and not points
 
 
-def means_below_thresholds(metrics: Iterable[MetricSummary]) -> Iterator[str]:
+def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
     """Yield one sentence about the means that pass although they are below the threshold of a case."""
     below = [
-        f"{metric_label(metric)} ({shown(metric.score, beside=metric.threshold)} < {shown(metric.threshold)})"
+        f"{format_metric_label(metric)} ({format_score(metric.score, beside=metric.threshold)} < {format_score(metric.threshold)})"
         for metric in metrics
         if metric.minimum is None and not metric.regressed
         if metric.score is not None and metric.score < metric.threshold
     ]
     if below:
-        more = f" and {len(below) - _NAMED} more" if len(below) > _NAMED else ""
+        more = f" and {len(below) - _NAMED_METRICS} more" if len(below) > _NAMED_METRICS else ""
         yield (
-            f"The mean is lower than each case must score: {', '.join(below[:_NAMED])}{more}. This closes "
+            f"The mean is lower than each case must score: {', '.join(below[:_NAMED_METRICS])}{more}. This closes "
             "nothing, because the mean is compared with the baseline. To require a minimum of the mean, too, "
             "set `min_mean` in its criterion."
         )
 
 
-def _judgement(found: MetricDecision, words: Words, known: Range) -> Judgement:
+def _build_metric_comparison(found: MetricDecision, words: MessageContext, known: Range) -> MetricComparison:
     change, limit = found.change, found.rule.max_drop
-    moved: dict[str, Any] = {name: value * known.width for name, value in _moves(change)} if change else {}
-    return Judgement(
+    moved: dict[str, Any] = (
+        {name: value * known.width for name, value in _list_difference_fields(change)} if change else {}
+    )
+    return MetricComparison(
         verdict=found.verdict,
         reason=found.reason,
-        sentences=sentences(found, words),
+        sentences=describe_metric(found, words),
         max_drop=None if limit is None else limit * known.width,
         require=found.rule.require,
         rounds=found.rounds,
@@ -358,56 +386,58 @@ def _judgement(found: MetricDecision, words: Words, known: Range) -> Judgement:
         planned=found.planned,
         p=change.p if change else None,
         level=found.level,
-        minimum=_estimated(found.minimum, known),
-        reliability=_estimated(found.reliability, UNIT),
-        flip=_flip(found, known),
+        minimum=_convert_threshold_test(found.minimum, known),
+        reliability=_convert_threshold_test(found.reliability, UNIT),
+        flip=_convert_margin(found, known),
         **moved,
     )
 
 
-def _moves(change: Change) -> Iterator[tuple[str, float]]:
+def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float]]:
     """How far the average moved, and by how much luck alone moves it."""
     yield from (("drop", change.drop), ("low", change.low), ("high", change.high), ("notice", change.notice))
     if not change.single:
         yield "noise", change.noise
 
 
-def _flip(found: MetricDecision, known: Range) -> Flip | None:
+def _convert_margin(found: MetricDecision, known: Range) -> Margin | None:
     if found.flip is None:
         return None
     known = UNIT if found.deciding.kind == "reliability" else known
-    return Flip(known.score(found.flip.limit), found.flip.distance * known.width, found.flip.runs)
+    return Margin(known.to_score(found.flip.limit), found.flip.distance * known.width, found.flip.runs)
 
 
-def _estimated(found: Estimate | None, known: Range) -> Estimated | None:
+def _convert_threshold_test(found: ThresholdTest | None, known: Range) -> ThresholdEstimate | None:
     if found is None:
         return None
-    value, minimum, low, high = map(known.score, (found.value, found.minimum, found.low, found.high))
-    return Estimated(value, minimum, low, high, found.verdict)
+    value, minimum, low, high = map(known.to_score, (found.value, found.minimum, found.low, found.high))
+    return ThresholdEstimate(value, minimum, low, high, found.verdict)
 
 
-def _with_standings(case: CaseResult, decision: Decision) -> CaseResult:
-    return replace(case, metrics=tuple(_with_standing(metric, case, decision) for metric in case.metrics))
+def _annotate_case(case: CaseResult, decision: Decision) -> CaseResult:
+    return replace(
+        case, metrics=tuple(_annotate_case_metric(metric, case, decision) for metric in case.metrics)
+    )
 
 
-def _with_standing(metric: CaseMetric, case: CaseResult, decision: Decision) -> CaseMetric:
-    found = decision.metrics.get(pool_name(metric.name, metric.fingerprint))
-    outcome = found.cases.get(row_name(case)) if found else None
+def _annotate_case_metric(metric: CaseMetric, case: CaseResult, decision: Decision) -> CaseMetric:
+    found = decision.metrics.get(build_pool_name(metric.name, metric.fingerprint))
+    outcome = found.cases.get(build_row_name(case)) if found else None
     if found is None or outcome is None or found.rule.max_drop is None:
         return metric
-    return replace(metric, standing=_standing(outcome, Range(*metric.range)))
+    return replace(metric, standing=_build_case_comparison(outcome, Range(*metric.range)))
 
 
-def _standing(outcome: CaseOutcome, known: Range) -> Standing:
+def _build_case_comparison(outcome: CaseOutcome, known: Range) -> CaseComparison:
     then, now = outcome.baseline_mean, outcome.mean
-    return Standing(
+    return CaseComparison(
         outcome.status,
         outcome.baseline_runs,
         outcome.baseline_passed,
-        None if then is None else known.score(then),
+        None if then is None else known.to_score(then),
         outcome.runs,
         outcome.passed,
-        None if now is None else known.score(now),
+        None if now is None else known.to_score(now),
         outcome.p,
         outcome.need,
     )

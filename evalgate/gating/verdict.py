@@ -6,22 +6,22 @@ from dataclasses import replace
 from typing import get_args
 
 from evalgate.config.schema.gate import GateConfig
-from evalgate.core.formatting import counted, shown, shown_delta
-from evalgate.core.sanitize import shortened
+from evalgate.core.formatting import format_delta, format_score, pluralize
+from evalgate.core.sanitize import shorten_text
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
-    MEASURED,
+    MEASURED_STATUSES,
     CaseResult,
     Change,
-    Evidence,
     FollowUp,
+    GateInput,
     MetricSummary,
     Record,
     Status,
     Verdict,
     VerdictStatus,
 )
-from evalgate.core.types.record import judgement_sentences, metric_label
+from evalgate.core.types.record import describe_comparison, format_metric_label
 
 OPEN, CLOSED, NO_VERDICT, INTERRUPTED = 0, 1, 3, 130
 
@@ -42,7 +42,7 @@ _CODES: Mapping[VerdictStatus, Collection[int]] = {
 }
 
 
-def contradictions(record: Record) -> Iterator[str]:
+def find_inconsistencies(record: Record) -> Iterator[str]:
     """What in a stored record cannot have been decided here: somebody edited it."""
     verdict, totals = record.verdict, record.totals
     if verdict.exit_code not in _CODES[verdict.status]:
@@ -56,32 +56,34 @@ def contradictions(record: Record) -> Iterator[str]:
         yield "the verdict is `pass` although a metric failed"
 
 
-def decide(evidence: Evidence, policy: GateConfig) -> Verdict:
+def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
     """The verdict and its reasons, the weightiest first.
 
     An untrustworthy run is never called better or worse; a certain failure outweighs a metric that could not
     be evaluated beside it; nothing at all is never green.
     """
-    evidence = _gating(evidence)
+    evidence = _exclude_quarantined(evidence)
     if evidence.interrupted:
         done = evidence.totals.cases - evidence.totals.not_evaluated
-        return Verdict("error", INTERRUPTED, (f"Interrupted after {done} of {_cases(evidence)}.",))
-    untrustworthy = tuple(_untrustworthy(evidence, policy))
-    failures = (*_failures(evidence, policy), *_regressions(evidence, policy))
-    missing = tuple(_missing(evidence, policy))
+        return Verdict(
+            "error", INTERRUPTED, (f"Interrupted after {done} of {_format_case_count(evidence)}.",)
+        )
+    untrustworthy = tuple(_describe_untrustworthy(evidence, policy))
+    failures = (*_describe_failures(evidence, policy), *_describe_regressions(evidence, policy))
+    missing = tuple(_describe_missing(evidence, policy))
     if untrustworthy:
         return Verdict("error", NO_VERDICT, (*untrustworthy, *failures))
     if failures:
         return Verdict("fail", CLOSED, (*failures, *missing))
     if missing:
         return Verdict("error", NO_VERDICT, missing)
-    untold = _untold(evidence) if policy.max_failed_cases is None else ()
-    if undecided := (*_undecided(evidence), *untold):
+    untold = _describe_open_cases(evidence) if policy.max_failed_cases is None else ()
+    if undecided := (*_describe_undecided(evidence), *untold):
         return Verdict("inconclusive", _UNDECIDED[policy.on_inconclusive], undecided)
-    return Verdict("pass", OPEN, (_all_good(evidence, policy),))
+    return Verdict("pass", OPEN, (_describe_pass(evidence, policy),))
 
 
-def _gating(evidence: Evidence) -> Evidence:
+def _exclude_quarantined(evidence: GateInput) -> GateInput:
     """The evidence without the cases that are quarantined."""
     cases = tuple(case for case in evidence.cases if case.quarantine is None)
     if len(cases) == len(evidence.cases):
@@ -93,20 +95,20 @@ def _gating(evidence: Evidence) -> Evidence:
     return replace(evidence, cases=cases, totals=totals, quarantined=len(evidence.cases) - len(cases))
 
 
-def _undecided(evidence: Evidence) -> Iterator[str]:
+def _describe_undecided(evidence: GateInput) -> Iterator[str]:
     """What the runs cannot tell. That there is no baseline yet is a notice, and no doubt about the agent."""
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is None or judgement.verdict != "inconclusive":
             continue
         if judgement.reason != "no_baseline" or evidence.comparison is not None:
-            yield from (f"{label}: {sentence}" for label, sentence in judgement_sentences(metric))
+            yield from (f"{label}: {sentence}" for label, sentence in describe_comparison(metric))
 
 
-def _untrustworthy(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
+def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
     totals = evidence.totals
     if evidence.unreachable:
-        yield f"The agent could not be reached: {shortened(evidence.unreachable, _QUOTED)}"
+        yield f"The agent could not be reached: {shorten_text(evidence.unreachable, _QUOTED)}"
         return
     if evidence.doubts:
         yield from evidence.doubts
@@ -117,24 +119,24 @@ def _untrustworthy(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
             yield f"No case was evaluated: {why}."
         return
     if not any(metric.score is not None for metric in evidence.metrics):
-        yield f"Nothing was evaluated: none of {_cases(evidence)} has a score{_first_fault(evidence.cases)}"
+        yield f"Nothing was evaluated: none of {_format_case_count(evidence)} has a score{_quote_first_fault(evidence.cases)}"
         return
-    without_score = [case for case in evidence.cases if _without_score(case)]
+    without_score = [case for case in evidence.cases if _has_no_score(case)]
     if len(without_score) / totals.cases > policy.max_error_rate:
         yield (
-            f"Too many errors: {len(without_score)} of {_cases(evidence)} ended without a score, more than "
-            f"the allowed {policy.max_error_rate:.0%}{_first_fault(without_score)}"
+            f"Too many errors: {len(without_score)} of {_format_case_count(evidence)} ended without a score, more than "
+            f"the allowed {policy.max_error_rate:.0%}{_quote_first_fault(without_score)}"
         )
     evaluated = totals.cases - totals.not_evaluated
     if evaluated < policy.min_cases:
-        yield f"Only {counted(evaluated, 'case')} evaluated; min_cases asks for {policy.min_cases}."
+        yield f"Only {pluralize(evaluated, 'case')} evaluated; min_cases asks for {policy.min_cases}."
 
 
-def _without_score(case: CaseResult) -> bool:
+def _has_no_score(case: CaseResult) -> bool:
     return not any(metric.score is not None for metric in case.metrics)
 
 
-def _first_fault(cases: Sequence[CaseResult]) -> str:
+def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
     """Quote the first reason why one of `cases` has no score; errors go before metrics that do not apply.
 
     A metric that has a score may give a reason as well; it explains that score, and nothing that is missing.
@@ -142,30 +144,30 @@ def _first_fault(cases: Sequence[CaseResult]) -> str:
     missing = [each for case in cases for each in case.metrics if each.score is None and each.reason]
     missing.sort(key=lambda each: each.status != "errored")
     first = missing[0].reason if missing else ""
-    return f". The first reason: {shortened(first, _QUOTED)}" if first else "."
+    return f". The first reason: {shorten_text(first, _QUOTED)}" if first else "."
 
 
-def _failures(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
+def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
         if metric.status == "failed" and _is_literal(metric):
-            score = shown(metric.score, beside=metric.minimum)
+            score = format_score(metric.score, beside=metric.minimum)
             name = "threshold" if metric.min_mean is None else "min_mean"
-            yield f"{metric_label(metric)} is {score}, below its {name} {shown(metric.minimum)}."
+            yield f"{format_metric_label(metric)} is {score}, below its {name} {format_score(metric.minimum)}."
     protected = [case for case in evidence.cases if case.protected and case.status in {"failed", "errored"}]
     if protected:
-        yield f"Protected and not passed: {_share(protected, evidence)}."
+        yield f"Protected and not passed: {_format_case_share(protected, evidence)}."
     failed = [case for case in evidence.cases if case.status == "failed"]
     crashed = [case for case in evidence.cases if case.agent_failed]
     if policy.max_failed_cases is None:
-        yield from (_broke(case, evidence) for case in evidence.cases if _is_broken(case))
+        yield from (_describe_break(case, evidence) for case in evidence.cases if _is_broken(case))
         failed = [case for case in failed if case.follow_up is None]
         crashed = [case for case in crashed if case.follow_up is None]
     if len(failed) + len(crashed) <= (policy.max_failed_cases or 0):
         return
     if crashed:
-        yield f"The agent crashed or timed out in {_share(crashed, evidence)}."
+        yield f"The agent crashed or timed out in {_format_case_share(crashed, evidence)}."
     if failed:
-        yield f"{_share(failed, evidence)} missed a threshold."
+        yield f"{_format_case_share(failed, evidence)} missed a threshold."
 
 
 def _is_literal(metric: MetricSummary) -> bool:
@@ -183,40 +185,40 @@ def _is_broken(case: CaseResult) -> bool:
     )
 
 
-def _broke(case: CaseResult, evidence: Evidence) -> str:
+def _describe_break(case: CaseResult, evidence: GateInput) -> str:
     found = case.follow_up
     if found is None:
         return f"{case.eval_id} broke."
     how = "crashed or timed out in" if found.crashed else "failed"
-    return f"{case.eval_id} broke: {how} {_of_runs(found.failed, found.runs)}; {_before(found, evidence)}."
+    return f"{case.eval_id} broke: {how} {_format_run_share(found.failed, found.runs)}; {_format_baseline_runs(found, evidence)}."
 
 
-def _of_runs(some: int, runs: int) -> str:
+def _format_run_share(some: int, runs: int) -> str:
     """Return `its only run`, `all 4 runs` or `3 of 4 runs`."""
     if some == runs:
         return "its only run" if runs == 1 else f"all {runs} runs"
-    return f"{some} of {counted(runs, 'run')}"
+    return f"{some} of {pluralize(runs, 'run')}"
 
 
-def _before(found: FollowUp, evidence: Evidence) -> str:
+def _format_baseline_runs(found: FollowUp, evidence: GateInput) -> str:
     """Return `passed 20 of 20 on main`."""
     base = (evidence.comparison.branch if evidence.comparison else None) or "the baseline"
     return f"passed {found.baseline_runs - found.baseline_failed} of {found.baseline_runs} on {base}"
 
 
-def _untold(evidence: Evidence) -> Iterator[str]:
+def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
     """Cases that fail as their baseline never did, and that could not be run often enough to tell."""
     for case in evidence.cases:
         found = case.follow_up
         if found is not None and found.outcome == "open":
             runs = "One run cannot" if found.runs == 1 else f"{found.runs} runs cannot"
             yield (
-                f"{case.eval_id} failed {_of_runs(found.failed, found.runs)}; {_before(found, evidence)}. "
+                f"{case.eval_id} failed {_format_run_share(found.failed, found.runs)}; {_format_baseline_runs(found, evidence)}. "
                 f"{runs} tell: {found.need} failures in a row would."
             )
 
 
-def _is_starved(metric: MetricSummary) -> bool:
+def _is_missing_runs(metric: MetricSummary) -> bool:
     """So many runs lack a score that the statistics say nothing."""
     return metric.judgement is not None and metric.judgement.reason == "missing_runs"
 
@@ -225,114 +227,120 @@ def _is_measured(case: CaseResult, starved: Collection[str]) -> bool:
     """Some runs lack a score through no fault of the agent, and the statistics judged it by the others."""
     missing = [metric for metric in case.metrics if metric.score is None]
     return bool(missing) and all(
-        metric.standing is not None and metric.standing.status in MEASURED and metric.name not in starved
+        metric.standing is not None
+        and metric.standing.status in MEASURED_STATUSES
+        and metric.name not in starved
         for metric in missing
     )
 
 
-def _share(cases: Sequence[CaseResult], evidence: Evidence) -> str:
-    return f"{len(cases):,} of {_cases(evidence)} ({_named(cases)})"
+def _format_case_share(cases: Sequence[CaseResult], evidence: GateInput) -> str:
+    return f"{len(cases):,} of {_format_case_count(evidence)} ({_format_case_names(cases)})"
 
 
-def mark_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tuple[MetricSummary, ...]:
+def flag_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tuple[MetricSummary, ...]:
     """The summaries, each told whether it regressed by its plain means: reports know no policy."""
-    return tuple(replace(metric, regressed=_drop(metric, policy) is not None) for metric in metrics)
+    return tuple(replace(metric, regressed=_find_drop(metric, policy) is not None) for metric in metrics)
 
 
-def _regressions(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
+def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is not None:
             if judgement.verdict == "fail":
-                yield from (f"{label}: {sentence}" for label, sentence in judgement_sentences(metric))
-        elif (drop := _drop(metric, policy)) is not None:
-            limit = _limit(metric, policy)
+                yield from (f"{label}: {sentence}" for label, sentence in describe_comparison(metric))
+        elif (drop := _find_drop(metric, policy)) is not None:
+            limit = _compute_drop_limit(metric, policy)
             yield (
-                f"{metric_label(metric)} regressed by {shown(drop, beside=limit)} "
-                f"({shown(metric.baseline)} → {_now(metric)}); allowed is less than {shown(limit)}."
+                f"{format_metric_label(metric)} regressed by {format_score(drop, beside=limit)} "
+                f"({format_score(metric.baseline)} → {_format_current_score(metric)}); allowed is less than {format_score(limit)}."
             )
 
 
-def _drop(metric: MetricSummary, policy: GateConfig) -> float | None:
+def _find_drop(metric: MetricSummary, policy: GateConfig) -> float | None:
     """By how much the metric fell, when that is more than the policy allows."""
-    limit = _limit(metric, policy)
+    limit = _compute_drop_limit(metric, policy)
     if metric.delta is None or -metric.delta < max(limit - _EPSILON, _EPSILON):
         return None
     return -metric.delta
 
 
-def _limit(metric: MetricSummary, policy: GateConfig) -> float:
+def _compute_drop_limit(metric: MetricSummary, policy: GateConfig) -> float:
     """The drop from which on it is a regression, in the metric's own numbers."""
     return policy.max_regression * Range(*metric.range).width
 
 
-def _now(metric: MetricSummary) -> str:
+def _format_current_score(metric: MetricSummary) -> str:
     if metric.baseline is None or metric.delta is None:
-        return shown_delta(metric.delta)
-    return shown(metric.baseline + metric.delta, beside=metric.baseline)
+        return format_delta(metric.delta)
+    return format_score(metric.baseline + metric.delta, beside=metric.baseline)
 
 
-def _missing(evidence: Evidence, policy: GateConfig) -> Iterator[str]:
+def _describe_missing(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
     """Metrics and cases that say nothing: no reason to close the gate, and none to open it."""
     if policy.min_cases == 0 and evidence.totals.cases == 0:
         return
     for metric in evidence.metrics:
         if metric.score is None:
-            yield f"{metric_label(metric)} was not evaluated on any case."
-        elif _is_starved(metric) and metric.judgement:
-            yield from (f"{label}: {sentence}" for label, sentence in judgement_sentences(metric))
-    starved = {metric.name for metric in evidence.metrics if _is_starved(metric)}
+            yield f"{format_metric_label(metric)} was not evaluated on any case."
+        elif _is_missing_runs(metric) and metric.judgement:
+            yield from (f"{label}: {sentence}" for label, sentence in describe_comparison(metric))
+    starved = {metric.name for metric in evidence.metrics if _is_missing_runs(metric)}
     unclear = [case for case in evidence.cases if not _is_measured(case, starved)]
     broken = [case for case in unclear if case.status == "errored" and not case.agent_failed]
     if broken:
-        yield f"A metric broke in {_share(broken, evidence)}{_first_fault(broken)}"
+        yield f"A metric broke in {_format_case_share(broken, evidence)}{_quote_first_fault(broken)}"
     skipped = [case for case in unclear if case.status == "not_evaluated"]
     if skipped:
-        yield f"Not evaluated: {_share(skipped, evidence)}{_first_fault(skipped)}"
+        yield f"Not evaluated: {_format_case_share(skipped, evidence)}{_quote_first_fault(skipped)}"
 
 
-def _all_good(evidence: Evidence, policy: GateConfig) -> str:
+def _describe_pass(evidence: GateInput, policy: GateConfig) -> str:
     totals = evidence.totals
     if totals.cases == 0:
         return "No case was evaluated, as min_cases: 0 allows."
     bad = totals.cases - totals.passed
-    passed = f"{totals.passed} of {_cases(evidence)} passed" if bad else f"{_cases(evidence)} passed"
+    passed = (
+        f"{totals.passed} of {_format_case_count(evidence)} passed"
+        if bad
+        else f"{_format_case_count(evidence)} passed"
+    )
     resting = f"; {evidence.quarantined:,} quarantined" if evidence.quarantined else ""
     below = any(each.score is not None and each.score < each.threshold for each in evidence.metrics)
     met = "every minimum is met" if below else "every metric meets its threshold"
-    return f"{passed} and {met}{_beside_baseline(evidence, policy)}{resting}."
+    return f"{passed} and {met}{_describe_comparison(evidence, policy)}{resting}."
 
 
-def _beside_baseline(evidence: Evidence, policy: GateConfig) -> str:
+def _describe_comparison(evidence: GateInput, policy: GateConfig) -> str:
     newly = _changed(evidence, "newly_failing")
     if newly and policy.max_failed_cases is not None:
-        return f"; {counted(len(newly), 'case')} newly failing, allowed by max_failed_cases"
+        return f"; {pluralize(len(newly), 'case')} newly failing, allowed by max_failed_cases"
     if newly := _changed(evidence, "newly_failing", "flaky"):
-        return "".join(f"; {sentence}" for sentence in _excuses(newly))
+        return "".join(f"; {sentence}" for sentence in _describe_excuses(newly))
     compared = any(metric.delta is not None for metric in evidence.metrics)
     return "; nothing regressed" if compared else ""
 
 
-def _changed(evidence: Evidence, *kinds: Change) -> list[CaseResult]:
+def _changed(evidence: GateInput, *kinds: Change) -> list[CaseResult]:
     changes = evidence.comparison.changes if evidence.comparison else ()
     newly = {(each.eval_set_id, each.eval_id) for each in changes if each.change in kinds}
     return [case for case in evidence.cases if (case.eval_set_id, case.eval_id) in newly]
 
 
-def _excuses(newly: Sequence[CaseResult]) -> Iterator[str]:
+def _describe_excuses(newly: Sequence[CaseResult]) -> Iterator[str]:
     """Why cases that fail now and did not in the newest gate run of the baseline keep the gate open."""
     flakes = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "flake"]
     if flakes:
-        yield f"{counted(len(flakes), 'case')} failed in one run and not in another ({_named(flakes)})"
+        yield f"{pluralize(len(flakes), 'case')} failed in one run and not in another ({_format_case_names(flakes)})"
     known = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "excused"]
     if known:
-        yield f"{counted(len(known), 'case')} failed as in earlier runs of the baseline ({_named(known)})"
+        yield f"{pluralize(len(known), 'case')} failed as in earlier runs of the baseline ({_format_case_names(known)})"
 
 
-def _named(cases: Sequence[CaseResult]) -> str:
+def _format_case_names(cases: Sequence[CaseResult]) -> str:
     more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""
     return ", ".join(case.eval_id for case in cases[:_NAMED]) + more
 
 
-def _cases(evidence: Evidence) -> str:
-    return counted(evidence.totals.cases, "case")
+def _format_case_count(evidence: GateInput) -> str:
+    return pluralize(evidence.totals.cases, "case")

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from pydantic.alias_generators import to_camel
 
-from evalgate.datasets.ignored_keys import KeyCheck, UnreadKey
+from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
 from evalgate.documents.config_file import ConfigDocument
 from evalgate.documents.validation import Location
-from evalgate.integrations.trpc.keys import plain
+from evalgate.integrations.trpc.keys import normalize_key
 
 _ANY = "*"
 _OF_ADK: Mapping[tuple[str, ...], tuple[str, ...]] = {
@@ -30,14 +30,14 @@ _OF_TRPC = ("metricName", "evaluatorName", "threshold", "criterion")
 
 def describe_ignored_adk_keys(document: ConfigDocument) -> tuple[str, ...]:
     """Return the sentence for keys outside of criteria that Google ADK ignores in a `test_config.json`."""
-    check = KeyCheck(document.path, document.position, [])
-    check.add(found for place, known in _OF_ADK.items() for found in _look(document.value, place, known))
-    return check.notices()
+    check = KeyChecker(document.path, document.find_position, [])
+    check.add_keys(found for place, known in _OF_ADK.items() for found in _look(document.value, place, known))
+    return check.build_notices()
 
 
 def _look(
     value: object, place: tuple[str, ...], known: tuple[str, ...], at: Location = ()
-) -> Iterator[UnreadKey]:
+) -> Iterator[IgnoredKey]:
     if not isinstance(value, Mapping):
         return
     if place:
@@ -47,18 +47,18 @@ def _look(
         return
     for key in value:
         if key not in known and key not in map(to_camel, known):
-            yield UnreadKey((*at, key), is_refused=False, known=known)
+            yield IgnoredKey((*at, key), is_refused=False, known=known)
 
 
 def describe_ignored_trpc_keys(document: ConfigDocument) -> tuple[str, ...]:
     """Return the sentence for keys outside of criteria that tRPC-Agent-Go ignores in a `.metrics.json`."""
-    check = KeyCheck(document.path, document.position, [])
+    check = KeyChecker(document.path, document.find_position, [])
     items = document.value if isinstance(document.value, list) else []
-    check.add(
-        UnreadKey((index, key), is_refused=False, known=_OF_TRPC)
+    check.add_keys(
+        IgnoredKey((index, key), is_refused=False, known=_OF_TRPC)
         for index, item in enumerate(items)
         if isinstance(item, Mapping)
         for key in item
-        if plain(key) not in map(plain, _OF_TRPC)
+        if normalize_key(key) not in map(normalize_key, _OF_TRPC)
     )
-    return check.notices()
+    return check.build_notices()

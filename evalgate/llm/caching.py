@@ -21,18 +21,18 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
-from evalgate.config.schema.budget import Spent, Tokens
-from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest, parameters_of
+from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest, merge_parameters
 from evalgate.llm.usage import count_spared
-from evalgate.redaction.live_redactor import Hiding
+from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.system.files import check_is_regular
 
 _T = TypeVar("_T")
 
-_OURS = 0x45564A31
+_APPLICATION_ID = 0x45564A31
 """SQLite's application id of our files, "EVJ1"."""
 _DIGEST = 32
-_PATIENCE = 10.0  # seconds that another process may hold the file
+_LOCK_TIMEOUT = 10.0  # seconds that another process may hold the file
 _SCHEMA = """
     PRAGMA auto_vacuum = FULL;
     BEGIN IMMEDIATE;
@@ -52,7 +52,7 @@ _REMOVE_LONGEST_UNUSED = """
 """
 
 
-class AnswerFile:
+class ResponseCache:
     """Texts by key. What goes wrong with the file is a notice and a miss, never an error.
 
     Safe for threads, and for any number of processes with the same file.
@@ -63,13 +63,13 @@ class AnswerFile:
         self._writes = writes
         self._wall = wall
         self._lock = threading.Lock()
-        self._asked_for: set[str] = set()
+        self._used_keys: set[str] = set()
         self._notices: dict[str, None] = {}
         self._file: sqlite3.Connection | None = None
 
     def __enter__(self) -> Self:
         with self._lock:
-            self._file = self._opened()
+            self._file = self._open_file()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -83,28 +83,28 @@ class AnswerFile:
     def get(self, key: str) -> str | None:
         """The text that is kept, or None."""
 
-        def read(file: sqlite3.Connection) -> str | None:
+        def select_answer(file: sqlite3.Connection) -> str | None:
             row = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
             if row is None or not isinstance(row[0], str):
                 return None
-            text = _unsealed(key, row[0])
+            text = _verify_digest(key, row[0])
             if text is None:
-                self._notice("holds answers that are not as they were written; they are asked for anew")
+                self._add_notice("holds answers that are not as they were written; they are asked for anew")
                 return None
-            self._asked_for.add(key)
+            self._used_keys.add(key)
             return text
 
-        return self._with_file(read)
+        return self._run_query(select_answer)
 
     def put(self, key: str, text: str) -> None:
         """Keep a text, if the file is written."""
 
-        def write(file: sqlite3.Connection) -> None:
-            row = (key, _sealed(key, text), int(self._wall()))
+        def insert_answer(file: sqlite3.Connection) -> None:
+            row = (key, _add_digest(key, text), int(self._wall()))
             file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", row)
 
         if self._writes:
-            self._with_file(write)
+            self._run_query(insert_answer)
 
     def prune(self, *, max_age_days: float, max_bytes: int) -> int:
         """Remove what nobody asked for in so long, then the longest unused until the rest fits.
@@ -112,7 +112,7 @@ class AnswerFile:
         Gives how many were removed. What this run asked for counts as used now.
         """
 
-        def remove(file: sqlite3.Connection) -> int:
+        def delete_unused(file: sqlite3.Connection) -> int:
             before = file.total_changes
             oldest = int(self._wall() - max_age_days * 86_400)
             file.execute("DELETE FROM answers WHERE used < ?", (oldest,))
@@ -121,31 +121,31 @@ class AnswerFile:
 
         if not self._writes:
             return 0
-        self._note_use()
-        return self._with_file(remove) or 0
+        self._update_last_used()
+        return self._run_query(delete_unused) or 0
 
     def close(self) -> None:
         """Close the file; what this run asked for counts as used."""
-        self._note_use()
+        self._update_last_used()
         with self._lock:
             if self._file is not None:
                 self._file.close()
                 self._file = None
 
-    def _note_use(self) -> None:
-        used = [(int(self._wall()), key) for key in sorted(self._asked_for)]
+    def _update_last_used(self) -> None:
+        used = [(int(self._wall()), key) for key in sorted(self._used_keys)]
         if not (self._writes and used):
             return
 
-        def mark(file: sqlite3.Connection) -> None:
+        def update_rows(file: sqlite3.Connection) -> None:
             file.execute("BEGIN IMMEDIATE")
             file.executemany("UPDATE answers SET used = ? WHERE key = ?", used)
             file.execute("COMMIT")
 
-        self._with_file(mark)
-        self._asked_for.clear()
+        self._run_query(update_rows)
+        self._used_keys.clear()
 
-    def _with_file(self, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
+    def _run_query(self, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
         with self._lock:
             if self._file is None:
                 return None
@@ -154,73 +154,73 @@ class AnswerFile:
             except sqlite3.Error as error:
                 with contextlib.suppress(sqlite3.Error):
                     self._file.rollback()
-                self._notice(f"could not be used at times ({error})")
+                self._add_notice(f"could not be used at times ({error})")
                 return None
 
-    def _opened(self) -> sqlite3.Connection | None:
+    def _open_file(self) -> sqlite3.Connection | None:
         try:
             if self._path.exists():
                 check_is_regular(self._path)
             if not self._writes:
-                return self._checked() if self._path.is_file() else None
+                return self._connect_and_check() if self._path.is_file() else None
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with _one_at_a_time(self._path.parent):
-                return self._created_if_need_be()
+            with _lock_folder(self._path.parent):
+                return self._open_or_recreate()
         except (sqlite3.Error, OSError) as error:
-            self._notice(f"is not used: {getattr(error, 'strerror', None) or error}")
+            self._add_notice(f"is not used: {getattr(error, 'strerror', None) or error}")
             return None
 
-    def _created_if_need_be(self) -> sqlite3.Connection:
+    def _open_or_recreate(self) -> sqlite3.Connection:
         try:
-            return self._checked()
+            return self._connect_and_check()
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise  # locked, no permission, disk full: says nothing about what is in it
-            aside = _free_name(self._path)
+            aside = _find_free_path(self._path)
             self._path.rename(aside)
             # It belongs to the file that went; a new one would be rolled back by it.
             Path(f"{self._path}-journal").unlink(missing_ok=True)
-            self._notice(f"was not a cache of answers ({error}): renamed to {aside.name}, and begun anew")
-            return self._checked()
+            self._add_notice(f"was not a cache of answers ({error}): renamed to {aside.name}, and begun anew")
+            return self._connect_and_check()
 
-    def _checked(self) -> sqlite3.Connection:
+    def _connect_and_check(self) -> sqlite3.Connection:
         mode = "rwc" if self._writes else "ro"
         file = sqlite3.connect(
             f"{self._path.absolute().as_uri()}?mode={mode}",
             uri=True,
-            timeout=_PATIENCE,
+            timeout=_LOCK_TIMEOUT,
             isolation_level=None,
             check_same_thread=False,
         )
         try:
-            _check(file, writes=self._writes)
+            _check_schema(file, writes=self._writes)
         except BaseException:
             file.close()
             raise
         return file
 
-    def _notice(self, what: str) -> None:
+    def _add_notice(self, what: str) -> None:
         self._notices.setdefault(f"the judge's cache {self._path.name} {what}.")
 
 
-def _sealed(key: str, text: str) -> str:
+def _add_digest(key: str, text: str) -> str:
     """Return the text behind a digest of key and text: SQLite's own check does not see a changed cell."""
     return hashlib.sha256(f"{key}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST] + text
 
 
-def _unsealed(key: str, kept: str) -> str | None:
+def _verify_digest(key: str, kept: str) -> str | None:
     """Return the text; None if it, or the key that it is kept under, is not what was written."""
     text = kept[_DIGEST:]
-    return text if _sealed(key, text) == kept else None
+    return text if _add_digest(key, text) == kept else None
 
 
-def _check(file: sqlite3.Connection, *, writes: bool) -> None:
+def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
     """Raise sqlite3.DatabaseError unless the file is ours and whole, or empty and made ours."""
     (application,) = file.execute("PRAGMA application_id").fetchone()
     (objects,) = file.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     if writes and not application and not objects:
-        file.executescript(_SCHEMA.format(_OURS))
-    elif application != _OURS:
+        file.executescript(_SCHEMA.format(_APPLICATION_ID))
+    elif application != _APPLICATION_ID:
         raise sqlite3.DatabaseError("another program's file")
     (verdict,) = file.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
@@ -233,7 +233,7 @@ def _check(file: sqlite3.Connection, *, writes: bool) -> None:
     file.execute("PRAGMA synchronous = OFF")
 
 
-def _free_name(path: Path) -> Path:
+def _find_free_path(path: Path) -> Path:
     number = 1
     while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
         number += 1
@@ -241,7 +241,7 @@ def _free_name(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Of the processes that open a file in this folder, one looks whether it is broken, and mends it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -258,29 +258,29 @@ _FORM = 2
 _ANSWER = TypeAdapter(ModelAnswer)
 
 
-class RememberingModel:
+class CachingModel:
     """A model whose answers are kept: who asks the same at the same time waits for one."""
 
     def __init__(
         self,
         inner: ModelClient,
-        file: AnswerFile,
+        file: ResponseCache,
         *,
         base_url: str,
         model: str,
         parameters: Mapping[str, object],
-        hiding: Hiding,
-        price: Callable[[ModelRequest, Tokens | None], Spent],
+        hiding: LiveRedactor,
+        compute_cost: Callable[[ModelRequest, Tokens | None], MeteredUsage],
     ) -> None:
         self._inner = inner
         self._file = file
         self._base_url = base_url
         self._model = model
         self._parameters = parameters
-        self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._hiding = hiding
-        self._price = price
-        self.spared = Spent()
+        self._compute_cost = compute_cost
+        self.spared = MeteredUsage()
         """Calls that were not made, as they were paid for once."""
         self.withheld = 0
         """Answers that were not kept, for they hold a secret."""
@@ -289,14 +289,14 @@ class RememberingModel:
         """The kept answer, or the inner model's, which is kept then unless it holds a secret.
 
         Raises:
-            JudgeFailed: there is none. Failures are not kept.
+            JudgeError: there is none. Failures are not kept.
         """
-        key = self.key_of(request)
-        async with self._under_way.setdefault(key, asyncio.Lock()):
+        key = self.compute_key(request)
+        async with self._locks.setdefault(key, asyncio.Lock()):
             kept = await asyncio.to_thread(self._file.get, key)
-            answer = _read(kept) if kept is not None else None
+            answer = _parse_answer(kept) if kept is not None else None
             if answer is not None:
-                spared = self._price(request, answer.tokens)
+                spared = self._compute_cost(request, answer.tokens)
                 self.spared += spared
                 count_spared(spared)
                 return answer
@@ -310,16 +310,16 @@ class RememberingModel:
     def _holds_secret(self, answer: ModelAnswer, request: ModelRequest) -> bool:
         # Without its secret an answer may read otherwise, and the next run would score otherwise.
         said = f"{answer.model}\n{answer.text}"
-        return self._hiding.text(said, *(message.text for message in request.messages)) != said
+        return self._hiding.redact_text(said, *(message.text for message in request.messages)) != said
 
-    def key_of(self, request: ModelRequest) -> str:
+    def compute_key(self, request: ModelRequest) -> str:
         """SHA-256, in hexadecimal digits, over all that the answer depends on."""
         whole = {
             "form": _FORM,
             "base_url": self._base_url,
             "model": request.model or self._model,
             "messages": [[message.role, message.text] for message in request.messages],
-            "parameters": parameters_of(request, self._parameters),
+            "parameters": merge_parameters(request, self._parameters),
             "answer_schema": asdict(request.answer_schema) if request.answer_schema else None,
             "prompt_version": request.prompt_version,
             "sample": request.sample,
@@ -329,7 +329,7 @@ class RememberingModel:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _read(kept: str) -> ModelAnswer | None:
+def _parse_answer(kept: str) -> ModelAnswer | None:
     try:
         answer = _ANSWER.validate_json(kept)
     except ValidationError:

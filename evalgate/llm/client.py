@@ -48,7 +48,7 @@ class ModelRequest:
     """1-based: more when an answer of no use is asked for again."""
 
 
-def question(text: str, *, system: str = "", **more: object) -> ModelRequest:
+def build_model_request(text: str, *, system: str = "", **more: object) -> ModelRequest:
     """A request with one user message. `more`: parameters of the wire format."""
     instructions = (ChatMessage("system", system),) if system else ()
     return ModelRequest((*instructions, ChatMessage("user", text)), parameters=more)
@@ -95,17 +95,17 @@ class ModelClient(Protocol):
         """The answer.
 
         Raises:
-            JudgeFailed: there is none.
+            JudgeError: there is none.
         """
         ...
 
 
-def parameters_of(request: ModelRequest, defaults: Mapping[str, object]) -> dict[str, object]:
+def merge_parameters(request: ModelRequest, defaults: Mapping[str, object]) -> dict[str, object]:
     """The parameters that a request is sent with: its own before the defaults; None takes a default away."""
     merged = {**defaults, **request.parameters}
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def encodable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """`text` with U+FFFD for every lone surrogate, which no wire, file or record can hold."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -6,18 +6,18 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from evalgate.config.schema.judge import PROVIDERS, JudgeConfig, Provider
-from evalgate.core.errors import InvalidInput
-from evalgate.core.formatting import did_you_mean, listed
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import did_you_mean, join_quoted
 from evalgate.core.frozen import frozen
-from evalgate.documents.env_expansion import expanded
-from evalgate.redaction.encodings import spellings
+from evalgate.documents.env_expansion import expand_go_env
+from evalgate.redaction.encodings import iter_spellings
 
 _SHORTEST_SECRET = 6
 """Shorter ones (`none`, `x`) are what local servers are given that want any key."""
 
 
 @frozen
-class Endpoint:
+class ModelEndpoint:
     """An OpenAI-compatible endpoint. Its repr shows no key."""
 
     name: str
@@ -28,48 +28,48 @@ class Endpoint:
     model: str
     key: SecretStr | None
 
-    def priced_as(self, model: str = "") -> str:
+    def get_price_name(self, model: str = "") -> str:
         """What the price table calls a model of this endpoint; the configured one without a name."""
         return f"{self.name}/{model or self.model}"
 
-    def without_key(self, text: str) -> str:
+    def redact_key(self, text: str) -> str:
         """`text` with the key blotted out, however it is spelt."""
-        for needle in spellings(self.key.get_secret_value()) if self.key else ():
+        for needle in iter_spellings(self.key.get_secret_value()) if self.key else ():
             text = text.replace(needle, "[key]") if len(needle) >= _SHORTEST_SECRET else text
         return text
 
 
-def endpoint_of(config: JudgeConfig, environ: Mapping[str, str]) -> Endpoint:
+def resolve_endpoint(config: JudgeConfig, environ: Mapping[str, str]) -> ModelEndpoint:
     """The endpoint that the configuration names.
 
     Raises:
-        InvalidInput: with everything that is missing or wrong, none of it with a key.
+        InvalidInputError: with everything that is missing or wrong, none of it with a key.
     """
     problems: list[str] = []
-    name = _filled("provider", config.provider, environ, problems)
-    model = _filled("model", config.model, environ, problems)
+    name = _expand_setting("provider", config.provider, environ, problems)
+    model = _expand_setting("model", config.model, environ, problems)
     provider = PROVIDERS.get(name)
     if provider is None:
         if not problems:
-            hint = did_you_mean(name, PROVIDERS) or f" Known: {listed(sorted(PROVIDERS))}."
+            hint = did_you_mean(name, PROVIDERS) or f" Known: {join_quoted(sorted(PROVIDERS))}."
             problems.append(f"`judge.provider`: {name!r} is no provider that evalgate knows.{hint}")
-        raise InvalidInput("; ".join(problems))
-    base_url = _base_url(config, name, provider, environ, problems)
-    key = _key(config, name, provider, environ, problems)
+        raise InvalidInputError("; ".join(problems))
+    base_url = _resolve_base_url(config, name, provider, environ, problems)
+    key = _resolve_key(config, name, provider, environ, problems)
     if not model and not problems:
         problems.append("`judge.model` is empty: name the model that judges")
     if problems:
-        raise InvalidInput("; ".join(problems))
-    return Endpoint(name, provider, base_url, model, key)
+        raise InvalidInputError("; ".join(problems))
+    return ModelEndpoint(name, provider, base_url, model, key)
 
 
-def _filled(field: str, text: str, environ: Mapping[str, str], problems: list[str]) -> str:
-    found = expanded(text, environ)
+def _expand_setting(field: str, text: str, environ: Mapping[str, str], problems: list[str]) -> str:
+    found = expand_go_env(text, environ)
     filled = found.text.strip()
     if missing := list(dict.fromkeys(found.unset)):
         are = "is" if len(missing) == 1 else "are"
         problems.append(
-            f"`judge.{field}` names {listed(missing)}, which {are} not set in the environment: "
+            f"`judge.{field}` names {join_quoted(missing)}, which {are} not set in the environment: "
             "set it where evalgate runs (in a workflow, as `env:`)"
         )
     elif text and not filled:
@@ -80,12 +80,12 @@ def _filled(field: str, text: str, environ: Mapping[str, str], problems: list[st
     return filled
 
 
-def _base_url(
+def _resolve_base_url(
     config: JudgeConfig, name: str, provider: Provider, environ: Mapping[str, str], problems: list[str]
 ) -> str:
     variable = provider.base_url_variable
     if config.base_url is not None:
-        url = _filled("base_url", config.base_url, environ, problems)
+        url = _expand_setting("base_url", config.base_url, environ, problems)
     elif variable and environ.get(variable, "").strip():
         url = environ[variable].strip().rstrip("/")
         url += "" if url.endswith(provider.base_url_suffix) else provider.base_url_suffix
@@ -97,7 +97,7 @@ def _base_url(
             f"`judge.base_url` is missing: provider `{name}` has none of its own; give it{or_variable}"
         )
         return ""
-    if url and not _is_fine(url):
+    if url and not _is_valid_url(url):
         problems.append(
             "`judge.base_url` must be http:// or https:// with a host, and without a user name, password, "
             "query or fragment"
@@ -105,7 +105,7 @@ def _base_url(
     return url.rstrip("/")
 
 
-def _is_fine(url: str) -> bool:
+def _is_valid_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return (
@@ -117,12 +117,12 @@ def _is_fine(url: str) -> bool:
         return False
 
 
-def _key(
+def _resolve_key(
     config: JudgeConfig, name: str, provider: Provider, environ: Mapping[str, str], problems: list[str]
 ) -> SecretStr | None:
     if config.api_key is not None:
-        value = _filled("api_key", config.api_key, environ, problems)
-        return _sendable(value, problems)
+        value = _expand_setting("api_key", config.api_key, environ, problems)
+        return _check_key(value, problems)
     found = next(
         (environ[each].strip() for each in provider.key_variables if environ.get(each, "").strip()), ""
     )
@@ -131,10 +131,10 @@ def _key(
             f"no key for provider `{name}`: set {' or '.join(provider.key_variables)} where evalgate runs, "
             "or name another variable as `judge.api_key: ${NAME}`"
         )
-    return _sendable(found, problems)
+    return _check_key(found, problems)
 
 
-def _sendable(key: str, problems: list[str]) -> SecretStr | None:
+def _check_key(key: str, problems: list[str]) -> SecretStr | None:
     if not key:
         return None
     if not key.isascii() or not key.isprintable():

@@ -30,14 +30,14 @@ ADVICE: dict[FailureKind, str] = {
     "budget_spent": "Raise the budget, or run fewer cases or samples.",
 }
 
-PASSING: frozenset[FailureKind] = frozenset({"outage", "rate_limited"})
+RETRYABLE_FAILURES: frozenset[FailureKind] = frozenset({"outage", "rate_limited"})
 """What may be gone a moment later: the same question is asked again after a pause."""
 
-BY_CHANCE: frozenset[FailureKind] = frozenset({"unparsable", "refused"})
+RANDOM_FAILURES: frozenset[FailureKind] = frozenset({"unparsable", "refused"})
 """What another answer to the same question may not have."""
 
 
-class JudgeFailed(Exception):
+class JudgeError(Exception):
     """A model gave no usable answer. Says what happened and what to do; never holds a key."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from evalgate.core.formatting import counted, mean, shown
+from evalgate.core.formatting import compute_mean, format_score, pluralize
 from evalgate.core.frozen import frozen
 
 
@@ -54,13 +54,13 @@ class AnchorVerdict:
         """`the judge is unreliable: 7 of 10 anchors, fewer than the 80% that are asked for`."""
         if not self.anchors:
             return "the judge was held against no anchors"
-        found = f"{self.met} of {counted(self.anchors, 'anchor')}"
+        found = f"{self.met} of {pluralize(self.anchors, 'anchor')}"
         if self.is_reliable:
             return f"the judge agrees with people on {found}"
         return f"the judge is unreliable: {found}, fewer than the {self.floor:.0%} that are asked for"
 
 
-def judge_anchors(anchors: Sequence[Anchor], floor: float) -> AnchorVerdict:
+def evaluate_anchors(anchors: Sequence[Anchor], floor: float) -> AnchorVerdict:
     """Hold a judge against people. `floor`: the share of anchors that must be met, in [0, 1]."""
     missed = [anchor for anchor in anchors if not anchor.is_met]
     return AnchorVerdict(
@@ -72,7 +72,7 @@ def judge_anchors(anchors: Sequence[Anchor], floor: float) -> AnchorVerdict:
     )
 
 
-def agreement(votes: Sequence[object]) -> float | None:
+def compute_agreement(votes: Sequence[object]) -> float | None:
     """How often two samples of one question, taken at random, say the same; in [0, 1].
 
     The agreement of one subject of Fleiss (1971), "Measuring nominal scale agreement among many raters":
@@ -85,13 +85,13 @@ def agreement(votes: Sequence[object]) -> float | None:
     return (same - total) / (total * (total - 1))
 
 
-def self_agreement(questions: Iterable[Sequence[object]]) -> float | None:
+def compute_self_agreement(questions: Iterable[Sequence[object]]) -> float | None:
     """Mean agreement over the questions that were asked at least twice; None when none was."""
-    found = [value for votes in questions if (value := agreement(votes)) is not None]
-    return mean(found) if found else None
+    found = [value for votes in questions if (value := compute_agreement(votes)) is not None]
+    return compute_mean(found) if found else None
 
 
-def votes_in(details: Mapping[str, object] | None) -> tuple[object, ...]:
+def read_sample_scores(details: Mapping[str, object] | None) -> tuple[object, ...]:
     """The scores of the samples that a turn's details hold; failed samples have none."""
     samples = (details or {}).get("samples")
     rows = samples if isinstance(samples, list | tuple) else ()
@@ -99,6 +99,6 @@ def votes_in(details: Mapping[str, object] | None) -> tuple[object, ...]:
     return tuple(score for score in scores if score is not None)
 
 
-def agreement_told(value: float | None) -> str:
+def describe_agreement(value: float | None) -> str:
     """`the judge agrees with itself 0.87`, or "" when that cannot be said."""
-    return "" if value is None else f"the judge agrees with itself {shown(value)}"
+    return "" if value is None else f"the judge agrees with itself {format_score(value)}"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
 
 from evalgate.config.schema.budget import Tokens
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import one_line
+from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import JsonObject
 from evalgate.llm.client import (
     AnswerSchema,
@@ -21,12 +21,12 @@ from evalgate.llm.client import (
     ModelAnswer,
     ModelRequest,
     TokenChoice,
-    encodable,
-    parameters_of,
+    merge_parameters,
+    replace_surrogates,
 )
-from evalgate.llm.endpoint import Endpoint
-from evalgate.llm.errors import FailureKind, JudgeFailed
-from evalgate.throttling.rate_limiter import REAL, Clock, wanted_pause
+from evalgate.llm.endpoint import ModelEndpoint
+from evalgate.llm.errors import FailureKind, JudgeError
+from evalgate.throttling.rate_limiter import REAL_CLOCK, Clock, parse_retry_after
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Refusal:
+class ErrorResponse:
     """What the provider sent instead of an answer, without the key."""
 
     status: int
@@ -79,7 +79,7 @@ _BY_STATUS: Mapping[int, FailureKind] = {
     429: "rate_limited",
 }
 
-_SAID: Mapping[FailureKind, str] = {
+_DESCRIPTIONS: Mapping[FailureKind, str] = {
     "refused": "the provider refused to answer",
     "outage": "the provider failed",
     "rate_limited": "the provider is asked too often",
@@ -91,21 +91,21 @@ _SAID: Mapping[FailureKind, str] = {
 }
 
 
-def failure_of(refusal: Refusal, where: str, wall: float) -> JudgeFailed:
+def build_judge_error(refusal: ErrorResponse, where: str, wall: float) -> JudgeError:
     """The failure that a response tells of. `where` names the model, `wall` is the time since the epoch."""
-    kind = _kind(refusal)
+    kind = _classify_response(refusal)
     # What a provider says of a wrong key may repeat it in part.
-    said = "" if kind == "wrong_key" else one_line(_message(refusal.text), 200)
+    said = "" if kind == "wrong_key" else to_one_line(_extract_message(refusal.text), 200)
     status = f"HTTP {refusal.status}" if refusal.status != 200 else "an error in its answer"
-    message = f"{where}: {_SAID[kind]} ({status}{': ' if said else ''}{said.rstrip('.')})"
-    pause = wanted_pause(refusal.headers, wall) if kind in {"outage", "rate_limited"} else None
-    return JudgeFailed(kind, message, retry_after=pause)
+    message = f"{where}: {_DESCRIPTIONS[kind]} ({status}{': ' if said else ''}{said.rstrip('.')})"
+    pause = parse_retry_after(refusal.headers, wall) if kind in {"outage", "rate_limited"} else None
+    return JudgeError(kind, message, retry_after=pause)
 
 
-def _kind(refusal: Refusal) -> FailureKind:
+def _classify_response(refusal: ErrorResponse) -> FailureKind:
     if refusal.status >= 500:
         return "outage"
-    words = _words(refusal.text)
+    words = _extract_error_words(refusal.text)
     for kind, patterns in _BY_WORDS.items():
         # "You exceeded your current quota" is how Google says to wait a minute; only the codes are sure.
         is_possible = refusal.status != 429 or kind == "no_credit"
@@ -114,7 +114,7 @@ def _kind(refusal: Refusal) -> FailureKind:
     return _BY_STATUS.get(refusal.status, "rejected" if refusal.status >= 400 else "outage")
 
 
-def _error(text: str) -> object:
+def _parse_error(text: str) -> object:
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
@@ -125,14 +125,14 @@ def _error(text: str) -> object:
     return body.get("error", body)
 
 
-def _message(text: str) -> str:
-    error = _error(text)
+def _extract_message(text: str) -> str:
+    error = _parse_error(text)
     said = error.get("message") if isinstance(error, dict) else error
     return said if isinstance(said, str) else text if error is None else json.dumps(error)
 
 
-def _words(text: str) -> str:
-    error = _error(text)
+def _extract_error_words(text: str) -> str:
+    error = _parse_error(text)
     if not isinstance(error, dict):
         return text[:2000]
     named = [error.get(name) for name in ("code", "type", "status", "message")]
@@ -146,7 +146,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 _MAX_TOKENS = 2**53
 
 
-def _or_none(value: object, read: Callable[[object], _T]) -> _T | None:
+def _read_or_none(value: object, read: Callable[[object], _T]) -> _T | None:
     """What is no part of the answer costs nobody the answer, however a server writes it."""
     try:
         return read(value)
@@ -154,7 +154,7 @@ def _or_none(value: object, read: Callable[[object], _T]) -> _T | None:
         return None
 
 
-_Beside = WrapValidator(_or_none)
+_InvalidAsNone = WrapValidator(_read_or_none)
 
 
 class _Lenient(BaseModel):
@@ -163,13 +163,13 @@ class _Lenient(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class _Part(_Lenient):
+class _ContentPart(_Lenient):
     type: str = ""
     text: str | None = None
 
 
-class _Message(_Lenient):
-    content: str | tuple[_Part, ...] | None = None
+class _ResponseMessage(_Lenient):
+    content: str | tuple[_ContentPart, ...] | None = None
     refusal: str | None = None
     tool_calls: object = None
 
@@ -194,62 +194,64 @@ class _Logprobs(_Lenient):
 
 
 class _Choice(_Lenient):
-    message: _Message | None = None
-    finish_reason: Annotated[str | None, _Beside] = None
-    logprobs: Annotated[_Logprobs | None, _Beside] = None
+    message: _ResponseMessage | None = None
+    finish_reason: Annotated[str | None, _InvalidAsNone] = None
+    logprobs: Annotated[_Logprobs | None, _InvalidAsNone] = None
 
 
 class _Details(_Lenient):
-    cached_tokens: Annotated[int | None, _Beside] = None
+    cached_tokens: Annotated[int | None, _InvalidAsNone] = None
 
 
 class _Usage(_Lenient):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: Annotated[_Details | None, _Beside] = None
+    prompt_tokens_details: Annotated[_Details | None, _InvalidAsNone] = None
 
 
 class _Completion(_Lenient):
-    model: Annotated[str | None, _Beside] = None
+    model: Annotated[str | None, _InvalidAsNone] = None
     choices: tuple[_Choice, ...] | None = None
-    usage: Annotated[_Usage | None, _Beside] = None
+    usage: Annotated[_Usage | None, _InvalidAsNone] = None
     error: object = None
 
 
-def answer_in(text: str, where: str) -> ModelAnswer | JudgeFailed:
+def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
     """The answer in the response's text. `where` names the model in failures."""
     try:
         completion = _Completion.model_validate(
-            json.loads(text.removeprefix(_BYTE_ORDER_MARK), object_hook=_without_surrogates)
+            json.loads(text.removeprefix(_BYTE_ORDER_MARK), object_hook=_sanitize_object)
         )
     except (ValueError, RecursionError) as error:
         what = "no JSON" if not isinstance(error, ValidationError) else "no chat completion"
-        return JudgeFailed("outage", f"{where} answered with {what}: {one_line(text, 120) or 'nothing'}")
+        return JudgeError("outage", f"{where} answered with {what}: {to_one_line(text, 120) or 'nothing'}")
     if completion.error and not completion.choices:
-        return failure_of(Refusal(200, {}, text), where, 0.0)
-    tokens = _tokens(completion.usage)
+        return build_judge_error(ErrorResponse(200, {}, text), where, 0.0)
+    tokens = _read_tokens(completion.usage)
     choice = completion.choices[0] if completion.choices else _Choice()
-    message = choice.message or _Message()
-    if trouble := _trouble(choice, message, where):
-        return JudgeFailed(*trouble, tokens=tokens)
+    message = choice.message or _ResponseMessage()
+    if trouble := _find_failure(choice, message, where):
+        return JudgeError(*trouble, tokens=tokens)
     return ModelAnswer(
         message.text,
         completion.model or "",
         tokens,
         choice.finish_reason or "stop",
-        _token_choices(choice.logprobs),
+        _build_token_choices(choice.logprobs),
     )
 
 
-def _without_surrogates(found: dict[str, object]) -> dict[str, object]:
-    return {name: encodable(value) if isinstance(value, str) else value for name, value in found.items()}
+def _sanitize_object(found: dict[str, object]) -> dict[str, object]:
+    return {
+        name: replace_surrogates(value) if isinstance(value, str) else value for name, value in found.items()
+    }
 
 
-def _trouble(choice: _Choice, message: _Message, where: str) -> tuple[FailureKind, str] | None:
+def _find_failure(choice: _Choice, message: _ResponseMessage, where: str) -> tuple[FailureKind, str] | None:
     if choice.finish_reason == "content_filter":
         return "refused", f"{where}: the provider's content filter cut the answer"
     if message.refusal:
-        return "refused", f"{where} refused: {one_line(message.refusal, 160)}"
+        return "refused", f"{where} refused: {to_one_line(message.refusal, 160)}"
     if message.text.strip():
         return None
     if choice.finish_reason == "length":
@@ -259,7 +261,7 @@ def _trouble(choice: _Choice, message: _Message, where: str) -> tuple[FailureKin
     return "unparsable", f"{where} gave an empty answer"
 
 
-def _tokens(usage: _Usage | None) -> Tokens | None:
+def _read_tokens(usage: _Usage | None) -> Tokens | None:
     """Return what was used; None if that is not known, or is no count: taken for 0, it would be free."""
     if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None):
         return None
@@ -270,7 +272,7 @@ def _tokens(usage: _Usage | None) -> Tokens | None:
     return Tokens(given, made, min(max(cached, 0), given))
 
 
-def _token_choices(logprobs: _Logprobs | None) -> tuple[TokenChoice, ...]:
+def _build_token_choices(logprobs: _Logprobs | None) -> tuple[TokenChoice, ...]:
     return tuple(
         TokenChoice(
             each.token, each.logprob, tuple((other.token, other.logprob) for other in each.top_logprobs or ())
@@ -287,28 +289,28 @@ class OpenAIModel:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: ModelEndpoint,
         *,
         timeout: float,
         parameters: Mapping[str, object],
-        clock: Clock = REAL,
+        clock: Clock = REAL_CLOCK,
     ) -> None:
         self._endpoint = endpoint
         self._timeout = timeout
         self._parameters = parameters
         self._clock = clock
-        self._client = _client(endpoint)
+        self._client = _create_client(endpoint)
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """The answer to one request over the wire.
 
         Raises:
-            JudgeFailed: there is none.
+            JudgeError: there is none.
         """
-        where = self._endpoint.priced_as(request.model)
-        sent = await self._sent(request, where)
-        found = answer_in(sent, where) if isinstance(sent, str) else sent
-        if isinstance(found, JudgeFailed):
+        where = self._endpoint.get_price_name(request.model)
+        sent = await self._send_request(request, where)
+        found = parse_completion(sent, where) if isinstance(sent, str) else sent
+        if isinstance(found, JudgeError):
             raise found
         return found
 
@@ -316,7 +318,7 @@ class OpenAIModel:
         """Close the connections."""
         await self._client.close()
 
-    async def _sent(self, request: ModelRequest, where: str) -> str | JudgeFailed:
+    async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
         """The response's text, without the key, or why there is none.
 
         The failure is given back, not raised from here: an exception that is raised while the SDK's is
@@ -328,50 +330,50 @@ class OpenAIModel:
             async with asyncio.timeout(self._timeout):
                 response = await self._client.chat.completions.with_raw_response.create(
                     model=request.model or self._endpoint.model,
-                    messages=[_wire(message) for message in request.messages],
-                    extra_body=self._parameters_of(request),
+                    messages=[_to_message_param(message) for message in request.messages],
+                    extra_body=self._build_parameters(request),
                 )
-                return self._endpoint.without_key(str(response.text))
+                return self._endpoint.redact_key(str(response.text))
         except TimeoutError:
-            return JudgeFailed("outage", f"{where} gave no whole answer within {self._timeout:g} s")
+            return JudgeError("outage", f"{where} gave no whole answer within {self._timeout:g} s")
         except APIStatusError as error:
-            return failure_of(self._refusal(error), where, self._clock.wall())
+            return build_judge_error(self._build_error_response(error), where, self._clock.wall())
         except APIConnectionError as error:
-            why = self._shown(error.__cause__ or error)
-            return JudgeFailed("outage", f"{where} cannot be reached at {self._endpoint.base_url}: {why}")
+            why = self._format_error(error.__cause__ or error)
+            return JudgeError("outage", f"{where} cannot be reached at {self._endpoint.base_url}: {why}")
         except (APIError, ValueError) as error:
-            return JudgeFailed("outage", f"{where} cannot be understood: {self._shown(error)}")
+            return JudgeError("outage", f"{where} cannot be understood: {self._format_error(error)}")
 
-    def _parameters_of(self, request: ModelRequest) -> dict[str, object]:
+    def _build_parameters(self, request: ModelRequest) -> dict[str, object]:
         provider = self._endpoint.provider
-        parameters = parameters_of(request, self._parameters)
+        parameters = merge_parameters(request, self._parameters)
         if "max_tokens" in parameters and provider.length_parameter not in parameters:
             parameters[provider.length_parameter] = parameters.pop("max_tokens")
         if request.answer_schema and provider.schema == "json_schema":
-            parameters["response_format"] = _response_format(request.answer_schema)
+            parameters["response_format"] = _build_response_format(request.answer_schema)
         elif request.answer_schema and provider.schema == "json_object":
             parameters["response_format"] = {"type": "json_object"}
         return parameters
 
-    def _refusal(self, error: "APIStatusError") -> Refusal:
+    def _build_error_response(self, error: "APIStatusError") -> ErrorResponse:
         headers = {name.lower(): value for name, value in error.response.headers.items()}
-        return Refusal(error.status_code, headers, self._endpoint.without_key(error.response.text))
+        return ErrorResponse(error.status_code, headers, self._endpoint.redact_key(error.response.text))
 
-    def _shown(self, error: BaseException) -> str:
-        return self._endpoint.without_key(one_line(f"{type(error).__name__}: {error}", 200))
+    def _format_error(self, error: BaseException) -> str:
+        return self._endpoint.redact_key(to_one_line(f"{type(error).__name__}: {error}", 200))
 
 
 def check_sdk() -> None:
     """Look whether OpenAI's SDK is installed, without loading it: that takes a second.
 
     Raises:
-        InvalidInput: it is not.
+        InvalidInputError: it is not.
     """
     if find_spec("openai") is None:
-        raise InvalidInput(f"asking a judge needs the package `openai`: {describe_install('judge')}")
+        raise InvalidInputError(f"asking a judge needs the package `openai`: {describe_install('judge')}")
 
 
-def _client(endpoint: Endpoint) -> "AsyncOpenAI":
+def _create_client(endpoint: ModelEndpoint) -> "AsyncOpenAI":
     check_sdk()
     from openai import AsyncOpenAI
 
@@ -385,8 +387,8 @@ def _client(endpoint: Endpoint) -> "AsyncOpenAI":
     return client
 
 
-def _wire(message: ChatMessage) -> "ChatCompletionMessageParam":
-    text = encodable(message.text)
+def _to_message_param(message: ChatMessage) -> "ChatCompletionMessageParam":
+    text = replace_surrogates(message.text)
     match message.role:
         case "system":
             return {"role": "system", "content": text}
@@ -396,6 +398,6 @@ def _wire(message: ChatMessage) -> "ChatCompletionMessageParam":
             return {"role": "assistant", "content": text}
 
 
-def _response_format(wanted: AnswerSchema) -> JsonObject:
+def _build_response_format(wanted: AnswerSchema) -> JsonObject:
     schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
     return {"type": "json_schema", "json_schema": schema}

@@ -6,86 +6,86 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 
-from evalgate.config.schema.budget import Meter, PriceTable, Spent, Tokens, cost_usd
-from evalgate.core.formatting import counted
+from evalgate.config.schema.budget import MeteredUsage, PriceTable, Tokens, UsageMeter, compute_cost_usd
+from evalgate.core.formatting import pluralize
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest
-from evalgate.llm.errors import PASSING, JudgeFailed
+from evalgate.llm.errors import RETRYABLE_FAILURES, JudgeError
 from evalgate.llm.usage import count_paid
-from evalgate.throttling.rate_limiter import REAL, Admission, Clock, RateLimiter, RetryPolicy
+from evalgate.throttling.rate_limiter import REAL_CLOCK, Admission, Clock, RateLimiter, RetryPolicy
 
 _CHARACTERS_A_TOKEN = 4  # of English; others have fewer, so that this is a first guess only
 _TOKENS_OF_AN_ANSWER = 500
 
 
-class Turnstile:
+class EndpointLimiter:
     """Lets requests to one endpoint through, first come, first served."""
 
     def __init__(
-        self, limiter: RateLimiter, *, concurrency: int, longest_hold: float, clock: Clock = REAL
+        self, limiter: RateLimiter, *, concurrency: int, longest_hold: float, clock: Clock = REAL_CLOCK
     ) -> None:
         self._limiter = limiter
         self._longest_hold = longest_hold
         self._clock = clock
-        self._places = asyncio.Semaphore(concurrency)
+        self._slots = asyncio.Semaphore(concurrency)
         self._queue = asyncio.Lock()
 
     @asynccontextmanager
-    async def passing(self, tokens: int, may_pass: Callable[[], None]) -> AsyncIterator[Admission]:
+    async def admit_request(self, tokens: int, may_pass: Callable[[], None]) -> AsyncIterator[Admission]:
         """Wait for room for a request of so many tokens, and hold a place while it lasts.
 
         `may_pass` raises where the request must not be made any more when its turn comes.
         """
-        async with self._places:
+        async with self._slots:
             async with self._queue:
                 may_pass()
-                while (wait := self._limiter.wait(tokens, self._clock.now())) > 0:
+                while (wait := self._limiter.compute_wait(tokens, self._clock.now())) > 0:
                     await self._clock.sleep(wait)
                     may_pass()
-                admission = self._limiter.admit(tokens, self._clock.now())
+                admission = self._limiter.admit_request(tokens, self._clock.now())
             yield admission
 
-    def settle(self, admission: Admission, tokens: int) -> None:
+    def settle_tokens(self, admission: Admission, tokens: int) -> None:
         """Correct the guess that a request was let through with."""
-        self._limiter.settle(admission, tokens)
+        self._limiter.settle_tokens(admission, tokens)
 
-    def pause(self, seconds: float) -> None:
+    def pause_requests(self, seconds: float) -> None:
         """Let nothing through for so long, unless it is longer than anybody would wait."""
         if seconds <= self._longest_hold:
-            self._limiter.hold(self._clock.now() + seconds)
+            self._limiter.pause_until(self._clock.now() + seconds)
 
 
 class LimitedModel:
     """A model that is asked no faster, and no more often at the same time, than its endpoint allows."""
 
     def __init__(
-        self, inner: ModelClient, turnstile: Turnstile, may_ask: Callable[[], None] = lambda: None
+        self, inner: ModelClient, limiter: EndpointLimiter, may_ask: Callable[[], None] = lambda: None
     ) -> None:
         """`may_ask` raises JudgeFailed where nothing is to be asked any more; called when its turn comes."""
         self._inner = inner
-        self._turnstile = turnstile
+        self._limiter = limiter
         self._may_ask = may_ask
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """The inner model's answer, when there is room. When the provider wants a pause, everyone pauses.
 
         Raises:
-            JudgeFailed: there is none.
+            JudgeError: there is none.
         """
-        async with self._turnstile.passing(estimated_tokens(request), self._may_ask) as admission:
+        async with self._limiter.admit_request(estimate_tokens(request), self._may_ask) as admission:
             try:
                 answer = await self._inner.ask(request)
-            except JudgeFailed as failure:
+            except JudgeError as failure:
                 if failure.retry_after is not None:
-                    self._turnstile.pause(failure.retry_after)
+                    self._limiter.pause_requests(failure.retry_after)
                 if failure.tokens is not None:
-                    self._turnstile.settle(admission, failure.tokens.total)
+                    self._limiter.settle_tokens(admission, failure.tokens.total)
                 raise
             if answer.tokens is not None:
-                self._turnstile.settle(admission, answer.tokens.total)
+                self._limiter.settle_tokens(admission, answer.tokens.total)
             return answer
 
 
-def estimated_tokens(request: ModelRequest) -> int:
+def estimate_tokens(request: ModelRequest) -> int:
     """A guess at the input and output tokens of a request, before it is made."""
     characters = sum(len(message.text) for message in request.messages)
     longest = request.parameters.get("max_tokens")
@@ -100,7 +100,7 @@ class RetryingModel:
         self,
         inner: ModelClient,
         policy: RetryPolicy,
-        clock: Clock = REAL,
+        clock: Clock = REAL_CLOCK,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._inner = inner
@@ -112,51 +112,51 @@ class RetryingModel:
         """The first answer.
 
         Raises:
-            JudgeFailed: the last failure, with how often it was asked.
+            JudgeError: the last failure, with how often it was asked.
         """
         paused, attempt = 0.0, 0
         while True:
             attempt += 1
             try:
                 return await self._inner.ask(request)
-            except JudgeFailed as failure:
-                pause = self._pause(failure, attempt, paused)
+            except JudgeError as failure:
+                pause = self._compute_pause(failure, attempt, paused)
                 if pause is None:
                     last = failure
                     break
             await self._clock.sleep(pause)
             paused += pause
-        raise _after(last, attempt)
+        raise _add_attempts(last, attempt)
 
-    def _pause(self, failure: JudgeFailed, attempt: int, paused: float) -> float | None:
+    def _compute_pause(self, failure: JudgeError, attempt: int, paused: float) -> float | None:
         """Seconds until the next attempt; None when there is to be none."""
-        if failure.kind not in PASSING or attempt > self._policy.retries:
+        if failure.kind not in RETRYABLE_FAILURES or attempt > self._policy.retries:
             return None
-        pause = self._policy.pause(attempt, self._chance(), failure.retry_after)
+        pause = self._policy.compute_delay(attempt, self._chance(), failure.retry_after)
         # Only pauses count: what a question waits for its turn is no reason to give it up.
         return pause if paused + pause <= self._policy.give_up_after else None
 
 
-def _after(failure: JudgeFailed, attempts: int) -> JudgeFailed:
+def _add_attempts(failure: JudgeError, attempts: int) -> JudgeError:
     if attempts == 1:
         return failure
-    return JudgeFailed(
+    return JudgeError(
         failure.kind,
-        f"{failure.message} (asked {counted(attempts, 'time')})",
+        f"{failure.message} (asked {pluralize(attempts, 'time')})",
         retry_after=failure.retry_after,
         tokens=failure.tokens,
         attempts=attempts,
     )
 
 
-def check_budget(meter: Meter) -> None:
+def check_budget(meter: UsageMeter) -> None:
     """Look whether a model may be asked.
 
     Raises:
-        JudgeFailed: of kind `budget_spent`.
+        JudgeError: of kind `budget_spent`.
     """
-    if spent := meter.exhausted():
-        raise JudgeFailed("budget_spent", spent[:1].upper() + spent[1:])
+    if spent := meter.explain_exhaustion():
+        raise JudgeError("budget_spent", spent[:1].upper() + spent[1:])
 
 
 class WatchedModel:
@@ -172,7 +172,7 @@ class WatchedModel:
         """Return the inner model's answer.
 
         Raises:
-            JudgeFailed: there is none.
+            JudgeError: there is none.
         """
         self._begun()
         try:
@@ -190,47 +190,47 @@ class MeteredModel:
     def __init__(
         self,
         inner: ModelClient,
-        meter: Meter,
+        meter: UsageMeter,
         prices: PriceTable,
-        priced_as: Callable[[str], str],
+        get_price_name: Callable[[str], str],
         wall: Callable[[], float],
     ) -> None:
         self._inner = inner
         self._meter = meter
         self._prices = prices
-        self._priced_as = priced_as
+        self._get_price_name = get_price_name
         self._wall = wall
-        self.spent = Spent()
+        self.spent = MeteredUsage()
         """By this model alone; the meter may count others too."""
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """The inner model's answer, paid for.
 
         Raises:
-            JudgeFailed: there is none; of kind `budget_spent` when none was asked for.
+            JudgeError: there is none; of kind `budget_spent` when none was asked for.
         """
         check_budget(self._meter)
         try:
             answer = await self._inner.ask(request)
-        except JudgeFailed as failure:
+        except JudgeError as failure:
             if failure.tokens is not None:
-                self._pay(request, failure.tokens)
+                self._record_usage(request, failure.tokens)
             raise
-        self._pay(request, answer.tokens)
+        self._record_usage(request, answer.tokens)
         return answer
 
-    def price(self, request: ModelRequest, tokens: Tokens | None) -> Spent:
+    def compute_cost(self, request: ModelRequest, tokens: Tokens | None) -> MeteredUsage:
         """What a call that used so many tokens costs; None: nobody knows how many."""
         if tokens is None:
-            return Spent.of_call(None, None)
-        name = self._priced_as(request.model)
-        return Spent.of_call(tokens, cost_usd(self._prices, name, tokens, self._today()))
+            return MeteredUsage.from_call(None, None)
+        name = self._get_price_name(request.model)
+        return MeteredUsage.from_call(tokens, compute_cost_usd(self._prices, name, tokens, self._get_today()))
 
-    def _pay(self, request: ModelRequest, tokens: Tokens | None) -> None:
-        spent = self.price(request, tokens)
+    def _record_usage(self, request: ModelRequest, tokens: Tokens | None) -> None:
+        spent = self.compute_cost(request, tokens)
         self.spent += spent
-        self._meter.add(spent)
+        self._meter.add_usage(spent)
         count_paid(spent)
 
-    def _today(self) -> date:
+    def _get_today(self) -> date:
         return datetime.fromtimestamp(self._wall(), UTC).date()

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from evalgate.core.formatting import counted
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest
-from evalgate.llm.errors import BY_CHANCE, JudgeFailed
+from evalgate.llm.errors import RANDOM_FAILURES, JudgeError
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ ATTEMPTS = 2
 """An answer of no use is asked for once more."""
 
 
-class Unparsable(ValueError):
+class UnparsableAnswerError(ValueError):
     """An answer is not in the form that was asked for; the text says what is missing."""
 
 
@@ -38,11 +38,11 @@ class FailedSample:
     """One answer that never came, or never in form."""
 
     number: int
-    failure: JudgeFailed
+    failure: JudgeError
     text: str = ""
     """What the model said last, if anything."""
     attempts: int = 1
-    is_kept: bool = False
+    is_cached: bool = False
     """It comes from the cache of answers."""
 
 
@@ -58,11 +58,11 @@ class Samples(Generic[T]):
         """What the answers say."""
         return tuple(sample.value for sample in self.good)
 
-    def need(self, at_least: int | None = None) -> tuple[T, ...]:
+    def require_values(self, at_least: int | None = None) -> tuple[T, ...]:
         """What the answers say, when there are enough of them; None: all of them.
 
         Raises:
-            JudgeFailed: there are fewer. Says how many, and why the first of the others is missing.
+            JudgeError: there are fewer. Says how many, and why the first of the others is missing.
         """
         asked = len(self.good) + len(self.failed)
         if not self.failed or (at_least is not None and len(self.good) >= at_least):
@@ -70,16 +70,16 @@ class Samples(Generic[T]):
         first = self.failed[0].failure
         message = first.message
         if asked > 1:
-            message = f"{counted(len(self.failed), 'sample')} of {asked} failed: {message}"
-        raise JudgeFailed(first.kind, message, attempts=first.attempts)
+            message = f"{pluralize(len(self.failed), 'sample')} of {asked} failed: {message}"
+        raise JudgeError(first.kind, message, attempts=first.attempts)
 
-    def told(self, tell: Callable[[T], tuple[float | None, str]]) -> tuple[JsonObject, ...]:
+    def to_rows(self, tell: Callable[[T], tuple[float | None, str]]) -> tuple[JsonObject, ...]:
         """Every sample for the record. `tell` gives the score and the reason of a value.
 
         A failed sample has no score: never 0.
         """
-        rows = [(sample.number, _row(sample, tell)) for sample in self.good]
-        rows += [(sample.number, _failed_row(sample)) for sample in self.failed]
+        rows = [(sample.number, _build_row(sample, tell)) for sample in self.good]
+        rows += [(sample.number, _build_failed_row(sample)) for sample in self.failed]
         return tuple(row for _, row in sorted(rows, key=lambda row: row[0]))
 
 
@@ -99,10 +99,13 @@ async def take_samples(
     JudgeFailed: what failed is in the result.
     """
     requests = [replace(request, sample=number) for number in range(1, count + 1)]
-    taken = await asyncio.gather(*(_sample(model, each, parse) for each in requests))
+    taken = await asyncio.gather(*(_take_sample(model, each, parse) for each in requests))
     if are_all_needed or not any(isinstance(sample, Sample) for sample in taken):
         taken = await asyncio.gather(
-            *(_anew(model, each, parse, sample) for each, sample in zip(requests, taken, strict=True))
+            *(
+                _replace_cached_failure(model, each, parse, sample)
+                for each, sample in zip(requests, taken, strict=True)
+            )
         )
     return Samples(
         tuple(sample for sample in taken if isinstance(sample, Sample)),
@@ -110,48 +113,48 @@ async def take_samples(
     )
 
 
-async def _anew(
+async def _replace_cached_failure(
     model: ModelClient,
     request: ModelRequest,
     parse: Callable[[ModelAnswer], T],
     found: Sample[T] | FailedSample,
 ) -> Sample[T] | FailedSample:
     """What was found, unless that is of no use and was kept: then the first that is good or was not kept."""
-    while isinstance(found, FailedSample) and found.is_kept:
-        found = await _sample(model, replace(request, attempt=found.attempts + 1), parse)
+    while isinstance(found, FailedSample) and found.is_cached:
+        found = await _take_sample(model, replace(request, attempt=found.attempts + 1), parse)
     return found
 
 
-async def _sample(
+async def _take_sample(
     model: ModelClient, request: ModelRequest, parse: Callable[[ModelAnswer], T]
 ) -> Sample[T] | FailedSample:
     for attempt in range(request.attempt, request.attempt + ATTEMPTS):
-        found = await _attempt(model, replace(request, attempt=attempt), parse)
+        found = await _ask_once(model, replace(request, attempt=attempt), parse)
         if isinstance(found, Sample) or not _is_worth_another(found.failure):
             break
     return found
 
 
-async def _attempt(
+async def _ask_once(
     model: ModelClient, request: ModelRequest, parse: Callable[[ModelAnswer], T]
 ) -> Sample[T] | FailedSample:
     try:
         answer = await model.ask(request)
-    except JudgeFailed as failure:
+    except JudgeError as failure:
         return FailedSample(request.sample, failure, attempts=request.attempt)
     try:
         return Sample(request.sample, answer, parse(answer), request.attempt)
-    except Unparsable as error:
+    except UnparsableAnswerError as error:
         cut = "; it was cut off at max_tokens" if answer.is_cut_off else ""
-        failed = JudgeFailed("unparsable", f"the judge's answer cannot be read: {error}{cut}")
+        failed = JudgeError("unparsable", f"the judge's answer cannot be read: {error}{cut}")
         return FailedSample(request.sample, failed, answer.text, request.attempt, answer.cached)
 
 
-def _is_worth_another(failure: JudgeFailed) -> bool:
-    return failure.kind in BY_CHANCE or (failure.kind == "outage" and failure.attempts == 1)
+def _is_worth_another(failure: JudgeError) -> bool:
+    return failure.kind in RANDOM_FAILURES or (failure.kind == "outage" and failure.attempts == 1)
 
 
-def _row(sample: Sample[T], tell: Callable[[T], tuple[float | None, str]]) -> JsonObject:
+def _build_row(sample: Sample[T], tell: Callable[[T], tuple[float | None, str]]) -> JsonObject:
     score, reason = tell(sample.value)
     answer = sample.answer
     row: dict[str, object] = {"sample": sample.number, "score": score, "reason": reason, "text": answer.text}
@@ -161,7 +164,7 @@ def _row(sample: Sample[T], tell: Callable[[T], tuple[float | None, str]]) -> Js
     return row
 
 
-def _failed_row(sample: FailedSample) -> JsonObject:
+def _build_failed_row(sample: FailedSample) -> JsonObject:
     failure = sample.failure
     row = {"sample": sample.number, "score": None, "failure": failure.kind, "reason": failure.message}
     return {**row, "text": sample.text, "attempts": sample.attempts}

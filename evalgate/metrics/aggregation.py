@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
-from evalgate.core.formatting import counted, weighted_mean
+from evalgate.core.formatting import compute_weighted_mean, pluralize
 from evalgate.core.types import (
-    NOT_THE_AGENTS_FAULT,
+    NON_AGENT_OUTCOMES,
     CaseMetric,
     CaseResult,
     MetricSummary,
@@ -15,7 +15,7 @@ from evalgate.core.types import (
     Totals,
     Usage,
 )
-from evalgate.llm.judge_health import self_agreement, votes_in
+from evalgate.llm.judge_health import compute_self_agreement, read_sample_scores
 
 
 class MetricKey(NamedTuple):
@@ -31,12 +31,12 @@ class MetricKey(NamedTuple):
 _EPSILON = 1e-9  # a mean is a sum: its last bits are noise
 
 
-def key_of(metric: CaseMetric) -> MetricKey:
+def build_metric_key(metric: CaseMetric) -> MetricKey:
     """Which line of the table of metrics the metric of a case belongs to."""
     return MetricKey(metric.name, metric.fingerprint, metric.threshold, metric.scope, metric.min_mean)
 
 
-class Group(Sequence[tuple[CaseResult, CaseMetric]]):
+class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
     """The cases of one line of the table of metrics, each with the metric, in a fifth of a list's room."""
 
     def __init__(self) -> None:
@@ -63,40 +63,40 @@ class Group(Sequence[tuple[CaseResult, CaseMetric]]):
         return zip(self.cases, self.metrics, strict=True)
 
 
-def grouped(cases: Sequence[CaseResult]) -> dict[MetricKey, Group]:
+def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]:
     """Every line of the table of metrics with the cases that gate, in the order of the summaries."""
-    groups: dict[MetricKey, Group] = {}
+    groups: dict[MetricKey, MetricGroup] = {}
     for case in cases:
         for metric in case.metrics if case.quarantine is None else ():
-            key = key_of(metric)
+            key = build_metric_key(metric)
             group = groups.get(key)
             if group is None:
-                group = groups[key] = Group()
+                group = groups[key] = MetricGroup()
             group.cases.append(case)
             group.metrics.append(metric)
     return groups
 
 
-def summarise(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
+def summarize_metrics(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
     """Each metric over all gating cases that it was asked of, in the order of the thresholds file.
 
     A name that stands for several metrics or thresholds (eval sets with a file of their own each) gives one
     summary for each.
     """
-    groups = grouped(cases)
+    groups = group_by_metric(cases)
     times = Counter((key.name, key.scope) for key in groups)
     return tuple(
-        _summary(key.name, key.scope, group, split=times[key.name, key.scope] > 1)
+        _summarize_metric(key.name, key.scope, group, split=times[key.name, key.scope] > 1)
         for key, group in groups.items()
     )
 
 
-def _summary(name: str, scope: str, members: Group, *, split: bool) -> MetricSummary:
+def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: bool) -> MetricSummary:
     metrics = members.metrics
     scores = [metric.score for metric in metrics if metric.score is not None]
     weights = [case.weight for case, metric in members if metric.score is not None]
     threshold = metrics[0].threshold
-    score = weighted_mean(scores, weights) if scores else None
+    score = compute_weighted_mean(scores, weights) if scores else None
     scored = [metric for metric in metrics if metric.score is not None]
     own = metrics[0].min_mean
     status: Status = "not_evaluated"
@@ -118,25 +118,31 @@ def _summary(name: str, scope: str, members: Group, *, split: bool) -> MetricSum
         scope=scope,
         range=metrics[0].range,
         min_mean=None if own == threshold else own,
-        agreement=self_agreement(_votes(name, members.cases)),
+        agreement=compute_self_agreement(_iter_votes(name, members.cases)),
     )
 
 
-def _votes(name: str, cases: Sequence[CaseResult]) -> Iterator[tuple[object, ...]]:
+def _iter_votes(name: str, cases: Sequence[CaseResult]) -> Iterator[tuple[object, ...]]:
     """What the samples of each question said, where a model judged."""
     for run in (run for case in cases for run in case.runs if run.judge is not None):
-        yield from (votes_in(each.details) for each in run.metrics if each.details and each.name == name)
+        yield from (
+            read_sample_scores(each.details) for each in run.metrics if each.details and each.name == name
+        )
         for turn in run.turns:
-            yield from (votes_in(each.details) for each in turn.metrics if each.details and each.name == name)
+            yield from (
+                read_sample_scores(each.details)
+                for each in turn.metrics
+                if each.details and each.name == name
+            )
 
 
 def _is_not_applicable(case: CaseResult, metric: CaseMetric) -> bool:
     return metric.status == "not_evaluated" and all(run.outcome == "answered" for run in case.runs)
 
 
-def total(cases: Sequence[CaseResult]) -> Totals:
+def compute_totals(cases: Sequence[CaseResult]) -> Totals:
     """Counts over the whole run."""
-    usage = sum((used for case in cases for run in case.runs for used in _usages(run)), Usage())
+    usage = sum((used for case in cases for run in case.runs for used in _iter_usages(run)), Usage())
     statuses = [case.status for case in cases]
     return Totals(
         cases=len(cases),
@@ -151,26 +157,28 @@ def total(cases: Sequence[CaseResult]) -> Totals:
     )
 
 
-def _usages(run: RunResult) -> Iterator[Usage]:
+def _iter_usages(run: RunResult) -> Iterator[Usage]:
     for used in (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts)):
         if used is not None:
             yield used
 
 
-def repeated_unequally(cases: Sequence[CaseResult]) -> str:
+def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
     """A notice about gating cases whose runs disagree, or ""."""
     gating = (case for case in cases if case.quarantine is None)
-    flipping = [case for case in gating if len({_passes(run) for run in case.runs if _tells(run)}) > 1]
+    flipping = [
+        case for case in gating if len({_has_passed(run) for run in case.runs if _is_conclusive(run)}) > 1
+    ]
     if not flipping:
         return ""
     names = ", ".join(case.eval_id for case in flipping[:5]) + (", …" if len(flipping) > 5 else "")
-    return f"{counted(len(flipping), 'case')} did not end the same way in every run: {names}."
+    return f"{pluralize(len(flipping), 'case')} did not end the same way in every run: {names}."
 
 
-def _tells(run: RunResult) -> bool:
+def _is_conclusive(run: RunResult) -> bool:
     """Return False for a run that was cut off, or in which a service or a judge failed."""
-    return run.outcome not in NOT_THE_AGENTS_FAULT and all(each.status != "errored" for each in run.metrics)
+    return run.outcome not in NON_AGENT_OUTCOMES and all(each.status != "errored" for each in run.metrics)
 
 
-def _passes(run: RunResult) -> bool:
+def _has_passed(run: RunResult) -> bool:
     return run.outcome == "answered" and all(metric.status != "failed" for metric in run.metrics)

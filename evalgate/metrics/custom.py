@@ -3,7 +3,7 @@
 Its digest says whether scores of two versions compare; its files are what the metric's process runs.
 
 Nothing that it does reaches the gate: an exception, `sys.exit`, a hang, a segfault and a result that is no
-score are each a `MetricFailed` with a sentence. The process is the agent host with the function behind it.
+score are each a `MetricFailure` with a sentence. The process is the agent host with the function behind it.
 """
 
 import ast
@@ -19,22 +19,22 @@ from typing import Any
 
 from evalgate.agents.host.verified_code import MANIFEST
 from evalgate.agents.workers.pool import PoolOptions, WorkerPool
-from evalgate.agents.workers.process import Launch
+from evalgate.agents.workers.process import LaunchSpec
 from evalgate.config.schema.criteria import CustomMetricConfig
-from evalgate.core.formatting import shown
+from evalgate.core.formatting import format_score
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import AgentFailed, AgentUnreachable, MetricPlace, SessionLost
+from evalgate.core.protocols import AgentError, AgentUnreachableError, MetricEnvironment, SessionLostError
 from evalgate.core.types import (
     CaseRun,
     Criterion,
     EvalCase,
     Event,
     Failure,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
     Reply,
-    Scored,
     ToolCall,
     ToolResult,
     TurnScore,
@@ -86,7 +86,7 @@ class MetricCode:
         return hashlib.sha256(manifest).hexdigest()
 
 
-def read_place_code(place: MetricPlace, entry: str) -> MetricCode:
+def read_place_code(place: MetricEnvironment, entry: str) -> MetricCode:
     """Return the code that an entry names, as it is now: nothing changes it afterwards."""
     roots = find_code_roots(place.folder, place.env.get("PYTHONPATH", ""))
     if place.read_code is not None:
@@ -113,14 +113,14 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
         files: those of the workspace, or of the same folder at a commit.
         roots: folders of the workspace beside itself in which Python looks for modules.
     """
-    reader = _Reader(files, ("", *roots))
+    reader = _CodeReader(files, ("", *roots))
     first = reader.find_entry(entry, home)
     if not first:
         return MetricCode(entry, {}, roots=reader.roots)
-    imported = reader.close_over(first, with_packages=True)
+    imported = reader.find_imported_files(first, with_packages=True)
     left_out = reader.read_folder(os.path.dirname(first))  # noqa: PTH120  of a path in a commit
-    counting = _Reader(files, ("",), reader.contents).close_over(first, with_packages=False)
-    digest = _digest({path: reader.contents[path] for path in counting})
+    counting = _CodeReader(files, ("",), reader.contents).find_imported_files(first, with_packages=False)
+    digest = _compute_digest({path: reader.contents[path] for path in counting})
     in_workspace = first if reader.found_in_workspace else ""
     return MetricCode(
         entry, reader.contents, imported, reader.roots, digest if in_workspace else "", left_out
@@ -143,7 +143,7 @@ def strip_python_path(home: Path, python_path: str) -> str:
     return os.pathsep.join(each for each in entries if os.path.relpath(home / each, home).startswith(".."))
 
 
-class _Reader:
+class _CodeReader:
     """Reads files of a workspace once, and follows what they import."""
 
     def __init__(
@@ -162,18 +162,18 @@ class _Reader:
             path = os.path.relpath(home / where, home)
             return path if not path.startswith("..") and self._files.is_file(path) else ""
         for root in self.roots:
-            if found := self._module(where.split("."), root):
+            if found := self._find_module(where.split("."), root):
                 self.found_in_workspace = not root
                 return found
         return ""
 
-    def close_over(self, first: str, *, with_packages: bool) -> frozenset[str]:
+    def find_imported_files(self, first: str, *, with_packages: bool) -> frozenset[str]:
         """Return the files that are imported from the first on; with the packages that each stands in."""
         found, open_ = {first}, [first]
         while open_:
             path = open_.pop()
-            imported = list(self._imports(path, self._content(path)))
-            packages = self._packages(path) if with_packages else ()
+            imported = list(self._find_imports(path, self._read_content(path)))
+            packages = self._find_packages(path) if with_packages else ()
             for each in (*imported, *packages):
                 if each not in found:
                     found.add(each)
@@ -190,55 +190,57 @@ class _Reader:
             if size <= min(room, _MOST_OF_FILE):
                 kept.append(path)
                 room -= size
-        self.contents.update(self._files.read(kept))
+        self.contents.update(self._files.read_files(kept))
         return tuple(sorted(sizes.keys() - set(kept)))
 
-    def _content(self, path: str) -> bytes:
+    def _read_content(self, path: str) -> bytes:
         if path not in self.contents:
-            self.contents.update(self._files.read([path]))
+            self.contents.update(self._files.read_files([path]))
         return self.contents[path]
 
-    def _imports(self, path: str, content: bytes) -> Iterator[str]:
+    def _find_imports(self, path: str, content: bytes) -> Iterator[str]:
         """Yield the files of the workspace that the import statements of a file name."""
         try:
             tree = ast.parse(content)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return  # the metric tells when it is called
         for node in ast.walk(tree):
-            for names, roots in self._named(node, path):
+            for names, roots in self._find_import_names(node, path):
                 for root in roots:
                     # `from package import name`: a module of the package, or something in it.
                     for end in range(1, len(names) + 1):
-                        if found := self._module(names[:end], root):
+                        if found := self._find_module(names[:end], root):
                             yield found
 
-    def _named(self, node: ast.AST, path: str) -> Iterator[tuple[list[str], tuple[str, ...]]]:
+    def _find_import_names(self, node: ast.AST, path: str) -> Iterator[tuple[list[str], tuple[str, ...]]]:
         """Yield the parts of each imported name, and the folders that it is looked for in."""
         if isinstance(node, ast.Import):
-            yield from ((each.name.split("."), (self._top(path), *self.roots)) for each in node.names)
+            yield from (
+                (each.name.split("."), (self._find_import_root(path), *self.roots)) for each in node.names
+            )
         elif isinstance(node, ast.ImportFrom):
             module = node.module.split(".") if node.module else []
-            roots = (self._top(path), *self.roots)
+            roots = (self._find_import_root(path), *self.roots)
             if node.level:
                 above = PurePosixPath(path).parents
-                roots = (_text(above[node.level - 1]),) if node.level <= len(above) else ()
+                roots = (_to_text(above[node.level - 1]),) if node.level <= len(above) else ()
             yield from (([*module, each.name], roots) for each in node.names)
 
-    def _top(self, path: str) -> str:
+    def _find_import_root(self, path: str) -> str:
         """Return the folder that Python looks in for the modules beside a file: above its packages."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             folder = folder.parent
-        return _text(folder)
+        return _to_text(folder)
 
-    def _packages(self, path: str) -> Iterator[str]:
+    def _find_packages(self, path: str) -> Iterator[str]:
         """Yield the files of the packages that a module stands in: Python runs them first."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             yield str(folder / "__init__.py")
             folder = folder.parent
 
-    def _module(self, names: Sequence[str], root: str) -> str:
+    def _find_module(self, names: Sequence[str], root: str) -> str:
         place = PurePosixPath(root, *names)
         for path in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
             if self._files.is_file(str(path)):
@@ -246,11 +248,11 @@ class _Reader:
         return ""
 
 
-def _text(folder: PurePosixPath) -> str:
+def _to_text(folder: PurePosixPath) -> str:
     return str(folder) if folder.parts else ""
 
 
-def _digest(contents: Mapping[str, bytes]) -> str:
+def _compute_digest(contents: Mapping[str, bytes]) -> str:
     whole = hashlib.sha256()
     # Folders are parts of a path: `own/a.py` comes before `own.py`, as it always did.
     for path in sorted(contents, key=PurePosixPath):
@@ -269,7 +271,7 @@ class CustomMetric:
     """Scores by a function. Its process is started with the first case and ended by `aclose`."""
 
     def __init__(
-        self, criterion: Criterion, config: CustomMetricConfig, place: MetricPlace, code: MetricCode
+        self, criterion: Criterion, config: CustomMetricConfig, place: MetricEnvironment, code: MetricCode
     ) -> None:
         self._criterion = criterion
         self._config = config
@@ -281,29 +283,31 @@ class CustomMetric:
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """What the function says; any finite number, unless the file declares a range."""
         if self._pool is None:
-            self._pool = WorkerPool(self._launch(), PoolOptions(workers=1, timeout_s=self._config.timeout))
+            self._pool = WorkerPool(
+                self._build_launch_spec(), PoolOptions(workers=1, timeout_s=self._config.timeout)
+            )
             await self._pool.__aenter__()
-        request = json.dumps(self._request(case, run), ensure_ascii=True, default=str)
+        request = json.dumps(self._build_request(case, run), ensure_ascii=True, default=str)
         try:
-            reply = await self._asked(self._pool, case, request)
-        except AgentFailed as error:
-            return MetricFailed(_sentence(error.failure))
-        except (AgentUnreachable, SessionLost) as error:
-            return MetricFailed(_sentence(error.failure))
-        return self._explained(self._within(_result(json.loads(reply.response or "{}"))))
+            reply = await self._ask_worker(self._pool, case, request)
+        except AgentError as error:
+            return MetricFailure(_describe_failure(error.failure))
+        except (AgentUnreachableError, SessionLostError) as error:
+            return MetricFailure(_describe_failure(error.failure))
+        return self._add_file_hint(self._check_range(_parse_result(json.loads(reply.response or "{}"))))
 
-    def _explained(self, result: MetricResult) -> MetricResult:
+    def _add_file_hint(self, result: MetricResult) -> MetricResult:
         """Return the result; one that misses a file says where the metric may read."""
-        if not isinstance(result, MetricFailed) or "FileNotFoundError" not in result.reason:
+        if not isinstance(result, MetricFailure) or "FileNotFoundError" not in result.reason:
             return result
         hint = "The metric runs from a copy of its module's folder: keep the files that it reads in there"
         if self._code.left_out:
             hint += f"; too large to be copied: {', '.join(self._code.left_out[:_SHOWN_FILES])}"
-        return MetricFailed(f"{result.reason}. {hint}.") if self._code.files else result
+        return MetricFailure(f"{result.reason}. {hint}.") if self._code.files else result
 
-    def _within(self, result: MetricResult) -> MetricResult:
+    def _check_range(self, result: MetricResult) -> MetricResult:
         """The result; a metric that leaves the range which the file declares is broken."""
-        if self._config.range is None or not isinstance(result, Scored):
+        if self._config.range is None or not isinstance(result, MetricScore):
             return result
         low, high = self._config.range
         scores = (result.score, *(turn.score for turn in result.turns if turn.score is not None))
@@ -311,8 +315,10 @@ class CustomMetric:
         if not beyond:
             return result
         bound = low if beyond[0] < low else high
-        score = f"{beyond[0]:g}" if f"{beyond[0]:g}" != f"{bound:g}" else shown(beyond[0], beside=bound)
-        return MetricFailed(f"the metric gave {score}, which is not in its range of {low:g} to {high:g}")
+        score = (
+            f"{beyond[0]:g}" if f"{beyond[0]:g}" != f"{bound:g}" else format_score(beyond[0], beside=bound)
+        )
+        return MetricFailure(f"the metric gave {score}, which is not in its range of {low:g} to {high:g}")
 
     async def aclose(self) -> None:
         """End the process."""
@@ -323,7 +329,7 @@ class CustomMetric:
         if copy is not None:
             copy.cleanup()
 
-    def _launch(self) -> Launch:
+    def _build_launch_spec(self) -> LaunchSpec:
         """Write the metric's code where an agent cannot, and return how its process is started on that copy.
 
         The code comes from memory, where it has been since before the agent started: what the agent wrote
@@ -344,72 +350,72 @@ class CustomMetric:
         if "path" in options and "PYTHONPATH" in env:
             env["PYTHONPATH"] = strip_python_path(place.folder, env["PYTHONPATH"])
         argv = (self._config.python or sys.executable, str(_WORKER), json.dumps(options))
-        return Launch(argv, place.folder, env, place.uid, place.gid)
+        return LaunchSpec(argv, place.folder, env, place.uid, place.gid)
 
-    async def _asked(self, pool: WorkerPool, case: EvalCase, request: str) -> Reply:
+    async def _ask_worker(self, pool: WorkerPool, case: EvalCase, request: str) -> Reply:
         """Ask; once more, alone, when the question was lost because of a neighbour."""
         try:
-            return await self._asked_once(pool, case, request, alone=False)
-        except SessionLost:
-            return await self._asked_once(pool, case, request, alone=True)
+            return await self._ask_worker_once(pool, case, request, alone=False)
+        except SessionLostError:
+            return await self._ask_worker_once(pool, case, request, alone=True)
 
-    async def _asked_once(self, pool: WorkerPool, case: EvalCase, request: str, *, alone: bool) -> Reply:
-        async with pool.session(case, 1, alone=alone) as session:
-            return await session.turn(UserMessage(request))
+    async def _ask_worker_once(self, pool: WorkerPool, case: EvalCase, request: str, *, alone: bool) -> Reply:
+        async with pool.open_session(case, 1, alone=alone) as session:
+            return await session.run_turn(UserMessage(request))
 
-    def _request(self, case: EvalCase, run: CaseRun) -> dict[str, Any]:
+    def _build_request(self, case: EvalCase, run: CaseRun) -> dict[str, Any]:
         criterion = self._criterion
         return {
             "metric": criterion.metric,
             "entry": self._config.entry,
             "threshold": criterion.threshold,
             "options": dict(criterion.options),
-            "case": _case(case),
+            "case": _dump_case(case),
             "run": {
                 "run": run.run,
                 "said": [message.text for message in run.said],
-                "replies": [None if reply is None else _reply(reply) for reply in run.replies],
+                "replies": [None if reply is None else _dump_reply(reply) for reply in run.replies],
                 "duration_s": run.duration_s,
                 "final_state": run.final_state,
             },
         }
 
 
-def custom_metric(
-    criterion: Criterion, config: CustomMetricConfig, place: MetricPlace, code: MetricCode | None = None
+def build_custom_metric(
+    criterion: Criterion, config: CustomMetricConfig, place: MetricEnvironment, code: MetricCode | None = None
 ) -> CustomMetric:
     """Return the metric of a thresholds file's `custom_metrics` section. Starts nothing yet."""
     return CustomMetric(criterion, config, place, code or read_place_code(place, config.entry))
 
 
-def _sentence(failure: Failure) -> str:
+def _describe_failure(failure: Failure) -> str:
     """The host's sentence; it calls whatever it hosts an agent."""
     message = failure.message.replace("the agent", "the metric").removesuffix(" (turn 1)")
     return f"the metric gave {message}" if message.startswith("no answer") else message
 
 
-def _result(answer: dict[str, Any]) -> MetricResult:
+def _parse_result(answer: dict[str, Any]) -> MetricResult:
     if "failed" in answer:
-        return MetricFailed(answer["failed"])
+        return MetricFailure(answer["failed"])
     if "not_applicable" in answer:
         return NotApplicable(answer["not_applicable"])
     if "score" not in answer:
-        return MetricFailed("the metric gave no score")
+        return MetricFailure("the metric gave no score")
     turns = tuple(TurnScore(turn["score"], turn.get("reason", "")) for turn in answer.get("turns", ()))
-    return Scored(answer["score"], turns, answer.get("reason", ""), passed=answer.get("passed"))
+    return MetricScore(answer["score"], turns, answer.get("reason", ""), passed=answer.get("passed"))
 
 
 # --- what the function sees ---------------------------------------------------------------------------------
 
 
-def _case(case: EvalCase) -> dict[str, Any]:
+def _dump_case(case: EvalCase) -> dict[str, Any]:
     scenario = case.scenario
     return {
         "eval_id": case.eval_id,
         "turns": [
             {
                 "user": {"text": turn.user.text, "attachments": list(turn.user.attachments)},
-                "expected": _reply(turn.expected),
+                "expected": _dump_reply(turn.expected),
                 "rubrics": [asdict(rubric) for rubric in turn.rubrics],
             }
             for turn in case.turns
@@ -431,11 +437,11 @@ def _case(case: EvalCase) -> dict[str, Any]:
     }
 
 
-def _reply(reply: Reply) -> dict[str, Any]:
-    return {"response": reply.response, "events": [_event(event) for event in reply.events]}
+def _dump_reply(reply: Reply) -> dict[str, Any]:
+    return {"response": reply.response, "events": [_dump_event(event) for event in reply.events]}
 
 
-def _event(event: Event) -> dict[str, Any]:
+def _dump_event(event: Event) -> dict[str, Any]:
     if isinstance(event, ToolCall):
         own: dict[str, Any] = {"name": event.name, "args": event.args, "id": event.id}
     elif isinstance(event, ToolResult):

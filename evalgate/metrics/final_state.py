@@ -11,10 +11,10 @@ from evalgate.core.types import (
     CaseRun,
     Criterion,
     EvalCase,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
-    Scored,
 )
 
 
@@ -42,27 +42,27 @@ class FinalSessionState(BaseModel):
         if case.final_state is None:
             return NotApplicable("the case expects no final session state")
         if run.final_state is None:
-            return Scored(0.0, reason="the agent reported no session state")
+            return MetricScore(0.0, reason="the agent reported no session state")
         try:
-            difference = _difference(case.final_state, run.final_state)
+            difference = _find_difference(case.final_state, run.final_state)
         except RecursionError:
-            return MetricFailed("the session state is nested too deep to be compared")
-        return Scored(0.0, reason=difference) if difference else Scored(1.0)
+            return MetricFailure("the session state is nested too deep to be compared")
+        return MetricScore(0.0, reason=difference) if difference else MetricScore(1.0)
 
 
-def _difference(expected: Mapping[str, object], actual: Mapping[str, object]) -> str:
+def _find_difference(expected: Mapping[str, object], actual: Mapping[str, object]) -> str:
     """The first key that is not as expected; "" when all are."""
     for key, value in expected.items():
         if key not in actual:
-            return f"state `{key}`: expected {_shown(value)}, but the key is missing"
+            return f"state `{key}`: expected {_format_value(value)}, but the key is missing"
         if actual[key] != value:
-            return f"state `{key}`: expected {_shown(value)}, got {_shown(actual[key])}"
+            return f"state `{key}`: expected {_format_value(value)}, got {_format_value(actual[key])}"
     return ""
 
 
 _LONGEST_VALUE = 80
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

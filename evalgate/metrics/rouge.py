@@ -77,20 +77,20 @@ _STEP_4 = dict.fromkeys(
 _LONGEST_SUFFIX = 7
 
 
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """The stem of a lower-case word; words of one or two letters are their own."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if len(word) <= 2:
         return word
-    word = _without_participle(_without_plural(word))
-    if word[-1] == "y" and len(word) > 2 and _shape(word[:-1])[-1] == "c":
+    word = _strip_participle(_strip_plural(word))
+    if word[-1] == "y" and len(word) > 2 and _classify_letters(word[:-1])[-1] == "c":
         word = word[:-1] + "i"
-    word = _replaced(_with_derivation_undone(word), _STEP_3, above=0)
-    return _tidied(_without_last_suffix(word))
+    word = _replace_ending(_replace_derivation(word), _STEP_3, above=0)
+    return _trim_ending(_strip_last_suffix(word))
 
 
-def _shape(word: str) -> str:
+def _classify_letters(word: str) -> str:
     """`c` for each consonant, `v` for each vowel; a `y` after a consonant is a vowel."""
     marks, previous = [], ""
     for letter in word:
@@ -99,27 +99,27 @@ def _shape(word: str) -> str:
     return "".join(marks)
 
 
-def _measure(word: str) -> int:
+def _compute_measure(word: str) -> int:
     """Porter's m: how often a consonant follows a vowel."""
-    return _shape(word).count("vc")
+    return _classify_letters(word).count("vc")
 
 
-def _ends_short(word: str) -> bool:
+def _has_short_ending(word: str) -> bool:
     """Porter's *o, and NLTK's: also a word of one vowel and one consonant."""
-    shape = _shape(word)
+    shape = _classify_letters(word)
     return (shape.endswith("cvc") and word[-1] not in "wxy") or shape == "vc"
 
 
-def _replaced(word: str, endings: dict[str, str], *, above: int) -> str:
+def _replace_ending(word: str, endings: dict[str, str], *, above: int) -> str:
     for length in range(min(_LONGEST_SUFFIX, len(word)), 1, -1):
         replacement = endings.get(word[-length:])
         if replacement is not None:
             root = word[:-length]
-            return root + replacement if _measure(root) > above else word
+            return root + replacement if _compute_measure(root) > above else word
     return word
 
 
-def _without_plural(word: str) -> str:
+def _strip_plural(word: str) -> str:
     if word.endswith("ies"):
         return word[:-1] if len(word) == 4 else word[:-2]
     if word.endswith("sses"):
@@ -127,61 +127,61 @@ def _without_plural(word: str) -> str:
     return word[:-1] if word[-1] == "s" and not word.endswith("ss") else word
 
 
-def _without_participle(word: str) -> str:
+def _strip_participle(word: str) -> str:
     if word.endswith("ied"):
         return word[:-1] if len(word) == 4 else word[:-2]
     if word.endswith("eed"):
-        return word[:-1] if _measure(word[:-3]) > 0 else word
+        return word[:-1] if _compute_measure(word[:-3]) > 0 else word
     for ending in ("ed", "ing"):
         root = word.removesuffix(ending)
-        if root != word and "v" in _shape(root):
-            return _repaired(root)
+        if root != word and "v" in _classify_letters(root):
+            return _repair_root(root)
     return word
 
 
-def _repaired(root: str) -> str:
+def _repair_root(root: str) -> str:
     """Give back what a word loses before -ed and -ing: siz(ed) → size, hopp(ing) → hop, fil(ing) → file."""
     if root.endswith(("at", "bl", "iz")):
         return root + "e"
-    if root[-1:] == root[-2:-1] and _shape(root)[-1] == "c":
+    if root[-1:] == root[-2:-1] and _classify_letters(root)[-1] == "c":
         return root if root[-1] in "lsz" else root[:-1]
-    return root + "e" if _measure(root) == 1 and _ends_short(root) else root
+    return root + "e" if _compute_measure(root) == 1 and _has_short_ending(root) else root
 
 
-def _with_derivation_undone(word: str) -> str:
-    if word.endswith("alli") and _measure(word[:-4]) > 0:
+def _replace_derivation(word: str) -> str:
+    if word.endswith("alli") and _compute_measure(word[:-4]) > 0:
         word = word[:-2]
     if word.endswith("logi"):
-        return word[:-1] if _measure(word[:-3]) > 0 else word
-    return _replaced(word, _STEP_2, above=0)
+        return word[:-1] if _compute_measure(word[:-3]) > 0 else word
+    return _replace_ending(word, _STEP_2, above=0)
 
 
-def _without_last_suffix(word: str) -> str:
+def _strip_last_suffix(word: str) -> str:
     if word.endswith("ion"):
-        return word[:-3] if word[-4:-3] in ("s", "t") and _measure(word[:-3]) > 1 else word
-    return _replaced(word, _STEP_4, above=1)
+        return word[:-3] if word[-4:-3] in ("s", "t") and _compute_measure(word[:-3]) > 1 else word
+    return _replace_ending(word, _STEP_4, above=1)
 
 
-def _tidied(word: str) -> str:
+def _trim_ending(word: str) -> str:
     if word[-1] == "e":
-        measure = _measure(word[:-1])
-        if measure > 1 or (measure == 1 and not _ends_short(word[:-1])):
+        measure = _compute_measure(word[:-1])
+        if measure > 1 or (measure == 1 and not _has_short_ending(word[:-1])):
             word = word[:-1]
-    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
+    return word[:-1] if word.endswith("ll") and _compute_measure(word[:-1]) > 1 else word
 
 
 Profile: TypeAlias = Literal["adk>=2.6", "adk<=2.5"]
 """Which release's tokenizer. The older one knows only a–z and 0–9, so other scripts have no words."""
 
 
-class Words(NamedTuple):
+class StemCounts(NamedTuple):
     """A text as ROUGE sees it: a bag of stems."""
 
     counts: Mapping[str, int]
     total: int
 
 
-class Overlap(NamedTuple):
+class WordOverlap(NamedTuple):
     """How many words two texts share, and how many each has."""
 
     shared: int
@@ -200,30 +200,30 @@ class Overlap(NamedTuple):
         return 2 * precision * recall / total if total > 0 else 0.0
 
 
-def rouge_1(expected: str, actual: str, profile: Profile = "adk>=2.6") -> Overlap:
+def compute_rouge_1(expected: str, actual: str, profile: Profile = "adk>=2.6") -> WordOverlap:
     """The words that two texts share. A text that is expected again and again is split only once."""
-    wanted, given = _prepared(expected, profile), words(actual, profile)
+    wanted, given = _count_stems_cached(expected, profile), count_stems(actual, profile)
     shared = 0
     for word, count in given.counts.items():
         available = wanted.counts.get(word)
         if available:
             shared += min(count, available)
-    return Overlap(shared, wanted.total, given.total)
+    return WordOverlap(shared, wanted.total, given.total)
 
 
-def words(text: str, profile: Profile = "adk>=2.6") -> Words:
+def count_stems(text: str, profile: Profile = "adk>=2.6") -> StemCounts:
     """The bag of stems of a text."""
     if text.isascii():
         found = text.encode("ascii").translate(_ASCII_SPACING).decode("ascii").split()
     elif profile == "adk>=2.6":
-        found = _unicode_words(text)
+        found = _split_unicode_words(text)
     else:
         found = _ascii_word.findall(text.lower())
-    return Words(Counter(map(_STEMS.__getitem__, found)), len(found))
+    return StemCounts(Counter(map(_STEMS.__getitem__, found)), len(found))
 
 
 # A run repeats a case's text; 256 texts are more than what is in flight at once.
-_prepared = lru_cache(maxsize=256)(words)
+_count_stems_cached = lru_cache(maxsize=256)(count_stems)
 
 _ascii_word = re.compile("[a-z0-9]+")
 _ASCII_SPACING = bytes(
@@ -232,27 +232,27 @@ _ASCII_SPACING = bytes(
 """What `lower()` and the pattern above do to ASCII text, as a table: several times faster."""
 
 
-def _unicode_words(text: str) -> list[str]:
+def _split_unicode_words(text: str) -> list[str]:
     return unicodedata.normalize("NFKC", text).lower().translate(_SPACING).split()
 
 
 _MOST_REMEMBERED = 1 << 16
 
 
-class _Stems(dict[str, str]):
+class _StemCache(dict[str, str]):
     """word → stem, worked out once. Words of up to three letters or of other alphabets are their own."""
 
     def __missing__(self, word: str) -> str:
         if len(self) >= _MOST_REMEMBERED:
             self.clear()
-        found = self[word] = stem(word) if len(word) > 3 and word.isascii() else word
+        found = self[word] = stem_word(word) if len(word) > 3 and word.isascii() else word
         return found
 
 
-_STEMS = _Stems()
+_STEMS = _StemCache()
 
 
-class _Spacing(dict[int, str]):
+class _SpacingTable(dict[int, str]):
     """Code point → itself with the blanks that part it from its neighbours; one blank for what is no word.
 
     Chinese, Japanese and Korean characters are words of their own; in scripts without blanks a base character
@@ -262,11 +262,11 @@ class _Spacing(dict[int, str]):
     def __missing__(self, code: int) -> str:
         if len(self) >= _MOST_REMEMBERED:
             self.clear()
-        found = self[code] = _spaced(code)
+        found = self[code] = _add_spacing(code)
         return found
 
 
-_SPACING = _Spacing()
+_SPACING = _SpacingTable()
 
 _CHARACTER_IS_WORD = ((0x4E00, 0x9FFF), (0x3040, 0x30FF), (0xAC00, 0xD7AF))
 """CJK ideographs, hiragana and katakana, hangul syllables."""
@@ -275,15 +275,15 @@ _NO_BLANKS = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF))
 """Thai and Lao, Myanmar, Khmer."""
 
 
-def _spaced(code: int) -> str:
+def _add_spacing(code: int) -> str:
     character = chr(code)
     is_mark = unicodedata.category(character).startswith("M")
-    if _within(code, _CHARACTER_IS_WORD):
+    if _is_in_ranges(code, _CHARACTER_IS_WORD):
         return f" {character} "
-    if _within(code, _NO_BLANKS) and not is_mark:
+    if _is_in_ranges(code, _NO_BLANKS) and not is_mark:
         return f" {character}"
     return character if is_mark or character.isalnum() else " "
 
 
-def _within(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
+def _is_in_ranges(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
     return any(first <= code <= last for first, last in ranges)

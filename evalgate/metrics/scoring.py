@@ -3,7 +3,7 @@
 Unbiased estimators from n ≥ k runs of which c passed: pass^k is C(c, k) / C(n, k) (Yao et al. 2024,
 arXiv:2406.12045), pass@k is 1 − C(n − c, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374).
 
-A crashed run is not scored 0: it is carried as crashed. A metric that raises becomes `MetricFailed`.
+A crashed run is not scored 0: it is carried as crashed. A metric that raises becomes `MetricFailure`.
 """
 
 import math
@@ -12,40 +12,40 @@ from dataclasses import replace
 from itertools import zip_longest
 from math import comb
 
-from evalgate.core.formatting import counted, mean, shown
+from evalgate.core.formatting import compute_mean, format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Metric
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
-    NOT_THE_AGENTS_FAULT,
-    THE_AGENTS_FAULT,
-    CaseHead,
+    AGENT_FAULT_OUTCOMES,
+    NON_AGENT_OUTCOMES,
+    CaseMetadata,
     CaseMetric,
     CasePolicy,
     CaseResult,
     CaseRun,
+    CaseTurn,
     Criterion,
     EvalCase,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
-    Reliability,
+    ReliabilityRule,
     Reply,
     RunMetric,
     RunResult,
     ScopedThreshold,
-    Scored,
     Status,
-    Turn,
     TurnMetric,
     TurnResult,
     UserMessage,
 )
-from evalgate.llm.errors import JudgeFailed
-from evalgate.llm.usage import tallied
+from evalgate.llm.errors import JudgeError
+from evalgate.llm.usage import track_usage
 
 
-def estimate(wanted: Reliability, *, passed: int, runs: int) -> float:
+def estimate_reliability(wanted: ReliabilityRule, *, passed: int, runs: int) -> float:
     """In [0, 1], exact at both ends. `runs` must be at least `wanted.k`, and `passed` at most `runs`."""
     of = comb(runs, wanted.k)
     if wanted.kind == "pass^k":
@@ -53,22 +53,22 @@ def estimate(wanted: Reliability, *, passed: int, runs: int) -> float:
     return (of - comb(runs - passed, wanted.k)) / of
 
 
-def checked(given: object) -> MetricResult:
+def validate_result(given: object) -> MetricResult:
     """`given` itself, or how the metric failed: it gave something else, or a score that is not finite."""
-    if not isinstance(given, Scored):
-        if isinstance(given, NotApplicable | MetricFailed):
+    if not isinstance(given, MetricScore):
+        if isinstance(given, NotApplicable | MetricFailure):
             return given
-        return MetricFailed(f"the metric gave no result, but a value of type {type(given).__name__}")
+        return MetricFailure(f"the metric gave no result, but a value of type {type(given).__name__}")
     scores: list[object] = [turn.score for turn in given.turns if turn.score is not None]
     wrong = [score for score in (given.score, *scores) if not _is_finite(score)]
-    return MetricFailed(f"the metric gave the score {wrong[0]!r:.80}, no finite number") if wrong else given
+    return MetricFailure(f"the metric gave the score {wrong[0]!r:.80}, no finite number") if wrong else given
 
 
 def _is_finite(score: object) -> bool:
     return isinstance(score, (int, float)) and math.isfinite(score)
 
 
-ORDINARY = CasePolicy()
+DEFAULT_CASE_POLICY = CasePolicy()
 
 
 @frozen
@@ -87,7 +87,7 @@ class BoundMetric:
         """As the user wrote it."""
         return self.criterion.metric
 
-    def held_to(self, own: ScopedThreshold | None) -> "BoundMetric":
+    def apply_threshold(self, own: ScopedThreshold | None) -> "BoundMetric":
         """The same, with a case's own threshold where it has one."""
         if own is None:
             return self
@@ -98,7 +98,7 @@ class BoundMetric:
         criterion = replace(self.criterion, threshold=own.threshold, min_mean=min_mean)
         return replace(self, criterion=criterion, scope=own.scope)
 
-    def status(self, score: float | None, passed: bool | None = None) -> Status:
+    def decide_status(self, score: float | None, passed: bool | None = None) -> Status:
         """Literal, unless the metric's owner says whether it `passed`: at or above the threshold does."""
         if score is None:
             return "not_evaluated"
@@ -110,15 +110,15 @@ class BoundMetric:
 async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:
     """One run with every metric's opinion of it."""
     results: dict[str, MetricResult] = {}
-    with tallied() as tally:
+    with track_usage() as tally:
         for bound in metrics if run.outcome == "answered" else ():
-            results[bound.name] = await _score(bound.metric, case, run)
+            results[bound.name] = await _score_metric(bound.metric, case, run)
     return RunResult(
         run=run.run,
         outcome=run.outcome,
         duration_s=run.duration_s,
-        turns=_turns(case, run, metrics, results),
-        metrics=tuple(_run_metric(bound, results[bound.name]) for bound in metrics if results),
+        turns=_build_turn_results(case, run, metrics, results),
+        metrics=tuple(_build_run_metric(bound, results[bound.name]) for bound in metrics if results),
         usage=run.usage,
         failure=run.failure,
         final_state=run.final_state,
@@ -128,76 +128,76 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
     )
 
 
-async def _score(metric: Metric, case: EvalCase, run: CaseRun) -> MetricResult:
+async def _score_metric(metric: Metric, case: EvalCase, run: CaseRun) -> MetricResult:
     try:
-        return checked(await metric.score(case, run))
-    except JudgeFailed as failure:
-        return MetricFailed(str(failure), failure.kind)
+        return validate_result(await metric.score(case, run))
+    except JudgeError as failure:
+        return MetricFailure(str(failure), failure.kind)
     except Exception as error:  # noqa: BLE001  a metric may be anybody's code; its fault is its result
-        return MetricFailed(f"the metric raised {type(error).__name__}: {error}")
+        return MetricFailure(f"the metric raised {type(error).__name__}: {error}")
 
 
-def _turns(
+def _build_turn_results(
     case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric], results: Mapping[str, MetricResult]
 ) -> tuple[TurnResult, ...]:
-    rows: zip_longest[tuple[Turn | None, Reply | None, UserMessage | None]]
+    rows: zip_longest[tuple[CaseTurn | None, Reply | None, UserMessage | None]]
     rows = zip_longest(case.turns, run.replies, run.said)
     return tuple(
         TurnResult(
             user=said.text if said else turn.user.text if turn else "",
             expected=turn.expected if turn else None,
             actual=reply,
-            metrics=tuple(_turn_metrics(index, metrics, results)) if results else (),
+            metrics=tuple(_build_turn_metrics(index, metrics, results)) if results else (),
         )
         for index, (turn, reply, said) in enumerate(rows)
     )
 
 
-def _turn_metrics(
+def _build_turn_metrics(
     index: int, metrics: Sequence[BoundMetric], results: Mapping[str, MetricResult]
 ) -> list[TurnMetric]:
     found = []
     for bound in metrics:
         result = results[bound.name]
-        if isinstance(result, Scored) and index < len(result.turns):
+        if isinstance(result, MetricScore) and index < len(result.turns):
             turn = result.turns[index]
-            status = bound.status(turn.score, turn.passed)
+            status = bound.decide_status(turn.score, turn.passed)
             found.append(TurnMetric(bound.name, turn.score, status, turn.reason, turn.details))
     return found
 
 
-def _run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
+def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
     match result:
-        case Scored(score=score, reason=reason, details=details, passed=passed):
+        case MetricScore(score=score, reason=reason, details=details, passed=passed):
             literal, score = passed is None, Range(*bound.criterion.range).clamp(score)
-            return RunMetric(bound.name, score, bound.status(score, passed), reason, details, literal)
+            return RunMetric(bound.name, score, bound.decide_status(score, passed), reason, details, literal)
         case NotApplicable(reason=reason):
             return RunMetric(bound.name, None, "not_evaluated", reason)
-        case MetricFailed(reason=reason, kind=kind):
+        case MetricFailure(reason=reason, kind=kind):
             return RunMetric(bound.name, None, "errored", reason, failure=kind)
 
 
 def score_case(
     eval_set_id: str,
-    case: CaseHead,
+    case: CaseMetadata,
     runs: Sequence[RunResult],
     metrics: Sequence[BoundMetric],
     *,
     path: str = "",
     fingerprint: str = "",
-    policy: CasePolicy = ORDINARY,
+    policy: CasePolicy = DEFAULT_CASE_POLICY,
 ) -> CaseResult:
     """All runs of one case, summed up; `metrics` are held to the case's own thresholds already."""
     counting = [run for run in runs if not run.confirms]
     unanswered = next((run for run in counting if run.outcome != "answered"), None)
     if unanswered is None:
-        case_metrics = tuple([_case_metric(bound, counting) for bound in metrics])
+        case_metrics = tuple([_summarize_case_metric(bound, counting) for bound in metrics])
     else:
-        case_metrics = tuple([_without_answer(bound, unanswered) for bound in metrics])
+        case_metrics = tuple([_build_unanswered_metric(bound, unanswered) for bound in metrics])
     return CaseResult(
         eval_set_id=eval_set_id,
         eval_id=case.eval_id,
-        status=_case_status(counting, case_metrics),
+        status=_decide_case_status(counting, case_metrics),
         metrics=case_metrics,
         runs=tuple(runs),
         fingerprint=fingerprint,
@@ -210,28 +210,30 @@ def score_case(
     )
 
 
-def _without_answer(bound: BoundMetric, run: RunResult) -> CaseMetric:
-    status: Status = "not_evaluated" if run.outcome in NOT_THE_AGENTS_FAULT else "errored"
-    return _held(bound, None, status, _failure_text(run))
+def _build_unanswered_metric(bound: BoundMetric, run: RunResult) -> CaseMetric:
+    status: Status = "not_evaluated" if run.outcome in NON_AGENT_OUTCOMES else "errored"
+    return _create_case_metric(bound, None, status, _get_failure_text(run))
 
 
-def _case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
+def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
     # As few calls as may be: that is asked of every case of a run that was made elsewhere.
     name = bound.criterion.metric
     own = [metric for run in runs for metric in run.metrics if metric.name == name]
     broken = [metric for metric in own if metric.status == "errored"]
     if broken:
-        return _held(bound, None, "errored", broken[0].reason)
+        return _create_case_metric(bound, None, "errored", broken[0].reason)
     reasons = [metric.reason for metric in own if metric.reason]
     judged = [metric for metric in own if metric.score is not None]
-    score = mean([metric.score for metric in judged if metric.score is not None]) if judged else None
+    score = compute_mean([metric.score for metric in judged if metric.score is not None]) if judged else None
     if bound.criterion.reliability is not None and score is not None:
-        return _reliable(bound, bound.criterion.reliability, judged, score)
-    status = bound.status(score, _owners_rule(judged))
-    return _held(bound, score, status, reasons[0] if reasons else "")
+        return _summarize_reliability(bound, bound.criterion.reliability, judged, score)
+    status = bound.decide_status(score, _apply_owners_rule(judged))
+    return _create_case_metric(bound, score, status, reasons[0] if reasons else "")
 
 
-def _held(bound: BoundMetric, score: float | None, status: Status, reason: str = "") -> CaseMetric:
+def _create_case_metric(
+    bound: BoundMetric, score: float | None, status: Status, reason: str = ""
+) -> CaseMetric:
     threshold = bound.criterion.threshold
     return CaseMetric(
         bound.name,
@@ -246,40 +248,40 @@ def _held(bound: BoundMetric, score: float | None, status: Status, reason: str =
     )
 
 
-def _reliable(
-    bound: BoundMetric, wanted: Reliability, judged: Sequence[RunMetric], score: float
+def _summarize_reliability(
+    bound: BoundMetric, wanted: ReliabilityRule, judged: Sequence[RunMetric], score: float
 ) -> CaseMetric:
     """The case passes by how often its runs do; its score stays their mean."""
     passed = sum(run.status == "passed" for run in judged)
     if len(judged) < wanted.k:
         reason = f"{wanted.kind} with k = {wanted.k} needs as many runs; {len(judged)} have a score"
-        return _held(bound, None, "errored", reason)
-    found = estimate(wanted, passed=passed, runs=len(judged))
+        return _create_case_metric(bound, None, "errored", reason)
+    found = estimate_reliability(wanted, passed=passed, runs=len(judged))
     if found >= wanted.at_least:
-        return _held(bound, score, "passed")
+        return _create_case_metric(bound, score, "passed")
     reason = (
-        f"{wanted.kind} with k = {wanted.k} is {shown(found, beside=wanted.at_least)}, below "
-        f"{shown(wanted.at_least)}: {passed} of {counted(len(judged), 'run')} passed"
+        f"{wanted.kind} with k = {wanted.k} is {format_score(found, beside=wanted.at_least)}, below "
+        f"{format_score(wanted.at_least)}: {passed} of {pluralize(len(judged), 'run')} passed"
     )
-    return _held(bound, score, "failed", reason)
+    return _create_case_metric(bound, score, "failed", reason)
 
 
-def _owners_rule(judged: Sequence[RunMetric]) -> bool | None:
+def _apply_owners_rule(judged: Sequence[RunMetric]) -> bool | None:
     """Whether every run passed, where the metric's owner decides rather than the mean; else None."""
     if not [run for run in judged if not run.literal]:
         return None
     return all(run.status == "passed" for run in judged)
 
 
-def _failure_text(run: RunResult) -> str:
+def _get_failure_text(run: RunResult) -> str:
     return run.failure.message if run.failure else run.outcome.replace("_", " ")
 
 
-def _case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric]) -> Status:
+def _decide_case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric]) -> Status:
     outcomes = {run.outcome for run in runs}
-    if not outcomes.isdisjoint(THE_AGENTS_FAULT):
+    if not outcomes.isdisjoint(AGENT_FAULT_OUTCOMES):
         return "errored"
-    if not runs or not outcomes.isdisjoint(NOT_THE_AGENTS_FAULT):
+    if not runs or not outcomes.isdisjoint(NON_AGENT_OUTCOMES):
         return "not_evaluated"
     statuses = {metric.status for metric in metrics}
     for status in ("failed", "errored", "passed"):

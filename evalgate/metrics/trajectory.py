@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import shortened, spelled_out
+from evalgate.core.sanitize import escape_invisible, shorten_text
 from evalgate.core.types import JsonObject, Reply, ToolCall, ToolResult
 
 
@@ -28,7 +28,7 @@ class ToolRecord:
     is_answered: bool = False
 
 
-def tool_records(reply: Reply) -> list[ToolRecord]:
+def collect_tool_records(reply: Reply) -> list[ToolRecord]:
     """The calls in their order.
 
     A result belongs to the first unanswered call of its id, or without an id of its tool. A result without a
@@ -37,17 +37,17 @@ def tool_records(reply: Reply) -> list[ToolRecord]:
     records: list[ToolRecord] = []
     for event in reply.events:
         if isinstance(event, ToolCall):
-            records.append(ToolRecord(event.name, _arguments(event), id=event.id or ""))
-        elif isinstance(event, ToolResult) and (record := _asked(records, event)) is not None:
+            records.append(ToolRecord(event.name, _get_arguments(event), id=event.id or ""))
+        elif isinstance(event, ToolResult) and (record := _find_unanswered_call(records, event)) is not None:
             record.result, record.is_answered = event.result, True
     return records
 
 
-def _arguments(call: ToolCall) -> JsonObject | object:
+def _get_arguments(call: ToolCall) -> JsonObject | object:
     return call.other_args if call.args is None else call.args
 
 
-def _asked(records: list[ToolRecord], result: ToolResult) -> ToolRecord | None:
+def _find_unanswered_call(records: list[ToolRecord], result: ToolResult) -> ToolRecord | None:
     for record in records:
         if not record.is_answered and (record.id == result.id if result.id else record.name == result.name):
             return record
@@ -61,95 +61,95 @@ _PAIRS_COMPARED_ONE_BY_ONE = 10_000
 
 
 @frozen
-class CallComparison:
+class ToolCallComparator:
     """Compares lists of calls.
 
-    `exact`, `in_order` and `any_order` say where the lists part for the first time; "" when they match.
+    `compare_exact`, `compare_in_order` and `compare_any_order` say where the lists part for the first time; "" when they match.
     """
 
     ignore_args: bool = False
     """Compare names only."""
 
-    def same(self, one: ToolCall, other: ToolCall) -> bool:
+    def is_same_call(self, one: ToolCall, other: ToolCall) -> bool:
         """Whether the two are the same call."""
         return one.name == other.name and (self.ignore_args or one.args == other.args)
 
-    def exact(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+    def compare_exact(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
         """The same calls in the same order, no more."""
         for number, (wanted, given) in enumerate(zip_longest(expected, actual), start=1):
             if wanted is None:
-                return f"call {number}: expected no further call, got {shown_call(given)}"
+                return f"call {number}: expected no further call, got {format_call(given)}"
             if given is None:
-                return f"call {number}: expected {shown_call(wanted)}, got no further call"
-            if not self.same(wanted, given):
-                return f"call {number}: expected {shown_call(wanted)}, got {shown_call(given)}"
+                return f"call {number}: expected {format_call(wanted)}, got no further call"
+            if not self.is_same_call(wanted, given):
+                return f"call {number}: expected {format_call(wanted)}, got {format_call(given)}"
         return ""
 
-    def in_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+    def compare_in_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
         """All expected calls in their order, others between."""
         rest = iter(actual)
         for number, wanted in enumerate(expected, start=1):
-            if not any(self.same(wanted, given) for given in rest):
-                after = f" after {shown_call(expected[number - 2])}" if number > 1 else ""
-                return f"call {number}: expected {shown_call(wanted)}{after}, which the agent did not call"
+            if not any(self.is_same_call(wanted, given) for given in rest):
+                after = f" after {format_call(expected[number - 2])}" if number > 1 else ""
+                return f"call {number}: expected {format_call(wanted)}{after}, which the agent did not call"
         return ""
 
-    def any_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+    def compare_any_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
         """All expected calls, each with an actual one of its own, whatever else there is."""
-        lacking = next(iter(self.unmatched(expected, actual)), None)
+        lacking = next(iter(self.find_unmatched_calls(expected, actual)), None)
         if lacking is None:
             return ""
         wanted = expected[lacking]
-        times = sum(self.same(wanted, other) for other in expected[: lacking + 1])
+        times = sum(self.is_same_call(wanted, other) for other in expected[: lacking + 1])
         often = f" {times} times" if times > 1 else ""
         got = times - 1 or "none"
-        return f"call {lacking + 1}: expected {shown_call(wanted)}{often} in any order, got {got}"
+        return f"call {lacking + 1}: expected {format_call(wanted)}{often} in any order, got {got}"
 
-    def unmatched(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
+    def find_unmatched_calls(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
         """Indices of the `calls` for which no one of the `others` is left: each of those serves once."""
         if len(calls) * len(others) <= _PAIRS_COMPARED_ONE_BY_ONE:
-            return self._unmatched_by_pairs(calls, others)
+            return self._match_by_pairs(calls, others)
         try:
-            return self._unmatched_by_count(calls, others)
+            return self._match_by_count(calls, others)
         except TypeError:  # an argument that JSON does not know
-            return self._unmatched_by_pairs(calls, others)
+            return self._match_by_pairs(calls, others)
 
-    def _unmatched_by_count(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
-        left = Counter(map(self._key, others))
+    def _match_by_count(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
+        left = Counter(map(self._get_comparison_key, others))
         unmatched = []
-        for index, key in enumerate(map(self._key, calls)):
+        for index, key in enumerate(map(self._get_comparison_key, calls)):
             if left[key]:
                 left[key] -= 1
             else:
                 unmatched.append(index)
         return unmatched
 
-    def _unmatched_by_pairs(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
+    def _match_by_pairs(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
         left, unmatched = list(others), []
         for index, wanted in enumerate(calls):
-            found = next((i for i, given in enumerate(left) if self.same(wanted, given)), None)
+            found = next((i for i, given in enumerate(left) if self.is_same_call(wanted, given)), None)
             if found is None:
                 unmatched.append(index)
             else:
                 del left[found]
         return unmatched
 
-    def _key(self, call: ToolCall) -> Hashable:
-        return call.name if self.ignore_args else (call.name, _frozen(call.args))
+    def _get_comparison_key(self, call: ToolCall) -> Hashable:
+        return call.name if self.ignore_args else (call.name, _to_hashable(call.args))
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
-def _frozen(value: object) -> Hashable:
+def _to_hashable(value: object) -> Hashable:
     """A hashable value that is equal to another's exactly when the JSON values are equal in Python."""
     if isinstance(value, Mapping):
         # Most arguments are plain: asking here saves a call each.
         return frozenset(
-            [(key, item if type(item) in _PLAIN else _frozen(item)) for key, item in value.items()]
+            [(key, item if type(item) in _PLAIN else _to_hashable(item)) for key, item in value.items()]
         )
     if isinstance(value, list):
-        return tuple([item if type(item) in _PLAIN else _frozen(item) for item in value])
+        return tuple([item if type(item) in _PLAIN else _to_hashable(item) for item in value])
     if value is None or isinstance(value, (str, int, float)):
         return value
     raise TypeError(f"{type(value).__name__} is no JSON value")
@@ -159,17 +159,17 @@ _LONGEST_VALUE = 60
 _LONGEST_CALL = 160
 
 
-def shown_call(call: ToolCall) -> str:
+def format_call(call: ToolCall) -> str:
     """`name(key=value, …)`, cut to a length that fits a line."""
-    pairs = ", ".join(f"{key}={_value(value)}" for key, value in (call.args or {}).items())
-    return f"`{_cut(f'{call.name}({pairs})', _LONGEST_CALL)}`"
+    pairs = ", ".join(f"{key}={_format_argument(value)}" for key, value in (call.args or {}).items())
+    return f"`{_truncate_text(f'{call.name}({pairs})', _LONGEST_CALL)}`"
 
 
-def _value(value: object) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False, default=str), _LONGEST_VALUE)
+def _format_argument(value: object) -> str:
+    return _truncate_text(json.dumps(value, ensure_ascii=False, default=str), _LONGEST_VALUE)
 
 
-def _cut(text: str, length: int) -> str:
+def _truncate_text(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
@@ -191,7 +191,7 @@ class DiffLine:
     """Whether the two lists part here."""
 
 
-def trajectory_diff(
+def diff_trajectories(
     expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, lines: int = 10, width: int = 120
 ) -> tuple[DiffLine, ...]:
     """The aligned difference around the first divergence, in at most `lines` (6 or more); empty if none.
@@ -199,51 +199,53 @@ def trajectory_diff(
     Calls are the same when tool and arguments are; no arguments and none named count as the same. A call that
     differs in its arguments alone stands under the expected one, both shortened around what differs.
     """
-    pairs = _aligned(expected, actual)
-    first = next((at for at, pair in enumerate(pairs) if not _is_same(pair)), None)
+    pairs = _align_calls(expected, actual)
+    first = next((at for at, pair in enumerate(pairs) if not _is_same_pair(pair)), None)
     if first is None:
         return ()
     start = max(0, first - 2)
-    shown: list[DiffLine] = [_remark(start, "as expected")] if start else []
+    shown: list[DiffLine] = [_build_remark(start, "as expected")] if start else []
     for at, pair in enumerate(pairs[start:], start):
-        more = list(_lines_of(pair, width, diverges=at == first))
+        more = list(_build_diff_lines(pair, width, diverges=at == first))
         if len(shown) + len(more) + (at + 1 < len(pairs)) > lines:
-            shown.append(_remark(len(pairs) - at, "not shown"))
+            shown.append(_build_remark(len(pairs) - at, "not shown"))
             break
         shown += more
     return tuple(shown)
 
 
-_Pair: TypeAlias = tuple[ToolCall | None, ToolCall | None]
+_CallPair: TypeAlias = tuple[ToolCall | None, ToolCall | None]
 
 
-def _aligned(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> list[_Pair]:
+def _align_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> list[_CallPair]:
     """Pairs in order; None where one side has no counterpart."""
     shorter = min(len(expected), len(actual))
-    head = next((at for at in range(shorter) if not _same(expected[at], actual[at])), shorter)
+    head = next((at for at in range(shorter) if not _is_same_call(expected[at], actual[at])), shorter)
     room = shorter - head
-    tail = next((at for at in range(room) if not _same(expected[-1 - at], actual[-1 - at])), room)
+    tail = next((at for at in range(room) if not _is_same_call(expected[-1 - at], actual[-1 - at])), room)
     left, right = expected[head : len(expected) - tail], actual[head : len(actual) - tail]
     if max(len(left), len(right)) > _LONGEST_ALIGNED:
-        middle: list[_Pair] = [*((call, None) for call in left), *((None, call) for call in right)]
+        middle: list[_CallPair] = [*((call, None) for call in left), *((None, call) for call in right)]
     else:
-        middle = list(_best_alignment(left, right))
-    start: list[_Pair] = list(zip(expected[:head], actual[:head], strict=True))
-    end: list[_Pair] = list(zip(expected[len(expected) - tail :], actual[len(actual) - tail :], strict=True))
+        middle = list(_find_best_alignment(left, right))
+    start: list[_CallPair] = list(zip(expected[:head], actual[:head], strict=True))
+    end: list[_CallPair] = list(
+        zip(expected[len(expected) - tail :], actual[len(actual) - tail :], strict=True)
+    )
     return start + middle + end
 
 
-def _best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) -> Iterator[_Pair]:
+def _find_best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) -> Iterator[_CallPair]:
     """Global alignment by dynamic programming (Needleman and Wunsch, 1970) that rewards equal calls most."""
     best = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for i in reversed(range(len(left))):
         for j in reversed(range(len(right))):
-            likeness = _likeness(left[i], right[j])
+            likeness = _score_likeness(left[i], right[j])
             paired = best[i + 1][j + 1] + likeness if likeness else 0
             best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
     i = j = 0
     while i < len(left) and j < len(right):
-        likeness = _likeness(left[i], right[j])
+        likeness = _score_likeness(left[i], right[j])
         if likeness and best[i][j] == best[i + 1][j + 1] + likeness:
             yield left[i], right[j]
             i, j = i + 1, j + 1
@@ -257,51 +259,51 @@ def _best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) -> Iter
     yield from ((None, call) for call in right[j:])
 
 
-def _likeness(one: ToolCall, other: ToolCall) -> int:
+def _score_likeness(one: ToolCall, other: ToolCall) -> int:
     """0: different tools."""
     if one.name != other.name:
         return 0
-    return _SAME if _same(one, other) else _SAME_TOOL
+    return _SAME if _is_same_call(one, other) else _SAME_TOOL
 
 
-def _same(one: ToolCall, other: ToolCall) -> bool:
+def _is_same_call(one: ToolCall, other: ToolCall) -> bool:
     return one.name == other.name and (one.args or {}) == (other.args or {})
 
 
-def _is_same(pair: _Pair) -> bool:
+def _is_same_pair(pair: _CallPair) -> bool:
     expected, actual = pair
-    return expected is not None and actual is not None and _same(expected, actual)
+    return expected is not None and actual is not None and _is_same_call(expected, actual)
 
 
 # --- text ---------------------------------------------------------------------------------------------------
 
 
-def call_text(call: ToolCall) -> str:
+def render_call(call: ToolCall) -> str:
     """`tool(key="value", …)` on one line, invisible characters spelled out."""
-    arguments = ", ".join(f"{name}={_json(value)}" for name, value in (call.args or {}).items())
-    return spelled_out(f"{call.name}({arguments})")
+    arguments = ", ".join(f"{name}={_to_json(value)}" for name, value in (call.args or {}).items())
+    return escape_invisible(f"{call.name}({arguments})")
 
 
-def _json(value: object) -> str:
+def _to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
-def _lines_of(pair: _Pair, width: int, *, diverges: bool) -> Iterator[DiffLine]:
+def _build_diff_lines(pair: _CallPair, width: int, *, diverges: bool) -> Iterator[DiffLine]:
     expected, actual = pair
     if expected is not None and actual is not None:
-        if _same(expected, actual):
-            yield DiffLine(" ", shortened(call_text(actual), width))
+        if _is_same_call(expected, actual):
+            yield DiffLine(" ", shorten_text(render_call(actual), width))
             return
-        before, after = _shortened_pair(call_text(expected), call_text(actual), width)
+        before, after = _shorten_pair(render_call(expected), render_call(actual), width)
         yield DiffLine("-", before, diverges)
         yield DiffLine("+", after)
     elif expected is not None:
-        yield DiffLine("-", shortened(call_text(expected), width), diverges)
+        yield DiffLine("-", shorten_text(render_call(expected), width), diverges)
     elif actual is not None:
-        yield DiffLine("+", shortened(call_text(actual), width), diverges)
+        yield DiffLine("+", shorten_text(render_call(actual), width), diverges)
 
 
-def _shortened_pair(one: str, other: str, width: int) -> tuple[str, str]:
+def _shorten_pair(one: str, other: str, width: int) -> tuple[str, str]:
     """Both cut to `width`, to the same window, so that the first character that differs is in sight."""
     if max(len(one), len(other)) <= width:
         return one, other
@@ -310,11 +312,11 @@ def _shortened_pair(one: str, other: str, width: int) -> tuple[str, str]:
     name_ends = one.find("(") + 1
     start = max(0, differs - width // 3)
     if start <= name_ends + 1:
-        return shortened(one, width), shortened(other, width)
-    lead = shortened(one[:name_ends] + "…", width // 4)
+        return shorten_text(one, width), shorten_text(other, width)
+    lead = shorten_text(one[:name_ends] + "…", width // 4)
     room = width - len(lead)
-    return lead + shortened(one[start:], room), lead + shortened(other[start:], room)
+    return lead + shorten_text(one[start:], room), lead + shorten_text(other[start:], room)
 
 
-def _remark(calls: int, what: str) -> DiffLine:
+def _build_remark(calls: int, what: str) -> DiffLine:
     return DiffLine(" ", f"… {calls:,} more {'call' if calls == 1 else 'calls'} {what}")

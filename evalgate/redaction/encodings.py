@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import quote, quote_plus, unquote_to_bytes
 
-Span: TypeAlias = tuple[int, int]
+TextSpan: TypeAlias = tuple[int, int]
 """Start and end in a text."""
 
 
@@ -35,7 +35,7 @@ class DecodedPart:
     """A decoded part of a text. Bytes stand as characters of Latin-1, so that places can be told."""
 
     text: str
-    locate: Callable[[Span], Span]
+    locate: Callable[[TextSpan], TextSpan]
     """From a span of `text` to the span of the whole text that spells it."""
 
 
@@ -57,7 +57,7 @@ def _decode_url(match: re.Match[str]) -> DecodedPart:
     word, begin = match[0], match.start()
     decoded = unquote_to_bytes(word.encode("latin-1", "replace")).decode("latin-1")
 
-    def locate(span: Span) -> Span:
+    def locate(span: TextSpan) -> TextSpan:
         places: list[int] = []
         done = 0
         for escape in _ESCAPE.finditer(word):
@@ -82,7 +82,9 @@ def _decode_base64(run: str, places: Sequence[int]) -> Iterator[DecodedPart]:
             continue
         # What is no text, such as an image, has no word that is long enough for a token.
         if max(map(len, decoded.translate(_BLANKED).split()), default=0) >= _SHORTEST_DECODED:
-            yield DecodedPart(decoded.decode("latin-1"), _locator(places[skipped : skipped + len(rest)]))
+            yield DecodedPart(
+                decoded.decode("latin-1"), _create_locator(places[skipped : skipped + len(rest)])
+            )
 
 
 def _decode_wrapped(match: re.Match[str]) -> Iterator[DecodedPart]:
@@ -95,8 +97,8 @@ def _decode_wrapped(match: re.Match[str]) -> Iterator[DecodedPart]:
     yield from _decode_base64("".join([match.string[place] for place in places]), places)
 
 
-def _locator(places: Sequence[int]) -> Callable[[Span], Span]:
-    def locate(span: Span) -> Span:
+def _create_locator(places: Sequence[int]) -> Callable[[TextSpan], TextSpan]:
+    def locate(span: TextSpan) -> TextSpan:
         first, last = span[0] * 8 // 6, min(len(places), -(-span[1] * 8 // 6)) - 1
         return places[first], places[last] + 1
 
@@ -107,34 +109,34 @@ _LEAST_BASE64 = 7
 """Characters of base64 that stand for a secret alone, whatever is encoded around it."""
 
 
-def spellings(secret: str) -> Iterator[str]:
+def iter_spellings(secret: str) -> Iterator[str]:
     """The secret itself, and as JSON, in JSON inside JSON, as Python's repr, in URLs, HTML and base64.
 
     May name one spelling twice.
     """
     yield secret
-    yield from _in_literals(secret)
-    yield from _in_urls(secret)
+    yield from _iter_literals(secret)
+    yield from _iter_url_forms(secret)
     yield html.escape(secret)
     yield html.escape(secret, quote=False)
     if "\n" not in secret:
-        yield from _in_base64(secret)
+        yield from _iter_base64_forms(secret)
     else:
-        yield base64.b64encode(_utf8(secret)).decode()
-        yield base64.b64encode(_utf8(f"{secret}\n")).decode()
+        yield base64.b64encode(_encode_utf8(secret)).decode()
+        yield base64.b64encode(_encode_utf8(f"{secret}\n")).decode()
 
 
-def _in_literals(secret: str) -> Iterator[str]:
+def _iter_literals(secret: str) -> Iterator[str]:
     for escaped in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
         yield escaped
         yield escaped.replace("/", "\\/")
         yield json.dumps(escaped, ensure_ascii=False)[1:-1]
     yield repr(secret)[1:-1]
     yield ascii(secret)[1:-1]
-    yield repr(_utf8(secret))[2:-1]
+    yield repr(_encode_utf8(secret))[2:-1]
 
 
-def _in_urls(secret: str) -> Iterator[str]:
+def _iter_url_forms(secret: str) -> Iterator[str]:
     for written in (
         quote(secret, safe="", errors="replace"),
         quote(secret, errors="replace"),
@@ -149,9 +151,9 @@ def _lower_escapes(written: str) -> str:
     return head + "".join(f"%{piece[:2].lower()}{piece[2:]}" for piece in rest)
 
 
-def _in_base64(secret: str) -> Iterator[str]:
+def _iter_base64_forms(secret: str) -> Iterator[str]:
     """The characters that its bytes alone decide, at each place where it can start in a group of three."""
-    data = _utf8(secret)
+    data = _encode_utf8(secret)
     for before in range(3):
         first, end = -(-before * 8 // 6), (before + len(data)) * 8 // 6
         core = base64.b64encode(b"\0" * before + data).decode()[first:end]
@@ -160,5 +162,5 @@ def _in_base64(secret: str) -> Iterator[str]:
             yield core.translate({ord("+"): "-", ord("/"): "_"})
 
 
-def _utf8(text: str) -> bytes:
+def _encode_utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")

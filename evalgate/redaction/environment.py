@@ -22,7 +22,7 @@ def may_announce(text: str) -> bool:
     return "add-mask" in text.lower()
 
 
-def announced(text: str) -> Iterator[str]:
+def find_announced_masks(text: str) -> Iterator[str]:
     """The values of `::add-mask::` and `##[add-mask]` lines, as the runner reads them."""
     if not may_announce(text):
         return
@@ -95,7 +95,7 @@ def is_column(value: str) -> bool:
     return _COLUMN.fullmatch(value) is not None
 
 
-def names_a_bare_key(words: str) -> bool:
+def is_bare_key_name(words: str) -> bool:
     """Return True if a name in snake case ends in `key` and says nothing about what it opens."""
     return _BARE_KEY.search(words) is not None
 
@@ -129,15 +129,15 @@ _SHORTEST = 6
 _SHORTEST_WORD = 8
 
 
-def secrets_in(environ: Mapping[str, str]) -> Iterator[str]:
+def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
     """The values to hide; what is too short or too common to be told from ordinary text is left out."""
     for name, value in environ.items():
         if name not in _WORKING_FOLDERS:
-            yield from _secrets(name, value.strip())
+            yield from _find_value_secrets(name, value.strip())
 
 
 @lru_cache(maxsize=4096)
-def names_a_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether a variable or key of this name holds a secret: `GITHUB_TOKEN`, `dbPassword`, `X-Api-Key`."""
     words = _CAMEL.sub("_", name).lower()
     if _KEYS_NAME.search(words):
@@ -145,7 +145,7 @@ def names_a_secret(name: str) -> bool:
     return bool(_SECRET_WORD.search(words)) and not _NO_SECRET.search(words)
 
 
-def worth_hiding(value: str) -> bool:
+def is_worth_hiding(value: str) -> bool:
     """Return True if a value is so long and rare that to hide it everywhere harms no other text.
 
     Words that are listed in `evalgate.redaction.environment` stay visible under any name.
@@ -157,25 +157,25 @@ def worth_hiding(value: str) -> bool:
     return not (_NUMBER.fullmatch(value) or _PATH.match(value))
 
 
-def _secrets(name: str, value: str) -> Iterator[str]:
+def _find_value_secrets(name: str, value: str) -> Iterator[str]:
     if _URL.match(value):
-        yield from _secrets_in_url(name, value)
-    elif names_a_secret(name) and worth_hiding(value) and not _is_column_under(name, value):
+        yield from _find_url_secrets(name, value)
+    elif is_secret_name(name) and is_worth_hiding(value) and not _is_column_name(name, value):
         yield value
-        yield from _parts(value)
+        yield from _iter_parts(value)
     elif value[:1] == "{":
-        yield from _leaves(value)
+        yield from _iter_leaf_secrets(value)
 
 
-def _is_column_under(name: str, value: str) -> bool:
+def _is_column_name(name: str, value: str) -> bool:
     """Return True for `SORT_KEY=shipment_ref_id`; what `API_KEY` or `DB_PASSWORD` hold is no column."""
     words = _CAMEL.sub("_", name).lower()
-    if not names_a_bare_key(words) or _SECRET_WORD.search(_LAST_WORD.sub("", words) + "_"):
+    if not is_bare_key_name(words) or _SECRET_WORD.search(_LAST_WORD.sub("", words) + "_"):
         return False
     return not _SPECIFIC_KEY.search(words) and is_column(value)
 
 
-def _secrets_in_url(name: str, value: str) -> Iterator[str]:
+def _find_url_secrets(name: str, value: str) -> Iterator[str]:
     try:
         parts = urlsplit(value)
         user, password = parts.username or "", parts.password or ""
@@ -184,22 +184,22 @@ def _secrets_in_url(name: str, value: str) -> Iterator[str]:
     if _SENTRY_KEY.fullmatch(user):
         yield user
     for spelling in dict.fromkeys((password, unquote(password))):
-        if worth_hiding(spelling):
+        if is_worth_hiding(spelling):
             yield spelling
-    if names_a_secret(name) and ("webhook" in name.lower() or "dsn" in name.lower()):
+    if is_secret_name(name) and ("webhook" in name.lower() or "dsn" in name.lower()):
         yield value
 
 
-def _parts(value: str) -> Iterator[str]:
+def _iter_parts(value: str) -> Iterator[str]:
     """What to hide when only a part of it is shown: the lines of a key, the secrets of a JSON document."""
     if value[0] in "{[":
-        yield from _leaves(value)
+        yield from _iter_leaf_secrets(value)
     elif "\n" in value:
         lines = (line.strip() for line in value.splitlines())
-        yield from (line for line in lines if not line.startswith("-----") and worth_hiding(line))
+        yield from (line for line in lines if not line.startswith("-----") and is_worth_hiding(line))
 
 
-def _leaves(value: str) -> Iterator[str]:
+def _iter_leaf_secrets(value: str) -> Iterator[str]:
     try:
         todo: list[tuple[str, object]] = [("", json.loads(value))]
     except (ValueError, RecursionError):
@@ -211,4 +211,4 @@ def _leaves(value: str) -> Iterator[str]:
         elif isinstance(node, list):
             todo += [(name, item) for item in node]
         elif isinstance(node, str):
-            yield from _secrets(name, node.strip())
+            yield from _find_value_secrets(name, node.strip())

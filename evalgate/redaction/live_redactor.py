@@ -10,14 +10,14 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from evalgate.core.errors import InvalidInput, NoVerdict, Problem
-from evalgate.redaction.environment import may_announce, names_a_secret
-from evalgate.redaction.redactor import Redactor, may_hold
+from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
+from evalgate.redaction.environment import is_secret_name, may_announce
+from evalgate.redaction.redactor import Redactor, may_contain_secret
 
-_FEW = 4096
+_MIN_RESORTED = 4096
 
 
-class CleanParts(Container[int]):
+class CleanCache(Container[int]):
     """Identities of objects, in a fifth of the room of a dictionary: a large run has hundreds of thousands.
 
     Each object stays alive with it, so that its identity is never another's.
@@ -34,7 +34,7 @@ class CleanParts(Container[int]):
         for part in parts:
             self._parts.append(part)
             self._new.add(id(part))
-        if len(self._new) > max(_FEW, len(self._sorted) // 8):
+        if len(self._new) > max(_MIN_RESORTED, len(self._sorted) // 8):
             self._sorted = array("Q", sorted([*self._sorted, *self._new]))
             self._new = set()
 
@@ -51,7 +51,7 @@ _QUOTE = "\x01"
 """Stands for a quote within a text, for as long as bare quotes are where texts begin and end."""
 
 _LEVELS = 75  # times two is well above what is sent, and well below what a tree is cut at
-_FEW_TEXTS = 2 * _LEVELS
+_MAX_SHALLOW_BRACKETS = 2 * _LEVELS
 
 _LONGEST_KNOWN = 80  # characters: names, keys and short values come again, answers do not
 _MOST_KNOWN = 10_000
@@ -59,7 +59,7 @@ _LOOKED_FOR = 4
 """So many new texts are looked for one by one; beyond, all keys are found first."""
 
 
-class FirstLook:
+class JsonPrefilter:
     """Looks at one run after the other, and at what it has seen before only once."""
 
     def __init__(self, redactor: "Redactor") -> None:
@@ -79,18 +79,18 @@ class FirstLook:
                 return False
             text = text.replace('\\"', _QUOTE)
         pieces = text.split('"')
-        if max(map(_brackets, texts)) > _FEW_TEXTS and _is_deep("".join(pieces[::2])):
+        if max(map(_count_brackets, texts)) > _MAX_SHALLOW_BRACKETS and _is_deep("".join(pieces[::2])):
             return False
         fresh = {*pieces[1::2]} - self._known
         if not fresh:
             return True
-        if not self._are_clean(fresh) or _names_secrets(text, fresh):
+        if not self._is_all_clean(fresh) or _has_secret_key(text, fresh):
             return False
         if len(self._known) < _MOST_KNOWN:
             self._known.update([each for each in fresh if _is_harmless(each)])
         return True
 
-    def _are_clean(self, fresh: set[str]) -> bool:
+    def _is_all_clean(self, fresh: set[str]) -> bool:
         """Whether texts hold nothing to hide, all looked at as one."""
         # No look of a secret crosses a line end, but that of a private key, which is one before it does.
         joined = "\n".join(fresh)
@@ -105,23 +105,23 @@ class FirstLook:
 
 def _is_harmless(text: str) -> bool:
     """Whether a text that holds nothing to hide is worth remembering, also where it is a key."""
-    return len(text) <= _LONGEST_KNOWN and not _names_secret(text)
+    return len(text) <= _LONGEST_KNOWN and not _is_secret_key(text)
 
 
-def _names_secrets(text: str, fresh: set[str]) -> bool:
+def _has_secret_key(text: str, fresh: set[str]) -> bool:
     """Whether some of the texts is a key of an object, and names a secret."""
     if len(fresh) <= _LOOKED_FOR:
-        return any(f'"{each}":' in text and _names_secret(each) for each in fresh)
+        return any(f'"{each}":' in text and _is_secret_key(each) for each in fresh)
     keys = {before.rpartition('"')[2] for before in text.split('":')[:-1]}
-    return any(map(_names_secret, keys & fresh))
+    return any(map(_is_secret_key, keys & fresh))
 
 
-def _names_secret(key: str) -> bool:
+def _is_secret_key(key: str) -> bool:
     """Whether a key names a secret, or may once what JSON escapes in it is read."""
-    return "\\" in key or _QUOTE in key or names_a_secret(key)
+    return "\\" in key or _QUOTE in key or is_secret_name(key)
 
 
-def _brackets(text: str) -> int:
+def _count_brackets(text: str) -> int:
     """No less than the levels that JSON nests in."""
     return text.count("[") + text.count("{")
 
@@ -139,71 +139,71 @@ def _is_deep(structure: str) -> bool:
 _T = TypeVar("_T")
 
 
-class Hiding:
+class LiveRedactor:
     """What stands between a run and everybody who is told of it."""
 
     def __init__(self, redactor: Redactor) -> None:
         self.redactor = redactor
-        self._first = FirstLook(redactor)
-        self._clean = CleanParts()
+        self._first = JsonPrefilter(redactor)
+        self._clean = CleanCache()
 
-    def text(self, text: str, *sources: object) -> str:
+    def redact_text(self, text: str, *sources: object) -> str:
         """A text that is to be shown, without secrets.
 
         `sources` are what it was made from: they may announce a secret that it quotes.
         """
         for source in sources:
-            self._learnt(self.redactor.learning_from(source))
-        return self.redactor.text(text)
+            self._replace_redactor(self.redactor.add_masks_from_tree(source))
+        return self.redactor.redact_text(text)
 
-    def tree(self, value: _T) -> _T:
+    def redact_tree(self, value: _T) -> _T:
         """The same for data that is to be kept."""
         heard: list[str] = []
-        hidden = self.redactor.tree(value, heard.append, self._clean)
+        hidden = self.redactor.redact_tree(value, heard.append, self._clean)
         if not heard:
             return hidden
-        self._learnt(self.redactor.learning(*heard))
-        return self.redactor.tree(hidden)
+        self._replace_redactor(self.redactor.add_masks_from_texts(*heard))
+        return self.redactor.redact_tree(hidden)
 
-    def parts(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
-        """As `tree`, for dataclasses that will be parts of a larger tree: they are not looked at again there.
+    def redact_many(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
+        """As `redact_tree`, for dataclasses that will be parts of a larger tree: they are not looked at again there.
 
         Each comes with all that it holds as compact JSON.
         """
         if not self._first.is_clean([as_json for _, as_json in values]):
             if len(values) == 1:
-                return [self.tree(values[0][0])]
-            return [hidden for each in values for hidden in self.parts([each])]
+                return [self.redact_tree(values[0][0])]
+            return [hidden for each in values for hidden in self.redact_many([each])]
         self._clean.add(value for value, _ in values)
         return [value for value, _ in values]
 
-    def again(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
-        """As `parts`, for what this version of evalgate redacted when it wrote that JSON, maybe elsewhere."""
+    def redact_stored(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
+        """As `redact_many`, for what this version of evalgate redacted when it wrote that JSON, maybe elsewhere."""
         found: list[_T] = []
         for value, as_json in values:
-            if may_hold(as_json, self.redactor.needles):
-                found.append(self.tree(value))
+            if may_contain_secret(as_json, self.redactor.needles):
+                found.append(self.redact_tree(value))
             else:
                 self._clean.add((value,))
                 found.append(value)
         return found
 
-    def _learnt(self, redactor: Redactor) -> None:
+    def _replace_redactor(self, redactor: Redactor) -> None:
         """From now on, hide what `redactor` knows: what seemed to hold nothing may hold something."""
         if redactor is not self.redactor:
             self.redactor = redactor
-            self._first = FirstLook(redactor)
-            self._clean = CleanParts()
+            self._first = JsonPrefilter(redactor)
+            self._clean = CleanCache()
 
     @contextmanager
-    def in_errors(self) -> Iterator[None]:
+    def redact_errors(self) -> Iterator[None]:
         """A block whose errors for users are told without secrets."""
         try:
             yield
-        except InvalidInput as error:
-            raise InvalidInput(self._problems(error.problems)) from None
-        except NoVerdict as error:
-            raise NoVerdict(self.text(str(error))) from None
+        except InvalidInputError as error:
+            raise InvalidInputError(self._redact_problems(error.problems)) from None
+        except NoVerdictError as error:
+            raise NoVerdictError(self.redact_text(str(error))) from None
 
-    def _problems(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
-        return self.redactor.tree(tuple(problems))
+    def _redact_problems(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+        return self.redactor.redact_tree(tuple(problems))

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import takewhile
 
-from evalgate.redaction.encodings import SHORTEST_ENCODED, Span, decode_parts
-from evalgate.redaction.environment import names_a_secret
+from evalgate.redaction.encodings import SHORTEST_ENCODED, TextSpan, decode_parts
+from evalgate.redaction.environment import is_secret_name
 
 _MARK = re.compile(r"…|\.\.\.")
 """What stands where a text was cut."""
 _FEWEST = 6
 
-_BEGUN = (
+_TOKEN_START = (
     # how a token begins whose maker is known, six characters with a digit among them, and the mark
     r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|gl(?:pat|cbt|rt|ptt|dt)-|[sr]k_(?:live|test)_|sk-|A[KS]IA|xox[abcdeoprs]-|xapp-|AIza"
     r"|ya29\.|GOCSPX-|eyJ|npm_|pypi-|hf_|gsk_|xai-|nvapi-|r8_|pplx-|tvly-|lsv2_|dapi|SG\.|shp(?:at|ca|pa|ss)_)"
@@ -24,25 +24,25 @@ _BEGUN = (
 )
 
 
-def is_cut(text: str) -> bool:
+def is_truncated(text: str) -> bool:
     """Whether something may have been shortened."""
     return "…" in text or "..." in text
 
 
-def cut_secrets(text: str, needles: tuple[str, ...]) -> Iterator[Span]:
+def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[TextSpan]:
     """Where the first half of a needle or more, or the beginning of a token, stands before a mark."""
-    yield from (match.span() for match in re.finditer(_BEGUN, text))
+    yield from (match.span() for match in re.finditer(_TOKEN_START, text))
     for needle in needles:
         head = needle[: max(_FEWEST, (len(needle) + 1) // 2)]
         start = text.find(head)
         while start >= 0:
-            end = start + _shared(needle, text[start : start + len(needle)])
+            end = start + _count_shared_prefix(needle, text[start : start + len(needle)])
             if _MARK.match(text, end):
                 yield start, end
             start = text.find(head, start + len(head))
 
 
-def _shared(one: str, other: str) -> int:
+def _count_shared_prefix(one: str, other: str) -> int:
     """How many characters two texts begin with alike."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
@@ -122,11 +122,11 @@ _SHAPES = {
     ),
 }
 _MOST_LAYERS = 2
-_SHORTEST = 15
+_MIN_TOKEN_LENGTH = 15
 """No token has fewer characters, nor has a key without a word of as many."""
 
 
-def shaped_like_secrets(text: str, layers: int = _MOST_LAYERS) -> Iterator[Span]:
+def find_token_spans(text: str, layers: int = _MOST_LAYERS) -> Iterator[TextSpan]:
     """Yield where tokens and keys with a well-known look stand in `text`, in time linear in its length.
 
     They may be encoded `layers` times, in base64 or as in a URL.
@@ -134,12 +134,12 @@ def shaped_like_secrets(text: str, layers: int = _MOST_LAYERS) -> Iterator[Span]
     # Prose has hardly a word that is long enough; they are looked for once instead of once for each sign.
     each = text.split()
     longest = max(map(len, each), default=0)
-    if longest < _SHORTEST:
+    if longest < _MIN_TOKEN_LENGTH:
         return
     if layers and longest >= SHORTEST_ENCODED:
         for part in decode_parts(text):
-            yield from map(part.locate, shaped_like_secrets(part.text, layers - 1))
-    words = " ".join([word for word in each if len(word) >= _SHORTEST])
+            yield from map(part.locate, find_token_spans(part.text, layers - 1))
+    words = " ".join([word for word in each if len(word) >= _MIN_TOKEN_LENGTH])
     for sign, shape in _SHAPES.items():
         if sign in (text if sign is _PRIVATE_KEY else words):
             for match in re.finditer(shape, text):  # compiled when the first such sign is met
@@ -187,7 +187,7 @@ _LONGEST_NAME = 40
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HEX = re.compile(r"[0-9a-fA-F\-]+")
 _PLACE = re.compile(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[./~$%]|arn:")
-_SHORTEST_VALUE = 9
+_MIN_LABELED_LENGTH = 9
 """No less holds a word that tells, something between and a value; nor a user and password in a URL."""
 
 _SHORT = 64
@@ -196,49 +196,49 @@ _SHORT = 64
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
-def told_by_neighbours(text: str) -> Iterator[Span]:
+def find_labeled_secrets(text: str) -> Iterator[TextSpan]:
     """Where a value stands that the words before it call a secret. Spans may overlap."""
-    if len(text) < _SHORTEST_VALUE:
+    if len(text) < _MIN_LABELED_LENGTH:
         return
     if "://" in text:
-        yield from (span for span in _values(_USERINFO, text) if "***" not in text[slice(*span)])
-    lower = _lowered(text)
+        yield from (span for span in _iter_values(_USERINFO, text) if "***" not in text[slice(*span)])
+    lower = _lower_text(text)
     if any(separator in text for separator in _SEPARATORS):
         for sign in _SIGNS:
             if sign in lower:
-                yield from _after(sign, text, lower)
-        yield from _in_requests(text)
+                yield from _find_after_sign(sign, text, lower)
+        yield from _find_request_secrets(text)
     if "bearer" in lower or "basic" in lower:
-        yield from (span for span in _values(_SCHEME, lower) if _mixed(text[slice(*span)]))
+        yield from (span for span in _iter_values(_SCHEME, lower) if _is_mixed(text[slice(*span)]))
 
 
-def _in_requests(text: str) -> Iterator[Span]:
+def _find_request_secrets(text: str) -> Iterator[TextSpan]:
     """Signatures of shared addresses, and what curl is given."""
     if "sig=" in text:
-        yield from _values(_SIGNATURE, text)
+        yield from _iter_values(_SIGNATURE, text)
     if "-u" in text:
-        yield from (span for span in _values(_CURLS_USER, text) if _mixed(text[slice(*span)]))
+        yield from (span for span in _iter_values(_CURLS_USER, text) if _is_mixed(text[slice(*span)]))
 
 
-def secret_under(key: str, value: str) -> bool:
+def is_secret_value(key: str, value: str) -> bool:
     """Whether a value in a mapping is a secret for the key that it stands under."""
-    if not key or not names_a_secret(key):
+    if not key or not is_secret_name(key):
         return False
     scheme, _, rest = value.partition(" ")
     if rest and scheme.lower() in _SCHEMES:
         value = rest
-    return not any(map(str.isspace, value)) and _secret_named(key, value)
+    return not any(map(str.isspace, value)) and _is_named_secret(key, value)
 
 
-def _after(sign: str, text: str, lower: str) -> Iterator[Span]:
+def _find_after_sign(sign: str, text: str, lower: str) -> Iterator[TextSpan]:
     start = lower.find(sign)
     while start >= 0:
         end = start + len(sign)
         match = _AFTER_SIGN.match(text, end)
         if match:
             value = match["value"].rstrip(".:!?")
-            name = _name_before(text, start) + text[start:end] + (match["suffix"] or "")
-            if (match["separator"] or name.startswith("--")) and _secret_named(name, value):
+            name = _get_preceding_name(text, start) + text[start:end] + (match["suffix"] or "")
+            if (match["separator"] or name.startswith("--")) and _is_named_secret(name, value):
                 yield match.start("value"), match.start("value") + len(value)
             # a long value is looked at once, or a line of `key=key=key=` would take long
             if match["separator"]:
@@ -246,43 +246,43 @@ def _after(sign: str, text: str, lower: str) -> Iterator[Span]:
         start = lower.find(sign, end)
 
 
-def _name_before(text: str, end: int) -> str:
+def _get_preceding_name(text: str, end: int) -> str:
     found = _NAME_BEFORE.search(text[max(0, end - _LONGEST_NAME) : end])
     return found[0] if found else ""
 
 
-def _secret_named(name: str, value: str) -> bool:
-    if not names_a_secret(name):
+def _is_named_secret(name: str, value: str) -> bool:
+    if not is_secret_name(name):
         return False
     strong = _STRONG.search(_CAMEL.sub("_", name).lower())
-    return _mixed(value) if strong else _random(value)
+    return _is_mixed(value) if strong else _is_random(value)
 
 
-def _values(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
+def _iter_values(pattern: re.Pattern[str], text: str) -> Iterator[TextSpan]:
     return (match.span("value") for match in pattern.finditer(text))
 
 
-def _mixed(value: str) -> bool:
+def _is_mixed(value: str) -> bool:
     """No word, number, place or stand-in: letters with digits or with an unusual character."""
     if len(value) < 6 or "***" in value or _PLACE.match(value):
         return False
     return any(map(str.isalpha, value)) and not value.translate(_USUAL).isalpha()
 
 
-def _random(value: str) -> bool:
+def _is_random(value: str) -> bool:
     """A long mixture of cases and digits, and no digest, UUID or place."""
-    if len(value) < 16 or not _mixed(value) or _HEX.fullmatch(value):
+    if len(value) < 16 or not _is_mixed(value) or _HEX.fullmatch(value):
         return False
     kinds = (str.islower, str.isupper, str.isdigit)
-    return all(any(map(kind, value)) for kind in kinds) and _bits(value) >= 3.5
+    return all(any(map(kind, value)) for kind in kinds) and _compute_entropy(value) >= 3.5
 
 
-def _bits(value: str) -> float:
+def _compute_entropy(value: str) -> float:
     """Shannon's entropy of a character, in bits."""
     return -sum(n / len(value) * math.log2(n / len(value)) for n in Counter(value).values())
 
 
-def _lowered(text: str) -> str:
+def _lower_text(text: str) -> str:
     """In lower case, every character in its place."""
     lower = text.lower()
     return lower if len(lower) == len(text) else text.translate(_LOWER)

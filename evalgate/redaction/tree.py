@@ -8,7 +8,7 @@ from operator import is_
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
-Rewrite: TypeAlias = Callable[[str, str], str]
+TextRewriter: TypeAlias = Callable[[str, str], str]
 """From the key that a text stands under ("" when there is none) and the text, to what replaces it."""
 
 IsClean: TypeAlias = Callable[[Any], bool]
@@ -21,8 +21,8 @@ _BATCH = 32
 _WITHOUT_TEXT = frozenset({NoneType, bool, int, float})
 
 
-def rewritten(
-    value: Any, rewrite: Rewrite, key: str = "", depth: int = 0, is_clean: IsClean | None = None
+def rewrite_tree(
+    value: Any, rewrite: TextRewriter, key: str = "", depth: int = 0, is_clean: IsClean | None = None
 ) -> Any:
     """`value` with `rewrite` applied to every text and every key in it; the same object when nothing changed.
 
@@ -34,17 +34,17 @@ def rewritten(
         # An enum's member or another subclass of str is a word of ours.
         return rewrite(key, value) if type(value) is str else value
     if isinstance(value, Mapping):
-        return TOO_DEEP if depth > _DEEPEST else _mapping(value, rewrite, depth + 1)
+        return TOO_DEEP if depth > _DEEPEST else _rewrite_mapping(value, rewrite, depth + 1)
     if isinstance(value, list | tuple | set | frozenset):
-        return TOO_DEEP if depth > _DEEPEST else _collection(value, rewrite, key, depth + 1, is_clean)
+        return TOO_DEEP if depth > _DEEPEST else _rewrite_collection(value, rewrite, key, depth + 1, is_clean)
     if is_dataclass(value) and not isinstance(value, type):
-        return _fields(value, rewrite, depth + 1, is_clean)
+        return _rewrite_fields(value, rewrite, depth + 1, is_clean)
     return value
 
 
 @dataclass(slots=True)
-class Texts:
-    """Every text in a tree that `rewritten` would look at."""
+class TextCollector:
+    """Every text in a tree that `rewrite_tree` would look at."""
 
     found: list[str] = field(default_factory=list)
     under_keys: list[tuple[str, str]] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Texts:
     clean: Container[int] = frozenset()
     """Identities of dataclasses that are left out."""
 
-    def gather(self, value: Any, key: str = "", depth: int = 0) -> None:
+    def gather_texts(self, value: Any, key: str = "", depth: int = 0) -> None:
         """Add the texts of a tree."""
         self._gather_all((value,), key, depth)
 
@@ -67,9 +67,9 @@ class Texts:
                 if key:
                     self.under_keys.append((key, value))
             elif kind not in _WITHOUT_TEXT:
-                self._gather_within(kind, value, key, depth + 1)
+                self._gather_nested(kind, value, key, depth + 1)
 
-    def _gather_within(self, kind: type, value: Any, key: str, depth: int) -> None:
+    def _gather_nested(self, kind: type, value: Any, key: str, depth: int) -> None:
         if depth > _DEEPEST:
             self.is_complete = False
         elif kind is tuple or kind is list:
@@ -81,7 +81,7 @@ class Texts:
                     self.found.append(item)
                     self.under_keys.append((str(name), item))
                 elif type(item) not in _WITHOUT_TEXT:
-                    self._gather_within(type(item), item, str(name), depth + 1)
+                    self._gather_nested(type(item), item, str(name), depth + 1)
         elif is_dataclass(kind):
             if id(value) in self.clean:
                 return
@@ -90,7 +90,7 @@ class Texts:
             self.is_complete = False
 
 
-class _FreeTexts(dict[type, tuple[str, ...]]):
+class _FreeTextFields(dict[type, tuple[str, ...]]):
     """The fields of a dataclass that can hold a text of anybody's."""
 
     def __missing__(self, kind: type) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class _FreeTexts(dict[type, tuple[str, ...]]):
         return self[kind]
 
 
-_FREE_TEXTS = _FreeTexts()
+_FREE_TEXTS = _FreeTextFields()
 
 
 def _is_plain(annotation: object) -> bool:
@@ -109,18 +109,18 @@ def _is_plain(annotation: object) -> bool:
     return annotation in _WITHOUT_TEXT or get_origin(annotation) is Literal
 
 
-def _mapping(value: Mapping[Any, Any], rewrite: Rewrite, depth: int) -> Any:
+def _rewrite_mapping(value: Mapping[Any, Any], rewrite: TextRewriter, depth: int) -> Any:
     changed = False
     made: dict[Any, Any] = {}
     for name, item in value.items():
         new_name = rewrite("", name) if type(name) is str else name
-        new_item = rewritten(item, rewrite, name if isinstance(name, str) else "", depth)
+        new_item = rewrite_tree(item, rewrite, name if isinstance(name, str) else "", depth)
         changed = changed or new_name is not name or new_item is not item
-        made[_free(made, new_name) if new_name is not name else name] = new_item
+        made[_choose_free_key(made, new_name) if new_name is not name else name] = new_item
     return made if changed else value
 
 
-def _free(taken: Mapping[Any, Any], name: str) -> str:
+def _choose_free_key(taken: Mapping[Any, Any], name: str) -> str:
     """Two keys that were different stay two."""
     number, free = 1, name
     while free in taken:
@@ -129,11 +129,13 @@ def _free(taken: Mapping[Any, Any], name: str) -> str:
     return free
 
 
-def _collection(value: Any, rewrite: Rewrite, key: str, depth: int, is_clean: IsClean | None) -> Any:
+def _rewrite_collection(
+    value: Any, rewrite: TextRewriter, key: str, depth: int, is_clean: IsClean | None
+) -> Any:
     made = []
-    for some in _batches(value):
+    for some in _iter_batches(value):
         if is_clean is None or len(some) == 1 or not is_dataclass(some[0]) or not is_clean(some):
-            made += [_item(item, rewrite, key, depth, is_clean) for item in some]
+            made += [_rewrite_item(item, rewrite, key, depth, is_clean) for item in some]
         else:
             made += some
     if all(map(is_, made, value)):
@@ -142,7 +144,7 @@ def _collection(value: Any, rewrite: Rewrite, key: str, depth: int, is_clean: Is
     return make(made)
 
 
-def _batches(value: Any) -> Iterator[list[Any]]:
+def _iter_batches(value: Any) -> Iterator[list[Any]]:
     """Many at once, where there are many: most looks find nothing."""
     items = iter(value)
     size = _BATCH if len(value) > _BATCH else 1
@@ -150,19 +152,19 @@ def _batches(value: Any) -> Iterator[list[Any]]:
         yield some
 
 
-def _item(item: Any, rewrite: Rewrite, key: str, depth: int, is_clean: IsClean | None) -> Any:
+def _rewrite_item(item: Any, rewrite: TextRewriter, key: str, depth: int, is_clean: IsClean | None) -> Any:
     if is_clean is not None and is_dataclass(item) and is_clean(item):
         return item
-    return rewritten(item, rewrite, key, depth)
+    return rewrite_tree(item, rewrite, key, depth)
 
 
-def _fields(value: Any, rewrite: Rewrite, depth: int, is_clean: IsClean | None) -> Any:
+def _rewrite_fields(value: Any, rewrite: TextRewriter, depth: int, is_clean: IsClean | None) -> Any:
     changes = {}
     for name in _FREE_TEXTS[type(value)]:
         item = getattr(value, name)
         if is_clean is not None and is_dataclass(item) and is_clean(item):
             continue
-        new = rewritten(item, rewrite, "", depth, is_clean)
+        new = rewrite_tree(item, rewrite, "", depth, is_clean)
         if new is not item:
             changes[name] = new
     return replace(value, **changes) if changes else value

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from evalgate.core.formatting import counted
+from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseResult, Failure, JsonObject, RunResult, ToolResult
 
 _MOST_NAMES = 5
@@ -28,7 +28,7 @@ _KEYS = {
 """Variables that a package reads, by a word in its traceback: not every error names them."""
 
 
-def tell_missing_variables(
+def describe_missing_variables(
     cases: Iterable[CaseResult], withheld: Collection[str], unreachable: str = ""
 ) -> Iterator[str]:
     """Yield a sentence for each variable that the agent failed for, and that is set in the gate alone.
@@ -40,7 +40,7 @@ def tell_missing_variables(
     """
     failures = Counter({Failure("import", unreachable): 1}) if unreachable else Counter[Failure]()
     failures.update(run.failure for case in cases for run in case.runs if run.failure is not None)
-    wanted = {name for failure in failures for name in _variables_of(failure)} & set(withheld)
+    wanted = {name for failure in failures for name in _find_variables(failure)} & set(withheld)
     for name in sorted(wanted):
         yield (
             f"{name} is set here, but the agent gets only the variables that `--env`, or `agent.env` in the "
@@ -48,7 +48,7 @@ def tell_missing_variables(
         )
 
 
-def _variables_of(failure: Failure) -> Iterator[str]:
+def _find_variables(failure: Failure) -> Iterator[str]:
     """Yield the variables that a failure names; if it names none and is about a key, those of its package."""
     named = _VARIABLE.findall(failure.message)
     yield from named
@@ -59,7 +59,7 @@ def _variables_of(failure: Failure) -> Iterator[str]:
                 yield from names
 
 
-def tell_no_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) -> str:
+def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) -> str:
     """Return what to do when cases expect tool calls and no run made one; "" when all is well.
 
     Args:
@@ -72,11 +72,9 @@ def tell_no_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) 
     expecting = [case for case in cases if any(map(_expects_calls, case.runs))]
     if not any(run.outcome == "answered" for case in expecting for run in case.runs):
         return ""
-    count = counted(len(expecting), "case")
+    count = pluralize(len(expecting), "case")
     verb = "expects" if len(expecting) == 1 else "expect"
-    return (
-        f"No tool call was seen in the whole run, although {count} {verb} some. {_way_forward(kind, options)}"
-    )
+    return f"No tool call was seen in the whole run, although {count} {verb} some. {_suggest_remedy(kind, options)}"
 
 
 def _has_calls(run: RunResult) -> bool:
@@ -110,7 +108,7 @@ _KINDS = {
 }
 
 
-def _way_forward(kind: str, options: object) -> str:
+def _suggest_remedy(kind: str, options: object) -> str:
     option: Mapping[str, object] = dict(options) if isinstance(options, Iterable) else {}
     if option.get("otel") not in (None, False):
         return _SPANS
@@ -123,7 +121,7 @@ def _way_forward(kind: str, options: object) -> str:
     return _KINDS.get(kind, "Does this kind of agent report them?")
 
 
-def tell_unrecorded_results(cases: Iterable[CaseResult], answer: JsonObject) -> str:
+def describe_unrecorded_results(cases: Iterable[CaseResult], answer: JsonObject) -> str:
     """Return which tools evalgate answered itself with `answer`, as nothing was recorded; "" when none."""
     tools = Counter(
         event.name
@@ -140,7 +138,7 @@ def tell_unrecorded_results(cases: Iterable[CaseResult], answer: JsonObject) -> 
     more = ", …" if len(tools) > _MOST_NAMES else ""
     count = sum(tools.values())
     return (
-        f"evalgate answered {counted(count, 'tool call')} itself, as the cases hold no result for "
+        f"evalgate answered {pluralize(count, 'tool call')} itself, as the cases hold no result for "
         f"{'it' if count == 1 else 'them'} ({names}{more}): the agent read "
         f'"{next(iter(answer.values()))}". Record the results in the eval set, or give `tool_mocks`.'
     )

@@ -7,11 +7,11 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from evalgate.core.formatting import counted, shown
+from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
-    NOT_THE_AGENTS_FAULT,
-    THE_AGENTS_FAULT,
+    AGENT_FAULT_OUTCOMES,
+    NON_AGENT_OUTCOMES,
     CaseChange,
     CaseMetric,
     CaseResult,
@@ -26,7 +26,7 @@ from evalgate.core.types import (
     Totals,
     TurnResult,
 )
-from evalgate.core.types.record import judgement_sentences
+from evalgate.core.types.record import describe_comparison
 
 _LEAST_SHARE = 0.2
 _LEAST_SECONDS = 0.1
@@ -43,20 +43,20 @@ class Finding:
     case: CaseResult
     is_new: bool = False
     """The baseline has it passing."""
-    then: tuple[Reply | None, ...] = ()
+    baseline_replies: tuple[Reply | None, ...] = ()
     """What the agent did in the baseline, turn by turn, where that is known."""
 
     @property
     def name(self) -> str:
         """`eval_set/eval_id`; written by whoever wrote the eval set."""
-        return case_name(self.case)
+        return format_case_name(self.case)
 
     @property
     def run(self) -> RunResult | None:
         """The run to look at: the first without an answer, else the first that fell short."""
         runs = self.case.runs
         unanswered = (run for run in runs if run.outcome != "answered")
-        return next(unanswered, next(filter(_fell_short, runs), runs[0] if runs else None))
+        return next(unanswered, next(filter(_has_failed_metric, runs), runs[0] if runs else None))
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:
@@ -69,7 +69,7 @@ class Finding:
         return next(bad, lone)
 
 
-def findings(record: Record) -> list[Finding]:
+def list_findings(record: Record) -> list[Finding]:
     """Every failed or errored case: the newly failing first, each group in file order."""
     newly = {
         (change.eval_set_id, change.eval_id): change.then
@@ -79,7 +79,7 @@ def findings(record: Record) -> list[Finding]:
     found = [
         Finding(case, key in newly, newly.get(key, ()))
         for case in record.cases
-        for key in [_key(case)]
+        for key in [_get_case_key(case)]
         if case.status in {"failed", "errored"} and case.quarantine is None
     ]
     return sorted(found, key=lambda finding: not finding.is_new)
@@ -115,11 +115,11 @@ def group_findings(found: Iterable[Finding]) -> list[FindingGroup]:
     """
     groups: dict[object, list[Finding]] = {}
     for at, finding in enumerate(found):
-        groups.setdefault(_cause_of(finding) or at, []).append(finding)
+        groups.setdefault(_build_cause_key(finding) or at, []).append(finding)
     return [FindingGroup(members[0], tuple(members[1:])) for members in groups.values()]
 
 
-def _cause_of(finding: Finding) -> tuple[object, ...]:
+def _build_cause_key(finding: Finding) -> tuple[object, ...]:
     """Return what two findings of one cause have in common; empty if no reason is known."""
     case = finding.case
     run = next((run for run in case.runs if run.outcome != "answered"), None)
@@ -132,82 +132,84 @@ def _cause_of(finding: Finding) -> tuple[object, ...]:
     return finding.is_new, *((metric.name, metric.score, _NUMBER.sub("", metric.reason)) for metric in bad)
 
 
-def still_failing(record: Record) -> list[CaseResult]:
+def find_still_failing(record: Record) -> list[CaseResult]:
     """The gating cases that failed in the baseline as well; none when there is no baseline."""
     if record.comparison is None:
         return []
     other = {(change.eval_set_id, change.eval_id) for change in record.comparison.changes}
     gating = (case for case in record.cases if case.quarantine is None)
-    bad = (case for case in gating if case.is_told and case.status != "passed")
-    return [case for case in bad if _key(case) not in other]
+    bad = (case for case in gating if case.is_conclusive and case.status != "passed")
+    return [case for case in bad if _get_case_key(case) not in other]
 
 
-def flaky(record: Record) -> list[tuple[CaseResult, int, int]]:
+def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
     """The gating cases whose runs disagree, each with how many passed of how many that say something."""
     gating = (case for case in record.cases if case.quarantine is None)
-    told = ((case, passed_runs(case)) for case in gating)
+    told = ((case, count_passed_runs(case)) for case in gating)
     return [(case, *found) for case, found in told if 0 < found[0] < found[1]]
 
 
-def passed_runs(case: CaseResult) -> tuple[int, int]:
+def count_passed_runs(case: CaseResult) -> tuple[int, int]:
     """How many runs passed, of how many that say something."""
-    passed = [_passed(run) for run in case.runs if _tells(run)]
+    passed = [_has_passed(run) for run in case.runs if _is_conclusive(run)]
     return sum(passed), len(passed)
 
 
-def _tells(run: RunResult) -> bool:
+def _is_conclusive(run: RunResult) -> bool:
     """Whether the run says something of the agent: no metric, judge or service broke in it."""
-    if run.outcome in NOT_THE_AGENTS_FAULT:
+    if run.outcome in NON_AGENT_OUTCOMES:
         return False
-    return run.outcome in THE_AGENTS_FAULT or all(metric.status != "errored" for metric in run.metrics)
+    return run.outcome in AGENT_FAULT_OUTCOMES or all(metric.status != "errored" for metric in run.metrics)
 
 
-def _passed(run: RunResult) -> bool:
-    return run.outcome == "answered" and not _fell_short(run)
+def _has_passed(run: RunResult) -> bool:
+    return run.outcome == "answered" and not _has_failed_metric(run)
 
 
-def case_name(case: CaseResult) -> str:
+def format_case_name(case: CaseResult) -> str:
     """How reports call a case."""
     return f"{case.eval_set_id}/{case.eval_id}"
 
 
-def path_from_root(folder: str, path: str) -> str:
+def resolve_from_root(folder: str, path: str) -> str:
     """A path of the record as the repository's root sees it, when the record's paths start in `folder`."""
     return posixpath.normpath(posixpath.join(folder, path))
 
 
-def faults(case: CaseResult) -> Iterator[str]:
+def describe_faults(case: CaseResult) -> Iterator[str]:
     """Why the case is not passed, a sentence each: how the agent failed, or each metric that fell short."""
-    if agent_fault := _agent_fault(case):
+    if agent_fault := _describe_agent_fault(case):
         yield agent_fault
         return
     for metric in case.metrics:
         if metric.status == "failed":
-            yield _with_reason(f"{metric.name} {score_beside_threshold(metric)}", metric.reason)
+            yield _append_reason(f"{metric.name} {format_score_and_threshold(metric)}", metric.reason)
         elif metric.status == "errored":
-            yield _with_reason(f"{metric.name} could not be evaluated", metric.reason)
+            yield _append_reason(f"{metric.name} could not be evaluated", metric.reason)
 
 
-def not_evaluated_because(case: CaseResult) -> str:
+def explain_not_evaluated(case: CaseResult) -> str:
     """Why nothing can be said about the case."""
     reasons = (metric.reason for metric in case.metrics if metric.reason)
-    return _agent_fault(case) or next(reasons, "no metric applies to this case")
+    return _describe_agent_fault(case) or next(reasons, "no metric applies to this case")
 
 
-def score_beside_threshold(metric: CaseMetric) -> str:
+def format_score_and_threshold(metric: CaseMetric) -> str:
     """`0.50 < 1.00`, with as many digits as it takes not to contradict the sign."""
     if metric.score is None:
-        return f"– of {shown_threshold(metric.threshold)}"
+        return f"– of {format_threshold(metric.threshold)}"
     sign = "<" if metric.score < metric.threshold else "≥"
-    return f"{shown(metric.score, beside=metric.threshold)} {sign} {shown_threshold(metric.threshold)}"
+    return (
+        f"{format_score(metric.score, beside=metric.threshold)} {sign} {format_threshold(metric.threshold)}"
+    )
 
 
-def shown_status(metric: MetricSummary) -> Status:
+def get_effective_status(metric: MetricSummary) -> Status:
     """What a line of the metric table says: a metric that closes the gate by its drop is no passed one."""
     return "failed" if metric.regressed and metric.status == "passed" else metric.status
 
 
-def beside_baseline(record: Record) -> Iterator[tuple[str, str]]:
+def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
     """Yield label and sentence of what the statistics say and the verdict's reasons do not.
 
     A metric of which the runs cannot tell is said, too, if something else decides.
@@ -221,41 +223,41 @@ def beside_baseline(record: Record) -> Iterator[tuple[str, str]]:
             continue  # that there is none at all is said once
         yield from (
             (label, sentence)
-            for label, sentence in judgement_sentences(metric)
+            for label, sentence in describe_comparison(metric)
             if f"{label}: {sentence}" not in reasons
         )
 
 
-def run_counts(record: Record) -> str:
+def format_run_counts(record: Record) -> str:
     """Return how many runs were made: `3 runs each, 2 follow-up runs`; "" if each case was run once.
 
     Of `runs: auto`: all runs, and how many a fixed number would have taken more.
     """
     further = sum(run.confirms for case in record.cases for run in case.runs)
-    followed = counted(further, "follow-up run") if further else ""
+    followed = pluralize(further, "follow-up run") if further else ""
     if record.effort is None:
         each = "1 run each" if followed else ""
         each = f"{record.runs:,} runs each" if record.runs > 1 else each
         return ", ".join(filter(None, (each, followed)))
     saved = f"{record.effort.saved:,} saved by `runs: auto`" if record.effort.saved else ""
     followed = f"{further:,} of them to follow up" if further else ""
-    return ", ".join(filter(None, (counted(record.effort.spent, "run"), followed, saved)))
+    return ", ".join(filter(None, (pluralize(record.effort.spent, "run"), followed, saved)))
 
 
-def shown_threshold(threshold: float) -> str:
+def format_threshold(threshold: float) -> str:
     """A threshold as somebody wrote it: two decimals unless it has more."""
     text = f"{threshold:.2f}"
     return text if float(text) == threshold else str(threshold)
 
 
-def shown_minimum(metric: MetricSummary) -> str:
+def format_minimum(metric: MetricSummary) -> str:
     """Return what the mean must reach, and what each case must reach where that is another number."""
-    each = f"{shown_threshold(metric.threshold)} a case"
+    each = f"{format_threshold(metric.threshold)} a case"
     if metric.mean_judged_by == "baseline":
         return each
     if metric.min_mean is None:
-        return shown_threshold(metric.threshold)
-    return f"{shown_threshold(metric.min_mean)} ({each})"
+        return format_threshold(metric.threshold)
+    return f"{format_threshold(metric.min_mean)} ({each})"
 
 
 CHANGES: dict[Change, str] = {
@@ -269,9 +271,9 @@ CHANGES: dict[Change, str] = {
 """How reports call each kind of change, the most telling first."""
 
 
-def grouped_changes(record: Record, comparison: Comparison) -> dict[Change, list[CaseChange]]:
+def group_changes(record: Record, comparison: Comparison) -> dict[Change, list[CaseChange]]:
     """The changes of each kind that there are, in the order of `CHANGES`; none of a case in quarantine."""
-    resting = {_key(case) for case in record.cases if case.quarantine is not None}
+    resting = {_get_case_key(case) for case in record.cases if case.quarantine is not None}
     groups: dict[Change, list[CaseChange]] = {change: [] for change in CHANGES}
     for change in comparison.changes:
         if (change.eval_set_id, change.eval_id) not in resting:
@@ -279,13 +281,13 @@ def grouped_changes(record: Record, comparison: Comparison) -> dict[Change, list
     return {change: found for change, found in groups.items() if found}
 
 
-def change_counts(record: Record, comparison: Comparison) -> str:
+def format_change_counts(record: Record, comparison: Comparison) -> str:
     """`1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`."""
-    groups = grouped_changes(record, comparison)
+    groups = group_changes(record, comparison)
     counts = [f"{len(found):,} {CHANGES[change]}" for change, found in groups.items()]
     resting = [case for case in record.cases if case.quarantine is not None]
     changed = {(change.eval_set_id, change.eval_id) for change in comparison.changes}
-    steady = sum(case.is_told and _key(case) not in changed for case in resting)
+    steady = sum(case.is_conclusive and _get_case_key(case) not in changed for case in resting)
     unchanged = max(0, comparison.unchanged - steady)
     others = {"quarantined": len(resting), "not part of this run": comparison.left_out}
     return ", ".join(
@@ -293,27 +295,27 @@ def change_counts(record: Record, comparison: Comparison) -> str:
     )
 
 
-def meaning_of_delta(record: Record) -> Iterator[str]:
+def explain_delta(record: Record) -> Iterator[str]:
     """Why Δ is not simply the score less the baseline."""
     compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
     if compared:
-        yield f"Δ is over the {counted(max(compared), 'case')} that can be compared."
+        yield f"Δ is over the {pluralize(max(compared), 'case')} that can be compared."
     if any(metric.errors and metric.delta for metric in record.metrics):
         yield "Δ counts a run without an answer as 0; the score is over the answers."
 
 
-def without_baseline(record: Record) -> str:
+def describe_missing_baseline(record: Record) -> str:
     """What is said in the place of a comparison."""
     if record.shard is not None:
         return "One shard alone is compared with no baseline: that is done when all are merged."
     return "No baseline: absolute thresholds only."
 
 
-def _key(case: CaseResult) -> tuple[str, str]:
+def _get_case_key(case: CaseResult) -> tuple[str, str]:
     return case.eval_set_id, case.eval_id
 
 
-def case_counts(totals: Totals) -> str:
+def format_case_counts(totals: Totals) -> str:
     """`3 cases: 2 passed, 1 failed`."""
     counts = {
         "passed": totals.passed,
@@ -322,25 +324,25 @@ def case_counts(totals: Totals) -> str:
         "not evaluated": totals.not_evaluated,
     }
     parts = ", ".join(f"{number:,} {what}" for what, number in counts.items() if number)
-    return f"{counted(totals.cases, 'case')}{': ' if parts else ''}{parts}"
+    return f"{pluralize(totals.cases, 'case')}{': ' if parts else ''}{parts}"
 
 
-def total_cost(record: Record) -> str:
+def format_total_cost(record: Record) -> str:
     """`0.0123 USD`, `at least 0.0123 USD: the cost of 3 runs is not known`; "" when it is nothing."""
     totals = record.totals
     if totals.cost_usd is not None:
         return f"{totals.cost_usd:,.4f} USD" if totals.cost_usd else ""
-    unknown = sum(_lacks_cost(run) for case in record.cases for run in case.runs)
-    blind = f"the cost of {counted(unknown, 'run') if unknown else 'some runs'} is not known"
+    unknown = sum(_has_unknown_cost(run) for case in record.cases for run in case.runs)
+    blind = f"the cost of {pluralize(unknown, 'run') if unknown else 'some runs'} is not known"
     return f"at least {totals.known_usd:,.4f} USD: {blind}" if totals.known_usd else blind
 
 
-def _lacks_cost(run: RunResult) -> bool:
+def _has_unknown_cost(run: RunResult) -> bool:
     used = (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts))
     return any(usage is not None and usage.cost_usd is None for usage in used)
 
 
-def run_costs(comparison: Comparison) -> str:
+def describe_run_costs(comparison: Comparison) -> str:
     """Return `a run takes 1.2 s (+0.4 s), 350 tokens (−12)`, compared with the baseline.
 
     "" if nothing is known, or if nothing changed by more than machines and models vary from run to run.
@@ -351,18 +353,18 @@ def run_costs(comparison: Comparison) -> str:
     parts = []
     difference = now.duration_s - then.duration_s
     if abs(difference) >= max(_LEAST_SECONDS, _LEAST_SHARE * then.duration_s):
-        parts.append(f"{now.duration_s:,.2f} s ({_more(difference, 2)} s)")
+        parts.append(f"{now.duration_s:,.2f} s ({_format_change(difference, 2)} s)")
     tokens_then, tokens = then.input_tokens + then.output_tokens, now.input_tokens + now.output_tokens
     if tokens and tokens_then and abs(tokens - tokens_then) >= _LEAST_SHARE * tokens_then:
-        parts.append(f"{counted(round(tokens), 'token')} ({_more(tokens - tokens_then, 0)})")
+        parts.append(f"{pluralize(round(tokens), 'token')} ({_format_change(tokens - tokens_then, 0)})")
     if now.cost_usd and then.cost_usd and abs(now.cost_usd - then.cost_usd) >= _LEAST_SHARE * then.cost_usd:
-        parts.append(f"{now.cost_usd:,.4f} USD ({_more(now.cost_usd - then.cost_usd, 4)} USD)")
+        parts.append(f"{now.cost_usd:,.4f} USD ({_format_change(now.cost_usd - then.cost_usd, 4)} USD)")
     if not parts:
         return ""
-    return f"a run takes {', '.join(parts)}, on average over {counted(now.cases, 'case')}"
+    return f"a run takes {', '.join(parts)}, on average over {pluralize(now.cases, 'case')}"
 
 
-def _more(difference: float, digits: int) -> str:
+def _format_change(difference: float, digits: int) -> str:
     rounded = round(difference, digits)
     sign = "+" if rounded > 0 else "−" if rounded < 0 else "±"
     return f"{sign}{abs(rounded):,.{digits}f}"
@@ -378,19 +380,19 @@ OUTCOMES: dict[Outcome, str] = {
 """How a run ended, in words."""
 
 
-def _agent_fault(case: CaseResult) -> str:
+def _describe_agent_fault(case: CaseResult) -> str:
     run = next((run for run in case.runs if run.outcome != "answered"), None)
     if run is None:
         return ""
     where = f" in run {run.run} of {len(case.runs)}" if len(case.runs) > 1 else ""
-    return _with_reason(f"{OUTCOMES[run.outcome]}{where}", run.failure.message if run.failure else "")
+    return _append_reason(f"{OUTCOMES[run.outcome]}{where}", run.failure.message if run.failure else "")
 
 
-def _with_reason(sentence: str, reason: str) -> str:
+def _append_reason(sentence: str, reason: str) -> str:
     return f"{sentence}: {reason}" if reason else sentence
 
 
-def _fell_short(run: RunResult) -> bool:
+def _has_failed_metric(run: RunResult) -> bool:
     return any(metric.status in {"failed", "errored"} for metric in run.metrics)
 
 

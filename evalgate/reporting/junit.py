@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from xml.etree import ElementTree as ET
 
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import block, one_line, xml_text
+from evalgate.core.sanitize import to_one_line, to_xml_text, truncate_block
 from evalgate.core.types import CaseResult, Record, TurnResult
-from evalgate.metrics.trajectory import trajectory_diff
-from evalgate.reporting.findings import Finding, faults, findings, not_evaluated_because
-from evalgate.reporting.summary_lines import until
+from evalgate.metrics.trajectory import diff_trajectories
+from evalgate.reporting.findings import Finding, describe_faults, explain_not_evaluated, list_findings
+from evalgate.reporting.summary_lines import describe_quarantine
 
 if TYPE_CHECKING:
     from junit_xml import TestCase
@@ -34,25 +34,25 @@ _LONGEST_NAME = 500
 _DETAILED = 1000  # failing cases: a report of more than 30 MB is refused by GitLab
 
 
-class JUnit:
+class JUnitReport:
     """JUnit XML that is valid whatever the agent wrote."""
 
     file_name = "junit.xml"
 
     def render(self, record: Record) -> str:
         """The whole document, on a few long lines."""
-        return "".join(self.pieces(record))
+        return "".join(self.iter_chunks(record))
 
-    def pieces(self, record: Record) -> Iterator[str]:
-        """See `InPieces`."""
+    def iter_chunks(self, record: Record) -> Iterator[str]:
+        """See `StreamingReporter`."""
         yield '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n'
-        for suite in (*_suites(record), _gate_suite(record)):
-            yield from suite.pieces()
+        for suite in (*_build_suites(record), _build_gate_suite(record)):
+            yield from suite.iter_lines()
         yield "</testsuites>\n"
 
 
 @frozen
-class _Suite:
+class _TestSuite:
     """One eval set, whose tests are made a few at a time: as elements they take many times their text."""
 
     name: str
@@ -64,139 +64,142 @@ class _Suite:
     timestamp: str
     file: str | None = None
 
-    def pieces(self) -> Iterator[str]:
+    def iter_lines(self) -> Iterator[str]:
         """Its lines."""
         is_open = False
         while some := list(islice(self.tests, _AT_ONCE)):
-            element = self._element(some)
+            element = self._build_element(some)
             if not is_open:
-                yield f" {self._opening(element.attrib)}\n"
+                yield f" {self._build_opening_tag(element.attrib)}\n"
                 is_open = True
-            yield _lines_within(element)
+            yield _format_children(element)
         yield " </testsuite>\n"
 
-    def _opening(self, about: Mapping[str, str]) -> str:
+    def _build_opening_tag(self, about: Mapping[str, str]) -> str:
         counts = {name: str(count) for name, count in self.counts.items()}
-        whole = ET.Element("testsuite", {**about, **counts, "time": _seconds(self.seconds)})
+        whole = ET.Element("testsuite", {**about, **counts, "time": _format_seconds(self.seconds)})
         return ET.tostring(whole, encoding="unicode").removesuffix(" />") + ">"
 
-    def _element(self, tests: "list[TestCase]") -> ET.Element:
+    def _build_element(self, tests: "list[TestCase]") -> ET.Element:
         from junit_xml import TestSuite
 
         suite = TestSuite(self.name, tests, timestamp=self.timestamp, file=self.file)
         element: ET.Element = suite.build_xml_doc()
         element.attrib.pop("disabled", None)
         for test, case in zip(element.iter("testcase"), tests, strict=True):
-            test.set("time", _seconds(case.elapsed_sec))
+            test.set("time", _format_seconds(case.elapsed_sec))
         return element
 
 
-def _lines_within(element: ET.Element) -> str:
+def _format_children(element: ET.Element) -> str:
     """The children of a suite, indented; no attribute holds a line end as it is."""
     ET.indent(element, " ", level=1)
     _, _, lines = ET.tostring(element, encoding="unicode").partition("\n")
     return lines.removesuffix(f" </{element.tag}>")
 
 
-def _seconds(duration: float) -> str:
+def _format_seconds(duration: float) -> str:
     return f"{max(duration, 0.0):.3f}"
 
 
-def _suites(record: Record) -> Iterator[_Suite]:
-    detailed = {id(finding.case) for finding in findings(record)[:_DETAILED]}
+def _build_suites(record: Record) -> Iterator[_TestSuite]:
+    detailed = {id(finding.case) for finding in list_findings(record)[:_DETAILED]}
     grouped: dict[tuple[str, str], list[CaseResult]] = {}
     for case in record.cases:
         grouped.setdefault((case.path, case.eval_set_id), []).append(case)
-    names = _Unique(GATE)
+    names = _UniqueNames(GATE)
     for (path, eval_set_id), cases in grouped.items():
         name = names.name(eval_set_id)
-        yield _Suite(
+        yield _TestSuite(
             name,
-            _tests(name, cases, detailed),
-            _counts(map(_kind, cases)),
-            sum(map(_elapsed, cases)),
-            _timestamp(record),
-            _attribute(path) if path else None,
+            _build_tests(name, cases, detailed),
+            _count_kinds(map(_classify_case, cases)),
+            sum(map(_sum_durations, cases)),
+            _format_timestamp(record),
+            _to_attribute(path) if path else None,
         )
 
 
-def _kind(case: CaseResult) -> _Kind:
+def _classify_case(case: CaseResult) -> _Kind:
     if case.quarantine is not None or case.status == "not_evaluated":
         return "skipped"
     return "failures" if case.status == "failed" else "errors" if case.status == "errored" else "passed"
 
 
-def _counts(kinds: Iterable[_Kind]) -> Mapping[str, int]:
+def _count_kinds(kinds: Iterable[_Kind]) -> Mapping[str, int]:
     found = Counter(kinds)
     return {name: found[name] for name in ("errors", "failures", "skipped")} | {"tests": found.total()}
 
 
-def _elapsed(case: CaseResult) -> float:
+def _sum_durations(case: CaseResult) -> float:
     return sum(run.duration_s for run in case.runs)
 
 
-def _tests(suite: str, cases: Sequence[CaseResult], detailed: Container[int]) -> "Iterator[TestCase]":
+def _build_tests(suite: str, cases: Sequence[CaseResult], detailed: Container[int]) -> "Iterator[TestCase]":
     """`detailed` are the `id()`s of the cases with room for the whole story."""
     from junit_xml import TestCase
 
-    for case, name in zip(cases, _names(cases), strict=True):
-        test = TestCase(name, suite, _elapsed(case))
-        match _kind(case):
+    for case, name in zip(cases, _name_tests(cases), strict=True):
+        test = TestCase(name, suite, _sum_durations(case))
+        match _classify_case(case):
             case "failures":
-                _add(test.add_failure_info, case, "failed", in_detail=id(case) in detailed)
+                _add_failure(test.add_failure_info, case, "failed", in_detail=id(case) in detailed)
             case "errors":
-                _add(test.add_error_info, case, "errored", in_detail=id(case) in detailed)
+                _add_failure(test.add_error_info, case, "errored", in_detail=id(case) in detailed)
             case "skipped":
-                message = _why_skipped(case)
+                message = _explain_skip(case)
                 test.add_skipped_info(message, message)
         yield test
 
 
-def _why_skipped(case: CaseResult) -> str:
+def _explain_skip(case: CaseResult) -> str:
     if case.quarantine is not None:
-        return _attribute(f"{case.status}, but quarantined {until(case)}")
-    return _attribute(not_evaluated_because(case))
+        return _to_attribute(f"{case.status}, but quarantined {describe_quarantine(case)}")
+    return _to_attribute(explain_not_evaluated(case))
 
 
-def _add(add: Any, case: CaseResult, kind: str, *, in_detail: bool) -> None:
-    why = list(faults(case)) or [f"the case {kind}"]
-    text = "\n".join([*why, *(_where(case) if in_detail else ("details: see results.json",))])
-    message = _attribute("; ".join(why)) or kind  # without any, the package would not count it
-    add(message, xml_text(block(text, _LONGEST_TEXT, lines=100)), _failure_type(case, kind))
+def _add_failure(add: Any, case: CaseResult, kind: str, *, in_detail: bool) -> None:
+    why = list(describe_faults(case)) or [f"the case {kind}"]
+    text = "\n".join([*why, *(_describe_failure(case) if in_detail else ("details: see results.json",))])
+    message = _to_attribute("; ".join(why)) or kind  # without any, the package would not count it
+    add(message, to_xml_text(truncate_block(text, _LONGEST_TEXT, lines=100)), _get_failure_type(case, kind))
 
 
-def _failure_type(case: CaseResult, kind: str) -> str:
+def _get_failure_type(case: CaseResult, kind: str) -> str:
     """How the agent ended, when it did not answer; else the status of the case."""
     return next((run.outcome for run in case.runs if run.outcome != "answered"), kind)
 
 
-def _where(case: CaseResult) -> Iterator[str]:
+def _describe_failure(case: CaseResult) -> Iterator[str]:
     """The place in the eval set, the turn, and the first divergence."""
     if case.path:
         yield f"at {case.path}:{case.line}" if case.line else f"in {case.path}"
     finding = Finding(case)
     if finding.turn is not None:
         number, turn = finding.turn
-        yield f"turn {number}: {one_line(turn.user)}"
-        yield from _divergence(turn)
+        yield f"turn {number}: {to_one_line(turn.user)}"
+        yield from _format_divergence(turn)
     if finding.run and finding.run.failure and finding.run.failure.detail:
         yield finding.run.failure.detail[-_LONGEST_TEXT // 2 :]
 
 
-def _divergence(turn: TurnResult) -> Iterator[str]:
+def _format_divergence(turn: TurnResult) -> Iterator[str]:
     if turn.actual is None:
         return
     expected = turn.expected.tool_calls if turn.expected else ()
-    for line in trajectory_diff(expected, turn.actual.tool_calls):
+    for line in diff_trajectories(expected, turn.actual.tool_calls):
         yield f"{line.sign} {line.text}{'   <- first divergence' if line.diverges else ''}"
 
 
-def _gate_suite(record: Record) -> _Suite:
+def _build_gate_suite(record: Record) -> _TestSuite:
     from junit_xml import TestCase
 
     test = TestCase("gate", GATE, 0.0)
     reasons = record.verdict.reasons or (f"the verdict is {record.verdict.status}",)
-    message, text = _attribute(reasons[0]) or GATE, xml_text(block("\n".join(reasons), _LONGEST_TEXT))
+    message, text = (
+        _to_attribute(reasons[0]) or GATE,
+        to_xml_text(truncate_block("\n".join(reasons), _LONGEST_TEXT)),
+    )
     kind: _Kind = "passed"
     if record.verdict.status == "fail":
         kind = "failures"
@@ -204,39 +207,39 @@ def _gate_suite(record: Record) -> _Suite:
     elif record.verdict.status == "error" or record.verdict.exit_code != 0:
         kind = "errors"
         test.add_error_info(message, text, "no verdict")
-    return _Suite(GATE, iter([test]), _counts([kind]), 0.0, _timestamp(record))
+    return _TestSuite(GATE, iter([test]), _count_kinds([kind]), 0.0, _format_timestamp(record))
 
 
-def _timestamp(record: Record) -> str:
+def _format_timestamp(record: Record) -> str:
     """ISO 8601 without a zone, as the format's users expect; it is UTC."""
-    return _attribute(record.created_at.removesuffix("Z").removesuffix("+00:00"))
+    return _to_attribute(record.created_at.removesuffix("Z").removesuffix("+00:00"))
 
 
-def _attribute(text: str) -> str:
-    return xml_text(one_line(text, _LONGEST_NAME))
+def _to_attribute(text: str) -> str:
+    return to_xml_text(to_one_line(text, _LONGEST_NAME))
 
 
-def _names(cases: Sequence[CaseResult]) -> Iterator[str]:
+def _name_tests(cases: Sequence[CaseResult]) -> Iterator[str]:
     """What each is called. Those of a large set are only kept where some seem to be equal."""
-    hashes = sorted(array("q", (hash(_named(case.eval_id)) for case in cases)))
+    hashes = sorted(array("q", (hash(_format_name(case.eval_id)) for case in cases)))
     if any(map(eq, hashes, hashes[1:])):
-        yield from map(_Unique().name, (case.eval_id for case in cases))
+        yield from map(_UniqueNames().name, (case.eval_id for case in cases))
     else:
-        yield from (_named(case.eval_id) for case in cases)
+        yield from (_format_name(case.eval_id) for case in cases)
 
 
-def _named(text: str) -> str:
-    return _attribute(text) or "(no name)"
+def _format_name(text: str) -> str:
+    return _to_attribute(text) or "(no name)"
 
 
-class _Unique:
+class _UniqueNames:
     """Names made different by a number: consumers drop the second test of the same name."""
 
     def __init__(self, *taken: str) -> None:
         self._seen = Counter(taken)
 
     def name(self, text: str) -> str:
-        wanted = _named(text)
+        wanted = _format_name(text)
         name = wanted
         while name in self._seen:
             self._seen[wanted] += 1

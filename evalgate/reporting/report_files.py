@@ -5,14 +5,14 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from evalgate.core.errors import EvalgateError, InvalidInput
-from evalgate.core.protocols import InPieces, Reporter
+from evalgate.core.errors import EvalgateError, InvalidInputError
+from evalgate.core.protocols import Reporter, StreamingReporter
 from evalgate.core.types import Record
-from evalgate.datasets.results_io import dump_record, record_pieces
-from evalgate.system.files import AnchoredFolder, Owner, atomic_write, make_folder, replace_file
+from evalgate.datasets.results_io import dump_record, iter_record_chunks
+from evalgate.system.files import AnchoredFolder, Owner, make_folder, replace_file, write_atomically
 
 
-class ResultsJson:
+class ResultsJsonReport:
     """Every fact of the run; all other reports can be rendered from it again."""
 
     file_name = "results.json"
@@ -21,12 +21,12 @@ class ResultsJson:
         """The record as JSON."""
         return dump_record(record)
 
-    def pieces(self, record: Record) -> Iterator[str]:
-        """See `evalgate.core.protocols.InPieces`."""
-        return record_pieces(record)
+    def iter_chunks(self, record: Record) -> Iterator[str]:
+        """See `evalgate.core.protocols.StreamingReporter`."""
+        return iter_record_chunks(record)
 
 
-class ReportsNotWritten(EvalgateError):
+class ReportWriteError(EvalgateError):
     """Some reports could not be written although the folder could be at the start: a full disk, mostly.
 
     The verdict stands; `written` are the files that are there.
@@ -50,17 +50,17 @@ def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None =
         The folder, which no link can replace from now on; `root` is the folder of the project.
 
     Raises:
-        InvalidInput: they cannot.
+        InvalidInputError: they cannot.
     """
     probe = out / _PROBE
     try:
         make_folder(out, owner)
-        atomic_write(probe, "", owner)
+        write_atomically(probe, "", owner)
         probe.unlink()
-        return AnchoredFolder.anchor_at(root or out.parent, out)
+        return AnchoredFolder.open_anchor(root or out.parent, out)
     except OSError as error:
-        raise InvalidInput(
-            f"The report folder {str(out)!r} cannot be written ({_why(error)}). "
+        raise InvalidInputError(
+            f"The report folder {str(out)!r} cannot be written ({_describe_error(error)}). "
             "Choose another one with --out, or mend its permissions."
         ) from None
 
@@ -74,7 +74,7 @@ def keep_previous_record(out: AnchoredFolder) -> None:
 
     Nothing takes it there for the record of the run that begins, and nothing is lost should that one fail.
     """
-    with contextlib.suppress(OSError), out.open() as folder:
+    with contextlib.suppress(OSError), out.open_folder() as folder:
         os.replace("results.json", PREVIOUS_RECORD, src_dir_fd=folder, dst_dir_fd=folder)
 
 
@@ -83,7 +83,7 @@ def remove_reports(out: AnchoredFolder, reporters: Sequence[Reporter], *, but: C
 
     What cannot be removed stays; neither do other files and those in `but` (resolved paths) go.
     """
-    with contextlib.suppress(OSError), out.open() as folder:
+    with contextlib.suppress(OSError), out.open_folder() as folder:
         for reporter in reporters:
             with contextlib.suppress(OSError):
                 if (out.path / reporter.file_name).resolve() not in but:
@@ -94,7 +94,7 @@ def remove_leftovers(out: AnchoredFolder, reporters: Sequence[Reporter]) -> None
     """Remove the halves of reports in `out` that a killed run left. Nobody else may be writing there."""
     names = (*(reporter.file_name for reporter in reporters), _PROBE)
     beginnings = tuple(f".{name}." for name in names)
-    with contextlib.suppress(OSError), out.open() as folder:
+    with contextlib.suppress(OSError), out.open_folder() as folder:
         for name in os.listdir(folder):  # noqa: PTH208  of a descriptor
             if name.startswith(beginnings) and name.endswith(".tmp"):
                 with contextlib.suppress(OSError):
@@ -110,24 +110,24 @@ def write_reports(
     the others.
 
     Raises:
-        ReportsNotWritten: with every file that failed.
+        ReportWriteError: with every file that failed.
     """
     written: list[Path] = []
     failed: list[str] = []
     try:
-        with out.open(owner) as folder:
+        with out.open_folder(owner) as folder:
             for reporter in reporters:
                 path = out.path / reporter.file_name
                 try:
                     _write_report(record, reporter, folder, owner)
                     written.append(path)
                 except OSError as error:
-                    failed.append(f"{path}: {_why(error)}")
+                    failed.append(f"{path}: {_describe_error(error)}")
     except OSError as error:
-        failed.append(f"{out.path}: {_why(error)}")
+        failed.append(f"{out.path}: {_describe_error(error)}")
     if failed:
         problems = "\n".join(failed)
-        raise ReportsNotWritten(
+        raise ReportWriteError(
             "The run is over, but not every report could be written. Make room, or choose another folder "
             f"with --out, and run again.\n{problems}",
             written,
@@ -136,9 +136,13 @@ def write_reports(
 
 
 def _write_report(record: Record, reporter: Reporter, folder: int, owner: Owner | None) -> None:
-    text = reporter.pieces(record) if isinstance(reporter, InPieces) else (reporter.render(record),)
+    text = (
+        reporter.iter_chunks(record)
+        if isinstance(reporter, StreamingReporter)
+        else (reporter.render(record),)
+    )
     replace_file(folder, reporter.file_name, text, owner)
 
 
-def _why(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     return error.strerror or str(error)

@@ -6,17 +6,17 @@ from hashlib import sha256
 from typing import Literal
 
 from evalgate.ci.check_runs import Annotation, Check, Conclusion
-from evalgate.ci.comment_sections import Section
-from evalgate.ci.events import HeadCommit, PullRequest, Subject, subject_of
+from evalgate.ci.comment_sections import CommentSection
+from evalgate.ci.events import HeadCommit, PullRequest, Subject, find_subject
 from evalgate.ci.github_client import Account
-from evalgate.ci.gitlab import merge_request_of
-from evalgate.ci.post_result import Outcome, Patience
+from evalgate.ci.gitlab import find_merge_request
+from evalgate.ci.post_result import PostResult, PostTimeouts
 from evalgate.ci.posting import ACTIONS_BOT, post_check, post_comment, post_note
-from evalgate.core.formatting import counted
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import md_text, one_line
+from evalgate.core.sanitize import to_md_text, to_one_line
 from evalgate.core.types import Record, VerdictStatus
-from evalgate.reporting.findings import faults, findings, path_from_root
+from evalgate.reporting.findings import describe_faults, list_findings, resolve_from_root
 
 ROOM = 60_000
 """Characters of a comment that nobody shares; GitHub takes a little more."""
@@ -38,7 +38,7 @@ _SHOWN_OF_COMMIT = 12
 
 
 @frozen
-class Posting:
+class PostOptions:
     """What is posted, and as whose."""
 
     comment: bool = False
@@ -54,32 +54,32 @@ class Posting:
 
 
 @frozen
-class Told:
+class PostNotice:
     """What became of a post."""
 
     level: Literal["info", "notice", "warning"]
     sentence: str
 
 
-def tell_pull_request(
+def post_pull_request(
     record: Record,
-    posting: Posting,
+    posting: PostOptions,
     render: Callable[[int], str],
     *,
     environ: Mapping[str, str],
     folder: str = "",
-    patience: Patience | None = None,
-) -> Iterator[Told]:
+    timeouts: PostTimeouts | None = None,
+) -> Iterator[PostNotice]:
     """Post what `posting` asks for; gives what became of it.
 
     `render` gives the comment in at most so many characters; `folder` is where paths in the record start,
     relative to the repository's root.
     """
-    account = Account.of(environ, environ.get(posting.token_env or _TOKEN_ENV, ""))
-    subject = subject_of(environ)
-    origin = _origin(subject, account, environ)
+    account = Account.from_environment(environ, environ.get(posting.token_env or _TOKEN_ENV, ""))
+    subject = find_subject(environ)
+    origin = _describe_origin(subject, account, environ)
 
-    def signed(limit: int) -> str:
+    def render_with_origin(limit: int) -> str:
         return f"{render(limit - len(origin) - 2).rstrip()}\n\n{origin}" if origin else render(limit)
 
     if posting.comment:
@@ -87,24 +87,28 @@ def tell_pull_request(
             account,
             subject,
             posting.name,
-            section_of(posting, signed(ROOM), environ, _RUN),
+            build_section(posting, render_with_origin(ROOM), environ, _RUN),
             shared=bool(posting.section),
-            shorter=signed,
+            shorter=render_with_origin,
             author=posting.author,
-            patience=patience,
+            timeouts=timeouts,
         )
-        yield told("comment", outcome)
+        yield to_post_notice("comment", outcome)
     if posting.check:
-        yield told("check run", _post_check(record, posting, subject, account, render, folder, patience))
+        yield to_post_notice(
+            "check run", _post_check(record, posting, subject, account, render, folder, timeouts)
+        )
 
 
-def section_of(posting: Posting, text: str, environ: Mapping[str, str], names: tuple[str, str]) -> Section:
+def build_section(
+    posting: PostOptions, text: str, environ: Mapping[str, str], names: tuple[str, str]
+) -> CommentSection:
     """The section; `names` are the variables that hold the numbers of the run and of its attempt."""
-    run, attempt = (_number(environ, name) for name in names)
-    return Section(posting.section, text, run, attempt, _job(environ))
+    run, attempt = (_read_number(environ, name) for name in names)
+    return CommentSection(posting.section, text, run, attempt, _hash_job_name(environ))
 
 
-def _job(environ: Mapping[str, str]) -> str:
+def _hash_job_name(environ: Mapping[str, str]) -> str:
     """Return a name that no other job of the run has, shortened to a hash; "" if the runner tells none.
 
     GitHub gives the legs of a matrix the same GITHUB_JOB, and each its own runner.
@@ -115,14 +119,14 @@ def _job(environ: Mapping[str, str]) -> str:
     return sha256(f"{job} {runner}".encode()).hexdigest()[:12] if job and runner else ""
 
 
-def _origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
+def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
     """Which commit a comment speaks of, and the run that has its files; "" when the runner says neither."""
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha):
             pass
         case _:
             sha = ""
-    run, attempt = (_number(environ, name) for name in _RUN)
+    run, attempt = (_read_number(environ, name) for name in _RUN)
     server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
     parts = [f"commit <code>{sha[:_SHOWN_OF_COMMIT]}</code>"] if sha else []
     if run and _SERVER.fullmatch(server):
@@ -131,53 +135,53 @@ def _origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> s
     return f"<sub>{' · '.join(parts)}</sub>" if parts else ""
 
 
-def _number(environ: Mapping[str, str], name: str) -> int:
+def _read_number(environ: Mapping[str, str], name: str) -> int:
     """A variable's number; 0 when it holds none."""
     text = environ.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 
 
-def told(what: str, outcome: Outcome) -> Told:
+def to_post_notice(what: str, outcome: PostResult) -> PostNotice:
     """What became of a post, for the log."""
     if outcome.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if outcome.kind == "skipped" else "warning"
-        return Told(level, f"The {what} was not posted: {outcome.reason}. The verdict stands.")
+        return PostNotice(level, f"The {what} was not posted: {outcome.reason}. The verdict stands.")
     if outcome.needs_attention:
-        return Told("warning", f"The {what} is {outcome.kind}: {outcome.url} but {outcome.reason}.")
+        return PostNotice("warning", f"The {what} is {outcome.kind}: {outcome.url} but {outcome.reason}.")
     note = f" ({outcome.reason})" if outcome.reason else ""
-    return Told("info", f"The {what} is {outcome.kind}: {outcome.url}{note}")
+    return PostNotice("info", f"The {what} is {outcome.kind}: {outcome.url}{note}")
 
 
 def _post_check(
     record: Record,
-    posting: Posting,
+    posting: PostOptions,
     subject: Subject,
     account: Account,
     render: Callable[[int], str],
     folder: str,
-    patience: Patience | None,
-) -> Outcome:
+    timeouts: PostTimeouts | None,
+) -> PostResult:
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha) if sha:
-            check = check_of(record, posting, render(_LONGEST_SUMMARY), folder)
-            return post_check(account, sha, check, patience=patience)
+            check = build_check(record, posting, render(_LONGEST_SUMMARY), folder)
+            return post_check(account, sha, check, timeouts=timeouts)
         case PullRequest() | HeadCommit():
-            return Outcome("skipped", "the event does not name the newest commit")
-    return Outcome("skipped", subject.reason)
+            return PostResult("skipped", "the event does not name the newest commit")
+    return PostResult("skipped", subject.reason)
 
 
-def check_of(record: Record, posting: Posting, summary: str, folder: str = "") -> Check:
+def build_check(record: Record, posting: PostOptions, summary: str, folder: str = "") -> Check:
     """The check run of a record: an annotation for each failing case, on its line of the eval set."""
     name = " / ".join(filter(None, (posting.name, posting.section)))
-    title = record.verdict.reasons[0] if record.verdict.reasons else counted(record.totals.cases, "case")
-    notes = tuple(_annotations(record, folder))
+    title = record.verdict.reasons[0] if record.verdict.reasons else pluralize(record.totals.cases, "case")
+    notes = tuple(_build_annotations(record, folder))
     return Check(name, _CONCLUSIONS[record.verdict.status], title, summary, notes)
 
 
-def _annotations(record: Record, folder: str) -> Iterator[Annotation]:
-    for finding in findings(record):
-        path = path_from_root(folder, finding.case.path)
-        message = "\n".join(one_line(fault, 500) for fault in faults(finding.case)) or "failed"
+def _build_annotations(record: Record, folder: str) -> Iterator[Annotation]:
+    for finding in list_findings(record):
+        path = resolve_from_root(folder, finding.case.path)
+        message = "\n".join(to_one_line(fault, 500) for fault in describe_faults(finding.case)) or "failed"
         yield Annotation(path, finding.case.line, message, finding.name)
 
 
@@ -187,60 +191,62 @@ _PIPELINE = ("CI_PIPELINE_ID", "CI_JOB_ID")
 _NO_CHECKS = "GitLab has none: it shows the Code Quality report instead"
 
 
-def in_gitlab_ci(environ: Mapping[str, str]) -> bool:
+def is_gitlab_ci(environ: Mapping[str, str]) -> bool:
     """Whether GitLab's runner started us."""
     return environ.get("GITLAB_CI") == "true"
 
 
-def tell_merge_request(
-    posting: Posting,
+def post_merge_request(
+    posting: PostOptions,
     render: Callable[[int], str],
     *,
     environ: Mapping[str, str],
-    patience: Patience | None = None,
-) -> Iterator[Told]:
-    """Post what `posting` asks for; gives what became of it. `render` as in `tell_pull_request`."""
+    timeouts: PostTimeouts | None = None,
+) -> Iterator[PostNotice]:
+    """Post what `posting` asks for; gives what became of it. `render` as in `post_pull_request`."""
     if posting.comment:
         names = (posting.token_env,) if posting.token_env else _TOKEN_ENVS
         token = next(filter(None, (environ.get(name, "") for name in names)), "")
         outcome = post_note(
-            merge_request_of(environ, token),
+            find_merge_request(environ, token),
             posting.name,
-            section_of(posting, render(ROOM), environ, _PIPELINE),
+            build_section(posting, render(ROOM), environ, _PIPELINE),
             shared=bool(posting.section),
             shorter=render,
-            patience=patience,
+            timeouts=timeouts,
         )
-        yield told("note", outcome)
+        yield to_post_notice("note", outcome)
     if posting.check:
-        yield told("check run", Outcome("skipped", _NO_CHECKS))
+        yield to_post_notice("check run", PostResult("skipped", _NO_CHECKS))
 
 
-def tell_reviewers(
+def post_review(
     record: Record,
-    posting: Posting,
+    posting: PostOptions,
     render: Callable[[int], str],
     *,
     environ: Mapping[str, str],
     folder: str = "",
-    patience: Patience | None = None,
-) -> Iterator[Told]:
+    timeouts: PostTimeouts | None = None,
+) -> Iterator[PostNotice]:
     """Post what `posting` asks for to the pull or merge request; gives what became of it.
 
-    The arguments are those of `tell_pull_request`.
+    The arguments are those of `post_pull_request`.
     """
-    title = _title(posting)
+    title = _format_title(posting)
 
-    def titled(limit: int) -> str:
+    def render_with_title(limit: int) -> str:
         return f"{title}{render(limit - len(title))}"
 
-    if in_gitlab_ci(environ):
-        return tell_merge_request(posting, titled, environ=environ, patience=patience)
-    return tell_pull_request(record, posting, titled, environ=environ, folder=folder, patience=patience)
+    if is_gitlab_ci(environ):
+        return post_merge_request(posting, render_with_title, environ=environ, timeouts=timeouts)
+    return post_pull_request(
+        record, posting, render_with_title, environ=environ, folder=folder, timeouts=timeouts
+    )
 
 
-def _title(posting: Posting) -> str:
+def _format_title(posting: PostOptions) -> str:
     """A heading that tells sections, and gates of other names, apart; "" where there is nothing to tell."""
     name = posting.name if posting.name != ONLY_GATE else ""
     title = " / ".join(filter(None, (name, posting.section)))
-    return f"## {md_text(title, 200)}\n\n" if title else ""
+    return f"## {to_md_text(title, 200)}\n\n" if title else ""

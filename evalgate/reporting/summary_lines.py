@@ -6,63 +6,63 @@ All of it is text as it stands in the record, which anybody may have written: re
 import re
 from collections.abc import Iterator, Sequence
 
-from evalgate.core.formatting import counted, shown, shown_delta, sparkline
+from evalgate.core.formatting import format_delta, format_score, format_sparkline, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
     CaseChange,
     CaseResult,
     Change,
-    JudgeTotals,
     MetricSummary,
+    ModelUsage,
     Record,
     Status,
     VerdictStatus,
 )
-from evalgate.core.types.record import metric_label
-from evalgate.llm.judge_health import agreement_told
+from evalgate.core.types.record import format_metric_label
+from evalgate.llm.judge_health import describe_agreement
 from evalgate.reporting.findings import (
     CHANGES,
-    case_counts,
-    case_name,
-    change_counts,
-    flaky,
-    grouped_changes,
-    meaning_of_delta,
-    not_evaluated_because,
-    passed_runs,
-    run_costs,
-    run_counts,
-    shown_minimum,
-    shown_status,
-    still_failing,
-    total_cost,
+    count_passed_runs,
+    describe_run_costs,
+    explain_delta,
+    explain_not_evaluated,
+    find_flaky_cases,
+    find_still_failing,
+    format_case_counts,
+    format_case_name,
+    format_change_counts,
+    format_minimum,
+    format_run_counts,
+    format_total_cost,
+    get_effective_status,
+    group_changes,
 )
 
 
-def agreements(record: Record) -> Iterator[str]:
+def describe_agreements(record: Record) -> Iterator[str]:
     """How far the judge agrees with itself, metric by metric."""
     for metric in record.metrics:
-        if told := agreement_told(metric.agreement):
-            yield f"{metric_label(metric)}: {told}"
+        if told := describe_agreement(metric.agreement):
+            yield f"{format_metric_label(metric)}: {told}"
 
 
-def judge_use(totals: JudgeTotals) -> str:
+def format_judge_usage(totals: ModelUsage) -> str:
     """`12 judge calls (3,400 tokens, $0.02), 8 spared by the cache`."""
-    return f"{counted(totals.calls, 'judge call')}{_used(totals)}, {totals.spared:,} spared by the cache"
+    return f"{pluralize(totals.calls, 'judge call')}{_format_usage(totals)}, {totals.spared:,} spared by the cache"
 
 
-def _used(totals: JudgeTotals) -> str:
+def _format_usage(totals: ModelUsage) -> str:
     if not totals.calls:
         return ""
-    tokens = counted(totals.input_tokens + totals.output_tokens, "token")
-    cost = _usd(totals.cost_usd) if totals.calls > totals.unpriced else "cost unknown"
+    tokens = pluralize(totals.input_tokens + totals.output_tokens, "token")
+    cost = _format_usd(totals.cost_usd) if totals.calls > totals.unpriced else "cost unknown"
     if totals.unpriced and totals.calls > totals.unpriced:
-        cost += f" and the unknown cost of {counted(totals.unpriced, 'call')}"
+        cost += f" and the unknown cost of {pluralize(totals.unpriced, 'call')}"
     return f" ({tokens}, {cost})"
 
 
-def _usd(cost: float) -> str:
+def _format_usd(cost: float) -> str:
     """With two decimals, or as many as it takes to be more than nothing."""
     return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.1g}"
 
@@ -89,24 +89,24 @@ _FEWEST_POINTS = 2  # of the past; one is the baseline itself
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
-def made_at(record: Record) -> str:
+def format_start_time(record: Record) -> str:
     """When the run began, to the minute."""
     return f"{record.created_at[:16].replace('T', ' ')} UTC"
 
 
-def headline(record: Record) -> tuple[str, tuple[str, ...]]:
+def build_headline(record: Record) -> tuple[str, tuple[str, ...]]:
     """The verdict with the sentences of its first reason that fit on a line, and what else there is."""
     words, reasons = HEADLINES[record.verdict.status][1], record.verdict.reasons
-    why, rest = _first_sentences(reasons[0]) if reasons else ("", "")
+    why, rest = _split_first_sentences(reasons[0]) if reasons else ("", "")
     if not why:
         return words, reasons
     why = why.removesuffix(".")
     # What went wrong is quoted as it stands, with the colons of its files and lines.
-    line = f"{words}: {why}" if record.verdict.status == "error" else _joined(words, why)
+    line = f"{words}: {why}" if record.verdict.status == "error" else _join_reason(words, why)
     return line, (*((rest,) if rest else ()), *reasons[1:])
 
 
-def _joined(words: str, why: str) -> str:
+def _join_reason(words: str, why: str) -> str:
     """Return the verdict and why with one colon: a reason that has one itself is a sentence of its own.
 
     That the average is a regression goes without saying beside a closed gate; a metric and one of its cases
@@ -118,7 +118,7 @@ def _joined(words: str, why: str) -> str:
     return f"{words}. {why.replace(': ', ', ', 1) if why.count(': ') > 1 else why}"
 
 
-def _first_sentences(text: str) -> tuple[str, str]:
+def _split_first_sentences(text: str) -> tuple[str, str]:
     """The beginning that fits a headline, "" when not even a sentence does, and the rest."""
     ends = [len(text), *(match.start() for match in _SENTENCE_END.finditer(text))]
     end = max((end for end in ends if end <= _LONGEST_HEADLINE), default=0)
@@ -150,43 +150,43 @@ class MetricLine:
         return f"±{_NO_BREAK}" in self.delta
 
 
-def metric_line(metric: MetricSummary) -> MetricLine:
+def build_metric_line(metric: MetricSummary) -> MetricLine:
     """The metric as every table shows it."""
-    errors = f" ({counted(metric.errors, 'error')})" if metric.errors else ""
+    errors = f" ({pluralize(metric.errors, 'error')})" if metric.errors else ""
     return MetricLine(
-        status=shown_status(metric),
+        status=get_effective_status(metric),
         name=metric.name,
         scope=", ".join(filter(None, (metric.scope, *metric.eval_sets))),
-        score=_score(metric),
-        threshold=shown_minimum(metric),
-        baseline=_score(metric)
+        score=_format_metric_score(metric),
+        threshold=format_minimum(metric),
+        baseline=_format_metric_score(metric)
         if metric.baseline == metric.score
-        else shown(metric.baseline, beside=metric.score if metric.delta else None),
-        delta=_delta(metric),
-        trend=_trend(metric),
+        else format_score(metric.baseline, beside=metric.score if metric.delta else None),
+        delta=_format_delta(metric),
+        trend=_format_trend(metric),
         cases=f"{metric.n:,}{errors}",
-        agreement=agreement_told(metric.agreement),
+        agreement=describe_agreement(metric.agreement),
     )
 
 
-def _score(metric: MetricSummary) -> str:
+def _format_metric_score(metric: MetricSummary) -> str:
     """With as many digits as tell it from its threshold and, where it changed, from its baseline."""
     beside = [metric.minimum, metric.threshold, *([metric.baseline] if metric.delta else [])]
-    return max((shown(metric.score, beside=each) for each in beside), key=len)
+    return max((format_score(metric.score, beside=each) for each in beside), key=len)
 
 
-def _delta(metric: MetricSummary) -> str:
+def _format_delta(metric: MetricSummary) -> str:
     noise = metric.judgement.noise if metric.judgement else None
-    delta = shown_delta(metric.delta)
+    delta = format_delta(metric.delta)
     if metric.delta is None or not noise:
         return delta
-    return f"{delta} ±{_NO_BREAK}{shown(noise, beside=0.0, digits=len(delta.rpartition('.')[2]))}"
+    return f"{delta} ±{_NO_BREAK}{format_score(noise, beside=0.0, digits=len(delta.rpartition('.')[2]))}"
 
 
-def _trend(metric: MetricSummary) -> str:
+def _format_trend(metric: MetricSummary) -> str:
     if metric.score is None or len(metric.trend) < _FEWEST_POINTS:
         return ""
-    return sparkline([Range(*metric.range).share(score) for score in (*metric.trend, metric.score)])
+    return format_sparkline([Range(*metric.range).to_share(score) for score in (*metric.trend, metric.score)])
 
 
 @frozen
@@ -206,7 +206,7 @@ class BaselineLine:
     """What a run took, then and now."""
 
 
-def baseline_line(record: Record) -> BaselineLine | None:
+def build_baseline_line(record: Record) -> BaselineLine | None:
     """None where there is no baseline."""
     comparison = record.comparison
     if comparison is None:
@@ -214,13 +214,13 @@ def baseline_line(record: Record) -> BaselineLine | None:
     return BaselineLine(
         source=comparison.source or "given",
         version=comparison.version,
-        gate_runs=counted(comparison.gate_runs, "gate run") if comparison.gate_runs > 1 else "",
+        gate_runs=pluralize(comparison.gate_runs, "gate run") if comparison.gate_runs > 1 else "",
         branch=comparison.branch or "",
         commit=(comparison.commit or "")[:12],
         date=(comparison.created_at or "")[:10],
-        counts=f"{change_counts(record, comparison)}.",
-        compared=" ".join(meaning_of_delta(record)),
-        took=run_costs(comparison),
+        counts=f"{format_change_counts(record, comparison)}.",
+        compared=" ".join(explain_delta(record)),
+        took=describe_run_costs(comparison),
     )
 
 
@@ -234,18 +234,18 @@ class NamedCases:
     """Cases that are not named."""
 
 
-def changed_cases(record: Record, most: int) -> Iterator[NamedCases]:
+def list_changed_cases(record: Record, most: int) -> Iterator[NamedCases]:
     """What changed since the baseline, `most` names of each kind; what fails stands before the rest."""
     if record.comparison is None:
         return
-    groups = grouped_changes(record, record.comparison)
+    groups = group_changes(record, record.comparison)
     if newly := groups.pop("newly_failing", []):
-        yield _change("newly_failing", newly, most)
-    if old := still_failing(record):
-        names = tuple(case_name(case) for case in old[:most])
+        yield _build_named_cases("newly_failing", newly, most)
+    if old := find_still_failing(record):
+        names = tuple(format_case_name(case) for case in old[:most])
         yield NamedCases("still failing", names, len(old) - len(names))
     for kind, found in groups.items():
-        yield _change(kind, found, most)
+        yield _build_named_cases(kind, found, most)
 
 
 _MEANINGS: dict[Change, str] = {
@@ -254,43 +254,46 @@ _MEANINGS: dict[Change, str] = {
 }
 
 
-def _change(kind: Change, found: Sequence[CaseChange], most: int) -> NamedCases:
+def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> NamedCases:
     what = CHANGES[kind] + _MEANINGS.get(kind, "")
     names = tuple(f"{change.eval_set_id}/{change.eval_id}" for change in found[:most])
     return NamedCases(what, names, len(found) - len(names))
 
 
-def unjudged_cases(record: Record, most: int) -> list[NamedCases]:
+def list_unjudged_cases(record: Record, most: int) -> list[NamedCases]:
     """The cases that nothing can be said about, by the reason, `most` names for each."""
     groups: dict[str, list[str]] = {}
     for case in record.cases:
         if case.status == "not_evaluated" and case.quarantine is None:
-            groups.setdefault(not_evaluated_because(case), []).append(case_name(case))
+            groups.setdefault(explain_not_evaluated(case), []).append(format_case_name(case))
     return [
         NamedCases(why, tuple(names[:most]), len(names) - len(names[:most])) for why, names in groups.items()
     ]
 
 
-def flaky_cases(record: Record) -> list[tuple[str, str]]:
+def list_flaky_cases(record: Record) -> list[tuple[str, str]]:
     """Every gating case whose runs disagree, and how often it passed."""
-    return [(case_name(case), f"{passed} of {runs} runs passed") for case, passed, runs in flaky(record)]
+    return [
+        (format_case_name(case), f"{passed} of {runs} runs passed")
+        for case, passed, runs in find_flaky_cases(record)
+    ]
 
 
-def facts(record: Record) -> Iterator[str]:
+def describe_run_totals(record: Record) -> Iterator[str]:
     """Cases, runs, time, tokens and cost of the whole run."""
     totals = record.totals
-    yield case_counts(totals)
-    if runs := run_counts(record):
+    yield format_case_counts(totals)
+    if runs := format_run_counts(record):
         yield runs
     yield f"{record.duration_s:,.1f} s"
     if totals.input_tokens or totals.output_tokens:
         yield f"{totals.input_tokens:,} + {totals.output_tokens:,} tokens"
-    if cost := total_cost(record):
+    if cost := format_total_cost(record):
         yield cost
 
 
 @frozen
-class Resting:
+class QuarantinedCase:
     """A case in quarantine; all but its status was written by whoever wrote the files."""
 
     name: str
@@ -300,21 +303,23 @@ class Resting:
     """`until 2026-12-31, anna: the search index moves`."""
 
 
-def resting(record: Record) -> Iterator[Resting]:
+def list_quarantined(record: Record) -> Iterator[QuarantinedCase]:
     """The quarantined cases, in file order."""
     for case in record.cases:
         if case.quarantine is not None:
-            yield Resting(f"{case.eval_set_id}/{case.eval_id}", _status(case), until(case))
+            yield QuarantinedCase(
+                f"{case.eval_set_id}/{case.eval_id}", _format_status(case), describe_quarantine(case)
+            )
 
 
-def _status(case: CaseResult) -> str:
+def _format_status(case: CaseResult) -> str:
     """`failed`, and how often where its runs disagree."""
-    passed, runs = passed_runs(case)
+    passed, runs = count_passed_runs(case)
     how_often = f" ({passed} of {runs} runs passed)" if 0 < passed < runs else ""
     return f"{STATUSES[case.status]}{how_often}"
 
 
-def until(case: CaseResult) -> str:
+def describe_quarantine(case: CaseResult) -> str:
     """Why the case rests; "" when it does not."""
     about = case.quarantine
     return f"until {about.expires}, {about.owner}: {about.reason}" if about else ""

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from evalgate.config.loader import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
 from evalgate.config.schema.thresholds import Thresholds
-from evalgate.core.errors import InvalidInput
-from evalgate.core.formatting import counted
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore
-from evalgate.core.sanitize import one_line
+from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import Baseline
 from evalgate.system import git
 from evalgate.system.files import is_readable_name, read_text
@@ -43,7 +43,7 @@ _SHOWN_OF_COMMIT = 12
 
 
 @dataclass
-class BaseRules:
+class BaseBranchPolicy:
     """Where the rules are read from while a plan is made."""
 
     folder: Path
@@ -60,10 +60,12 @@ class BaseRules:
         """Start to read.
 
         Raises:
-            InvalidInput: the base's rules are asked for by name, and nothing says whether there is a base.
+            InvalidInputError: the base's rules are asked for by name, and nothing says whether there is a base.
         """
-        if self.policy == "base" and not (git.unmerged(self.environ) or is_known_service(self.environ)):
-            raise InvalidInput(
+        if self.policy == "base" and not (
+            git.describe_unmerged_change(self.environ) or is_known_service(self.environ)
+        ):
+            raise InvalidInputError(
                 "--policy base: no variable of a CI service says here whether a pull request is tested, and "
                 "what it goes to. In a container give it those of the job: docs/ci.md lists them."
             )
@@ -77,35 +79,35 @@ class BaseRules:
     def notices(self) -> tuple[str, ...]:
         """What a reader should know of it, in whole sentences."""
         files = list(dict.fromkeys(self._unsettled))
-        if self.policy == "head" and git.unmerged(self.environ):
+        if self.policy == "head" and git.describe_unmerged_change(self.environ):
             return (_OWN_RULES,)
         if not files:
             return tuple(self._told)
         were, them = ("were", "them") if len(files) > 1 else ("was", "it")
         unsettled = (
             f"{', '.join(files)} {were} read as the change has {them}, for git does not know here what the "
-            f"change is merged into. {git.how_to_fetch_base(self.environ)}"
+            f"change is merged into. {git.describe_base_fetch(self.environ)}"
         )
         return (unsettled, *self._told)
 
     @cached_property
     def commit(self) -> str | None:
         """The commit whose rules hold; "" if git does not know it, None if the checked-out rules hold."""
-        if self.policy == "head" or not git.unmerged(self.environ):
+        if self.policy == "head" or not git.describe_unmerged_change(self.environ):
             return None
-        return git.base_commit(self.folder, self.environ)
+        return git.find_base_commit(self.folder, self.environ)
 
-    def exists(self, path: Path) -> bool:
+    def has_file(self, path: Path) -> bool:
         """Return whether there is such a file: here, or where the base branch's rules hold, there."""
         if is_readable_name(self.folder / path):
             return True
-        return self.exists_at_base(path)
+        return self.has_base_file(path)
 
-    def exists_at_base(self, path: Path) -> bool:
+    def has_base_file(self, path: Path) -> bool:
         """Return whether the base branch's rules hold, and it has such a file."""
-        return bool(self.commit and git.read_blob(self.folder, self.commit, self.shown(path)))
+        return bool(self.commit and git.read_blob(self.folder, self.commit, self.format_path(path)))
 
-    def read_unsettled(self, path: str) -> None:
+    def note_unverified(self, path: str) -> None:
         """Note that somebody had to read a file as the change has it."""
         self._unsettled.append(path)
 
@@ -122,25 +124,27 @@ class BaseRules:
 
     def load_thresholds(self, path: Path, shown_as: str) -> Thresholds:
         """Read the base's version of a thresholds file; this one if the base has none."""
-        return replace(load_thresholds(self.locate(path), shown_as), base=path.parent)
+        return replace(load_thresholds(self.resolve_path(path), shown_as), base=path.parent)
 
-    def locate(self, path: Path) -> Path:
+    def resolve_path(self, path: Path) -> Path:
         """Return where to read a file that decides: `path` itself, or a copy of the base's version.
 
         A file that the base does not have is the change's own, which is said.
 
         Raises:
-            InvalidInput: the base's rules are asked for by name, and cannot be had.
+            InvalidInputError: the base's rules are asked for by name, and cannot be had.
         """
-        found = self._at_base(path)
+        found = self._copy_base_version(path)
         if found is None or found.exists():
             return found or path
         if path.is_file():
-            shown = self.shown(path)
-            self._tell(f"{shown} is new in this change: the base branch has none, so the change's own holds.")
+            shown = self.format_path(path)
+            self._add_notice(
+                f"{shown} is new in this change: the base branch has none, so the change's own holds."
+            )
         return path
 
-    def shown(self, path: Path) -> str:
+    def format_path(self, path: Path) -> str:
         """Return `path` as a user in the folder would type it."""
         return os.path.relpath(self.folder / path, self.folder)
 
@@ -153,33 +157,37 @@ class BaseRules:
         code = own = read_metric_code(entry, self.folder, files, roots)
         where = entry.rpartition(":")[0]
         if self.commit == "" and own.files:
-            self._miss_base(where)
+            self._handle_missing_base(where)
         elif self.commit:
             self._committed = self._committed or CommittedFiles(self.folder, self.commit)
             then = read_metric_code(entry, self.folder, self._committed, roots)
             code = then if then.files else own
             paths = own.imported | then.imported
-            here, there = files.read(paths), self._committed.read(paths)
-            self._tell_code(where, own, then, sorted(path for path in paths if here[path] != there[path]))
+            here, there = files.read_files(paths), self._committed.read_files(paths)
+            self._note_code_change(
+                where, own, then, sorted(path for path in paths if here[path] != there[path])
+            )
         return code
 
-    def _tell_code(self, where: str, own: "MetricCode", then: "MetricCode", edited: Sequence[str]) -> None:
+    def _note_code_change(
+        self, where: str, own: "MetricCode", then: "MetricCode", edited: Sequence[str]
+    ) -> None:
         """Say which code of a metric the change brings, and which was used."""
         if not own.files and not then.files:
-            self._tell(
+            self._add_notice(
                 f"The code of the metric {where} is not in this folder: the gate used what is installed, "
                 "which the change may have chosen."
             )
         elif not then.files:
-            if any(git.git(self.folder, "ls-files", "--", path) for path in own.imported):
-                self._tell(
+            if any(git.run_git(self.folder, "ls-files", "--", path) for path in own.imported):
+                self._add_notice(
                     f"The metric {where} is new in this change: the base branch has none, so the change's "
                     "own code decides."
                 )
         elif edited:
             decide, version = ("decide", "versions") if len(edited) > 1 else ("decides", "version")
-            self._tell(
-                f"This change edits {_listed(edited)}, which {decide}: the gate used the {version} of the "
+            self._add_notice(
+                f"This change edits {_format_paths(edited)}, which {decide}: the gate used the {version} of the "
                 "base branch."
             )
 
@@ -188,31 +196,31 @@ class BaseRules:
         named = sorted({path for path in paths if path})
         if not self.commit or not named:
             return
-        top = Path(git.git(self.folder, "rev-parse", "--show-toplevel"))
-        said = git.git(
+        top = Path(git.run_git(self.folder, "rev-parse", "--show-toplevel"))
+        said = git.run_git(
             self.folder, "--literal-pathspecs", "diff", "--name-only", "-z", self.commit, "--", *named
         )
-        if edited := [self.shown(top / name) for name in said.split("\0") if name]:
-            self._tell(
-                f"The change brought its own: {_listed(edited)}. What eval sets ask and expect, with the "
+        if edited := [self.format_path(top / name) for name in said.split("\0") if name]:
+            self._add_notice(
+                f"The change brought its own: {_format_paths(edited)}. What eval sets ask and expect, with the "
                 "tool mocks and final states in them, is as the change has it, not as the base branch."
             )
 
-    def check_plugins(self) -> None:
+    def note_local_plugins(self) -> None:
         """Say which packages with plugins were installed from what the change edits: they are its own."""
         if not self.commit:
             return
         from evalgate.core.registry import find_local_packages
 
         for name, place in find_local_packages(self.folder).items():
-            shown = self.shown(place)
-            if git.git(self.folder, "diff", "--name-only", self.commit, "--", shown):
-                self._tell(
+            shown = self.format_path(place)
+            if git.run_git(self.folder, "diff", "--name-only", self.commit, "--", shown):
+                self._add_notice(
                     f"This change edits {shown}, which the package `{name}` with plugins of evalgate was "
                     "installed from: the change's own version was used, because it is what is installed."
                 )
 
-    def _at_base(self, path: Path) -> Path | None:
+    def _copy_base_version(self, path: Path) -> Path | None:
         """Return the path of a copy of the base's version, which is missing if the base has none.
 
         None: the file here counts. What is not part of the repository, as a file that an earlier step
@@ -220,17 +228,17 @@ class BaseRules:
         """
         if self.commit is None:
             return None
-        shown = self.shown(path)
+        shown = self.format_path(path)
         if not self.commit:
-            self._miss_base(shown)
+            self._handle_missing_base(shown)
             return None
         then = git.read_blob(self.folder, self.commit, shown)
-        if not then and not git.git(self.folder, "ls-files", "--", shown):
+        if not then and not git.run_git(self.folder, "ls-files", "--", shown):
             return None
-        self._tell_edit(shown, then)
-        return self._copied(shown, then)
+        self._note_edit(shown, then)
+        return self._copy_content(shown, then)
 
-    def _copied(self, shown: str, content: bytes) -> Path:
+    def _copy_content(self, shown: str, content: bytes) -> Path:
         try:
             self._copies = self._copies or TemporaryDirectory(prefix="evalgate-base-")
             place = Path(self._copies.name, hashlib.sha256(os.fsencode(shown)).hexdigest(), Path(shown).name)
@@ -238,50 +246,52 @@ class BaseRules:
                 place.parent.mkdir(exist_ok=True)
                 place.write_bytes(content)
         except OSError as error:
-            raise InvalidInput(f"{shown}: its version of the base branch cannot be kept: {error}") from None
+            raise InvalidInputError(
+                f"{shown}: its version of the base branch cannot be kept: {error}"
+            ) from None
         return place
 
-    def baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
+    def open_baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
         """The baseline in a file; that of the base branch cannot be changed."""
-        from evalgate.baselines.stores.file import BaselineFile
+        from evalgate.baselines.stores.file import FileStore
 
-        place = self._at_base(self.folder / path)
+        place = self._copy_base_version(self.folder / path)
         if place is None:
-            return BaselineFile(self.folder / path, path, owner)
+            return FileStore(self.folder / path, path, owner)
         if not place.is_file() and (self.folder / path).is_file():
-            self._tell(
+            self._add_notice(
                 f"{path} is new in this change: the base branch has none, so nothing is compared with it."
             )
-        found = BaselineFile(place, path).read()
+        found = FileStore(place, path).read()
         version = f"as the base branch has it at `{(self.commit or '')[:_SHOWN_OF_COMMIT]}`"
-        return ReadBaseline(replace(found, version=version) if found else None)
+        return ReadOnlyBaseline(replace(found, version=version) if found else None)
 
-    def _miss_base(self, path: str) -> None:
+    def _handle_missing_base(self, path: str) -> None:
         if self.policy == "base":
             why = "git does not know here what the change is merged into"
-            raise InvalidInput(f"--policy base: {why}. {git.how_to_fetch_base(self.environ)}")
-        self.read_unsettled(path)
+            raise InvalidInputError(f"--policy base: {why}. {git.describe_base_fetch(self.environ)}")
+        self.note_unverified(path)
 
-    def _tell_edit(self, shown: str, content: bytes) -> None:
+    def _note_edit(self, shown: str, content: bytes) -> None:
         try:
             now = read_text(self.folder / shown, errors="replace").removesuffix("\n")
         except OSError:
             now = ""
         then = content.decode("utf-8", "replace").removesuffix("\n")
         if then and now != then:
-            lines = " ".join(islice(_changed_lines(then, now), _SHOWN_CHANGES))
+            lines = " ".join(islice(_diff_lines(then, now), _SHOWN_CHANGES))
             how = "edits" if now else "removes"
-            self._tell(
+            self._add_notice(
                 f"This change {how} {shown}, but the gate goes by the version of the base branch: "
-                f"{one_line(lines, 300)}"
+                f"{to_one_line(lines, 300)}"
             )
 
-    def _tell(self, notice: str) -> None:
+    def _add_notice(self, notice: str) -> None:
         self._told += [notice] if notice not in self._told else []
 
 
 @frozen
-class ReadBaseline:
+class ReadOnlyBaseline:
     """A baseline that was read already, and is nobody's to change."""
 
     baseline: Baseline | None
@@ -293,15 +303,15 @@ class ReadBaseline:
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Refused."""
         del change
-        raise InvalidInput("the baseline of another branch cannot be changed from here")
+        raise InvalidInputError("the baseline of another branch cannot be changed from here")
 
 
-def _listed(paths: Sequence[str]) -> str:
+def _format_paths(paths: Sequence[str]) -> str:
     more = len(paths) - _SHOWN_CHANGES
-    return ", ".join(paths[:_SHOWN_CHANGES]) + (f" and {counted(more, 'file')} more" if more > 0 else "")
+    return ", ".join(paths[:_SHOWN_CHANGES]) + (f" and {pluralize(more, 'file')} more" if more > 0 else "")
 
 
-def _changed_lines(then: str, now: str) -> Iterator[str]:
+def _diff_lines(then: str, now: str) -> Iterator[str]:
     """`[- old] [+ new]`."""
     import difflib
 

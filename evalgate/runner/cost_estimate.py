@@ -3,19 +3,19 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from evalgate.config.schema.budget import Budget, Spent
-from evalgate.core.formatting import counted, mean
+from evalgate.config.schema.budget import Budget, MeteredUsage
+from evalgate.core.formatting import compute_mean, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, Usage
 
-Key: TypeAlias = tuple[str, str]
+CaseKey: TypeAlias = tuple[str, str]
 """Eval set and case."""
 
 _NOTHING = Usage()
 
 
 @frozen
-class Part:
+class UsageEstimate:
     """What agent, judges or simulated users will use."""
 
     tokens: float = 0.0
@@ -24,13 +24,13 @@ class Part:
     unpriced: bool = False
     """The cost of some of the tokens is not known."""
 
-    def __add__(self, other: "Part") -> "Part":
+    def __add__(self, other: "UsageEstimate") -> "UsageEstimate":
         unpriced = self.unpriced or other.unpriced
-        return Part(self.tokens + other.tokens, self.usd + other.usd, unpriced)
+        return UsageEstimate(self.tokens + other.tokens, self.usd + other.usd, unpriced)
 
-    def times(self, number: float) -> "Part":
+    def scale_usage(self, number: float) -> "UsageEstimate":
         """So many of it."""
-        return Part(self.tokens * number, self.usd * number, self.unpriced)
+        return UsageEstimate(self.tokens * number, self.usd * number, self.unpriced)
 
     @property
     def lacks_price(self) -> bool:
@@ -39,13 +39,13 @@ class Part:
 
 
 @frozen
-class Estimate:
+class CostEstimate:
     """What runs will use, as far as the baseline tells."""
 
     runs: int
-    agent: Part
-    judges: Part
-    users: Part
+    agent: UsageEstimate
+    judges: UsageEstimate
+    users: UsageEstimate
     seconds: float
     """That the conversations take, so many of them at the same time as will be."""
     source: str
@@ -56,91 +56,91 @@ class Estimate:
     """The agent did not say what it uses."""
 
     @property
-    def whole(self) -> Part:
+    def whole(self) -> UsageEstimate:
         """All of it."""
         return self.agent + self.judges + self.users
 
 
 @frozen
-class _Typical:
+class _TypicalRun:
     """One run of a case, on average."""
 
-    agent: Part | None
+    agent: UsageEstimate | None
     """None: no run says."""
-    judges: Part
-    users: Part
+    judges: UsageEstimate
+    users: UsageEstimate
     seconds: float
 
 
-def estimated(wanted: Mapping[Key, int], baseline: Baseline, concurrency: int) -> Estimate | None:
+def estimate_cost(wanted: Mapping[CaseKey, int], baseline: Baseline, concurrency: int) -> CostEstimate | None:
     """What so many runs of each case will use; None where the baseline knows none of the cases."""
-    known = {(case.eval_set_id, case.eval_id): _typical(case) for case in baseline.cases if case.runs}
+    known = {(case.eval_set_id, case.eval_id): _summarize_case(case) for case in baseline.cases if case.runs}
     asked = {key: known[key] for key in wanted if key in known}
     if not asked:
         return None
     typical = list(asked.values())
     spoken = [each.agent for each in typical if each.agent is not None]
-    average = _Typical(
-        _mean(spoken) if spoken else None,
-        _mean([each.judges for each in typical]),
-        _mean([each.users for each in typical]),
-        mean([each.seconds for each in typical]),
+    average = _TypicalRun(
+        _average_estimates(spoken) if spoken else None,
+        _average_estimates([each.judges for each in typical]),
+        _average_estimates([each.users for each in typical]),
+        compute_mean([each.seconds for each in typical]),
     )
     rows = [(asked.get(key, average), runs) for key, runs in wanted.items()]
-    silence = average.agent or Part()
-    return Estimate(
+    silence = average.agent or UsageEstimate()
+    return CostEstimate(
         runs=sum(wanted.values()),
-        agent=_sum((each.agent or silence).times(runs) for each, runs in rows),
-        judges=_sum(each.judges.times(runs) for each, runs in rows),
-        users=_sum(each.users.times(runs) for each, runs in rows),
-        seconds=_seconds(rows, concurrency),
-        source=_named(baseline),
+        agent=_sum_estimates((each.agent or silence).scale_usage(runs) for each, runs in rows),
+        judges=_sum_estimates(each.judges.scale_usage(runs) for each, runs in rows),
+        users=_sum_estimates(each.users.scale_usage(runs) for each, runs in rows),
+        seconds=_estimate_seconds(rows, concurrency),
+        source=_format_source(baseline),
         unknown=len(wanted) - len(asked),
         agent_is_silent=not spoken,
     )
 
 
-def _seconds(rows: Sequence[tuple[_Typical, int]], concurrency: int) -> float:
+def _estimate_seconds(rows: Sequence[tuple[_TypicalRun, int]], concurrency: int) -> float:
     whole = sum(each.seconds * runs for each, runs in rows)
     return max(whole / concurrency, *(each.seconds for each, _ in rows))
 
 
-def _typical(case: BaselineCase) -> _Typical:
-    agents = [_part(run.usage) for run in case.runs if run.usage is not None]
-    return _Typical(
-        _mean(agents) if agents else None,
-        _mean([_part(run.judge_usage) for run in _answered(case)]),
-        _mean([_part(run.user_usage) for run in case.runs]),
-        mean([run.duration_s for run in case.runs]),
+def _summarize_case(case: BaselineCase) -> _TypicalRun:
+    agents = [_to_estimate(run.usage) for run in case.runs if run.usage is not None]
+    return _TypicalRun(
+        _average_estimates(agents) if agents else None,
+        _average_estimates([_to_estimate(run.judge_usage) for run in _select_judged_runs(case)]),
+        _average_estimates([_to_estimate(run.user_usage) for run in case.runs]),
+        compute_mean([run.duration_s for run in case.runs]),
     )
 
 
-def _answered(case: BaselineCase) -> Sequence[BaselineRun]:
+def _select_judged_runs(case: BaselineCase) -> Sequence[BaselineRun]:
     """The runs that there was anything to judge in; all of them where there is none."""
     return [run for run in case.runs if run.outcome == "answered"] or case.runs
 
 
-def _part(usage: Usage | None) -> Part:
+def _to_estimate(usage: Usage | None) -> UsageEstimate:
     usage = usage or _NOTHING
-    return Part(usage.input_tokens + usage.output_tokens, usage.least_usd, usage.cost_usd is None)
+    return UsageEstimate(usage.input_tokens + usage.output_tokens, usage.min_cost_usd, usage.cost_usd is None)
 
 
-def _sum(parts: Iterator[Part]) -> Part:
-    return sum(parts, Part())
+def _sum_estimates(parts: Iterator[UsageEstimate]) -> UsageEstimate:
+    return sum(parts, UsageEstimate())
 
 
-def _mean(parts: Sequence[Part]) -> Part:
-    return sum(parts, Part()).times(1 / len(parts))
+def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
+    return sum(parts, UsageEstimate()).scale_usage(1 / len(parts))
 
 
-def _named(baseline: Baseline) -> str:
+def _format_source(baseline: Baseline) -> str:
     newest = baseline.sources[-1]
     commit = (newest.commit or "")[:7]
     return "@".join(filter(None, (newest.branch, commit))) or baseline.path
 
 
-def other_judges(
-    judged: Mapping[Key, Mapping[str, str]], baseline: Baseline, wanted: Collection[Key]
+def find_other_judges(
+    judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, wanted: Collection[CaseKey]
 ) -> tuple[str, ...]:
     """Judged metrics (case → metric → fingerprint) that the baseline has otherwise, or not at all."""
     then = {(case.eval_set_id, case.eval_id): case.metric_fingerprints for case in baseline.cases}
@@ -153,10 +153,10 @@ def other_judges(
     return tuple(dict.fromkeys(names))
 
 
-def told(
-    estimate: Estimate,
+def describe_estimate(
+    estimate: CostEstimate,
     budget: Budget,
-    spent: Spent | None = None,
+    spent: MeteredUsage | None = None,
     others: Collection[str] = (),
     rounds: int = 1,
 ) -> Iterator[str]:
@@ -165,34 +165,34 @@ def told(
     `spent`: what counts against the budget already. `others`: judged metrics that the baseline has otherwise.
     `rounds`: as often may every run be made.
     """
-    spent = spent or Spent()
-    limits = list(_beyond(estimate, budget, spent))
+    spent = spent or MeteredUsage()
+    limits = list(_find_exceeded_limits(estimate, budget, spent))
     if not estimate.whole.tokens and not limits:
         return
-    runs = counted(estimate.runs, "run")
-    yield f"Estimate: about {_amount(estimate)} for {runs}, from the usage of the baseline {estimate.source}."
-    yield from _blind(estimate, others, rounds)
+    runs = pluralize(estimate.runs, "run")
+    yield f"Estimate: about {_format_amount(estimate)} for {runs}, from the usage of the baseline {estimate.source}."
+    yield from _describe_unknowns(estimate, others, rounds)
     what = "With what was used already that" if spent.tokens.total else "That"
     end = "the run will stop before its end, without a verdict"
     yield from (f"{what} is more than the budget of {limit}: {end}." for limit in limits)
 
 
-def _amount(estimate: Estimate) -> str:
+def _format_amount(estimate: CostEstimate) -> str:
     whole = estimate.whole
     parts = {"agent": estimate.agent, "judges": estimate.judges, "users": estimate.users}
-    used = [f"{name} {_rounded(part.tokens)}" for name, part in parts.items() if part.tokens]
+    used = [f"{name} {_format_tokens(part.tokens)}" for name, part in parts.items() if part.tokens]
     split = f" ({', '.join(used)})" if len(used) > 1 else ""
     money = f"${whole.usd:,.2f}" if whole.usd >= 0.01 else f"${whole.usd:.2g}"
-    time = _time(estimate.seconds) + (" of conversations" if estimate.judges.tokens else "")
+    time = _format_time(estimate.seconds) + (" of conversations" if estimate.judges.tokens else "")
     said = (
-        f"{_rounded(whole.tokens)} tokens{split}" if whole.tokens else "",
+        f"{_format_tokens(whole.tokens)} tokens{split}" if whole.tokens else "",
         f"{'at least ' if whole.unpriced else ''}{money}" if whole.usd else "",
         time,
     )
     return ", ".join(filter(None, said))
 
 
-def _blind(estimate: Estimate, others: Collection[str], rounds: int) -> Iterator[str]:
+def _describe_unknowns(estimate: CostEstimate, others: Collection[str], rounds: int) -> Iterator[str]:
     if estimate.agent_is_silent:
         yield "The agent did not report what it uses: that comes on top."
     unpriced = {"the agent": estimate.agent, "judging": estimate.judges, "the users": estimate.users}
@@ -200,7 +200,7 @@ def _blind(estimate: Estimate, others: Collection[str], rounds: int) -> Iterator
         yield f"What {' and '.join(names)} cost is not known."
     if estimate.unknown:
         are = "is" if estimate.unknown == 1 else "are"
-        cases = counted(estimate.unknown, "case")
+        cases = pluralize(estimate.unknown, "case")
         yield f"{cases} {are} not in the baseline: taken for the average of the others."
     for name in others:
         yield f"{name} was judged otherwise in the baseline, or not at all: it may cost more or less."
@@ -208,30 +208,30 @@ def _blind(estimate: Estimate, others: Collection[str], rounds: int) -> Iterator
         yield f"`runs: auto` begins with these, and may come to {rounds} times as much, or more for suspects."
 
 
-def _beyond(estimate: Estimate, budget: Budget, spent: Spent) -> Iterator[str]:
+def _find_exceeded_limits(estimate: CostEstimate, budget: Budget, spent: MeteredUsage) -> Iterator[str]:
     if budget.usd is not None and estimate.whole.usd + spent.usd > budget.usd:
         yield f"${budget.usd:,.2f}"
     if budget.tokens is not None and estimate.whole.tokens + spent.tokens.total > budget.tokens:
-        yield counted(budget.tokens, "token")
+        yield pluralize(budget.tokens, "token")
     if budget.minutes is not None and estimate.seconds > budget.minutes * 60:
         yield f"{budget.minutes:g} minutes"
 
 
-def _rounded(tokens: float) -> str:
+def _format_tokens(tokens: float) -> str:
     """`1.2 M`, `340 k`, `87`: two digits are all that an estimate is worth."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if tokens >= size * 0.995:
-            return f"{_two_digits(tokens / size)}{unit}"
-    return _two_digits(tokens)
+            return f"{_round_two_digits(tokens / size)}{unit}"
+    return _round_two_digits(tokens)
 
 
-def _two_digits(value: float) -> str:
+def _round_two_digits(value: float) -> str:
     return f"{float(f'{value:.2g}'):,g}"
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     if seconds < 1:
         return "less than a second"
     if seconds < 90:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{_two_digits(seconds / 3600)} h"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{_round_two_digits(seconds / 3600)} h"

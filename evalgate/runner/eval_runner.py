@@ -8,24 +8,24 @@ from functools import partial
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from evalgate.config.schema.budget import Spent
-from evalgate.core.errors import InvalidInput
+from evalgate.config.schema.budget import MeteredUsage
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Agent, ChecksEntry, HoldsOpen, Progress
-from evalgate.core.types import NOT_THE_AGENTS_FAULT, Baseline, CaseResult, CaseRun, JudgeTotals, RunResult
-from evalgate.llm.usage import Spending, Used, was_refused
+from evalgate.core.protocols import Agent, AsyncCloseable, ChecksEntry, ProgressListener
+from evalgate.core.types import NON_AGENT_OUTCOMES, Baseline, CaseResult, CaseRun, ModelUsage, RunResult
+from evalgate.llm.usage import BudgetGuard, RunUsage, was_stopped_by_budget
 from evalgate.metrics.scoring import score_case, score_run
 from evalgate.runner.plan import Plan
 from evalgate.runner.scheduler import RunRequest, run_cases
-from evalgate.runner.suites import Places
-from evalgate.system.signals import cancelled_by_signals
-from evalgate.throttling.throttle import Pace, PaceSettings
+from evalgate.runner.suites import CaseIndex
+from evalgate.system.signals import cancel_on_signals
+from evalgate.throttling.throttle import Throttle, ThrottleSettings
 
 if TYPE_CHECKING:
-    from evalgate.gating.sampling import Sampling
+    from evalgate.gating.sampling import AdaptiveRuns
     from evalgate.llm.judge_health import AnchorVerdict
 
-Wanted: TypeAlias = Mapping[int, Sequence[int]]
+RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
 """Index of a case → numbers (1-based) of runs to make."""
 
 
@@ -33,19 +33,19 @@ _KEPT_AT_ONCE = 64
 """Runs that are lost at most when the gate is killed in the moment in which they finish."""
 
 
-class Sampler(Protocol):
+class SamplingStrategy(Protocol):
     """Says which runs are made."""
 
-    def first(self, cases: int) -> Wanted:
+    def plan_first_runs(self, cases: int) -> RunSchedule:
         """What is run in any event, of so many cases."""
         ...
 
-    def next(self, results: Callable[[], Sequence[CaseResult]]) -> Wanted:
+    def plan_next_runs(self, results: Callable[[], Sequence[CaseResult]]) -> RunSchedule:
         """What is run after what was run so far, which `results` sums up; empty when enough is known."""
         ...
 
 
-class _All(Mapping[int, Sequence[int]]):
+class _UniformSchedule(Mapping[int, Sequence[int]]):
     """The same runs of so many cases."""
 
     def __init__(self, cases: int, numbers: range) -> None:
@@ -69,94 +69,98 @@ class FixedRuns:
     def __init__(self, runs: int) -> None:
         self._runs = runs
 
-    def first(self, cases: int) -> Wanted:
+    def plan_first_runs(self, cases: int) -> RunSchedule:
         """All of them."""
-        return _All(cases, range(1, self._runs + 1))
+        return _UniformSchedule(cases, range(1, self._runs + 1))
 
-    def next(self, results: Callable[[], Sequence[CaseResult]]) -> Wanted:
+    def plan_next_runs(self, results: Callable[[], Sequence[CaseResult]]) -> RunSchedule:
         """Nothing more."""
         del results
         return {}
 
 
-def sampling_of(plan: Plan, baseline: Baseline | None) -> "Sampling | None":
+def choose_sampling(plan: Plan, baseline: Baseline | None) -> "AdaptiveRuns | None":
     """Who says which runs are made and what they tell; None where plain means say it all."""
     criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
     statistical = any(criterion.rule == "statistical" for criterion in criteria)
     if baseline is None and not statistical and plan.runs != "auto":
         return None
-    from evalgate.gating.sampling import Sampling
-    from evalgate.gating.score_tables import statistical_policy
+    from evalgate.gating.sampling import AdaptiveRuns
+    from evalgate.gating.score_tables import build_statistical_policy
 
     repeatable = plan.agent.settings.kind != "replay"  # a recording says the same each time
-    return Sampling(statistical_policy(plan.policy, plan.runs, criteria, repeatable=repeatable), baseline)
+    return AdaptiveRuns(
+        build_statistical_policy(plan.policy, plan.runs, criteria, repeatable=repeatable), baseline
+    )
 
 
-class KeepsRuns(Protocol):
+class RunStore(Protocol):
     """A place that keeps finished runs."""
 
-    def begin(self) -> None:
+    def begin_run(self) -> None:
         """Take the place of what an earlier run kept. Must not raise."""
         ...
 
-    def add(self, results: Sequence[tuple[int, RunResult]]) -> None:
+    def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """Keep runs, each of the case that stands at that index among all. Must not raise."""
         ...
 
-    def use(self, used: Used) -> None:
+    def record_usage(self, used: RunUsage) -> None:
         """Keep what was used until now. Must not raise."""
         ...
 
 
 @frozen
-class Scope:
+class RunScope:
     """Which part of a plan is run here."""
 
     finished: Mapping[int, Sequence[RunResult]] = field(default_factory=dict)
     """Runs that are there already, by the index of their case."""
     share: frozenset[int] | None = None
     """Indices of the cases that are run here; None: all."""
-    journal: KeepsRuns | None = None
-    used: Used = field(default_factory=Used)
+    journal: RunStore | None = None
+    used: RunUsage = field(default_factory=RunUsage)
     """Already, here or elsewhere."""
 
 
 class Evaluation:
     """One run of a plan."""
 
-    def __init__(self, plan: Plan, progress: Progress, scope: Scope) -> None:
+    def __init__(self, plan: Plan, progress: ProgressListener, scope: RunScope) -> None:
         self._plan = plan
         self._progress = progress
         self._scope = scope
-        self._places = Places(plan.suites)
-        self._results = [tuple(scope.finished.get(index, ())) for index in range(len(self._places))]
+        self._case_index = CaseIndex(plan.suites)
+        self._results = [tuple(scope.finished.get(index, ())) for index in range(len(self._case_index))]
         """Of each case, in the order in which they were made."""
         self._unkept: list[tuple[int, RunResult]] = []
         """Finished in this round of the event loop, and not in the journal yet."""
         self._known: dict[int | None, tuple[CaseResult, ...]] = {}
-        """What `results` said since the last run: it is asked for several times."""
+        """What `collect_results` said since the last run: it is asked for several times."""
         self.interrupted = False
         self.unreachable = ""
         """Why the agent could not be reached; "" when it could."""
         self.more_wanted = False
         """Whether the budget was spent before everything that was wanted was begun."""
-        plan.bench.judges.meter.add(scope.used.spent)
-        plan.bench.judges.meter.on_call = self._keep_use
-        self.spending = Spending(plan.bench.judges.meter)
+        plan.judge_resolver.judges.meter.add_usage(scope.used.spent)
+        plan.judge_resolver.judges.meter.on_call = self._record_usage
+        self.spending = BudgetGuard(plan.judge_resolver.judges.meter)
         self.judge_health: AnchorVerdict | None = None
         """What the anchors say of the judge; None without any."""
-        self._pace = Pace(_pace_settings(plan))
+        self._throttle = Throttle(_build_throttle_settings(plan))
 
-    def planned(self, sampler: Sampler) -> Mapping[tuple[str, str], int]:
+    def count_planned_runs(self, sampler: SamplingStrategy) -> Mapping[tuple[str, str], int]:
         """Eval set and case → runs of it that will be made in any event."""
-        wanted = self._missing(sampler.first(len(self._places)))
-        named = ((suite.eval_set.eval_set_id, head.eval_id) for suite, head in self._places.heads())
+        wanted = self._select_missing_runs(sampler.plan_first_runs(len(self._case_index)))
+        named = (
+            (suite.eval_set.eval_set_id, head.eval_id) for suite, head in self._case_index.iter_metadata()
+        )
         return {name: len(wanted[index]) for index, name in enumerate(named) if index in wanted}
 
     async def run(
         self,
         agent: Agent,
-        sampler: Sampler,
+        sampler: SamplingStrategy,
         while_starting: Callable[[], None],
         begin: Callable[[], None] = lambda: None,
     ) -> None:
@@ -165,59 +169,61 @@ class Evaluation:
         `begin` is called once it is certain that there is such an agent, before its first turn.
 
         Raises:
-            InvalidInput: there is none. Then nothing has begun.
+            InvalidInputError: there is none. Then nothing has begun.
         """
-        wanted = self._missing(sampler.first(len(self._places))) or self._further(sampler)
+        wanted = self._select_missing_runs(
+            sampler.plan_first_runs(len(self._case_index))
+        ) or self._plan_further_runs(sampler)
         try:
-            with cancelled_by_signals():
-                async with agent, self._plan.bench.judges, _closing(self._plan):
+            with cancel_on_signals():
+                async with agent, self._plan.judge_resolver.judges, _close_metrics(self._plan):
                     await asyncio.sleep(0)  # the agent's processes start
                     while_starting()
-                    await _check_entry(agent, partial(self._begin, begin))
-                    if wanted and not await self._judge_is_reliable():
+                    await _check_entry(agent, partial(self._begin_run, begin))
+                    if wanted and not await self._is_judge_reliable():
                         return
                     while wanted and not self.unreachable and not self.more_wanted:
-                        await self._play(agent, wanted)
-                        wanted = self._further(sampler)
-                        self.more_wanted = bool(wanted) and self.spending.refusal() is not None
+                        await self._run_schedule(agent, wanted)
+                        wanted = self._plan_further_runs(sampler)
+                        self.more_wanted = bool(wanted) and self.spending.stop_reason() is not None
         except asyncio.CancelledError:
             self.interrupted = True
         finally:
-            self._keep()
+            self._flush_runs()
 
-    def _begin(self, begin: Callable[[], None]) -> None:
+    def _begin_run(self, begin: Callable[[], None]) -> None:
         # The journal first: until this run has its own, nothing of an earlier one may be touched.
         if self._scope.journal is not None:
-            self._scope.journal.begin()
+            self._scope.journal.begin_run()
         begin()
 
     @property
-    def judged(self) -> JudgeTotals | None:
+    def judged(self) -> ModelUsage | None:
         """What judges used, here and before; None: none was asked."""
-        whole = self._scope.used.judged + self._plan.bench.judges.use.totals
+        whole = self._scope.used.judged + self._plan.judge_resolver.judges.judge_usage.totals
         return whole if whole.calls or whole.spared else None
 
-    async def _judge_is_reliable(self) -> bool:
+    async def _is_judge_reliable(self) -> bool:
         if self._plan.anchors is None:
             return True
-        self.judge_health = await self._plan.anchors.judged()
+        self.judge_health = await self._plan.anchors.check_judge()
         return self.judge_health.is_reliable
 
-    def complete(self, sampler: Sampler) -> bool:
+    def is_complete(self, sampler: SamplingStrategy) -> bool:
         """Whether every run that the sampler wants is there, and came to its own end."""
         if not all(_is_final(run) for runs in self._results for run in runs):
             return False
-        wanted = sampler.first(len(self._places))
+        wanted = sampler.plan_first_runs(len(self._case_index))
         while wanted:
-            if self._missing(wanted):
+            if self._select_missing_runs(wanted):
                 return False
-            wanted = sampler.next(self.results)
+            wanted = sampler.plan_next_runs(self.collect_results)
         return True
 
-    def _further(self, sampler: Sampler) -> Wanted:
-        return self._missing(sampler.next(self.results))
+    def _plan_further_runs(self, sampler: SamplingStrategy) -> RunSchedule:
+        return self._select_missing_runs(sampler.plan_next_runs(self.collect_results))
 
-    def _missing(self, wanted: Wanted) -> Wanted:
+    def _select_missing_runs(self, wanted: RunSchedule) -> RunSchedule:
         """What is wanted here and not there yet."""
         if self._scope.share is None and not any(self._results):
             return wanted
@@ -229,89 +235,91 @@ class Evaluation:
                 missing[index] = open_
         return missing
 
-    async def _play(self, agent: Agent, wanted: Wanted) -> None:
-        self._progress.planned(sum(map(len, wanted.values())))
+    async def _run_schedule(self, agent: Agent, wanted: RunSchedule) -> None:
+        self._progress.on_runs_planned(sum(map(len, wanted.values())))
         refusal = await run_cases(
             agent,
-            self._requests(wanted),
+            self._iter_requests(wanted),
             concurrency=self._plan.agent.settings.concurrency,
-            on_finished=self._finished,
+            on_finished=self._on_run_finished,
             user_of=self._plan.users,
-            refusal=self.spending.refusal,
-            time_limit=self.spending.time_limit(),
-            pace=self._pace,
+            stop_reason=self.spending.stop_reason,
+            time_limit=self.spending.get_time_limit(),
+            throttle=self._throttle,
         )
         self.unreachable = refusal.message if refusal else ""
 
-    def _requests(self, wanted: Wanted) -> Iterator[RunRequest]:
+    def _iter_requests(self, wanted: RunSchedule) -> Iterator[RunRequest]:
         """Run by run, so that each case is played once before any is played again."""
         last = max((number for numbers in wanted.values() for number in numbers), default=0)
         for number in range(1, last + 1):
             for index, numbers in wanted.items():
                 if number in numbers:
-                    yield RunRequest(self._places.case(index), number, index)
+                    yield RunRequest(self._case_index.get_case(index), number, index)
 
-    async def _finished(self, request: RunRequest, run: CaseRun) -> None:
-        suite, case = self._places.suite(request.index), request.case
-        self.spending.count(run)
-        result = await score_run(case, run, suite.metrics_of(case))
+    async def _on_run_finished(self, request: RunRequest, run: CaseRun) -> None:
+        suite, case = self._case_index.get_suite(request.index), request.case
+        self.spending.count_usage(run)
+        result = await score_run(case, run, suite.get_metrics(case))
         earlier = self._results[request.index]
         if earlier:
-            result = _sharing(result, earlier[0])
+            result = _reuse_expectations(result, earlier[0])
         self._results[request.index] = (*earlier, result)
         self._known.clear()
         if self._scope.journal is not None and _is_final(result):
-            self._keep_soon(request.index, result)
-        self._progress.finished(suite.eval_set.eval_set_id, case.eval_id, result)
+            self._schedule_flush(request.index, result)
+        self._progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
-    def _keep_soon(self, index: int, result: RunResult) -> None:
+    def _schedule_flush(self, index: int, result: RunResult) -> None:
         """Put a run into the journal, with all others of this round of the event loop."""
         if not self._unkept:
-            asyncio.get_running_loop().call_soon(self._keep)
+            asyncio.get_running_loop().call_soon(self._flush_runs)
         self._unkept.append((index, result))
         if len(self._unkept) >= _KEPT_AT_ONCE:
-            self._keep()
+            self._flush_runs()
 
-    def _keep(self) -> None:
-        self._keep_use()
+    def _flush_runs(self) -> None:
+        self._record_usage()
         unkept, self._unkept = self._unkept, []
         if unkept and self._scope.journal is not None:
-            self._scope.journal.add(unkept)
+            self._scope.journal.add_runs(unkept)
 
-    def _keep_use(self) -> None:
+    def _record_usage(self) -> None:
         """Put what was used into the journal: before the runs that used it, and even if these never end.
 
         What is under way counts at a cost that is not known. The next line takes the place of this one; if
         there is none, because the gate is killed, the provider may have charged for it all the same.
         """
         if self._scope.journal is not None:
-            judges = self._plan.bench.judges
+            judges = self._plan.judge_resolver.judges
             judged, all_ = judges.under_way["judge"], sum(judges.under_way.values())
-            self._scope.journal.use(
-                Used(
-                    (self.judged or JudgeTotals()) + JudgeTotals(calls=judged, unpriced=judged),
-                    judges.meter.spent + Spent(calls=all_, unpriced=all_, unmetered=all_),
+            self._scope.journal.record_usage(
+                RunUsage(
+                    (self.judged or ModelUsage()) + ModelUsage(calls=judged, unpriced=judged),
+                    judges.meter.spent + MeteredUsage(calls=all_, unpriced=all_, unmetered=all_),
                 )
             )
 
-    def results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
+    def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Every case in file order. Runs beyond so many `rounds` only confirm; None: all of them count."""
         known = self._known.get(rounds)
         if known is None:
-            known = self._known[rounds] = tuple(self._case_results(rounds))
+            known = self._known[rounds] = tuple(self._iter_case_results(rounds))
         return known
 
-    def _case_results(self, rounds: int | None) -> Iterator[CaseResult]:
+    def _iter_case_results(self, rounds: int | None) -> Iterator[CaseResult]:
         prints = chain.from_iterable(suite.fingerprints for suite in self._plan.suites)
-        for (suite, case), runs, print_ in zip(self._places.heads(), self._results, prints, strict=True):
+        for (suite, case), runs, print_ in zip(
+            self._case_index.iter_metadata(), self._results, prints, strict=True
+        ):
             yield score_case(
                 suite.eval_set.eval_set_id,
                 case,
-                _counting(_sorted(runs), rounds),
-                suite.metrics_of(case),
+                _mark_confirming_runs(_sort_runs(runs), rounds),
+                suite.get_metrics(case),
                 path=suite.eval_set.path,
                 fingerprint=print_,
-                policy=suite.policy(case),
+                policy=suite.get_policy(case),
             )
 
 
@@ -319,7 +327,7 @@ async def _check_entry(agent: Agent, begin: Callable[[], None]) -> None:
     try:
         if isinstance(agent, ChecksEntry):
             await agent.check_entry()
-    except InvalidInput:
+    except InvalidInputError:
         raise
     except BaseException:  # a run that is interrupted has a record, too
         begin()
@@ -329,10 +337,10 @@ async def _check_entry(agent: Agent, begin: Callable[[], None]) -> None:
 
 def _is_final(run: RunResult) -> bool:
     """Whether a run that is resumed need not make it again."""
-    return run.outcome not in NOT_THE_AGENTS_FAULT and not was_refused(run)
+    return run.outcome not in NON_AGENT_OUTCOMES and not was_stopped_by_budget(run)
 
 
-def _sharing(run: RunResult, earlier: RunResult) -> RunResult:
+def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
     """The run, with what was expected of an earlier one, where that is the same.
 
     A case that stays in its file is made anew for each run; the record need not hold it as often.
@@ -347,30 +355,30 @@ def _sharing(run: RunResult, earlier: RunResult) -> RunResult:
     return replace(run, turns=tuple(turns))
 
 
-def _pace_settings(plan: Plan) -> PaceSettings:
+def _build_throttle_settings(plan: Plan) -> ThrottleSettings:
     agent = plan.agent.settings
-    return PaceSettings(agent.concurrency, agent.requests_per_minute, agent.retries, agent.ramp_up)
+    return ThrottleSettings(agent.concurrency, agent.requests_per_minute, agent.retries, agent.ramp_up)
 
 
-def _sorted(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
+def _sort_runs(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
     """By number; the same tuple where that is its order, so that the record and we hold one."""
     if all(one.run < other.run for one, other in pairwise(runs)):
         return runs
     return tuple(sorted(runs, key=lambda run: run.run))
 
 
-def _counting(runs: tuple[RunResult, ...], rounds: int | None) -> tuple[RunResult, ...]:
+def _mark_confirming_runs(runs: tuple[RunResult, ...], rounds: int | None) -> tuple[RunResult, ...]:
     if rounds is None or all(run.run <= rounds for run in runs):
         return runs
     return tuple(run if run.run <= rounds else replace(run, confirms=True) for run in runs)
 
 
 @asynccontextmanager
-async def _closing(plan: Plan) -> AsyncIterator[None]:
+async def _close_metrics(plan: Plan) -> AsyncIterator[None]:
     """Metrics that hold something open let go of it in the end."""
     metrics = {id(bound.metric): bound.metric for suite in plan.suites for bound in suite.metrics}
     async with AsyncExitStack() as stack:
         for metric in metrics.values():
-            if isinstance(metric, HoldsOpen):
+            if isinstance(metric, AsyncCloseable):
                 stack.push_async_callback(metric.aclose)
         yield

@@ -8,15 +8,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, field_validator
 
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.core.formatting import listed
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import join_quoted
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Judged
-from evalgate.core.types import CaseRun, EvalCase, Reply, Rubric, Scored, Turn, UserMessage
+from evalgate.core.protocols import LlmJudged
+from evalgate.core.types import CaseRun, CaseTurn, EvalCase, MetricScore, Reply, Rubric, UserMessage
 from evalgate.documents.config_file import ConfigDocument, read_config_document
-from evalgate.documents.validation import problems_of
-from evalgate.llm.errors import JudgeFailed
-from evalgate.llm.judge_health import Anchor, AnchorVerdict, judge_anchors
+from evalgate.documents.validation import translate_validation_error
+from evalgate.llm.errors import JudgeError
+from evalgate.llm.judge_health import Anchor, AnchorVerdict, evaluate_anchors
 from evalgate.metrics.scoring import BoundMetric
 
 
@@ -42,7 +42,7 @@ class AnchorCase(BaseModel):
 
     @field_validator("label", mode="before")
     @classmethod
-    def _is_a_label(cls, value: object) -> object:
+    def _require_label(cls, value: object) -> object:
         if not isinstance(value, bool | int | float) or not math.isfinite(value):
             raise ValueError("must be true or false (whether the response passes), or a score")
         return value
@@ -55,53 +55,55 @@ class _AnchorFile(BaseModel):
 
     @field_validator("anchors")
     @classmethod
-    def _are_some(cls, value: tuple[AnchorCase, ...]) -> tuple[AnchorCase, ...]:
+    def _require_anchors(cls, value: tuple[AnchorCase, ...]) -> tuple[AnchorCase, ...]:
         if not value:  # `min_length` would say so of anchors that are wrong, too
             raise ValueError("must not be empty")
         return value
 
 
 @frozen
-class Anchors:
+class AnchorSet:
     """Anchors with the metrics that judge them."""
 
     cases: tuple[tuple[AnchorCase, BoundMetric], ...]
     floor: float
     """The share that must be met."""
 
-    async def judged(self) -> AnchorVerdict:
+    async def check_judge(self) -> AnchorVerdict:
         """Ask the judge of all of them, at the same time."""
         found = await asyncio.gather(
-            *(_judged(number, case, bound) for number, (case, bound) in enumerate(self.cases, 1))
+            *(_judge_anchor(number, case, bound) for number, (case, bound) in enumerate(self.cases, 1))
         )
-        return judge_anchors(found, self.floor)
+        return evaluate_anchors(found, self.floor)
 
 
-def read_anchors(path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]) -> Anchors:
+def read_anchors(path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]) -> AnchorSet:
     """The anchors of a file.
 
     Raises:
-        InvalidInput: with every problem of the file.
+        InvalidInputError: with every problem of the file.
     """
     document = read_config_document(path, shown_as)
     try:
         found = _AnchorFile.model_validate(document.value).anchors
     except ValidationError as error:
-        raise InvalidInput(problems_of(error, file=shown_as, position=document.position)) from None
-    judged = {bound.name: bound for bound in metrics if isinstance(bound.metric, Judged)}
-    if problems := _unknown(found, judged, document):
-        raise InvalidInput(problems)
-    return Anchors(tuple((case, judged[case.metric]) for case in found), floor)
+        raise InvalidInputError(
+            translate_validation_error(error, file=shown_as, position=document.find_position)
+        ) from None
+    judged = {bound.name: bound for bound in metrics if isinstance(bound.metric, LlmJudged)}
+    if problems := _find_unknown_metrics(found, judged, document):
+        raise InvalidInputError(problems)
+    return AnchorSet(tuple((case, judged[case.metric]) for case in found), floor)
 
 
-def _unknown(
+def _find_unknown_metrics(
     cases: Sequence[AnchorCase], judged: Mapping[str, BoundMetric], document: ConfigDocument
 ) -> list[Problem]:
-    known = listed(sorted(judged))
+    known = join_quoted(sorted(judged))
     return [
         Problem(
             document.path,
-            *document.position(("anchors", at, "metric")),
+            *document.find_position(("anchors", at, "metric")),
             f"`{case.metric}` is no judged metric of this run: {known}",
         )
         for at, case in enumerate(cases)
@@ -109,15 +111,15 @@ def _unknown(
     ]
 
 
-async def _judged(number: int, case: AnchorCase, bound: BoundMetric) -> Anchor:
+async def _judge_anchor(number: int, case: AnchorCase, bound: BoundMetric) -> Anchor:
     rubrics = tuple(Rubric(name, text, case.rubric_type) for name, text in case.rubrics.items())
-    turn = Turn(UserMessage(case.user), Reply(case.expected), rubrics)
+    turn = CaseTurn(UserMessage(case.user), Reply(case.expected), rubrics)
     run = CaseRun(1, "answered", (Reply(case.response),), said=(turn.user,))
     try:
         result = await bound.metric.score(EvalCase(case.name, (turn,), rubrics=()), run)
-    except JudgeFailed:
+    except JudgeError:
         result = None
-    score = result.score if isinstance(result, Scored) else None
+    score = result.score if isinstance(result, MetricScore) else None
     return Anchor(
         case.name or f"anchor {number}",
         case.label,

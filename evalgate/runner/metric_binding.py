@@ -9,43 +9,45 @@ from pydantic import BaseModel, ValidationError
 from evalgate.config.schema.criteria import CriterionConfig
 from evalgate.config.schema.thresholds import NEWEST_ADK, Thresholds
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.core.formatting import did_you_mean, listed
-from evalgate.core.protocols import Judged, Metric, MetricContext, MetricPlace, MetricType
-from evalgate.core.registry import blamed, third_party
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import did_you_mean, join_quoted
+from evalgate.core.protocols import LlmJudged, Metric, MetricContext, MetricEnvironment, MetricType
+from evalgate.core.registry import find_third_party_plugins, translate_plugin_errors
 from evalgate.core.types import Criterion
-from evalgate.datasets.fingerprint import metric_fingerprint
-from evalgate.documents.validation import Location, problems_of
-from evalgate.llm.resolver import NoJudge
+from evalgate.datasets.fingerprint import compute_metric_fingerprint
+from evalgate.documents.validation import Location, translate_validation_error
+from evalgate.llm.resolver import JudgeNotConfiguredError
 from evalgate.metrics.scoring import BoundMetric
 
 if TYPE_CHECKING:
     from evalgate.metrics.custom import MetricCode
 
 
-def bind_metrics(rules: Thresholds, context: MetricContext, place: MetricPlace) -> tuple[BoundMetric, ...]:
+def bind_metrics(
+    rules: Thresholds, context: MetricContext, place: MetricEnvironment
+) -> tuple[BoundMetric, ...]:
     """The metrics of a thresholds file.
 
     Raises:
-        InvalidInput: with every unknown metric and every wrong option, at its line.
+        InvalidInputError: with every unknown metric and every wrong option, at its line.
     """
     problems: list[Problem] = []
     bound = []
     context = replace(context, folder=rules.base, is_literal=rules.dialect != "evalgate")
     for criterion in rules.gating_criteria:
         name = criterion.evaluator or criterion.metric
-        where = rules.position(("criteria", criterion.metric))
+        where = rules.find_position(("criteria", criterion.metric))
         asked_for = Problem(rules.file, *where, f"`criteria.{criterion.metric}`")
         try:
-            problems += _never_missed(criterion, rules)
-            with blamed("metrics", registry.METRICS, name, asked_for):
+            problems += _check_threshold_reachable(criterion, rules)
+            with translate_plugin_errors("metrics", registry.METRICS, name, asked_for):
                 code = _read_code(criterion, rules, place)
-                metric = _metric(criterion, rules, context, place, code)
-                bound.append(_bound(criterion, metric, code.digest if code else ""))
-        except InvalidInput as error:
+                metric = _build_metric(criterion, rules, context, place, code)
+                bound.append(_bind_metric(criterion, metric, code.digest if code else ""))
+        except InvalidInputError as error:
             problems += error.problems
     if problems:
-        raise InvalidInput(sorted(problems))
+        raise InvalidInputError(sorted(problems))
     return tuple(bound)
 
 
@@ -58,44 +60,47 @@ def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
     for criterion in rules.gating_criteria:
         name = criterion.evaluator or criterion.metric
         if name in registry.METRICS:
-            yield from _never_missed(criterion, rules)
+            yield from _check_threshold_reachable(criterion, rules)
             try:
-                _built(registry.own_metric_type(name), criterion, rules, context)
-            except NoJudge:
+                _build_registered_metric(registry.get_own_metric_type(name), criterion, rules, context)
+            except JudgeNotConfiguredError:
                 continue
-            except InvalidInput as error:
+            except InvalidInputError as error:
                 yield from error.problems
-        elif name not in {*rules.config.custom_metrics, *third_party("metrics", registry.METRICS)}:
-            yield _unknown_metric(criterion, rules)
+        elif name not in {
+            *rules.config.custom_metrics,
+            *find_third_party_plugins("metrics", registry.METRICS),
+        }:
+            yield _build_unknown_metric_problem(criterion, rules)
 
 
 def describe_ignored_options(rules: Thresholds) -> tuple[str, ...]:
     """Return the sentence for keys of criteria that Google ADK keeps and that their metric does not read."""
     if rules.dialect != "adk":
         return ()
-    from evalgate.datasets.ignored_keys import KeyCheck, UnreadKey
+    from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
 
-    check = KeyCheck(rules.file, rules.position, [])
+    check = KeyChecker(rules.file, rules.find_position, [])
     context = MetricContext(NEWEST_ADK, folder=rules.base)
     for criterion in rules.criteria:
         if criterion.metric not in registry.METRICS or not criterion.options:
             continue
-        metric_type = registry.own_metric_type(criterion.metric)
+        metric_type = registry.get_own_metric_type(criterion.metric)
         known = tuple(getattr(metric_type, "model_fields", ()))
         try:
             metric_type.build(criterion, context)
         except ValidationError as error:
-            check.add(
-                UnreadKey(("criteria", criterion.metric, *found["loc"]), is_refused=False, known=known)
+            check.add_keys(
+                IgnoredKey(("criteria", criterion.metric, *found["loc"]), is_refused=False, known=known)
                 for found in error.errors()
                 if found["type"] == "extra_forbidden" and len(found["loc"]) == 1
             )
-        except (NoJudge, InvalidInput):
+        except (JudgeNotConfiguredError, InvalidInputError):
             continue
-    return check.notices()
+    return check.build_notices()
 
 
-def _never_missed(criterion: Criterion, rules: Thresholds) -> list[Problem]:
+def _check_threshold_reachable(criterion: Criterion, rules: Thresholds) -> list[Problem]:
     """Return a problem when a threshold of a `test_config.json` lies below the lowest score of its metric.
 
     Google ADK takes any threshold. One above all scores fails every case, which is noticed; one below them
@@ -109,47 +114,47 @@ def _never_missed(criterion: Criterion, rules: Thresholds) -> list[Problem]:
         f"`criteria.{criterion.metric}`: no score misses the threshold {criterion.threshold:g}: "
         f"its scores are between {low:g} and {high:g}"
     )
-    return [Problem(rules.file, *rules.position(("criteria", criterion.metric)), message)]
+    return [Problem(rules.file, *rules.find_position(("criteria", criterion.metric)), message)]
 
 
-def final_state_metric() -> BoundMetric:
+def build_final_state_metric() -> BoundMetric:
     """What holds an eval set to the session states that it expects, when no criterion names it."""
     criterion = Criterion(registry.FINAL_STATE, 1.0)
-    metric_type = registry.own_metric_type(registry.FINAL_STATE)
-    return _bound(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
+    metric_type = registry.get_own_metric_type(registry.FINAL_STATE)
+    return _bind_metric(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
 
 
-def _bound(criterion: Criterion, metric: Metric, code: str = "") -> BoundMetric:
+def _bind_metric(criterion: Criterion, metric: Metric, code: str = "") -> BoundMetric:
     own = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
     name = criterion.evaluator or criterion.metric
     options = [own, code] if code else own
-    judge = metric.judged_by if isinstance(metric, Judged) else None
-    return BoundMetric(criterion, metric, metric_fingerprint(name, options, judge))
+    judge = metric.judged_by if isinstance(metric, LlmJudged) else None
+    return BoundMetric(criterion, metric, compute_metric_fingerprint(name, options, judge))
 
 
-def _metric(
+def _build_metric(
     criterion: Criterion,
     rules: Thresholds,
     context: MetricContext,
-    place: MetricPlace,
+    place: MetricEnvironment,
     code: "MetricCode | None",
 ) -> Metric:
     if code is not None:
-        from evalgate.metrics.custom import custom_metric
+        from evalgate.metrics.custom import build_custom_metric
 
-        return custom_metric(criterion, rules.config.custom_metrics[criterion.metric], place, code)
-    metric_type = registry.metric_type(criterion.evaluator or criterion.metric)
+        return build_custom_metric(criterion, rules.config.custom_metrics[criterion.metric], place, code)
+    metric_type = registry.find_metric_type(criterion.evaluator or criterion.metric)
     if metric_type is None:
-        raise InvalidInput([_unknown_metric(criterion, rules)])
+        raise InvalidInputError([_build_unknown_metric_problem(criterion, rules)])
     try:
-        return _built(metric_type, criterion, rules, context)
-    except NoJudge as error:
-        where = rules.position(("criteria", criterion.metric))
+        return _build_registered_metric(metric_type, criterion, rules, context)
+    except JudgeNotConfiguredError as error:
+        where = rules.find_position(("criteria", criterion.metric))
         message = f"`{criterion.metric}` is judged by a model; {error}"
-        raise InvalidInput([Problem(rules.file, *where, message)]) from None
+        raise InvalidInputError([Problem(rules.file, *where, message)]) from None
 
 
-def _built(
+def _build_registered_metric(
     metric_type: MetricType,
     criterion: Criterion,
     rules: Thresholds,
@@ -163,48 +168,54 @@ def _built(
                 str(found["loc"][-1]) for found in error.errors() if found["type"] == "extra_forbidden"
             }
             if rules.dialect != "adk" or not unknown & criterion.options.keys():
-                raise InvalidInput(_option_problems(error, metric_type, criterion, rules)) from None
+                raise InvalidInputError(
+                    _convert_option_errors(error, metric_type, criterion, rules)
+                ) from None
             # Google ADK keeps keys of a criterion that its metric does not read.
             known = {name: value for name, value in criterion.options.items() if name not in unknown}
             criterion = replace(criterion, options=known)
 
 
-def _read_code(criterion: Criterion, rules: Thresholds, place: MetricPlace) -> "MetricCode | None":
+def _read_code(criterion: Criterion, rules: Thresholds, place: MetricEnvironment) -> "MetricCode | None":
     """Read the code of a custom metric; None for any other metric."""
     config = rules.config.custom_metrics.get(criterion.metric)
     if config is None:
         return None
     if criterion.metric in registry.METRICS:
-        where = rules.position(("custom_metrics", criterion.metric))
+        where = rules.find_position(("custom_metrics", criterion.metric))
         message = f"`{criterion.metric}` is a metric of evalgate's own: give yours another name"
-        raise InvalidInput([Problem(rules.file, *where, message)])
+        raise InvalidInputError([Problem(rules.file, *where, message)])
     from evalgate.metrics.custom import read_place_code
 
     return read_place_code(place, config.entry)
 
 
-def _unknown_metric(criterion: Criterion, rules: Thresholds) -> Problem:
-    place = rules.position(("criteria", criterion.metric))
-    known = [*registry.METRICS, *rules.config.custom_metrics, *third_party("metrics", registry.METRICS)]
-    hint = did_you_mean(criterion.metric, known) or f" Known metrics: {listed(sorted(known))}."
+def _build_unknown_metric_problem(criterion: Criterion, rules: Thresholds) -> Problem:
+    place = rules.find_position(("criteria", criterion.metric))
+    known = [
+        *registry.METRICS,
+        *rules.config.custom_metrics,
+        *find_third_party_plugins("metrics", registry.METRICS),
+    ]
+    hint = did_you_mean(criterion.metric, known) or f" Known metrics: {join_quoted(sorted(known))}."
     return Problem(rules.file, *place, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
 
 
-def _option_problems(
+def _convert_option_errors(
     error: ValidationError, metric_type: MetricType, criterion: Criterion, rules: Thresholds
 ) -> list[Problem]:
     prefix = ("criteria", criterion.metric)
     model: object = getattr(metric_type, "options_type", metric_type)
     common = CriterionConfig.model_fields if rules.dialect == "evalgate" else ()
 
-    def known_keys(location: Location) -> Iterable[str]:
+    def list_known_keys(location: Location) -> Iterable[str]:
         return common if location == prefix else ()
 
-    return problems_of(
+    return translate_validation_error(
         error,
         file=rules.file,
-        position=rules.position,
-        known_keys=known_keys,
+        position=rules.find_position,
+        known_keys=list_known_keys,
         model=model if isinstance(model, type) and issubclass(model, BaseModel) else None,
         prefix=prefix,
     )

@@ -10,40 +10,40 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalgate.agents.factory import ChosenAgent, built_agent
+from evalgate.agents.factory import AgentSpec, build_agent
 from evalgate.config.schema.agent import ExecutorConfig
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Agent, HasNotices, Judged, Progress, absence_of
-from evalgate.core.types import Baseline, JudgeTotals, Record, Shard
-from evalgate.llm.usage import Used
-from evalgate.redaction.live_redactor import Hiding
-from evalgate.runner.checkpoint.checkpoint import Journaling
-from evalgate.runner.eval_runner import Evaluation, FixedRuns, Scope, sampling_of
+from evalgate.core.protocols import Agent, HasNotices, LlmJudged, ProgressListener, explain_missing_baseline
+from evalgate.core.types import Baseline, ModelUsage, Record, Shard
+from evalgate.llm.usage import RunUsage
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.runner.checkpoint.checkpoint import Checkpoint
+from evalgate.runner.eval_runner import Evaluation, FixedRuns, RunScope, choose_sampling
 from evalgate.runner.plan import Plan
 from evalgate.system.workspace import Workspace
 
 if TYPE_CHECKING:
-    from evalgate.runner.cost_estimate import Key
+    from evalgate.runner.cost_estimate import CaseKey
 
 
 _RECORDING = "replay"
 """The kind that asks nobody: it needs no cluster."""
 
 
-def placed_agent(
-    executor: ExecutorConfig, chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str, str]
+def build_executor_agent(
+    executor: ExecutorConfig, chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str]
 ) -> Agent:
     """The agent, not started yet: in workers of this machine, or in actors of a Ray cluster.
 
     Raises:
-        EvalgateError: as `built_agent`.
+        EvalgateError: as `build_agent`.
     """
     if executor.kind == "local" or chosen.settings.kind == _RECORDING:
-        return built_agent(chosen, workspace, environ)
-    from evalgate.agents.ray.config import ray_agent
+        return build_agent(chosen, workspace, environ)
+    from evalgate.agents.ray.config import build_ray_agent
 
-    return ray_agent(executor, chosen, workspace, environ)
+    return build_ray_agent(executor, chosen, workspace, environ)
 
 
 @frozen
@@ -56,7 +56,7 @@ class RunOptions:
     """Folder of the journal; None: none is kept."""
     resume: bool = False
     """Go on from the journal that an unfinished run left."""
-    hiding: Hiding | None = None
+    hiding: LiveRedactor | None = None
     """Of whoever publishes the record: what the journal looked at need not be looked at again."""
     published: ExitStack | None = None
     """Closed by whoever publishes the record once it is written: until then the journal stays, locked."""
@@ -67,7 +67,7 @@ WHOLE = RunOptions()
 
 def run_gate(
     plan: Plan,
-    progress: Progress,
+    progress: ProgressListener,
     begin: Callable[[], None] = lambda: None,
     options: RunOptions = WHOLE,
     tell: Callable[[str], object] = lambda _: None,
@@ -85,27 +85,27 @@ def run_gate(
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline = _read_baseline(plan)
     if options.shard is None:  # a shard cannot know what the others find
-        plan = plan.with_default_runs(baseline)
-    sampling = sampling_of(plan, baseline)
+        plan = plan.apply_default_runs(baseline)
+    sampling = choose_sampling(plan, baseline)
     sampler = sampling or FixedRuns(plan.fixed_runs)
-    shard = _shard(plan, options.shard, baseline)
-    kept = Journaling(plan, options.journal, resume=options.resume, hiding=options.hiding)
+    shard = _select_shard(plan, options.shard, baseline)
+    kept = Checkpoint(plan, options.journal, resume=options.resume, hiding=options.hiding)
     with ExitStack() as here:
         journaling = (options.published or here).enter_context(kept)
-        evaluation = Evaluation(plan, progress, _scope(journaling, shard))
-        agent = placed_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
-        for sentence in _estimate(plan, partial(evaluation.planned, sampler), baseline):
+        evaluation = Evaluation(plan, progress, _build_scope(journaling, shard))
+        agent = build_executor_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
+        for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, sampler), baseline):
             tell(sentence)
         asyncio.run(evaluation.run(agent, sampler, while_starting, begin))
-        journaling.is_over = evaluation.complete(sampler)
-        from evalgate.runner.record_builder import Made, conclude
+        journaling.is_over = evaluation.is_complete(sampler)
+        from evalgate.runner.record_builder import RunTiming, build_record
 
-        made = Made(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
+        made = RunTiming(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
         if shard is not None:
-            from evalgate.runner.sharding.assignment import shard_record
+            from evalgate.runner.sharding.assignment import build_shard_record
 
-            return shard_record(plan, evaluation, shard, made)
-        record = conclude(plan, evaluation, sampling, baseline, made)
+            return build_shard_record(plan, evaluation, shard, made)
+        record = build_record(plan, evaluation, sampling, baseline, made)
         own = agent.notices if isinstance(agent, HasNotices) else ()
         return replace(record, notices=(*own, *record.notices, *journaling.notices))
 
@@ -116,7 +116,7 @@ def _read_baseline(plan: Plan) -> Baseline | None:
     Of a case that broke on the default branch only the runs since then count: no change after it is to blame.
 
     Raises:
-        InvalidInput: it cannot be read, or the command line names one that is not there.
+        InvalidInputError: it cannot be read, or the command line names one that is not there.
     """
     found = plan.baseline.read() if plan.baseline else None
     if found is not None:
@@ -128,70 +128,70 @@ def _read_baseline(plan: Plan) -> Baseline | None:
     where = plan.policy.baseline or ""
     if (plan.workspace.folder / where).is_file():
         return None  # new in this change: the base branch has none yet, which is said
-    raise InvalidInput(
-        f"--baseline {where}: there is no baseline{absence_of(plan.baseline)}. Check the name; or save one "
+    raise InvalidInputError(
+        f"--baseline {where}: there is no baseline{explain_missing_baseline(plan.baseline)}. Check the name; or save one "
         f"with `evalgate baseline save --to {where}`; or name it as `gate.baseline` in the thresholds file, "
         "where it is only a notice that there is none yet."
     )
 
 
-def _shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline | None) -> Shard | None:
+def _select_shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline | None) -> Shard | None:
     """The part of the plan that is run here; None: all of it."""
     if which is None:
         return None
-    from evalgate.runner.sharding.assignment import shard_of
+    from evalgate.runner.sharding.assignment import build_shard
 
-    return shard_of(plan, *which, baseline)
+    return build_shard(plan, *which, baseline)
 
 
-def _scope(journaling: Journaling, shard: Shard | None) -> Scope:
+def _build_scope(journaling: Checkpoint, shard: Shard | None) -> RunScope:
     """What is left to do; what was done already is paid for, and counts against the budget."""
     share = frozenset(shard.cases) if shard is not None else None
-    return Scope(journaling.finished, share, journaling, journaling.used)
+    return RunScope(journaling.finished, share, journaling, journaling.used)
 
 
-def _estimate(
-    plan: Plan, planned: Callable[[], Mapping["Key", int]], baseline: Baseline | None
+def _estimate_run(
+    plan: Plan, planned: Callable[[], Mapping["CaseKey", int]], baseline: Baseline | None
 ) -> Iterator[str]:
     if baseline is None:
         return
-    from evalgate.runner.cost_estimate import estimated, other_judges, told
+    from evalgate.runner.cost_estimate import describe_estimate, estimate_cost, find_other_judges
 
     wanted = planned()
-    found = estimated(wanted, baseline, plan.agent.settings.concurrency)
+    found = estimate_cost(wanted, baseline, plan.agent.settings.concurrency)
     if found is None:
         return
     judged = {
         (suite.eval_set.eval_set_id, case.eval_id): {
-            bound.name: bound.fingerprint for bound in suite.metrics if isinstance(bound.metric, Judged)
+            bound.name: bound.fingerprint for bound in suite.metrics if isinstance(bound.metric, LlmJudged)
         }
         for suite in plan.suites
-        for case in suite.eval_set.heads
+        for case in suite.eval_set.case_metadata
     }
     rounds = plan.policy.max_runs if plan.runs == "auto" else 1
-    others = other_judges(judged, baseline, wanted)
-    meter = plan.bench.judges.meter
-    yield from told(found, meter.budget, meter.spent, others, rounds)
+    others = find_other_judges(judged, baseline, wanted)
+    meter = plan.judge_resolver.judges.meter
+    yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)
 
 
-def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Progress) -> Record:
+def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: ProgressListener) -> Record:
     """The record of a run that several machines made, each a shard; `records` are file and content.
 
     Raises:
-        InvalidInput: a shard is doubled, of another run, or contradicts itself; with every problem.
-        NoVerdict: a shard is missing or did not come to its end.
+        InvalidInputError: a shard is doubled, of another run, or contradicts itself; with every problem.
+        NoVerdictError: a shard is missing or did not come to its end.
     """
-    from evalgate.runner.record_builder import Made, conclude
-    from evalgate.runner.sharding.assignment import as_written, finished_runs
+    from evalgate.runner.record_builder import RunTiming, build_record
+    from evalgate.runner.sharding.assignment import collect_finished_runs, restore_written_cases
 
     baseline = _read_baseline(plan)
-    judged = sum((record.judge for _, record in records if record.judge), JudgeTotals())
-    sampling = sampling_of(plan, baseline)
-    finished = finished_runs(plan, records, may_follow_up=sampling is not None)
-    evaluation = Evaluation(plan, progress, Scope(finished, used=Used(judged)))
-    made = Made(
+    judged = sum((record.judge for _, record in records if record.judge), ModelUsage())
+    sampling = choose_sampling(plan, baseline)
+    finished = collect_finished_runs(plan, records, may_follow_up=sampling is not None)
+    evaluation = Evaluation(plan, progress, RunScope(finished, used=RunUsage(judged)))
+    made = RunTiming(
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),
     )
-    record = conclude(plan, evaluation, sampling, baseline, made)
-    return as_written(record, records)
+    record = build_record(plan, evaluation, sampling, baseline, made)
+    return restore_written_cases(record, records)

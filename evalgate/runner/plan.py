@@ -11,33 +11,33 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from evalgate.agents.factory import ChosenAgent, choose_agent, find_agent_problems, sample_notice
-from evalgate.config.cli_overrides import Overrides, override, with_user
+from evalgate.agents.factory import AgentSpec, describe_sample_agent, find_agent_problems, resolve_agent
+from evalgate.config.cli_overrides import Overrides, apply_overrides, apply_user_override
 from evalgate.config.loader import InvalidThresholdsError
 from evalgate.config.schema.agent import LOCAL, ExecutorConfig
-from evalgate.config.schema.budget import Meter
+from evalgate.config.schema.budget import UsageMeter
 from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.extras import describe_install
-from evalgate.core.formatting import counted
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselinePlace, BaselineStore, Metric, UserOf
+from evalgate.core.protocols import BaselineStore, CreateUser, Metric, StoreContext
 from evalgate.core.types import Baseline
-from evalgate.llm.resolver import Bench, JudgePlace, Judges
-from evalgate.llm.simulated_user.scripted import written_user
-from evalgate.redaction.live_redactor import Hiding
+from evalgate.llm.resolver import JudgeResolver, LlmContext, ModelPool
+from evalgate.llm.simulated_user.scripted import create_scripted_user
+from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.base_branch import BaseRules
+from evalgate.runner.base_branch import BaseBranchPolicy
 from evalgate.runner.metric_binding import describe_ignored_options, find_criterion_problems
-from evalgate.runner.suites import Suite, default_criteria_notice, is_part, plan_suites
-from evalgate.runner.user_factory import choose_users
+from evalgate.runner.suites import Suite, describe_default_criteria, is_partial_selection, plan_suites
+from evalgate.runner.user_factory import build_user_factory
 from evalgate.system.workspace import Workspace, list_socket_notices, open_workspace
 
 if TYPE_CHECKING:
-    from evalgate.runner.judge_calibration import Anchors
+    from evalgate.runner.judge_calibration import AnchorSet
 
 
 MEASURED_RUNS = 3
@@ -50,18 +50,18 @@ class Plan:
 
     workspace: Workspace
     suites: tuple[Suite, ...]
-    agent: ChosenAgent
+    agent: AgentSpec
     runs: int | Literal["auto"]
-    """`with_default_runs` decides where the user did not."""
+    """`apply_default_runs` decides where the user did not."""
     policy: GateConfig
     baseline: BaselineStore | None
     environ: Mapping[str, str]
     """The gate's own environment, of which the agent gets an allow-listed part."""
-    bench: Bench
+    judge_resolver: JudgeResolver
     """The judges of the run, not opened yet."""
-    anchors: "Anchors | None" = None
+    anchors: "AnchorSet | None" = None
     """What the judge is held against first."""
-    users: UserOf = written_user
+    users: CreateUser = create_scripted_user
     """Who talks to the agent."""
     user: UserConfig | None = None
     """What the thresholds file and the command line say of simulated users."""
@@ -88,7 +88,7 @@ class Plan:
         found = (suite.eval_set for suite in self.suites)
         return frozenset(each.eval_set_id for each in found if each.is_whole)
 
-    def with_default_runs(self, baseline: Baseline | None) -> "Plan":
+    def apply_default_runs(self, baseline: Baseline | None) -> "Plan":
         """Return the plan with `runs: auto` if the user named no number and the baseline is deep enough.
 
         A recording says the same each time, and so does a deterministic agent: one run is all there is.
@@ -100,10 +100,12 @@ class Plan:
         cases = [
             (suite.eval_set.eval_set_id, head.eval_id)
             for suite in self.suites
-            for head in suite.eval_set.heads
+            for head in suite.eval_set.case_metadata
         ]
         deep = sum(stored.get(case, 0) >= MEASURED_RUNS for case in cases)
-        held = f"the baseline holds {MEASURED_RUNS} runs or more of {deep:,} of {counted(len(cases), 'case')}"
+        held = (
+            f"the baseline holds {MEASURED_RUNS} runs or more of {deep:,} of {pluralize(len(cases), 'case')}"
+        )
         if 2 * deep >= len(cases):
             notice = f"`runs: auto` was chosen, as {held}. Say `runs` to choose otherwise."
             return replace(self, runs="auto", notices=(*self.notices, notice))
@@ -115,10 +117,10 @@ class Plan:
         """Eval set and case, metric, and the score that a run of the case must reach."""
         return {
             (suite.eval_set.eval_set_id, head.eval_id): {
-                bound.name: bound.criterion.threshold for bound in suite.metrics_of(head)
+                bound.name: bound.criterion.threshold for bound in suite.get_metrics(head)
             }
             for suite in self.suites
-            for head in suite.eval_set.heads
+            for head in suite.eval_set.case_metadata
         }
 
     @property
@@ -127,59 +129,67 @@ class Plan:
         return 1 if self.runs == "auto" else self.runs
 
 
-def make_plan(said: Overrides, *, thresholds: str | None, folder: Path, environ: Mapping[str, str]) -> Plan:
+def build_plan(
+    overrides: Overrides, *, thresholds: str | None, folder: Path, environ: Mapping[str, str]
+) -> Plan:
     """The plan for a command line in `folder`.
 
     Raises:
-        InvalidInput: with every problem of the input that was found.
+        InvalidInputError: with every problem of the input that was found.
     """
-    workspace = workspace_at(folder)
-    with BaseRules(workspace.folder, environ, said.policy) as base, _naming_all_problems(said) as known:
-        rules = known.rules = _thresholds(thresholds, workspace, base)
-        return _plan(said, base, rules, workspace, environ)
+    workspace = resolve_workspace(folder)
+    with (
+        BaseBranchPolicy(workspace.folder, environ, overrides.policy) as base,
+        _collect_all_problems(overrides) as known,
+    ):
+        rules = known.rules = _load_thresholds(thresholds, workspace, base)
+        return _build_checked_plan(overrides, base, rules, workspace, environ)
 
 
 @dataclass
-class _Known:
+class _LoadedRules:
     """What was read of the thresholds file until now."""
 
     rules: Thresholds | None = None
 
 
 @contextmanager
-def _naming_all_problems(said: Overrides) -> Iterator[_Known]:
+def _collect_all_problems(overrides: Overrides) -> Iterator[_LoadedRules]:
     """Add to an error all that is wrong with the thresholds file, so that it is mended in one go.
 
     Its sections are checked one after the other, each by whoever uses it, and the first error ends that.
     """
-    known = _Known()
+    known = _LoadedRules()
     try:
         yield known
-    except InvalidInput as error:
+    except InvalidInputError as error:
         rules = error.rest if isinstance(error, InvalidThresholdsError) else known.rules
         if rules is None or not rules.file:
             raise
-        agent = override(rules.config, said).agent
-        more = [*find_agent_problems(agent, said.kind_and_what[1], rules), *find_criterion_problems(rules)]
+        agent = apply_overrides(rules.config, overrides).agent
+        more = [
+            *find_agent_problems(agent, overrides.kind_and_what[1], rules),
+            *find_criterion_problems(rules),
+        ]
         if not set(more) - set(error.problems):
             raise
-        raise InvalidInput(sorted({*error.problems, *more})) from None
+        raise InvalidInputError(sorted({*error.problems, *more})) from None
 
 
-def _plan(
-    said: Overrides,
-    base: BaseRules,
+def _build_checked_plan(
+    overrides: Overrides,
+    base: BaseBranchPolicy,
     rules: Thresholds,
     workspace: Workspace,
     environ: Mapping[str, str],
 ) -> Plan:
-    config = _with_default_baseline(override(rules.config, said), base)
-    agent = _agent(said, rules, config)
-    bench = _bench(said, rules, config, environ)
+    config = _apply_default_baseline(apply_overrides(rules.config, overrides), base)
+    agent = _resolve_plan_agent(overrides, rules, config)
+    bench = _build_judge_resolver(overrides, rules, config, environ)
     suites = plan_suites(rules, config, workspace, environ, bench, base=base)
-    suites, notices = _quarantined(suites, rules, config, workspace, base)
-    users = _users(said, rules, config, suites, bench, base)
-    base.check_plugins()
+    suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
+    users = _build_users(overrides, rules, config, suites, bench, base)
+    base.note_local_plugins()
     _check_judges(bench, rules)
     _check_executor(config.executor, rules)
     return Plan(
@@ -188,115 +198,123 @@ def _plan(
         agent=agent,
         runs=config.runs,
         runs_given=config.runs_given,
-        policy=_for_selection(config.gate, suites),
-        baseline=_baseline(config.gate, workspace, base),
+        policy=_limit_min_cases(config.gate, suites),
+        baseline=_open_baseline_store(config.gate, workspace, base),
         environ=environ,
-        bench=bench,
-        anchors=_anchors(config, rules, base, suites),
+        judge_resolver=bench,
+        anchors=_read_anchors(config, rules, base, suites),
         users=users,
         user=config.user,
         thresholds_file=rules.file,
         executor=config.executor,
         notices=(
-            *filter(None, [sample_notice(agent, rules)]),
+            *filter(None, [describe_sample_agent(agent, rules)]),
             *base.notices,
             *list_socket_notices(workspace),
             *notices,
-            *filter(None, map(default_criteria_notice, suites)),
-            *_read_notices(suites),
+            *filter(None, map(describe_default_criteria, suites)),
+            *_iter_eval_set_notices(suites),
         ),
-        masks=said.mask,
-        needs_baseline=said.baseline is not None,
-        is_part=not rules.config.eval_sets or is_part(rules, config, workspace),
+        masks=overrides.mask,
+        needs_baseline=overrides.baseline is not None,
+        is_part=not rules.config.eval_sets or is_partial_selection(rules, config, workspace),
     )
 
 
-def _agent(said: Overrides, rules: Thresholds, config: Config) -> ChosenAgent:
+def _resolve_plan_agent(overrides: Overrides, rules: Thresholds, config: Config) -> AgentSpec:
     if config.agent is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "
             "the thresholds file. `evalgate init` writes one."
         )
-    return choose_agent(config.agent, said.kind_and_what[1], rules)
+    return resolve_agent(config.agent, overrides.kind_and_what[1], rules)
 
 
-def _quarantined(
+def _apply_quarantine(
     suites: tuple[Suite, ...],
     rules: Thresholds,
     config: Config,
     workspace: Workspace,
-    base: BaseRules,
+    base: BaseBranchPolicy,
 ) -> tuple[tuple[Suite, ...], tuple[str, ...]]:
     """The suites, with those cases told that do not gate for now, and what is to be said of them."""
     if config.gate.quarantine is None:
         return suites, ()
-    from evalgate.gating.quarantine import QuarantineFile, quarantined
+    from evalgate.gating.quarantine import QuarantineFile, apply_quarantine
 
-    found = quarantined(
+    found = apply_quarantine(
         QuarantineFile(workspace.folder, config.gate.quarantine),
         [suite.eval_set for suite in suites],
         {key: policy for suite in suites for key, policy in suite.policies.items()},
         today=datetime.now(UTC).date(),
         environ=base.environ,
-        is_part=is_part(rules, config, workspace),
+        is_part=is_partial_selection(rules, config, workspace),
     )
     if not found.is_settled:
-        base.read_unsettled(config.gate.quarantine)
+        base.note_unverified(config.gate.quarantine)
     return tuple(replace(suite, policies=found.policies) for suite in suites), found.notices
 
 
-def _users(
-    said: Overrides,
+def _build_users(
+    overrides: Overrides,
     rules: Thresholds,
     config: Config,
     suites: Sequence[Suite],
-    bench: Bench,
-    base: BaseRules,
-) -> UserOf:
+    judge_resolver: JudgeResolver,
+    base: BaseBranchPolicy,
+) -> CreateUser:
     beside = {
-        suite.eval_set.eval_set_id: replace(suite.rules, config=_with_user(suite.rules.config, said))
+        suite.eval_set.eval_set_id: replace(
+            suite.rules, config=_override_user_if_set(suite.rules.config, overrides)
+        )
         for suite in suites
         if suite.rules is not rules
     }
     eval_sets = [suite.eval_set for suite in suites]
-    return choose_users(rules, config, beside, bench, eval_sets, base.locate)
+    return build_user_factory(rules, config, beside, judge_resolver, eval_sets, base.resolve_path)
 
 
-def _with_user(config: Config, said: Overrides) -> Config:
-    return with_user(config, said) if config.user is not None else config
+def _override_user_if_set(config: Config, overrides: Overrides) -> Config:
+    return apply_user_override(config, overrides) if config.user is not None else config
 
 
-def _bench(said: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]) -> Bench:
-    hiding = Hiding(Redactor.of(environ, said.mask))
-    place = JudgePlace(
+def _build_judge_resolver(
+    overrides: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]
+) -> JudgeResolver:
+    hiding = LiveRedactor(Redactor.from_environment(environ, overrides.mask))
+    place = LlmContext(
         rules.base,
         environ,
-        Meter(config.budget),
+        UsageMeter(config.budget),
         config.prices,
         hiding=hiding,
-        cache_mode=said.judge_cache,
+        cache_mode=overrides.judge_cache,
     )
-    return Bench(Judges(place), config.judge, is_decreed=said.judge is not None)
+    return JudgeResolver(ModelPool(place), config.judge, forced_by_cli=overrides.judge is not None)
 
 
-def _anchors(config: Config, rules: Thresholds, base: BaseRules, suites: Sequence[Suite]) -> "Anchors | None":
+def _read_anchors(
+    config: Config, rules: Thresholds, base: BaseBranchPolicy, suites: Sequence[Suite]
+) -> "AnchorSet | None":
     if config.judge is None or config.judge.anchors is None:
         return None
     from evalgate.runner.judge_calibration import read_anchors
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = rules.base / config.judge.anchors
-    return read_anchors(base.locate(path), base.shown(path), config.judge.floor, list(metrics.values()))
+    return read_anchors(
+        base.resolve_path(path), base.format_path(path), config.judge.floor, list(metrics.values())
+    )
 
 
-def _check_judges(bench: Bench, rules: Thresholds) -> None:
+def _check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:
     """Nothing runs when a judge could not be asked in the end."""
     try:
-        bench.judges.check()
-    except InvalidInput as error:
-        where = rules.position(("judge",)) if rules.config.judge else (0, 0)
+        judge_resolver.judges.check_reserved()
+    except InvalidInputError as error:
+        where = rules.find_position(("judge",)) if rules.config.judge else (0, 0)
         file = rules.file if rules.config.judge else ""
-        raise InvalidInput(Problem(file, *where, found.message) for found in error.problems) from None
+        raise InvalidInputError(Problem(file, *where, found.message) for found in error.problems) from None
 
 
 def _check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
@@ -305,48 +323,50 @@ def _check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
             "the executor `ray` needs the package `ray`, in the release of Ray that the cluster has: "
             f"{describe_install('ray')}"
         )
-        where = rules.position(("executor",)) if rules.config.executor.kind == "ray" else (0, 0)
-        raise InvalidInput([Problem(rules.file if any(where) else "", *where, message)])
+        where = rules.find_position(("executor",)) if rules.config.executor.kind == "ray" else (0, 0)
+        raise InvalidInputError([Problem(rules.file if any(where) else "", *where, message)])
 
 
-def check_files(said: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:
+def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:
     """Check everything that can be checked without an agent; gives what was found, line by line.
 
     Raises:
-        InvalidInput: with every problem of the input that was found.
+        InvalidInputError: with every problem of the input that was found.
     """
-    workspace = workspace_at(folder)
-    base = BaseRules(workspace.folder, {})
-    with _naming_all_problems(said) as known:
-        rules = known.rules = _thresholds(thresholds, workspace, base)
-        yield from _check_files(said, rules, workspace, base)
+    workspace = resolve_workspace(folder)
+    base = BaseBranchPolicy(workspace.folder, {})
+    with _collect_all_problems(overrides) as known:
+        rules = known.rules = _load_thresholds(thresholds, workspace, base)
+        yield from _check_files(overrides, rules, workspace, base)
 
 
-def _check_files(said: Overrides, rules: Thresholds, workspace: Workspace, base: BaseRules) -> Iterator[str]:
-    config = override(rules.config, said)
+def _check_files(
+    said: Overrides, rules: Thresholds, workspace: Workspace, base: BaseBranchPolicy
+) -> Iterator[str]:
+    config = apply_overrides(rules.config, said)
     if config.agent is not None:
-        choose_agent(config.agent, said.kind_and_what[1], rules)
-    bench = _bench(said, rules, config, {})
+        resolve_agent(config.agent, said.kind_and_what[1], rules)
+    bench = _build_judge_resolver(said, rules, config, {})
     suites = plan_suites(rules, config, workspace, {}, bench, needs_criteria=False, base=base)
-    suites, notices = _quarantined(suites, rules, config, workspace, base)
-    _users(said, rules, config, suites, bench, base)
-    _anchors(config, rules, base, suites)
+    suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
+    _build_users(said, rules, config, suites, bench, base)
+    _read_anchors(config, rules, base, suites)
     empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
     if empty:
-        raise InvalidInput(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
+        raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
     for suite in suites:
         metrics = ", ".join(bound.name for bound in suite.metrics)
         held = f"held to {metrics}" if metrics else "with no criteria yet"
-        yield f"{suite.eval_set.path}: {counted(len(suite.eval_set.cases), 'case')}, {held}"
-    found = list(_suspicions(suites))
+        yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {held}"
+    found = list(_iter_warnings(suites))
     yield from found
-    yield from filter(None, map(default_criteria_notice, suites))
+    yield from filter(None, map(describe_default_criteria, suites))
     yield from notices
-    verdict = f"{counted(len(found), 'warning')}, no error." if found else "no problem found."
-    yield f"{counted(len(suites), 'eval set')}: {verdict}"
+    verdict = f"{pluralize(len(found), 'warning')}, no error." if found else "no problem found."
+    yield f"{pluralize(len(suites), 'eval set')}: {verdict}"
 
 
-def _read_notices(suites: Sequence[Suite]) -> Iterator[str]:
+def _iter_eval_set_notices(suites: Sequence[Suite]) -> Iterator[str]:
     """Yield what the files of the eval sets say in vain, and which metrics they say nothing for."""
     from evalgate.datasets.lints.thresholds import find_empty_trajectories
 
@@ -355,47 +375,47 @@ def _read_notices(suites: Sequence[Suite]) -> Iterator[str]:
         yield from describe_ignored_options(rules)
     for suite in suites:
         yield from suite.eval_set.notices
-        yield from find_empty_trajectories(suite.eval_set, _metrics_of(suite))
+        yield from find_empty_trajectories(suite.eval_set, _index_metrics(suite))
 
 
-def _metrics_of(suite: Suite) -> dict[str, Metric]:
+def _index_metrics(suite: Suite) -> dict[str, Metric]:
     return {bound.name: bound.metric for bound in suite.metrics}
 
 
-def _suspicions(suites: Sequence[Suite]) -> Iterator[str]:
+def _iter_warnings(suites: Sequence[Suite]) -> Iterator[str]:
     from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
 
-    yield from _read_notices(suites)
+    yield from _iter_eval_set_notices(suites)
     for suite in {id(suite.rules): suite for suite in suites}.values():
         yield from lint_thresholds(suite.rules)
-        yield from lint_extra_calls(suite.rules, _metrics_of(suite))
+        yield from lint_extra_calls(suite.rules, _index_metrics(suite))
     for suite in suites:
-        for found in registry.suspicions(suite.eval_set, _metrics_of(suite)):
+        for found in registry.find_lint_warnings(suite.eval_set, _index_metrics(suite)):
             yield f"{suite.eval_set.path}:{found.line}: {found.eval_id}: {found.message}"
 
 
-def workspace_at(folder: Path) -> Workspace:
+def resolve_workspace(folder: Path) -> Workspace:
     """The workspace that a user named.
 
     Raises:
-        InvalidInput: there is no such folder, or it may not be entered.
+        InvalidInputError: there is no such folder, or it may not be entered.
     """
     try:
         return open_workspace(folder)
     except OSError as error:
-        raise InvalidInput(f"{folder}: cannot work there: {error.strerror or 'not a folder'}") from None
+        raise InvalidInputError(f"{folder}: cannot work there: {error.strerror or 'not a folder'}") from None
 
 
-def _thresholds(given: str | None, workspace: Workspace, base: BaseRules) -> Thresholds:
+def _load_thresholds(given: str | None, workspace: Workspace, base: BaseBranchPolicy) -> Thresholds:
     if given is not None:
         return base.load_thresholds(workspace.folder / given, given)
     found = base.find_thresholds_file()
     if found is not None:
-        return base.load_thresholds(found, workspace.shown(found))
+        return base.load_thresholds(found, workspace.format_path(found))
     return Thresholds(Config(), workspace.folder)
 
 
-def _for_selection(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:
+def _limit_min_cases(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:
     """Return the policy; cases that are asked for by name are enough, however many `min_cases` wants."""
     if any(suite.eval_set.is_whole for suite in suites):
         return policy
@@ -403,18 +423,20 @@ def _for_selection(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:
     return policy.model_copy(update={"min_cases": min(policy.min_cases, cases)})
 
 
-def _with_default_baseline(config: Config, base: BaseRules) -> Config:
+def _apply_default_baseline(config: Config, base: BaseBranchPolicy) -> Config:
     """Return `config` with the default place of a baseline, if none is named and one is there."""
-    if config.gate.baseline is not None or not base.exists(Path(DEFAULT_BASELINE)):
+    if config.gate.baseline is not None or not base.has_file(Path(DEFAULT_BASELINE)):
         return config
     gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
     return config.model_copy(update={"gate": gate})
 
 
-def _baseline(policy: GateConfig, workspace: Workspace, base: BaseRules) -> BaselineStore | None:
+def _open_baseline_store(
+    policy: GateConfig, workspace: Workspace, base: BaseBranchPolicy
+) -> BaselineStore | None:
     if policy.baseline is None:
         return None
-    place = BaselinePlace(workspace.folder, base.environ, workspace.owner)
-    if store := registry.baseline_store(policy.baseline, place):
+    place = StoreContext(workspace.folder, base.environ, workspace.owner)
+    if store := registry.resolve_baseline_store(policy.baseline, place):
         return store
-    return base.baseline(policy.baseline, workspace.owner)
+    return base.open_baseline(policy.baseline, workspace.owner)

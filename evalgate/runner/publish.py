@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, TextIO
 
 from evalgate import __version__
 from evalgate.core import registry
-from evalgate.core.errors import BUG_EXIT_CODE, EvalgateError, InvalidInput
+from evalgate.core.errors import BUG_EXIT_CODE, EvalgateError, InvalidInputError
 from evalgate.core.protocols import Reporter
-from evalgate.core.sanitize import log_line, md_text, visible, without_commands
+from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line, to_md_text
 from evalgate.core.types import AgentInfo, Record, Totals, Verdict
-from evalgate.redaction.live_redactor import Hiding
+from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.reporting.comment.reporter import Comment
+from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.github_actions import (
     OUTPUTS,
     add_summary,
-    command,
-    in_github_actions,
+    format_workflow_command,
+    is_github_actions,
     set_outputs,
-    tell_github,
+    write_step_outputs,
 )
 from evalgate.reporting.report_files import (
-    ReportsNotWritten,
+    ReportWriteError,
     check_writable,
     keep_previous_record,
     remove_leftovers,
@@ -36,46 +36,46 @@ from evalgate.reporting.report_files import (
     write_reports,
 )
 from evalgate.reporting.terminal import LiveProgress
-from evalgate.runner.plan import workspace_at
+from evalgate.runner.plan import resolve_workspace
 from evalgate.system.files import AnchoredFolder
 from evalgate.system.workspace import Workspace, has_working_folder
 
 if TYPE_CHECKING:
-    from evalgate.reporting.reviews import Posting, Told
+    from evalgate.reporting.reviews import PostNotice, PostOptions
 
 
-def posted(
+def post_record(
     record: Record,
-    posting: "Posting",
+    posting: "PostOptions",
     hide: Callable[[str], str],
     environ: Mapping[str, str],
     folder: str = "",
     *,
     has_page: bool = False,
-) -> Iterator["Told"]:
+) -> Iterator["PostNotice"]:
     """Post what `posting` asks for; gives what became of it.
 
-    `folder` as in `tell_pull_request`; `has_page`: the page was written beside the record.
+    `folder` as in `post_pull_request`; `has_page`: the page was written beside the record.
     """
-    from evalgate.reporting.reviews import tell_reviewers
+    from evalgate.reporting.reviews import post_review
 
-    def render(limit: int) -> str:
-        return hide(Comment(limit=limit, has_page=has_page).render(record))
+    def render_comment(limit: int) -> str:
+        return hide(CommentReport(limit=limit, has_page=has_page).render(record))
 
-    return tell_reviewers(record, posting, render, environ=environ, folder=folder)
+    return post_review(record, posting, render_comment, environ=environ, folder=folder)
 
 
-def show_post(told: "Told", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
+def show_post(told: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
     """Say what became of a post: in the log, and where it was not posted, in the step's summary too."""
-    if told.level == "info" or not in_github_actions(environ):
+    if told.level == "info" or not is_github_actions(environ):
         stderr.write(f"{told.sentence}\n")
         return
-    stdout.write(command(told.level, told.sentence, title="evalgate"))
+    stdout.write(format_workflow_command(told.level, told.sentence, title="evalgate"))
     stdout.flush()
-    add_summary(f"> {md_text(told.sentence)}", environ=environ, stream=stdout)
+    add_summary(f"> {to_md_text(told.sentence)}", environ=environ, stream=stdout)
 
 
-def record_of_nothing() -> Record:
+def build_empty_record() -> Record:
     """The record of a run that did not begin."""
     from evalgate.gating.verdict import NO_VERDICT
 
@@ -94,14 +94,14 @@ def record_of_nothing() -> Record:
 
 def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
     """Set every output for a command that ended without a record, so that nothing else can claim one."""
-    if in_github_actions(environ):
+    if is_github_actions(environ):
         given = {"verdict": "error", "exit-code": str(exit_code)}
         set_outputs({name: given.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
 
 
 def post_no_verdict(
     error: Exception,
-    posting: "Posting",
+    posting: "PostOptions",
     hide: Callable[[str], str],
     *,
     environ: Mapping[str, str],
@@ -112,20 +112,20 @@ def post_no_verdict(
 
     It replaces what an earlier run posted, which was the verdict of another commit.
     """
-    for told in posted(_record_without_run(error), posting, hide, environ):
+    for told in post_record(_build_error_record(error), posting, hide, environ):
         show_post(told, environ=environ, stdout=stdout, stderr=stderr)
 
 
-def _record_without_run(error: Exception) -> Record:
+def _build_error_record(error: Exception) -> Record:
     """Only for a post: why there is no verdict."""
     reasons: tuple[str, ...] = ("evalgate itself failed, which is a bug: see the log of the job.",)
     code = BUG_EXIT_CODE
     if isinstance(error, EvalgateError):
         code = error.exit_code
-        problems = error.problems if isinstance(error, InvalidInput) else (error,)
+        problems = error.problems if isinstance(error, InvalidInputError) else (error,)
         reasons = tuple(map(str, problems))
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    return replace(record_of_nothing(), created_at=made, verdict=Verdict("error", code, reasons))
+    return replace(build_empty_record(), created_at=made, verdict=Verdict("error", code, reasons))
 
 
 _PAGE = "report.html"
@@ -141,9 +141,9 @@ class Publisher:
     environ: Mapping[str, str]
     stdout: TextIO
     stderr: TextIO
-    hiding: Hiding = field(default_factory=lambda: Hiding(Redactor.of(os.environ)))
+    hiding: LiveRedactor = field(default_factory=lambda: LiveRedactor(Redactor.from_environment(os.environ)))
     """What nobody is told."""
-    posting: "Posting | None" = None
+    posting: "PostOptions | None" = None
     """What is posted to the pull request."""
     html: bool = False
     """Whether the page is written, too."""
@@ -164,41 +164,41 @@ class Publisher:
 
     @property
     def _from_root(self) -> str:
-        return _from_root(self.workspace.folder, self.environ)
+        return _find_path_from_root(self.workspace.folder, self.environ)
 
-    def progress(self) -> LiveProgress:
+    def build_progress(self) -> LiveProgress:
         """Who watches the run."""
-        tty = _takes_escapes(self.stderr, self.environ) and not in_github_actions(self.environ)
+        tty = _takes_escapes(self.stderr, self.environ) and not is_github_actions(self.environ)
         width = shutil.get_terminal_size().columns
         return LiveProgress(
             self.stderr,
             tty=tty,
             clock=time.monotonic,
             width=width,
-            hide=self.hiding.text,
+            redact=self.hiding.redact_text,
         )
 
-    def tell(self, sentence: str) -> None:
+    def print_notice(self, sentence: str) -> None:
         """Say something to who waits for the run."""
-        self.stderr.write(f"{self.hiding.text(log_line(sentence, _LONGEST_SENTENCE))}\n")
+        self.stderr.write(f"{self.hiding.redact_text(to_log_line(sentence, _LONGEST_SENTENCE))}\n")
         self.stderr.flush()
 
-    def begin(self) -> None:
+    def clear_previous_reports(self) -> None:
         """Remove the reports of the last run, for this one has read its input and begins; keep its record."""
         keep_previous_record(self._out)
-        remove_reports(self._out, registry.reporters())
-        remove_leftovers(self._out, registry.reporters())
+        remove_reports(self._out, registry.get_reporters())
+        remove_leftovers(self._out, registry.get_reporters())
 
     def preload_reporting(self) -> None:
         """Load what concluding and rendering need, so that reports follow a run's last answer at once."""
         import_module("evalgate.runner.record_builder")
-        nothing = record_of_nothing()
-        for reporter in self._reporters():
+        nothing = build_empty_record()
+        for reporter in self._get_reporters():
             reporter.render(nothing)
-        _terminal(nothing, self.stdout, self.environ)
+        _render_terminal(nothing, self.stdout, self.environ)
 
-    def _reporters(self) -> tuple[Reporter, ...]:
-        return registry.reporters(self._from_root, but=() if self.html else registry.ON_REQUEST)
+    def _get_reporters(self) -> tuple[Reporter, ...]:
+        return registry.get_reporters(self._from_root, but=() if self.html else registry.ON_REQUEST)
 
     def publish(self, record: Record) -> int:
         """Write the reports, print the result, tell GitHub; gives the exit code that all of them name.
@@ -206,74 +206,74 @@ class Publisher:
         It is the record's, unless the gate would be open and a report cannot be written: whoever reads the
         reports would know nothing of it.
         """
-        from evalgate.reporting.comment.reporter import Comment
+        from evalgate.reporting.comment.reporter import CommentReport
 
-        record, written = self._write(self.hiding.tree(record))
+        record, written = self._write_reports(self.hiding.redact_tree(record))
         # Before the report: the verdict is the last thing that a reader meets.
         names = ", ".join(path.name for path in written) or "none"
-        self.stderr.write(f"Reports in {self.workspace.shown(self._folder)}: {names}\n")
+        self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")
         self.stderr.flush()
-        self.stdout.write(self.hiding.text(_terminal(record, self.stdout, self.environ)))
+        self.stdout.write(self.hiding.redact_text(_render_terminal(record, self.stdout, self.environ)))
         self.stdout.flush()
         has_page = any(path.name == _PAGE for path in written)
-        tell_github(
+        write_step_outputs(
             record,
-            self.hiding.text(Comment(has_page=has_page).render(record)),
-            self._outputs(record, written),
+            self.hiding.redact_text(CommentReport(has_page=has_page).render(record)),
+            self._build_outputs(record, written),
             environ=self.environ,
             stream=self.stdout,
             folder=self._from_root,
         )
         if self.posting is not None:
-            self._post(record, self.posting, has_page=has_page)
+            self._post_record(record, self.posting, has_page=has_page)
         return record.verdict.exit_code
 
-    def _post(self, record: Record, posting: "Posting", *, has_page: bool) -> None:
+    def _post_record(self, record: Record, posting: "PostOptions", *, has_page: bool) -> None:
 
-        hide, environ = self.hiding.text, self.environ
-        for told in posted(record, posting, hide, environ, self._from_root, has_page=has_page):
+        hide, environ = self.hiding.redact_text, self.environ
+        for told in post_record(record, posting, hide, environ, self._from_root, has_page=has_page):
             show_post(told, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
 
-    def _write(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
+    def _write_reports(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
         """The record as it was written in the end, and the files that hold it."""
         if not self.workspace.folder.is_dir():
-            return self._without_folder(record), ()
-        reporters = self._reporters()
+            return self._report_missing_folder(record), ()
+        reporters = self._get_reporters()
         if not self.html:
             # an earlier page would be taken for this run's
-            remove_reports(self._out, list(map(registry.reporter, registry.ON_REQUEST)))
+            remove_reports(self._out, list(map(registry.get_reporter, registry.ON_REQUEST)))
         try:
             return record, write_reports(record, self._out, reporters, owner=self.workspace.owner)
-        except ReportsNotWritten as error:
-            _tell(error, self.stderr)
+        except ReportWriteError as error:
+            _print_error(error, self.stderr)
             if record.verdict.exit_code:
                 return record, error.written
-            record = _not_open(record, error)
+            record = _close_gate(record, error)
         try:
             return record, write_reports(record, self._out, reporters, owner=self.workspace.owner)
-        except ReportsNotWritten as error:
+        except ReportWriteError as error:
             # what the first attempt wrote says that the gate is open
             remove_reports(self._out, reporters, but={path.resolve() for path in error.written})
             return record, error.written
 
-    def _without_folder(self, record: Record) -> Record:
+    def _report_missing_folder(self, record: Record) -> Record:
         """Say that nothing can be written; a folder that somebody removed is not made again."""
         if not has_working_folder():
             os.chdir("/")  # all that is left to do asks where we are
-        error = ReportsNotWritten(
+        error = ReportWriteError(
             f"The folder {str(self.workspace.folder)!r} was deleted while the run went on, so no report can "
             "be written. Let neither the agent nor a step beside it remove it, and run again.",
             (),
         )
-        _tell(error, self.stderr)
-        return record if record.verdict.exit_code else _not_open(record, error)
+        _print_error(error, self.stderr)
+        return record if record.verdict.exit_code else _close_gate(record, error)
 
-    def _outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
+    def _build_outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
         """One for each of `github.OUTPUTS`."""
         totals = record.totals
         # A later step starts in the runner's workspace, wherever we worked.
         steps = Workspace(Path(self.environ.get("GITHUB_WORKSPACE", "")).resolve())
-        files = {path.name: steps.shown(path) for path in written}
+        files = {path.name: steps.format_path(path) for path in written}
         return {
             "verdict": record.verdict.status,
             "exit-code": str(record.verdict.exit_code),
@@ -289,17 +289,17 @@ class Publisher:
         }
 
 
-def _not_open(record: Record, error: ReportsNotWritten) -> Record:
+def _close_gate(record: Record, error: ReportWriteError) -> Record:
     why = f"{'Not every' if error.written else 'No'} report could be written, so the gate does not open."
     verdict = Verdict("error", error.exit_code, (why, *record.verdict.reasons))
     return replace(record, verdict=verdict)
 
 
-def _tell(error: ReportsNotWritten, stream: TextIO) -> None:
-    stream.write(f"evalgate: {without_commands(visible(str(error)))}\n")
+def _print_error(error: ReportWriteError, stream: TextIO) -> None:
+    stream.write(f"evalgate: {disable_commands(strip_invisible(str(error)))}\n")
 
 
-def render_again(
+def rerender_reports(
     results: str, *, folder: Path, out: str, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO
 ) -> int:
     """Render every report from a stored record; gives the record's exit code.
@@ -307,39 +307,41 @@ def render_again(
     When a report cannot be written that is told, and an open gate is none: the code is 2.
 
     Raises:
-        InvalidInput: the record cannot be read, or `out` cannot be written.
+        InvalidInputError: the record cannot be read, or `out` cannot be written.
     """
     from evalgate.datasets.results_io import read_record
-    from evalgate.gating.verdict import contradictions
+    from evalgate.gating.verdict import find_inconsistencies
 
-    workspace = workspace_at(folder)
+    workspace = resolve_workspace(folder)
     source, target = workspace.folder / results, workspace.folder / out
-    reporters = registry.reporters(_from_root(workspace.folder, environ))
-    record = Hiding(Redactor.of(environ)).tree(read_record(source, results))
-    if wrong := list(contradictions(record)):
-        raise InvalidInput(f"{results}: {'; '.join(wrong)}. Somebody edited it: run `evalgate run` again.")
+    reporters = registry.get_reporters(_find_path_from_root(workspace.folder, environ))
+    record = LiveRedactor(Redactor.from_environment(environ)).redact_tree(read_record(source, results))
+    if wrong := list(find_inconsistencies(record)):
+        raise InvalidInputError(
+            f"{results}: {'; '.join(wrong)}. Somebody edited it: run `evalgate run` again."
+        )
     opened = check_writable(target, workspace.owner, root=workspace.folder)
     remove_reports(opened, reporters, but={source.resolve()})
     try:
         write_reports(record, opened, reporters, owner=workspace.owner)
-    except ReportsNotWritten as error:
-        _tell(error, stderr)
+    except ReportWriteError as error:
+        _print_error(error, stderr)
         if not record.verdict.exit_code:
             return error.exit_code
-    stdout.write(_terminal(record, stdout, environ))
+    stdout.write(_render_terminal(record, stdout, environ))
     return record.verdict.exit_code
 
 
-def _terminal(record: Record, stream: TextIO, environ: Mapping[str, str]) -> str:
+def _render_terminal(record: Record, stream: TextIO, environ: Mapping[str, str]) -> str:
     from evalgate.reporting.terminal import TerminalReport
 
     if not stream.isatty():
-        return TerminalReport(colour=_takes_escapes(stream, environ)).render(record)
+        return TerminalReport(color=_takes_escapes(stream, environ)).render(record)
     width = shutil.get_terminal_size().columns
-    return TerminalReport(colour=_takes_escapes(stream, environ), width=width).render(record)
+    return TerminalReport(color=_takes_escapes(stream, environ), width=width).render(record)
 
 
-def _from_root(folder: Path, environ: Mapping[str, str]) -> str:
+def _find_path_from_root(folder: Path, environ: Mapping[str, str]) -> str:
     """A folder as the root of the repository sees it, where the CI system says what that is."""
     folder = folder.resolve()
     root = Path(environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or ".").resolve()

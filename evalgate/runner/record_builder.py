@@ -5,25 +5,25 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from evalgate import __version__
-from evalgate.core.formatting import sentence
+from evalgate.core.formatting import to_sentence
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import absence_of
-from evalgate.core.types import AgentInfo, Baseline, CaseResult, Comparison, Evidence, Record
-from evalgate.gating.assessment import Worth, worth
-from evalgate.gating.verdict import decide
-from evalgate.llm.usage import left_undone
-from evalgate.metrics.aggregation import repeated_unequally, total
-from evalgate.reporting.findings import passed_runs
+from evalgate.core.protocols import explain_missing_baseline
+from evalgate.core.types import AgentInfo, Baseline, CaseResult, Comparison, GateInput, Record
+from evalgate.gating.assessment import RunSummary, summarize_runs
+from evalgate.gating.verdict import decide_verdict
+from evalgate.llm.usage import describe_budget_shortfall
+from evalgate.metrics.aggregation import compute_totals, describe_inconsistent_cases
+from evalgate.reporting.findings import count_passed_runs
 from evalgate.runner.eval_runner import Evaluation
 from evalgate.runner.plan import Plan
-from evalgate.system.workspace import environment_notices, withheld_variables
+from evalgate.system.workspace import list_environment_notices, list_withheld_variables
 
 if TYPE_CHECKING:
-    from evalgate.gating.sampling import Sampling
+    from evalgate.gating.sampling import AdaptiveRuns
 
 
 @frozen
-class Made:
+class RunTiming:
     """When runs were made."""
 
     created_at: str
@@ -31,111 +31,117 @@ class Made:
     duration_s: float
 
 
-def conclude(
-    plan: Plan, evaluation: Evaluation, sampling: "Sampling | None", baseline: Baseline | None, made: Made
+def build_record(
+    plan: Plan,
+    evaluation: Evaluation,
+    sampling: "AdaptiveRuns | None",
+    baseline: Baseline | None,
+    made: RunTiming,
 ) -> Record:
     """The record of runs that were made, here or elsewhere."""
-    found = worth(plan.policy, plan.runs, evaluation.results, sampling)
-    evidence = _evidence(plan, evaluation, found, baseline)
+    found = summarize_runs(plan.policy, plan.runs, evaluation.collect_results, sampling)
+    evidence = _build_gate_input(plan, evaluation, found, baseline)
     return Record(
         evalgate_version=__version__,
         created_at=made.created_at,
         duration_s=made.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
         runs=found.rounds,
-        verdict=decide(evidence, plan.policy),
+        verdict=decide_verdict(evidence, plan.policy),
         metrics=found.metrics,
         cases=found.cases,
         totals=evidence.totals,
         comparison=evidence.comparison,
         notices=(
-            *_diagnoses(plan, evidence),
+            *_describe_diagnoses(plan, evidence),
             *found.notices,
-            *_notices(plan, evidence, baseline),
-            *_asides(plan, evaluation),
+            *_list_notices(plan, evidence, baseline),
+            *_describe_judges_and_budget(plan, evaluation),
         ),
         effort=found.effort,
         judge=evaluation.judged,
     )
 
 
-def _evidence(plan: Plan, evaluation: Evaluation, found: Worth, baseline: Baseline | None) -> Evidence:
-    return Evidence(
+def _build_gate_input(
+    plan: Plan, evaluation: Evaluation, found: RunSummary, baseline: Baseline | None
+) -> GateInput:
+    return GateInput(
         found.metrics,
         found.cases,
-        total(found.cases),
-        _comparison(plan, found, baseline) if baseline else None,
+        compute_totals(found.cases),
+        _build_comparison(plan, found, baseline) if baseline else None,
         evaluation.interrupted,
         evaluation.unreachable,
-        tuple(_doubts(evaluation, found.cases)),
+        tuple(_describe_doubts(evaluation, found.cases)),
     )
 
 
-def _comparison(plan: Plan, found: Worth, baseline: Baseline) -> Comparison:
-    from evalgate.gating.comparison import compare
+def _build_comparison(plan: Plan, found: RunSummary, baseline: Baseline) -> Comparison:
+    from evalgate.gating.comparison import compare_with_baseline
 
-    return compare(found.cases, baseline, whole_sets=plan.whole_sets)
+    return compare_with_baseline(found.cases, baseline, whole_sets=plan.whole_sets)
 
 
-def _asides(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
+def _describe_judges_and_budget(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
     """What is to be said of the judges and of the budget."""
-    yield from map(sentence, plan.bench.judges.use.notices)
+    yield from map(to_sentence, plan.judge_resolver.judges.judge_usage.notices)
     if evaluation.judge_health is not None and evaluation.judge_health.is_reliable:
-        yield sentence(evaluation.judge_health.sentence)
-    yield from evaluation.spending.notices()
+        yield to_sentence(evaluation.judge_health.sentence)
+    yield from evaluation.spending.iter_notices()
 
 
-def _doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str]:
+def _describe_doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str]:
     health = evaluation.judge_health
     if health is not None and not health.is_reliable:
-        yield f"{sentence(health.sentence)} Missed: {', '.join(health.missed)}. No case was run."
-    spent = evaluation.spending.why
-    yield from left_undone(cases, more_wanted=evaluation.more_wanted, why=spent)
+        yield f"{to_sentence(health.sentence)} Missed: {', '.join(health.missed)}. No case was run."
+    spent = evaluation.spending.exhausted_budget
+    yield from describe_budget_shortfall(cases, more_wanted=evaluation.more_wanted, why=spent)
 
 
-def _diagnoses(plan: Plan, evidence: Evidence) -> Iterator[str]:
+def _describe_diagnoses(plan: Plan, evidence: GateInput) -> Iterator[str]:
     """Yield likely causes that are not the agent's fault."""
     from evalgate.reporting.diagnoses import (
-        tell_missing_variables,
-        tell_no_tool_calls,
-        tell_unrecorded_results,
+        describe_missing_tool_calls,
+        describe_missing_variables,
+        describe_unrecorded_results,
     )
 
     agent, cases = plan.agent, evidence.cases
-    withheld = withheld_variables(plan.environ, agent.settings.env)
-    yield from tell_missing_variables(cases, withheld, evidence.unreachable)
-    if silent := tell_no_tool_calls(cases, agent.settings.kind, agent.options):
+    withheld = list_withheld_variables(plan.environ, agent.settings.env)
+    yield from describe_missing_variables(cases, withheld, evidence.unreachable)
+    if silent := describe_missing_tool_calls(cases, agent.settings.kind, agent.options):
         yield silent
     if getattr(agent.options, "dialect", "") == "openai":
         from evalgate.agents.http.tool_stubs import NOT_RECORDED
 
-        if unrecorded := tell_unrecorded_results(cases, NOT_RECORDED):
+        if unrecorded := describe_unrecorded_results(cases, NOT_RECORDED):
             yield unrecorded
 
 
-def _notices(
+def _list_notices(
     plan: Plan,
-    evidence: Evidence,
+    evidence: GateInput,
     baseline: Baseline | None,
 ) -> Iterator[str]:
     if plan.policy.baseline and baseline is None:
-        why = absence_of(plan.baseline) if plan.baseline else ""
+        why = explain_missing_baseline(plan.baseline) if plan.baseline else ""
         where = plan.policy.baseline
-        yield f"There is no baseline at {where} yet{why}. {_next_step(evidence)}"
+        yield f"There is no baseline at {where} yet{why}. {_suggest_first_baseline(evidence)}"
     yield from plan.notices
     if baseline is not None and evidence.comparison is not None:
-        yield from _beside(baseline, evidence, evidence.comparison)
-    yield from environment_notices(plan.environ, plan.agent.settings.env)
-    if flipping := repeated_unequally(evidence.cases):
+        yield from _describe_baseline(baseline, evidence, evidence.comparison)
+    yield from list_environment_notices(plan.environ, plan.agent.settings.env)
+    if flipping := describe_inconsistent_cases(evidence.cases):
         yield flipping
 
 
-def _next_step(evidence: Evidence) -> str:
+def _suggest_first_baseline(evidence: GateInput) -> str:
     """Return how to store a first baseline from a run like this."""
     if not evidence.totals.failed and not evidence.totals.errored:
         return "Save one with `evalgate baseline save`."
     bad = (case for case in evidence.cases if case.status in {"failed", "errored"})
-    flips = any(0 < passed < told for passed, told in map(passed_runs, bad))
+    flips = any(0 < passed < told for passed, told in map(count_passed_runs, bad))
     known = (
         "Only to store a case as known failing, use `evalgate run --runs 10` and then "
         "`evalgate baseline save --allow-failing`: it closes nothing from then on."
@@ -151,17 +157,17 @@ def _next_step(evidence: Evidence) -> str:
     )
 
 
-def _beside(baseline: Baseline, evidence: Evidence, comparison: Comparison) -> Iterator[str]:
+def _describe_baseline(baseline: Baseline, evidence: GateInput, comparison: Comparison) -> Iterator[str]:
     """What is to be said of the baseline, and of what cannot be held against it."""
-    from evalgate.baselines.breaks import already_failing
-    from evalgate.baselines.history import remarks
-    from evalgate.gating.comparison import nothing_compared
-    from evalgate.gating.quarantine import healed
+    from evalgate.baselines.breaks import describe_already_failing
+    from evalgate.baselines.history import describe_staleness
+    from evalgate.gating.comparison import explain_missing_deltas
+    from evalgate.gating.quarantine import find_recovered
 
-    yield from already_failing(evidence.cases, baseline)
-    yield from remarks(baseline, datetime.now(UTC))
-    yield from healed(evidence.cases, baseline)
-    nothing = nothing_compared(evidence.metrics, comparison)
+    yield from describe_already_failing(evidence.cases, baseline)
+    yield from describe_staleness(baseline, datetime.now(UTC))
+    yield from find_recovered(evidence.cases, baseline)
+    nothing = explain_missing_deltas(evidence.metrics, comparison)
     if nothing:
         yield nothing
     for name in comparison.other_judges:

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Agent, AgentUnreachable, BringsUser, UserOf
+from evalgate.core.protocols import Agent, AgentUnreachableError, CreateUser, ProvidesUser
 from evalgate.core.types import CaseRun, EvalCase, Failure
-from evalgate.llm.simulated_user.scripted import written_user
-from evalgate.runner.case_runner import CasePlayer, Earlier
-from evalgate.throttling.throttle import Pace, PaceSettings
+from evalgate.llm.simulated_user.scripted import create_scripted_user
+from evalgate.runner.case_runner import AttemptHistory, CaseRunner
+from evalgate.throttling.throttle import Throttle, ThrottleSettings
 
 
 @frozen
@@ -26,7 +26,7 @@ class RunRequest:
 OnFinished = Callable[[RunRequest, CaseRun], Awaitable[None]]
 
 
-def nothing_refused() -> None:
+def never_stop() -> None:
     """Every case may begin."""
 
 
@@ -36,10 +36,10 @@ async def run_cases(
     *,
     concurrency: int,
     on_finished: OnFinished,
-    user_of: UserOf = written_user,
-    refusal: Callable[[], Failure | None] = nothing_refused,
+    user_of: CreateUser = create_scripted_user,
+    stop_reason: Callable[[], Failure | None] = never_stop,
     time_limit: tuple[float, Failure] | None = None,
-    pace: Pace | None = None,
+    throttle: Throttle | None = None,
 ) -> Failure | None:
     """Play every request with an agent that has been entered, `concurrency` (1 or more) at once, in order.
 
@@ -48,11 +48,11 @@ async def run_cases(
     `on_finished` is awaited exactly once per request, in the task that played it, so that it may take its
     time while other cases go on. May be called again with the same agent when more runs are wanted.
 
-    `pace` says how fast and how often cases are begun; by default as fast as can be, and once. Give the same
+    `throttle` says how fast and how often cases are begun; by default as fast as can be, and once. Give the same
     when calling again.
 
     When the agent is unreachable, every case that has no outcome yet is `not_run` with that failure.
-    `refusal` is asked before a case begins and after each that finished, and `time_limit` is in seconds: as
+    `stop_reason` is asked before a case begins and after each that finished, and `time_limit` is in seconds: as
     soon as one of them gives a failure, what is being played is abandoned; it and every remaining request
     are then `not_run` with that failure.
 
@@ -64,26 +64,26 @@ async def run_cases(
     Raises:
         Exception: what `on_finished` or the iterator of requests raised, once everything else is stopped.
     """
-    pace = pace or Pace(PaceSettings(concurrency))
-    run = _Run(agent, iter(requests), on_finished, user_of, refusal, pace)
-    with run.limited(time_limit):
-        return await run.play(concurrency)
+    throttle = throttle or Throttle(ThrottleSettings(concurrency))
+    run = _CaseScheduler(agent, iter(requests), on_finished, user_of, stop_reason, throttle)
+    with run.limit_time(time_limit):
+        return await run.run_all(concurrency)
 
 
-class _Run:
+class _CaseScheduler:
     def __init__(
         self,
         agent: Agent,
         requests: Iterator[RunRequest],
         on_finished: OnFinished,
-        user_of: UserOf,
-        refusal: Callable[[], Failure | None],
-        pace: Pace,
+        user_of: CreateUser,
+        stop_reason: Callable[[], Failure | None],
+        throttle: Throttle,
     ) -> None:
-        self._refused = refusal
+        self._refused = stop_reason
         # Asked once, not per case: Python looks up the members of a protocol one by one.
-        user_of = agent.user if isinstance(agent, BringsUser) else user_of
-        self._cases = CasePlayer(agent, user_of, pace, self._why_not)
+        user_of = agent.create_user if isinstance(agent, ProvidesUser) else user_of
+        self._cases = CaseRunner(agent, user_of, throttle, self._find_stop_reason)
         self._requests = requests
         self._on_finished = on_finished
         self._refusal: Failure | None = None
@@ -94,88 +94,88 @@ class _Run:
         self._playing: set[asyncio.Task[None]] = set()
         """Tasks that are inside the agent, not inside `on_finished`."""
 
-    async def play(self, concurrency: int) -> Failure | None:
-        players = [asyncio.create_task(self._player()) for _ in range(max(1, concurrency))]
+    async def run_all(self, concurrency: int) -> Failure | None:
+        players = [asyncio.create_task(self._process_requests()) for _ in range(max(1, concurrency))]
         try:
-            await _first_error(players)
+            await _raise_first_error(players)
         except asyncio.CancelledError:
-            self._interrupt()
-            await _first_error(players)
+            self._interrupt_cases()
+            await _raise_first_error(players)
             raise
         finally:
             self._interruption = None
-            await _stop(players)
+            await _stop_tasks(players)
         return self._refusal
 
     @contextmanager
-    def limited(self, limit: tuple[float, Failure] | None) -> Iterator[None]:
+    def limit_time(self, limit: tuple[float, Failure] | None) -> Iterator[None]:
         """Within the block, end what is played after so many seconds."""
         if limit is None:
             yield
             return
         seconds, failure = limit
-        timer = asyncio.get_running_loop().call_later(seconds, self._end, failure)
+        timer = asyncio.get_running_loop().call_later(seconds, self._on_time_limit, failure)
         try:
             yield
         finally:
             timer.cancel()
 
-    def _end(self, failure: Failure) -> None:
+    def _on_time_limit(self, failure: Failure) -> None:
         self._time_over = failure
-        self._abandon(self._interruption or failure)
+        self._cancel_cases(self._interruption or failure)
 
-    def _interrupt(self) -> None:
+    def _interrupt_cases(self) -> None:
         self._refusal = Failure("interrupted", "the run was interrupted before this case was over")
-        self._abandon(self._refusal)
+        self._cancel_cases(self._refusal)
 
-    def _abandon(self, why: Failure) -> None:
+    def _cancel_cases(self, why: Failure) -> None:
         self._interruption = why
         for task in self._playing:
             task.cancel()
 
-    async def _player(self) -> None:
+    async def _process_requests(self) -> None:
         for request in self._requests:
-            await self._on_finished(request, await self._outcome(request))
+            await self._on_finished(request, await self._run_request(request))
             if self._interruption is None and (failure := self._refused()) is not None:
-                self._abandon(failure)
+                self._cancel_cases(failure)
 
-    def _why_not(self) -> Failure | None:
+    def _find_stop_reason(self) -> Failure | None:
         """Why nothing new may begin."""
         return self._refusal or self._time_over or self._refused()
 
-    async def _outcome(self, request: RunRequest) -> CaseRun:
-        if (failure := self._why_not()) is not None:
-            return _not_run(request, failure)
+    async def _run_request(self, request: RunRequest) -> CaseRun:
+        if (failure := self._find_stop_reason()) is not None:
+            return _build_not_run(request, failure)
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a case is played in a task")
         self._playing.add(task)
-        earlier = Earlier()
+        earlier = AttemptHistory()
         try:
-            return await self._cases.play(request.case, request.run, earlier)
-        except AgentUnreachable as error:
+            return await self._cases.run_case(request.case, request.run, earlier)
+        except AgentUnreachableError as error:
             self._refusal = self._refusal or error.failure
-            return earlier.before(_not_run(request, error.failure))
+            return earlier.attach_attempts(_build_not_run(request, error.failure))
         except asyncio.CancelledError:
             if self._interruption is None:
                 raise
-            return earlier.before(_not_run(request, self._interruption))
+            return earlier.attach_attempts(_build_not_run(request, self._interruption))
         finally:
             self._playing.discard(task)
 
 
-async def _first_error(players: list[asyncio.Task[None]]) -> None:
+async def _raise_first_error(players: list[asyncio.Task[None]]) -> None:
     """Wait until all are done or one has failed, and raise its error."""
     done, _ = await asyncio.wait(players, return_when=asyncio.FIRST_EXCEPTION)
     for player in done:
         player.result()
 
 
-async def _stop(players: list[asyncio.Task[None]]) -> None:
+async def _stop_tasks(players: list[asyncio.Task[None]]) -> None:
     for player in players:
         player.cancel()
     await asyncio.gather(*players, return_exceptions=True)
 
 
-def _not_run(request: RunRequest, failure: Failure) -> CaseRun:
+def _build_not_run(request: RunRequest, failure: Failure) -> CaseRun:
     return CaseRun(request.run, "not_run", failure=failure)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.core.protocols import Locate, User, UserOf
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.protocols import CreateUser, PathResolver, User
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.large.lazy_cases import mapped
-from evalgate.llm.resolver import Bench
-from evalgate.llm.simulated_user.scripted import written_user
+from evalgate.datasets.large.lazy_cases import map_cases
+from evalgate.llm.resolver import JudgeResolver
+from evalgate.llm.simulated_user.scripted import create_scripted_user
 
 if TYPE_CHECKING:
     from evalgate.llm.client import ModelAnswer
     from evalgate.llm.prompting import Prompt
-    from evalgate.llm.simulated_user.user_model import Cast
+    from evalgate.llm.simulated_user.user_model import UserFactory
 
 # What plays users is loaded when there is one to play: most cases are written to their end.
 
@@ -28,23 +28,23 @@ HOW_TO_CONFIGURE = (
 )
 
 
-def as_played(eval_sets: Sequence[EvalSet], config: Config) -> tuple[EvalSet, ...]:
+def add_played_stories(eval_sets: Sequence[EvalSet], config: Config) -> tuple[EvalSet, ...]:
     """The eval sets, with the stories to be played that somebody can play."""
     if config.user is None or config.user.stories != "played":
         return tuple(eval_sets)
-    from evalgate.llm.simulated_user.role import with_stories
+    from evalgate.llm.simulated_user.role import apply_story
 
-    return tuple(replace(eval_set, cases=mapped(eval_set.cases, with_stories)) for eval_set in eval_sets)
+    return tuple(replace(eval_set, cases=map_cases(eval_set.cases, apply_story)) for eval_set in eval_sets)
 
 
-def choose_users(
+def build_user_factory(
     rules: Thresholds,
     config: Config,
     beside: Mapping[str, Thresholds],
-    bench: Bench,
+    judge_resolver: JudgeResolver,
     eval_sets: Sequence[EvalSet],
-    locate: Locate = lambda path: path,
-) -> UserOf:
+    locate: PathResolver = lambda path: path,
+) -> CreateUser:
     """Who plays the users.
 
     `beside`: eval set → the thresholds file beside it, with what the command line says of users: it counts
@@ -52,79 +52,89 @@ def choose_users(
     returns where to read a file that they name.
 
     Raises:
-        InvalidInput: nobody says which model, a file cannot be read, or a case names an unknown persona.
+        InvalidInputError: nobody says which model, a file cannot be read, or a case names an unknown persona.
     """
-    played = {each.eval_set_id for each in eval_sets if any(case.is_played for case in each.heads)}
+    played = {each.eval_set_id for each in eval_sets if any(case.is_simulated for case in each.case_metadata)}
     if not played:
-        return written_user
-    from evalgate.llm.simulated_user.user_model import Cast
+        return create_scripted_user
+    from evalgate.llm.simulated_user.user_model import UserFactory
 
-    own = _cast(config.user, rules, config.judge, bench, locate) if config.user is not None else Cast()
+    own = (
+        _build_simulated_user_factory(config.user, rules, config.judge, judge_resolver, locate)
+        if config.user is not None
+        else UserFactory()
+    )
     if rules.config.user is not None or not any(each.config.user for each in beside.values()):
         if config.user is not None:
             _check_personas(own, eval_sets)
-        return own.user
+        return own.create_user
     casts = {
-        eval_set: _cast(theirs.config.user, theirs, config.judge, bench, locate)
+        eval_set: _build_simulated_user_factory(
+            theirs.config.user, theirs, config.judge, judge_resolver, locate
+        )
         for eval_set, theirs in beside.items()
         if theirs.config.user is not None and eval_set in played
     }
 
-    def user_of(case: EvalCase, run: int) -> User:
-        return casts.get(case.eval_set_id, own).user(case, run)
+    def create_user(case: EvalCase, run: int) -> User:
+        return casts.get(case.eval_set_id, own).create_user(case, run)
 
-    return user_of
+    return create_user
 
 
-def _cast(
-    own: UserConfig, rules: Thresholds, judge: JudgeConfig | None, bench: Bench, locate: Locate
-) -> "Cast":
+def _build_simulated_user_factory(
+    own: UserConfig,
+    rules: Thresholds,
+    judge: JudgeConfig | None,
+    judge_resolver: JudgeResolver,
+    locate: PathResolver,
+) -> "UserFactory":
     from evalgate.llm.simulated_user.role import BUILT_IN, read_personas
-    from evalgate.llm.simulated_user.user_model import Actor, Cast
+    from evalgate.llm.simulated_user.user_model import UserFactory, UserModel
 
-    config = own.model_config_for(judge)
+    config = own.resolve_model_config(judge)
     if config is None:
-        place = rules.position(("user",))
-        raise InvalidInput([Problem(rules.file, *place, f"`user` names no model: {HOW_TO_CONFIGURE}")])
-    judges = bench.judges
+        place = rules.find_position(("user",))
+        raise InvalidInputError([Problem(rules.file, *place, f"`user` names no model: {HOW_TO_CONFIGURE}")])
+    judges = judge_resolver.judges
 
-    def cost_of(answer: "ModelAnswer") -> float | None:
-        return judges.cost(config, answer)
+    def compute_cost(answer: "ModelAnswer") -> float | None:
+        return judges.compute_cost(config, answer)
 
-    client = judges.reserve(config, "user")
-    actor = Actor(client, _prompt(own, rules, locate), cost_of, own.include_function_calls)
+    client = judges.reserve_model(config, "user")
+    actor = UserModel(client, _read_prompt(own, rules, locate), compute_cost, own.include_function_calls)
     personas = BUILT_IN
     if own.personas:
         personas = read_personas(locate(rules.base / own.personas), own.personas)
-    return Cast(actor, own.max_turns, personas)
+    return UserFactory(actor, own.max_turns, personas)
 
 
-def _prompt(own: UserConfig, rules: Thresholds, locate: Locate) -> "Prompt | None":
-    from evalgate.llm.prompting import checked_prompt, prompt_of_user
+def _read_prompt(own: UserConfig, rules: Thresholds, locate: PathResolver) -> "Prompt | None":
+    from evalgate.llm.prompting import parse_prompt, read_user_prompt
 
     if own.prompt is not None:
-        return prompt_of_user(locate(rules.base / own.prompt), own.prompt, VARIABLES)
+        return read_user_prompt(locate(rules.base / own.prompt), own.prompt, VARIABLES)
     if own.instructions is None:
         return None
     try:
-        return checked_prompt(own.instructions, rules.file, VARIABLES)
-    except InvalidInput as error:
-        place = rules.position(("user", "instructions"))
+        return parse_prompt(own.instructions, rules.file, VARIABLES)
+    except InvalidInputError as error:
+        place = rules.find_position(("user", "instructions"))
         told = [f"`user.instructions`, line {each.line}: {each.message}" for each in error.problems]
-        raise InvalidInput(Problem(rules.file, *place, each) for each in told) from None
+        raise InvalidInputError(Problem(rules.file, *place, each) for each in told) from None
 
 
-def _check_personas(cast: "Cast", eval_sets: Sequence[EvalSet]) -> None:
-    problems = [problem for eval_set in eval_sets for problem in _unknown(cast, eval_set)]
+def _check_personas(cast: "UserFactory", eval_sets: Sequence[EvalSet]) -> None:
+    problems = [problem for eval_set in eval_sets for problem in _find_unknown_personas(cast, eval_set)]
     if problems:
-        raise InvalidInput(problems)
+        raise InvalidInputError(problems)
 
 
-def _unknown(cast: "Cast", eval_set: EvalSet) -> Iterator[Problem]:
-    from evalgate.llm.simulated_user.role import UnknownPersona, part_of
+def _find_unknown_personas(cast: "UserFactory", eval_set: EvalSet) -> Iterator[Problem]:
+    from evalgate.llm.simulated_user.role import UnknownPersonaError, build_user_role
 
     for case in eval_set.cases:
         try:
-            part_of(case, cast.personas, cast.max_turns)
-        except UnknownPersona as error:
+            build_user_role(case, cast.personas, cast.max_turns)
+        except UnknownPersonaError as error:
             yield Problem(eval_set.path, case.line, 0, f"{case.eval_id}: {error}")

@@ -17,14 +17,14 @@ from statistics import NormalDist
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.assessment import Assessment, Moment, assess
-from evalgate.statistics.case_regression import Cell, ConfirmationPlan, Standing, standing
-from evalgate.statistics.decision import decision, plan_of, runs_made
-from evalgate.statistics.mean_difference import Change, pooled_variance
-from evalgate.statistics.pairing import GatingMetric, Pair, Score, Thousandths, cleaned
-from evalgate.statistics.parameters import EPSILON, Parameters, Rule
+from evalgate.statistics.assessment import AnalysisStage, Assessment, build_assessments
+from evalgate.statistics.case_regression import Cell, ConfirmationPlan, RegressionStatus, classify_case
+from evalgate.statistics.decision import build_decision, count_runs_per_case, plan_confirmation
+from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance
+from evalgate.statistics.pairing import GatingMetric, Pair, Score, Thousandths, normalize_scores
+from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.results import Decision
-from evalgate.statistics.threshold_test import quantile
+from evalgate.statistics.threshold_test import compute_normal_quantile
 
 _MOST_ROUNDS = 10  # later stops add less than a tenth of a point, and the time grows with each
 _REACH = 6.0  # standard deviations; what lies beyond weighs nothing
@@ -33,34 +33,36 @@ _NODES = 13  # of the baseline's error
 _NORMAL = NormalDist()
 
 
-def early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
+def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
     """Return by how much the average over `rounds` rounds is too high if AUTO stopped there and not before.
 
     That is the mean over an agent that did not change. AUTO goes on while the drop is at least half of
     `max_drop`.
     """
     total = math.fsum(pair.weight for pair in pairs)
-    spreads = [((pair.weight / total) ** 2 * pooled_variance(pair), len(pair.baseline)) for pair in pairs]
+    spreads = [
+        ((pair.weight / total) ** 2 * compute_pooled_variance(pair), len(pair.baseline)) for pair in pairs
+    ]
     deviation = math.sqrt(math.fsum(spread for spread, _ in spreads))
     error = math.sqrt(math.fsum(spread / runs for spread, runs in spreads))
     if deviation == 0 or rounds > _MOST_ROUNDS:
         return 0.0
     mass = moment = 0.0
-    for weight, shift in _errors(error):
-        stopped, summed = _stopping(deviation, shift - max_drop / 2, rounds)
+    for weight, shift in _generate_baseline_errors(error):
+        stopped, summed = _compute_stop_moments(deviation, shift - max_drop / 2, rounds)
         mass += weight * stopped
         moment += weight * summed
     return moment / mass / rounds if mass > 0 else 0.0
 
 
-def _errors(deviation: float) -> Iterator[tuple[float, float]]:
+def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]:
     """Yield weights and values of the difference between the baseline's average and the true one."""
     for at in range(_NODES):
         z = _REACH * (at / (_NODES - 1) - 0.5)
         yield _NORMAL.pdf(z), z * deviation
 
 
-def _stopping(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
+def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
     """Return the chance to stop after exactly so many rounds, and the mean of the sum of the rounds there.
 
     A round's average varies by `deviation` around 0. AUTO goes on after k rounds while their sum is at most
@@ -68,7 +70,7 @@ def _stopping(deviation: float, limit: float, rounds: int) -> tuple[float, float
     """
     reached = [(1.0, 0.0)]
     for done in range(1, rounds):
-        reached = _going_on(reached, deviation, done * limit, done)
+        reached = _propagate_sums(reached, deviation, done * limit, done)
     least, mass, moment = rounds * limit, 0.0, 0.0
     for weight, summed in reached:
         z = (least - summed) / deviation
@@ -78,7 +80,7 @@ def _stopping(deviation: float, limit: float, rounds: int) -> tuple[float, float
     return mass, moment
 
 
-def _going_on(
+def _propagate_sums(
     reached: Sequence[tuple[float, float]], deviation: float, most: float, rounds: int
 ) -> list[tuple[float, float]]:
     """Return weights and sums after one more round, of those that are at most `most`."""
@@ -105,7 +107,7 @@ class NextRuns:
 Step: TypeAlias = NextRuns | Decision
 
 
-def next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
+def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
     """The next runs to make, or the decision.
 
     After the runs of a `NextRuns` were appended to `candidate` of their cases (None where a run gave no
@@ -119,75 +121,79 @@ def next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> St
     With fixed `runs` there is one round of so many runs, and only suspects get further ones.
 
     Raises:
-        InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.
+        InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
     """
-    first, most = _rounds(parameters)
+    first, most = _get_round_bounds(parameters)
     plan: ConfirmationPlan | None = None
-    standings: dict[Cell, Standing] = {}
+    standings: dict[Cell, RegressionStatus] = {}
     for rounds in range(first, most + 1):
-        if wanted := _until(metrics, rounds):
+        if wanted := _find_missing_runs(metrics, rounds):
             return NextRuns(wanted, "round")
         last = rounds == most
-        assessments = assess(metrics, parameters, Moment(rounds, last, most))
+        assessments = build_assessments(metrics, parameters, AnalysisStage(rounds, last, most))
         failed = any(assessment.failed for assessment in assessments.values())
         if plan is None:
-            plan = plan_of(assessments, metrics, parameters, max(first, parameters.confirm_runs))
+            plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
             if not failed or parameters.runs:
-                standings = _standings(metrics, plan, assessments, parameters)
-                if not failed and (suspects := _open(standings)):
-                    made = runs_made(metrics)
+                standings = _classify_all_cells(metrics, plan, assessments, parameters)
+                if not failed and (suspects := _find_open_cases(standings)):
+                    made = count_runs_per_case(metrics)
                     return NextRuns({case: (made[case] + 1,) for case in suspects}, "confirm")
         broke = parameters.fail_fast and "broken" in standings.values()
-        settled = all(_settled(assessments[name], metrics[name].rule, parameters, rounds) for name in metrics)
+        settled = all(
+            _is_settled(assessments[name], metrics[name].rule, parameters, rounds) for name in metrics
+        )
         if failed or broke or settled or last:
-            return decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
+            return build_decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
     raise ValueError(f"max_runs is {parameters.max_runs}: at least one run is needed")
 
 
-def conclude(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
+def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
     """The decision on the runs that there are, where no more can be made.
 
     For runs that ended early and for stored ones. The average rests on as many runs as every case has;
     suspects that nobody followed up stay suspects.
 
     Raises:
-        InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.
+        InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
     """
-    step = next_step(metrics, parameters)
+    step = plan_next_step(metrics, parameters)
     if isinstance(step, Decision):
         return step
-    first, most = _rounds(parameters)
-    rounds = parameters.runs or max(1, min(runs_made(metrics).values()))
-    assessments = assess(metrics, parameters, Moment(rounds, last=True, planned_runs=most))
-    plan = plan_of(assessments, metrics, parameters, max(first, parameters.confirm_runs))
-    standings = _standings(metrics, plan, assessments, parameters)
-    return decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
+    first, most = _get_round_bounds(parameters)
+    rounds = parameters.runs or max(1, min(count_runs_per_case(metrics).values()))
+    assessments = build_assessments(metrics, parameters, AnalysisStage(rounds, last=True, planned_runs=most))
+    plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
+    standings = _classify_all_cells(metrics, plan, assessments, parameters)
+    return build_decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
 
 
-def _rounds(parameters: Parameters) -> tuple[int, int]:
+def _get_round_bounds(parameters: Parameters) -> tuple[int, int]:
     """Return the first and the last number of runs after which the averages are looked at."""
     return (parameters.runs, parameters.runs) if parameters.runs else (1, parameters.max_runs)
 
 
-def _until(metrics: Mapping[str, GatingMetric], rounds: int) -> dict[str, tuple[int, ...]]:
+def _find_missing_runs(metrics: Mapping[str, GatingMetric], rounds: int) -> dict[str, tuple[int, ...]]:
     return {
-        case: tuple(range(made + 1, rounds + 1)) for case, made in runs_made(metrics).items() if made < rounds
+        case: tuple(range(made + 1, rounds + 1))
+        for case, made in count_runs_per_case(metrics).items()
+        if made < rounds
     }
 
 
-def _open(standings: Mapping[Cell, Standing]) -> tuple[str, ...]:
+def _find_open_cases(standings: Mapping[Cell, RegressionStatus]) -> tuple[str, ...]:
     """Cases that need one more run, each once."""
     return tuple(dict.fromkeys(case for (_, case), found in standings.items() if found == "rerun"))
 
 
-def _settled(assessment: Assessment, rule: Rule, parameters: Parameters, rounds: int) -> bool:
+def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters, rounds: int) -> bool:
     """Return True if more rounds would not matter for this metric."""
-    if assessment.starved or (assessment.exact and assessment.change is not None):
+    if assessment.lacks_scores or (assessment.exact and assessment.change is not None):
         return True
     undecided = any(
         part.verdict == "inconclusive"
         and (part.kind in {"minimum", "reliability"} or part.reason == "unproven")
-        for part in assessment.parts
+        for part in assessment.checks
     )
     if undecided:
         return False
@@ -197,7 +203,7 @@ def _settled(assessment: Assessment, rule: Rule, parameters: Parameters, rounds:
     return is_futile(change, rule.max_drop, rounds, parameters)
 
 
-def is_futile(change: Change, max_drop: float, rounds: int, parameters: Parameters) -> bool:
+def is_futile(change: MeanDifference, max_drop: float, rounds: int, parameters: Parameters) -> bool:
     """Return True if the drop would hardly ever reach `max_drop` in the rounds that are left.
 
     The average over all rounds is the average so far, moved by the rounds to come; these vary as the runs of
@@ -206,19 +212,19 @@ def is_futile(change: Change, max_drop: float, rounds: int, parameters: Paramete
     left = 1 / rounds - 1 / parameters.max_runs
     if change.drop >= max_drop - EPSILON or left <= 0 or not parameters.futility:
         return False
-    reach = quantile(parameters.futility) * change.run_deviation * math.sqrt(left)
+    reach = compute_normal_quantile(parameters.futility) * change.run_deviation * math.sqrt(left)
     return change.drop + reach <= max_drop - EPSILON
 
 
-def _standings(
+def _classify_all_cells(
     metrics: Mapping[str, GatingMetric],
     plan: ConfirmationPlan,
     assessments: Mapping[str, Assessment],
     parameters: Parameters,
-) -> dict[Cell, Standing]:
+) -> dict[Cell, RegressionStatus]:
     """Each cell's standing, decided once: by the first of its runs after which it was not open."""
     return {
-        (name, pair.case): _first_verdict(
+        (name, pair.case): _find_first_status(
             metrics[name].cases[pair.case].candidate or (),
             pair.baseline,
             plan.need.get((name, pair.case)),
@@ -226,24 +232,24 @@ def _standings(
             parameters,
         )
         for name, assessment in assessments.items()
-        if metrics[name].rule.max_drop is not None and not assessment.exact and not assessment.starved
+        if metrics[name].rule.max_drop is not None and not assessment.exact and not assessment.lacks_scores
         for pair in assessment.scores.pairs
     }
 
 
-def _first_verdict(
+def _find_first_status(
     runs: Sequence[Score],
     baseline: Thousandths,
     need: int | None,
     t: float,
     parameters: Parameters,
-) -> Standing:
-    first, _ = _rounds(parameters)
+) -> RegressionStatus:
+    first, _ = _get_round_bounds(parameters)
     for count in range(min(first, len(runs)), len(runs) + 1):
-        scores = cleaned(runs[:count])
+        scores = normalize_scores(runs[:count])
         if not scores:  # no judge has said anything of its first runs
             continue
-        found = standing(
+        found = classify_case(
             baseline, scores, t=t, need=need, case_drop=parameters.case_drop, limit=parameters.follow_up_limit
         )
         if found != "rerun":

@@ -5,14 +5,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.mean_difference import Change, case_p, largest_p_within, suite_change
-from evalgate.statistics.pairing import GatingMetric, Pair, Sorted, Thousandths, average, sort_out
-from evalgate.statistics.parameters import EPSILON, Parameters, Rule, within
-from evalgate.statistics.results import Part, Reason
-from evalgate.statistics.threshold_test import Estimate, Verdict, mean_against, reliability_against
+from evalgate.statistics.mean_difference import MeanDifference, compare_means, compute_case_p, find_largest_p
+from evalgate.statistics.pairing import (
+    GatingMetric,
+    Pair,
+    PairedScores,
+    Thousandths,
+    compute_score_mean,
+    pair_cases,
+)
+from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters, is_within_level
+from evalgate.statistics.results import Reason, RuleCheck
+from evalgate.statistics.threshold_test import (
+    ThresholdTest,
+    Verdict,
+    compare_mean_with_minimum,
+    compare_reliability_with_minimum,
+)
 
 
-def holm(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
+def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
     """Metric → the level that its p must not exceed (Holm's step-down procedure).
 
     After the first test that fails to reject, no later one may: they all keep the level of that one.
@@ -21,12 +33,12 @@ def holm(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
     stopped: float | None = None
     for index, name in enumerate(sorted(p_values, key=lambda name: (p_values[name], name))):
         levels[name] = stopped or alpha / (len(p_values) - index)
-        if not within(p_values[name], levels[name]):
+        if not is_within_level(p_values[name], levels[name]):
             stopped = levels[name]
     return {name: levels[name] for name in p_values}
 
 
-def hochberg(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
+def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
     """Return for each metric the level that its p must not exceed (Hochberg's step-up procedure).
 
     Stronger than Holm's where metrics move together, as several scores of the same runs do: four metrics at
@@ -34,12 +46,12 @@ def hochberg(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
     """
     ascending = sorted(p_values.values())
     count = len(ascending)
-    reached = (p for at, p in enumerate(ascending) if within(p, alpha / (count - at)))
+    reached = (p for at, p in enumerate(ascending) if is_within_level(p, alpha / (count - at)))
     level = max(reached, default=0.0)
     return dict.fromkeys(p_values, max(level, alpha / max(1, count)))
 
 
-def false_discovery_list(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
+def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
     """Cases that fell by `case_drop`, of which at most the share `rate` is expected to be named wrongly.
 
     The discrete version of Benjamini and Hochberg (after Heyse): a threshold is charged for each case with
@@ -51,23 +63,25 @@ def false_discovery_list(pairs: Sequence[Pair], rate: float, *, case_drop: float
     if len({pair.attempted for pair in pairs}) > 1:
         raise ValueError("cases were run unequally often: the list holds for fixed runs only")
     p_values = {
-        pair.case: case_p(pair.baseline, pair.candidate)
+        pair.case: compute_case_p(pair.baseline, pair.candidate)
         for pair in pairs
-        if average(pair.baseline) - average(pair.candidate) >= case_drop - EPSILON
+        if compute_score_mean(pair.baseline) - compute_score_mean(pair.candidate) >= case_drop - EPSILON
     }
     laws = Counter((tuple(sorted(pair.baseline + pair.candidate)), len(pair.candidate)) for pair in pairs)
     for threshold in sorted(set(p_values.values()), reverse=True):
         named = tuple(case for case, p in p_values.items() if p <= threshold)
-        if _affordable(laws, threshold, rate * len(named)):
+        if _is_within_discovery_budget(laws, threshold, rate * len(named)):
             return named
     return ()
 
 
-def _affordable(laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float) -> bool:
+def _is_within_discovery_budget(
+    laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float
+) -> bool:
     """At most so many unchanged cases are expected at or below the threshold."""
     expected = 0.0
     for (pooled, runs), count in laws.items():
-        expected += count * largest_p_within(pooled, runs, threshold)
+        expected += count * find_largest_p(pooled, runs, threshold)
         if expected > most + EPSILON:
             return False
     return True
@@ -77,7 +91,7 @@ _INTERIM = 10  # a fail before the last round needs a level this many times smal
 
 
 @frozen
-class Moment:
+class AnalysisStage:
     """Which runs are looked at."""
 
     rounds: int
@@ -89,7 +103,7 @@ class Moment:
 
 
 @frozen
-class Level:
+class SignificanceLevels:
     """What one metric's p is compared with."""
 
     fail: float
@@ -102,76 +116,84 @@ class Level:
 class Assessment:
     """One metric at one moment."""
 
-    scores: Sorted
-    parts: tuple[Part, ...]
-    change: Change | None
+    scores: PairedScores
+    checks: tuple[RuleCheck, ...]
+    change: MeanDifference | None
     level: float | None
-    minimum: Estimate | None
-    reliability: Estimate | None
+    minimum: ThresholdTest | None
+    reliability: ThresholdTest | None
     exact: bool
     """Compared without statistics: the agent is deterministic."""
 
     @property
     def failed(self) -> bool:
         """The averages alone close the gate."""
-        return any(part.verdict == "fail" for part in self.parts)
+        return any(part.verdict == "fail" for part in self.checks)
 
     @property
-    def starved(self) -> bool:
+    def lacks_scores(self) -> bool:
         """The data carry no verdict at all, and further rounds would not mend that."""
-        return all(part.kind == "data" and part.verdict == "inconclusive" for part in self.parts)
+        return all(part.kind == "data" and part.verdict == "inconclusive" for part in self.checks)
 
 
-def assess(
-    metrics: Mapping[str, GatingMetric], parameters: Parameters, moment: Moment
+def build_assessments(
+    metrics: Mapping[str, GatingMetric], parameters: Parameters, moment: AnalysisStage
 ) -> dict[str, Assessment]:
     """Every metric on the first runs of every case; the level is shared among those that have a test."""
     scores = {
-        name: sort_out(metric.cases, keep=parameters.baseline_keep, first=moment.rounds, runs=moment.rounds)
+        name: pair_cases(metric.cases, keep=parameters.baseline_keep, first=moment.rounds, runs=moment.rounds)
         for name, metric in metrics.items()
     }
     changes = {
         name: change
         for name, metric in metrics.items()
-        if (change := _change(scores[name], metric.rule, parameters, moment)) is not None
+        if (change := _compare_metric_means(scores[name], metric.rule, parameters, moment)) is not None
     }
     alpha = parameters.alpha * parameters.averages_share / (1 if moment.last else _INTERIM)
     tested = {
-        name: change.p for name, change in changes.items() if not deterministic(scores[name], parameters)
+        name: change.p for name, change in changes.items() if not is_deterministic(scores[name], parameters)
     }
-    levels = holm(tested, alpha)
+    levels = compute_holm_levels(tested, alpha)
     # One budget over all metrics, as for a fail: four metrics must not quadruple the doubt about one agent.
-    doubts = hochberg(tested, parameters.doubt) if parameters.doubt < 1 else dict.fromkeys(tested, 1.0)
-    tests = {name: Level(levels[name], doubts[name]) for name in tested}
+    doubts = (
+        compute_hochberg_levels(tested, parameters.doubt)
+        if parameters.doubt < 1
+        else dict.fromkeys(tested, 1.0)
+    )
+    tests = {name: SignificanceLevels(levels[name], doubts[name]) for name in tested}
     return {
-        name: _assessment(scores[name], metric.rule, parameters, moment, changes.get(name), tests.get(name))
+        name: _build_assessment(
+            scores[name], metric.rule, parameters, moment, changes.get(name), tests.get(name)
+        )
         for name, metric in metrics.items()
     }
 
 
-def deterministic(scores: Sorted, parameters: Parameters) -> bool:
+def is_deterministic(scores: PairedScores, parameters: Parameters) -> bool:
     """The agent is declared to answer the same each time, and did."""
-    return parameters.deterministic and not disagrees(scores)
+    return parameters.deterministic and not has_disagreeing_runs(scores)
 
 
-def disagrees(scores: Sorted) -> bool:
+def has_disagreeing_runs(scores: PairedScores) -> bool:
     """Runs of a case differ on one side."""
     return any(side[0] != side[-1] for pair in scores.pairs for side in (pair.baseline, pair.candidate))
 
 
-def _starved(scores: Sorted, parameters: Parameters) -> bool:
+def _has_too_few_scores(scores: PairedScores, parameters: Parameters) -> bool:
     return scores.missing > parameters.max_missing * scores.planned + EPSILON
 
 
-def _known(scores: Sorted) -> bool:
+def _has_baseline(scores: PairedScores) -> bool:
     """Scores are what is missing, not a baseline."""
     return bool(scores.pairs) or "no_score" in scores.unpaired.values()
 
 
-def _change(scores: Sorted, rule: Rule, parameters: Parameters, moment: Moment) -> Change | None:
-    if rule.max_drop is None or not scores.pairs or _starved(scores, parameters):
+def _compare_metric_means(
+    scores: PairedScores, rule: MetricRule, parameters: Parameters, moment: AnalysisStage
+) -> MeanDifference | None:
+    if rule.max_drop is None or not scores.pairs or _has_too_few_scores(scores, parameters):
         return None
-    return suite_change(
+    return compare_means(
         scores.pairs,
         alpha=parameters.alpha,
         max_drop=rule.max_drop,
@@ -179,116 +201,122 @@ def _change(scores: Sorted, rule: Rule, parameters: Parameters, moment: Moment) 
     )
 
 
-def _assessment(
-    scores: Sorted,
-    rule: Rule,
+def _build_assessment(
+    scores: PairedScores,
+    rule: MetricRule,
     parameters: Parameters,
-    moment: Moment,
-    change: Change | None,
-    level: Level | None,
+    moment: AnalysisStage,
+    change: MeanDifference | None,
+    level: SignificanceLevels | None,
 ) -> Assessment:
-    exact = deterministic(scores, parameters)
-    if _starved(scores, parameters):
-        part = Part("data", "inconclusive", "missing_runs" if _known(scores) else "no_baseline")
+    exact = is_deterministic(scores, parameters)
+    if _has_too_few_scores(scores, parameters):
+        part = RuleCheck("data", "inconclusive", "missing_runs" if _has_baseline(scores) else "no_baseline")
         return Assessment(scores, (part,), None, None, None, None, exact)
     cases = tuple(scores.measured.values())
     alpha = parameters.alpha if moment.last else parameters.alpha / _INTERIM
     minimum = reliability = None
     if cases and rule.min_score is not None:
-        minimum = mean_against(cases, rule.min_score, alpha=alpha, require=rule.require)
+        minimum = compare_mean_with_minimum(cases, rule.min_score, alpha=alpha, require=rule.require)
     if cases and rule.reliability is not None:
-        reliability = reliability_against(cases, rule.reliability, alpha=alpha, require=rule.require)
+        reliability = compare_reliability_with_minimum(
+            cases, rule.reliability, alpha=alpha, require=rule.require
+        )
     parts = (
-        *_average_part(rule, change, level, scores.pairs),
-        *_minimum_part(rule, minimum),
-        *_reliability_part(rule, reliability),
+        *_check_average(rule, change, level, scores.pairs),
+        *_check_minimum(rule, minimum),
+        *_check_reliability(rule, reliability),
     )
-    nothing = Part("data", "pass", "nothing_asked")
+    nothing = RuleCheck("data", "pass", "nothing_asked")
     fail = level.fail if level else None
     return Assessment(scores, parts or (nothing,), change, fail, minimum, reliability, exact)
 
 
-def _average_part(
-    rule: Rule, change: Change | None, level: Level | None, pairs: Sequence[Pair]
-) -> Iterator[Part]:
+def _check_average(
+    rule: MetricRule, change: MeanDifference | None, level: SignificanceLevels | None, pairs: Sequence[Pair]
+) -> Iterator[RuleCheck]:
     if rule.max_drop is None:
         return
     if change is None:
-        yield Part("data", "inconclusive", "no_baseline")
+        yield RuleCheck("data", "inconclusive", "no_baseline")
     elif level is not None:
-        verdict, reason = change_verdict(change, rule, level.fail, level.doubt)
-        if reason == "likely_luck" and not can_doubt(pairs, level.doubt):
+        verdict, reason = decide_mean_verdict(change, rule, level.fail, level.doubt)
+        if reason == "likely_luck" and not can_detect_total_drop(pairs, level.doubt):
             verdict, reason = "inconclusive", "noisy_drop"
-        yield Part("average", verdict, reason)
-    elif exceeds(change.drop, rule.max_drop):
-        yield Part("average", "fail", "exact_fell")
+        yield RuleCheck("average", verdict, reason)
+    elif is_drop_excessive(change.drop, rule.max_drop):
+        yield RuleCheck("average", "fail", "exact_fell")
     else:
-        yield Part("average", "pass", "exact_held")
+        yield RuleCheck("average", "pass", "exact_held")
 
 
-def exceeds(drop: float, limit: float) -> bool:
+def is_drop_excessive(drop: float, limit: float) -> bool:
     """The drop is real and reaches the limit; both within the last bits of a sum."""
     return drop > EPSILON and drop >= limit - EPSILON
 
 
-def change_verdict(change: Change, rule: Rule, level: float, doubt: float = 1.0) -> tuple[Verdict, Reason]:
+def decide_mean_verdict(
+    change: MeanDifference, rule: MetricRule, level: float, doubt: float = 1.0
+) -> tuple[Verdict, Reason]:
     """Return the verdict of the suite test and the reason: a fail up to `level`, no verdict up to `doubt`."""
     limit = rule.max_drop or 0.0
-    if exceeds(change.drop, limit):
-        return _fall_verdict(change, rule, level, doubt)
+    if is_drop_excessive(change.drop, limit):
+        return _decide_drop_verdict(change, rule, level, doubt)
     proven = change.high <= limit + EPSILON
     if rule.require == "proof" and not proven:
         return "inconclusive", "unproven"
     if change.same:
         return "pass", "unchanged"
-    if change.drop <= -max(limit, EPSILON) + EPSILON and within(1 - change.p, level):
+    if change.drop <= -max(limit, EPSILON) + EPSILON and is_within_level(1 - change.p, level):
         return "pass", "better"
-    if change.drop > EPSILON and within(change.p, level):
+    if change.drop > EPSILON and is_within_level(change.p, level):
         return "pass", "small_drop"
     return "pass", "proven" if proven else "no_sign"
 
 
-def _fall_verdict(change: Change, rule: Rule, level: float, doubt: float) -> tuple[Verdict, Reason]:
+def _decide_drop_verdict(
+    change: MeanDifference, rule: MetricRule, level: float, doubt: float
+) -> tuple[Verdict, Reason]:
     """Return the verdict on a drop of `max_drop` or more."""
-    if within(change.p, level):
+    if is_within_level(change.p, level):
         return "fail", "average_fell"
-    doubtful = rule.require == "proof" or within(change.p, doubt)
+    doubtful = rule.require == "proof" or is_within_level(change.p, doubt)
     return ("inconclusive", "noisy_drop") if doubtful else ("pass", "likely_luck")
 
 
-def can_doubt(pairs: Sequence[Pair], doubt: float) -> bool:
+def can_detect_total_drop(pairs: Sequence[Pair], doubt: float) -> bool:
     """Return whether a fall of every case to 0 would be unusual enough to be doubted.
 
     Where it would not, as with two cases of one run a side, that luck gives a drop often says nothing of the
     agent: no drop at all could be told from luck.
     """
     worst = [replace(pair, candidate=(0,) * len(pair.candidate)) for pair in pairs]
-    return within(suite_change(worst, alpha=doubt).p, doubt)
+    return is_within_level(compare_means(worst, alpha=doubt).p, doubt)
 
 
-def _minimum_part(rule: Rule, estimate: Estimate | None) -> Iterator[Part]:
+def _check_minimum(rule: MetricRule, estimate: ThresholdTest | None) -> Iterator[RuleCheck]:
     if rule.min_score is None:
         return
     if estimate is None:
-        yield Part("data", "inconclusive", "missing_runs")
+        yield RuleCheck("data", "inconclusive", "missing_runs")
         return
     reasons: Mapping[Verdict, Reason] = {
         "pass": "meets_minimum",
         "fail": "below_minimum",
         "inconclusive": "near_minimum",
     }
-    yield Part("minimum", estimate.verdict, reasons[estimate.verdict])
+    yield RuleCheck("minimum", estimate.verdict, reasons[estimate.verdict])
 
 
-def _reliability_part(rule: Rule, estimate: Estimate | None) -> Iterator[Part]:
+def _check_reliability(rule: MetricRule, estimate: ThresholdTest | None) -> Iterator[RuleCheck]:
     if rule.reliability is None:
         return
     if estimate is None:
-        yield Part("reliability", "inconclusive", "too_few_runs")
+        yield RuleCheck("reliability", "inconclusive", "too_few_runs")
         return
     reasons: Mapping[Verdict, Reason] = {
         "pass": "reliable",
         "fail": "unreliable",
         "inconclusive": "near_reliable",
     }
-    yield Part("reliability", estimate.verdict, reasons[estimate.verdict])
+    yield RuleCheck("reliability", estimate.verdict, reasons[estimate.verdict])

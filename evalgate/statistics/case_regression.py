@@ -11,14 +11,14 @@ from math import factorial
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.mean_difference import case_p
-from evalgate.statistics.pairing import UNIT, Thousandths, average
-from evalgate.statistics.parameters import EPSILON, P_EPSILON, within
+from evalgate.statistics.mean_difference import compute_case_p
+from evalgate.statistics.pairing import UNIT, Thousandths, compute_score_mean
+from evalgate.statistics.parameters import EPSILON, P_EPSILON, is_within_level
 
 Cell: TypeAlias = tuple[str, str]
 """(metric, case): what is confirmed is one metric's verdict on one case."""
 
-Standing: TypeAlias = Literal["ok", "suspect", "broken", "rerun"]
+RegressionStatus: TypeAlias = Literal["ok", "suspect", "broken", "rerun"]
 
 
 @frozen
@@ -31,24 +31,28 @@ class ConfirmationPlan:
     """Runs after which a cell can be confirmed; absent: its baseline cannot confirm it."""
 
 
-def confirmation_plan(
+def build_confirmation_plan(
     baselines: Mapping[Cell, Thousandths], *, case_alpha: float, case_drop: float, confirm_runs: int
 ) -> ConfirmationPlan:
     """Share `case_alpha` among the cells that `confirm_runs` failures can confirm at all (after Tarone).
 
     A cell that no outcome of its runs could confirm cannot raise a false alarm either, and needs no share.
     """
-    eligible = {cell: scores for cell, scores in baselines.items() if average(scores) >= case_drop - EPSILON}
-    least = sorted(_least_p(scores, confirm_runs) for scores in eligible.values())
+    eligible = {
+        cell: scores
+        for cell, scores in baselines.items()
+        if compute_score_mean(scores) >= case_drop - EPSILON
+    }
+    least = sorted(_compute_smallest_p(scores, confirm_runs) for scores in eligible.values())
     sharers = 1
     while bisect_right(least, case_alpha / sharers + P_EPSILON) > sharers:
         sharers += 1
     t = case_alpha / sharers
-    needs = {cell: _need(scores, t, confirm_runs) for cell, scores in eligible.items()}
+    needs = {cell: _count_runs_needed(scores, t, confirm_runs) for cell, scores in eligible.items()}
     return ConfirmationPlan(t, {cell: need for cell, need in needs.items() if need is not None})
 
 
-def standing(
+def classify_case(
     baseline: Thousandths,
     candidate: Thousandths,
     *,
@@ -56,44 +60,48 @@ def standing(
     need: int | None,
     case_drop: float,
     limit: int | None = None,
-) -> Standing:
+) -> RegressionStatus:
     """What the runs so far say about one case; both sides have a score.
 
     `need` counts runs that score 0. A case whose failures score more, as one wrong turn of two does, takes
     more of them to confirm. With a `limit` it gets up to that many runs while each of them fell and more like
     them would confirm it.
     """
-    if average(baseline) - average(candidate) < case_drop - EPSILON:
+    if compute_score_mean(baseline) - compute_score_mean(candidate) < case_drop - EPSILON:
         return "ok"
     if need is None:
         return "suspect"
-    if len(candidate) >= need and within(case_p(baseline, candidate), t):
+    if len(candidate) >= need and is_within_level(compute_case_p(baseline, candidate), t):
         return "broken"
-    if len(candidate) < need and within(case_p(baseline, _extend(candidate, need, 0)), t):
+    if len(candidate) < need and is_within_level(
+        compute_case_p(baseline, _pad_scores(candidate, need, 0)), t
+    ):
         return "rerun"
-    if limit is not None and len(candidate) < limit and _each_fell(baseline, candidate, case_drop):
-        alike = _extend(candidate, limit, min(candidate))
-        return "rerun" if within(case_p(baseline, alike), t) else "suspect"
+    if limit is not None and len(candidate) < limit and _is_every_run_lower(baseline, candidate, case_drop):
+        alike = _pad_scores(candidate, limit, min(candidate))
+        return "rerun" if is_within_level(compute_case_p(baseline, alike), t) else "suspect"
     return "suspect"
 
 
-def _extend(candidate: Thousandths, runs: int, score: int) -> Thousandths:
+def _pad_scores(candidate: Thousandths, runs: int, score: int) -> Thousandths:
     """Return the scores with further runs of one score, up to so many runs."""
     return tuple(sorted((*(score for _ in range(runs - len(candidate))), *candidate)))
 
 
-def _each_fell(baseline: Thousandths, candidate: Thousandths, case_drop: float) -> bool:
-    return average(baseline) - max(candidate) / UNIT >= case_drop - EPSILON
+def _is_every_run_lower(baseline: Thousandths, candidate: Thousandths, case_drop: float) -> bool:
+    return compute_score_mean(baseline) - max(candidate) / UNIT >= case_drop - EPSILON
 
 
-def _least_p(baseline: Collection[int], runs: int) -> float:
+def _compute_smallest_p(baseline: Collection[int], runs: int) -> float:
     """The p of `runs` runs that all score 0."""
     zeros = sum(score == 0 for score in baseline)
     return math.comb(zeros + runs, runs) / math.comb(len(baseline) + runs, runs)
 
 
-def _need(baseline: Collection[int], t: float, most: int) -> int | None:
-    return next((runs for runs in range(1, most + 1) if within(_least_p(baseline, runs), t)), None)
+def _count_runs_needed(baseline: Collection[int], t: float, most: int) -> int | None:
+    return next(
+        (runs for runs in range(1, most + 1) if is_within_level(_compute_smallest_p(baseline, runs), t)), None
+    )
 
 
 LEAST_MISSES = 3
@@ -121,14 +129,14 @@ _UNKNOWN = 0.3
 
 
 @frozen
-class History:
+class StoredOutcomes:
     """The stored runs of one case."""
 
     runs: int
     failed: int
 
 
-def estimate_flaky(baselines: Iterable[History]) -> float:
+def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
     """Estimate how many cases of a suite are flaky, those included whose stored runs do not show it.
 
     A flaky case's chance to pass is taken to be anywhere between 0 and 1; then 1 - 2 / (n + 1) of them show
@@ -144,7 +152,7 @@ def estimate_flaky(baselines: Iterable[History]) -> float:
 
 
 @frozen
-class Needs:
+class BreakageCriteria:
     """What a case must show to be called broken, in its first runs."""
 
     in_a_row: int
@@ -152,7 +160,7 @@ class Needs:
     with_one_pass: int | None
     """Or so many runs of which one passed; None: a case that passed once is not called broken."""
 
-    def judge(self, misses: Sequence[bool]) -> Literal["broke", "flake", "open"]:
+    def classify_runs(self, misses: Sequence[bool]) -> Literal["broke", "flake", "open"]:
         """Return what runs say, each True where it failed; `open` until there are enough of them.
 
         The first runs alone decide: however many more were made, luck had only this one chance.
@@ -167,7 +175,7 @@ class Needs:
         return "broke" if len(first) == self.with_one_pass else "open"
 
 
-def find_needs(baseline_runs: int, flaky: float, *, most: int) -> Needs:
+def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> BreakageCriteria:
     """Find what calls a case broken that passed `baseline_runs` of as many runs.
 
     Args:
@@ -178,9 +186,9 @@ def find_needs(baseline_runs: int, flaky: float, *, most: int) -> Needs:
     in_a_row = _count_in_a_row(baseline_runs, flaky / _IN_A_ROW, most)
     for runs in range(in_a_row + 1, count_runs_allowed(most) + 1):
         orders = in_a_row  # a pass after these came too late to matter
-        if flaky * orders * _chance(baseline_runs + 1, runs - 1) <= _WITH_ONE_PASS:
-            return Needs(in_a_row, runs)
-    return Needs(_count_in_a_row(baseline_runs, flaky / _IN_A_ROW_ALONE, most), None)
+        if flaky * orders * _compute_flaky_chance(baseline_runs + 1, runs - 1) <= _WITH_ONE_PASS:
+            return BreakageCriteria(in_a_row, runs)
+    return BreakageCriteria(_count_in_a_row(baseline_runs, flaky / _IN_A_ROW_ALONE, most), None)
 
 
 def count_runs_allowed(most: int) -> int:
@@ -190,11 +198,11 @@ def count_runs_allowed(most: int) -> int:
 
 def _count_in_a_row(baseline_runs: int, rarity: float, most: int) -> int:
     for misses in range(min(LEAST_MISSES, most), most):
-        if rarity * _chance(baseline_runs, misses) <= 1:
+        if rarity * _compute_flaky_chance(baseline_runs, misses) <= 1:
             return misses
     return most
 
 
-def _chance(passes: int, misses: int) -> float:
+def _compute_flaky_chance(passes: int, misses: int) -> float:
     """Return the chance that a flaky case passes so often and then misses so often (a Beta integral)."""
     return factorial(passes) * factorial(misses) / factorial(passes + misses + 1)

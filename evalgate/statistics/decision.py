@@ -4,25 +4,38 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from evalgate.statistics.assessment import Assessment, Moment, assess, false_discovery_list
-from evalgate.statistics.case_regression import Cell, ConfirmationPlan, Standing, confirmation_plan, standing
-from evalgate.statistics.mean_difference import case_p
-from evalgate.statistics.pairing import UNIT, CaseScores, GatingMetric, Thousandths, average, cleaned
-from evalgate.statistics.parameters import EPSILON, Parameters, Rule
+from evalgate.statistics.assessment import AnalysisStage, Assessment, build_assessments, find_discoveries
+from evalgate.statistics.case_regression import (
+    Cell,
+    ConfirmationPlan,
+    RegressionStatus,
+    build_confirmation_plan,
+    classify_case,
+)
+from evalgate.statistics.mean_difference import compute_case_p
+from evalgate.statistics.pairing import (
+    UNIT,
+    CaseScores,
+    GatingMetric,
+    Thousandths,
+    compute_score_mean,
+    normalize_scores,
+)
+from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.results import (
     SEVERITY,
     CaseOutcome,
     Decision,
-    Flip,
+    Margin,
     MetricDecision,
-    Part,
+    RuleCheck,
     RunCount,
     Status,
 )
-from evalgate.statistics.threshold_test import passed
+from evalgate.statistics.threshold_test import count_passed
 
 
-def flip(assessment: Assessment, rule: Rule, deciding: Part) -> Flip | None:
+def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: RuleCheck) -> Margin | None:
     """For a verdict on an average: where it turns and what it takes. None for verdicts on cases and data.
 
     After a pass, the average must fall to the limit, where the verdict stops being a pass; after a fail or a
@@ -31,7 +44,7 @@ def flip(assessment: Assessment, rule: Rule, deciding: Part) -> Flip | None:
     """
     if deciding.kind == "average" and assessment.change is not None and rule.max_drop is not None:
         pairs = assessment.scores.pairs
-        return _turning(
+        return _build_margin(
             assessment.change.candidate,
             assessment.change.baseline - rule.max_drop,
             [(pair.candidate, pair.weight) for pair in pairs],
@@ -39,26 +52,28 @@ def flip(assessment: Assessment, rule: Rule, deciding: Part) -> Flip | None:
         )
     if deciding.kind == "minimum" and assessment.minimum is not None:
         estimate = assessment.minimum
-        return _turning(estimate.value, estimate.minimum, list(assessment.scores.measured.values()), deciding)
+        return _build_margin(
+            estimate.value, estimate.minimum, list(assessment.scores.measured.values()), deciding
+        )
     if deciding.kind == "reliability" and assessment.reliability is not None:
         pass_k = assessment.reliability
-        return Flip(pass_k.minimum, abs(pass_k.value - pass_k.minimum), None)
+        return Margin(pass_k.minimum, abs(pass_k.value - pass_k.minimum), None)
     return None
 
 
-def _turning(
-    average: float, limit: float, cases: list[tuple[Thousandths, float]], deciding: Part
-) -> Flip | None:
+def _build_margin(
+    average: float, limit: float, cases: list[tuple[Thousandths, float]], deciding: RuleCheck
+) -> Margin | None:
     if deciding.reason in {"unproven", "likely_luck"}:
         return None
     rising = deciding.verdict != "pass"
     if not rising and average <= limit:  # a drop of exactly nothing passes at max_drop 0
-        return Flip(limit, 0.0, None)
+        return Margin(limit, 0.0, None)
     distance = abs(average - limit)
-    return Flip(limit, distance, _fewest(_gains(cases, rising=rising), distance))
+    return Margin(limit, distance, _count_turning_runs(_compute_gains(cases, rising=rising), distance))
 
 
-def _gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
+def _compute_gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
     """How far the average moves when one run scores 1 instead (or 0), largest first."""
     cases = list(cases)
     total = math.fsum(weight for _, weight in cases)
@@ -70,7 +85,7 @@ def _gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[
     return sorted((gain for gain in gains if gain > 0), reverse=True)
 
 
-def _fewest(gains: list[float], distance: float) -> int | None:
+def _count_turning_runs(gains: list[float], distance: float) -> int | None:
     reached = 0.0
     for count, gain in enumerate(gains, 1):
         reached += gain
@@ -79,10 +94,10 @@ def _fewest(gains: list[float], distance: float) -> int | None:
     return None
 
 
-Standings = Mapping[Cell, Standing]
+RegressionStatuses = Mapping[Cell, RegressionStatus]
 
 
-def plan_of(
+def plan_confirmation(
     assessments: Mapping[str, Assessment],
     metrics: Mapping[str, GatingMetric],
     parameters: Parameters,
@@ -92,10 +107,10 @@ def plan_of(
     baselines = {
         (name, pair.case): pair.baseline
         for name, assessment in assessments.items()
-        if metrics[name].rule.max_drop is not None and not assessment.exact and not assessment.starved
+        if metrics[name].rule.max_drop is not None and not assessment.exact and not assessment.lacks_scores
         for pair in assessment.scores.pairs
     }
-    return confirmation_plan(
+    return build_confirmation_plan(
         baselines,
         case_alpha=parameters.case_alpha,
         case_drop=parameters.case_drop,
@@ -103,11 +118,11 @@ def plan_of(
     )
 
 
-def decision(
+def build_decision(
     metrics: Mapping[str, GatingMetric],
     parameters: Parameters,
     assessments: Mapping[str, Assessment],
-    standings: Standings,
+    standings: RegressionStatuses,
     plan: ConfirmationPlan,
     *,
     rounds: int,
@@ -124,10 +139,10 @@ def decision(
     """
     return Decision(
         {
-            name: _metric(name, metrics[name], parameters, assessments[name], standings, plan, rounds)
+            name: _decide_metric(name, metrics[name], parameters, assessments[name], standings, plan, rounds)
             for name in metrics
         },
-        run_count(metrics, parameters),
+        count_runs(metrics, parameters),
         tuple(
             name
             for name, assessment in assessments.items()
@@ -136,14 +151,14 @@ def decision(
     )
 
 
-def run_count(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> RunCount:
+def count_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> RunCount:
     """Runs made so far; a run that several metrics score is one run."""
-    per_case = runs_made(metrics)
+    per_case = count_runs_per_case(metrics)
     each = parameters.runs or parameters.max_runs
     return RunCount(sum(per_case.values()), per_case, each * len(per_case))
 
 
-def runs_made(metrics: Mapping[str, GatingMetric]) -> dict[str, int]:
+def count_runs_per_case(metrics: Mapping[str, GatingMetric]) -> dict[str, int]:
     """Case → runs that were made, with and without a score; of every case that the candidate has."""
     made: dict[str, int] = {}
     for metric in metrics.values():
@@ -153,24 +168,24 @@ def runs_made(metrics: Mapping[str, GatingMetric]) -> dict[str, int]:
     return made
 
 
-def _metric(
+def _decide_metric(
     name: str,
     metric: GatingMetric,
     parameters: Parameters,
     assessment: Assessment,
-    standings: Standings,
+    standings: RegressionStatuses,
     plan: ConfirmationPlan,
     rounds: int,
 ) -> MetricDecision:
     cases = {
-        case: _outcome((name, case), scores, parameters, assessment, standings, plan)
+        case: _build_case_outcome((name, case), scores, parameters, assessment, standings, plan)
         for case, scores in metric.cases.items()
     }
-    parts = _parts(metric, assessment, cases)
+    parts = _collect_checks(metric, assessment, cases)
     deciding = max(parts, key=lambda part: SEVERITY[part.verdict])
     return MetricDecision(
         rule=metric.rule,
-        parts=parts,
+        checks=parts,
         change=assessment.change,
         level=assessment.level,
         minimum=assessment.minimum,
@@ -179,57 +194,59 @@ def _metric(
         missing=assessment.scores.missing,
         planned=assessment.scores.planned,
         rounds=rounds,
-        flip=flip(assessment, metric.rule, deciding),
-        named=_named(assessment, parameters),
+        flip=compute_verdict_margin(assessment, metric.rule, deciding),
+        named=_find_named_cases(assessment, parameters),
     )
 
 
-def _parts(
+def _collect_checks(
     metric: GatingMetric, assessment: Assessment, cases: Mapping[str, CaseOutcome]
-) -> tuple[Part, ...]:
-    if metric.rule.max_drop is None or assessment.starved:
-        return assessment.parts
+) -> tuple[RuleCheck, ...]:
+    if metric.rule.max_drop is None or assessment.lacks_scores:
+        return assessment.checks
     if not any(outcome.status == "broken" for outcome in cases.values()):
-        return assessment.parts
-    broke = Part("cases", "fail", "case_fell" if assessment.exact else "case_broke")
-    return (*assessment.parts, broke)
+        return assessment.checks
+    broke = RuleCheck("cases", "fail", "case_fell" if assessment.exact else "case_broke")
+    return (*assessment.checks, broke)
 
 
-def _named(assessment: Assessment, parameters: Parameters) -> tuple[str, ...] | None:
+def _find_named_cases(assessment: Assessment, parameters: Parameters) -> tuple[str, ...] | None:
     pairs = assessment.scores.pairs
     if not parameters.runs or assessment.exact or assessment.change is None:
         return None
     if len({pair.attempted for pair in pairs}) > 1:
         return None
-    return false_discovery_list(pairs, parameters.fdr, case_drop=parameters.case_drop)
+    return find_discoveries(pairs, parameters.fdr, case_drop=parameters.case_drop)
 
 
-def _outcome(
+def _build_case_outcome(
     cell: Cell,
     scores: CaseScores,
     parameters: Parameters,
     assessment: Assessment,
-    standings: Standings,
+    standings: RegressionStatuses,
     plan: ConfirmationPlan,
 ) -> CaseOutcome:
-    baseline = cleaned(() if scores.baseline is None else scores.baseline[-parameters.baseline_keep :])
-    candidate = cleaned(scores.candidate or ())
+    baseline = normalize_scores(
+        () if scores.baseline is None else scores.baseline[-parameters.baseline_keep :]
+    )
+    candidate = normalize_scores(scores.candidate or ())
     unpaired = assessment.scores.unpaired.get(cell[1])
-    fell = unpaired is None and _fell(baseline, candidate, parameters)
+    fell = unpaired is None and _has_dropped(baseline, candidate, parameters)
     return CaseOutcome(
-        status=unpaired or _status(standings.get(cell), fell=fell, exact=assessment.exact),
+        status=unpaired or _resolve_status(standings.get(cell), fell=fell, exact=assessment.exact),
         baseline_runs=len(baseline),
-        baseline_passed=passed(baseline, parameters.pass_score),
-        baseline_mean=average(baseline) if baseline else None,
+        baseline_passed=count_passed(baseline, parameters.pass_score),
+        baseline_mean=compute_score_mean(baseline) if baseline else None,
         runs=len(candidate),
-        passed=passed(candidate, parameters.pass_score),
-        mean=average(candidate) if candidate else None,
-        p=case_p(baseline, candidate) if fell else None,
+        passed=count_passed(candidate, parameters.pass_score),
+        mean=compute_score_mean(candidate) if candidate else None,
+        p=compute_case_p(baseline, candidate) if fell else None,
         need=plan.need.get(cell),
     )
 
 
-def _status(standing: Standing | None, *, fell: bool, exact: bool) -> Status:
+def _resolve_status(standing: RegressionStatus | None, *, fell: bool, exact: bool) -> Status:
     """What was found when the case was looked at; otherwise whether it fell since."""
     if fell and exact:
         return "broken"
@@ -238,28 +255,28 @@ def _status(standing: Standing | None, *, fell: bool, exact: bool) -> Status:
     return standing
 
 
-def _fell(baseline: Thousandths, candidate: Thousandths, parameters: Parameters) -> bool:
-    return average(baseline) - average(candidate) >= parameters.case_drop - EPSILON
+def _has_dropped(baseline: Thousandths, candidate: Thousandths, parameters: Parameters) -> bool:
+    return compute_score_mean(baseline) - compute_score_mean(candidate) >= parameters.case_drop - EPSILON
 
 
-def decide(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
+def decide_fixed_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
     """Judge `parameters.runs` runs of every case (1 when it is None); further runs do not count.
 
     Raises:
-        InvalidInput: for a score outside 0 to 1 or a weight that is not a positive number.
+        InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
     """
     runs = parameters.runs or 1
-    metrics = {name: _first(metric, runs) for name, metric in metrics.items()}
-    assessments = assess(metrics, parameters, Moment(runs, last=True, planned_runs=runs))
-    plan = plan_of(assessments, metrics, parameters, runs)
-    standings: dict[Cell, Standing] = {}
+    metrics = {name: _limit_runs(metric, runs) for name, metric in metrics.items()}
+    assessments = build_assessments(metrics, parameters, AnalysisStage(runs, last=True, planned_runs=runs))
+    plan = plan_confirmation(assessments, metrics, parameters, runs)
+    standings: dict[Cell, RegressionStatus] = {}
     for name, assessment in assessments.items():
         if not assessment.exact:
-            standings.update(_standings(name, assessment, plan, parameters))
-    return decision(metrics, parameters, assessments, standings, plan, rounds=runs)
+            standings.update(_classify_cells(name, assessment, plan, parameters))
+    return build_decision(metrics, parameters, assessments, standings, plan, rounds=runs)
 
 
-def _first(metric: GatingMetric, runs: int) -> GatingMetric:
+def _limit_runs(metric: GatingMetric, runs: int) -> GatingMetric:
     cases = {
         case: scores if scores.candidate is None else replace(scores, candidate=scores.candidate[:runs])
         for case, scores in metric.cases.items()
@@ -267,11 +284,11 @@ def _first(metric: GatingMetric, runs: int) -> GatingMetric:
     return replace(metric, cases=cases)
 
 
-def _standings(
+def _classify_cells(
     name: str, assessment: Assessment, plan: ConfirmationPlan, parameters: Parameters
-) -> dict[Cell, Standing]:
+) -> dict[Cell, RegressionStatus]:
     return {
-        (name, pair.case): standing(
+        (name, pair.case): classify_case(
             pair.baseline,
             pair.candidate,
             t=plan.t,

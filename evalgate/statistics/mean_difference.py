@@ -14,9 +14,9 @@ from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.pairing import UNIT, Pair, Thousandths, average, variance
+from evalgate.statistics.pairing import UNIT, Pair, Thousandths, compute_score_mean, compute_score_variance
 from evalgate.statistics.parameters import EPSILON
-from evalgate.statistics.threshold_test import half_width, quantile
+from evalgate.statistics.threshold_test import compute_half_width, compute_normal_quantile
 
 _BUDGET = 250_000  # multiply-adds of an exact convolution; beyond, the normal law is near enough
 _WIDE = 500  # places of a sum from which on its law is not worth the time where a bound will do
@@ -27,7 +27,7 @@ Method: TypeAlias = Literal["none", "exact", "normal"]
 
 
 @frozen
-class SumLaw:
+class SumDistribution:
     """The law of the candidate's sum in one case."""
 
     lowest: int
@@ -35,18 +35,18 @@ class SumLaw:
     counts: tuple[int, ...]
     """How many of the choices give `lowest + i·step`."""
 
-    def position(self, total: int) -> int:
+    def find_index(self, total: int) -> int:
         """The index of a sum that can occur."""
         return (total - self.lowest) // self.step
 
-    def terms(self, total: int) -> list[tuple[int, float]]:
+    def list_terms(self, total: int) -> list[tuple[int, float]]:
         """(steps above the sum that was observed, probability) of every sum that can occur."""
-        observed, choices = self.position(total), sum(self.counts)
+        observed, choices = self.find_index(total), sum(self.counts)
         return [(i - observed, count / choices) for i, count in enumerate(self.counts) if count]
 
 
 @frozen
-class Tail:
+class TailProbability:
     """How likely luck alone gives a drop this large."""
 
     p: float
@@ -56,7 +56,7 @@ class Tail:
 
 
 @lru_cache(maxsize=8192)
-def sum_law(pooled: Thousandths, runs: int) -> SumLaw:
+def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
     """The exact law of the sum of `runs` of the ascending `pooled` scores, drawn without replacement.
 
     Subset-sum recursion on polynomials that are packed into integers, one slot of bytes a coefficient: adding
@@ -74,18 +74,18 @@ def sum_law(pooled: Thousandths, runs: int) -> SumLaw:
     counts = [int.from_bytes(packed[at : at + slot], "little") for at in range(0, len(packed), slot)]
     while not counts[-1]:
         counts.pop()
-    return SumLaw(runs * low, step, tuple(counts))
+    return SumDistribution(runs * low, step, tuple(counts))
 
 
 @lru_cache(maxsize=8192)
-def case_p(baseline: Thousandths, candidate: Thousandths) -> float:
+def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
     """Exact one-sided p of one case: the share of choices with a sum at or below the candidate's."""
-    law = sum_law(tuple(sorted(baseline + candidate)), len(candidate))
-    below = sum(law.counts[: law.position(sum(candidate)) + 1])
+    law = compute_sum_distribution(tuple(sorted(baseline + candidate)), len(candidate))
+    below = sum(law.counts[: law.find_index(sum(candidate)) + 1])
     return below / math.comb(len(baseline) + len(candidate), len(candidate))
 
 
-def largest_p_within(pooled: Thousandths, runs: int, threshold: float) -> float:
+def find_largest_p(pooled: Thousandths, runs: int, threshold: float) -> float:
     """The largest p up to the threshold that a case with these ascending scores could have shown; 0 for none.
 
     Scores on a fine grid could show nearly every multiple of one choice's share: that multiple is taken,
@@ -93,27 +93,27 @@ def largest_p_within(pooled: Thousandths, runs: int, threshold: float) -> float:
     """
     if threshold >= 1:
         return 1.0
-    if _cells(pooled, runs) > _WIDE:
+    if _count_lattice_points(pooled, runs) > _WIDE:
         choices = math.comb(len(pooled), runs)
         return math.floor(threshold * choices) / choices
-    support = _attainable(pooled, runs)
+    support = _list_attainable_p(pooled, runs)
     found = bisect_right(support, threshold)
     return support[found - 1] if found else 0.0
 
 
-def _cells(pooled: Thousandths, runs: int) -> int:
+def _count_lattice_points(pooled: Thousandths, runs: int) -> int:
     step = math.gcd(*(score - pooled[0] for score in pooled)) or 1
     return runs * (pooled[-1] - pooled[0]) // step
 
 
 @lru_cache(maxsize=8192)
-def _attainable(pooled: Thousandths, runs: int) -> tuple[float, ...]:
-    counts = sum_law(pooled, runs).counts
+def _list_attainable_p(pooled: Thousandths, runs: int) -> tuple[float, ...]:
+    counts = compute_sum_distribution(pooled, runs).counts
     choices = sum(counts)
     return tuple(below / choices for below, count in zip(accumulate(counts), counts, strict=True) if count)
 
 
-def suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> Tail:
+def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> TailProbability:
     """One-sided mid-p of the weighted drop; plain p where a single case carries information.
 
     Args:
@@ -122,47 +122,51 @@ def suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> Tail:
         variance: of the drop under permutation.
     """
     pairs = tuple(pairs)
-    informative = sorted((pair for pair in pairs if _informative(pair)), key=_canonical)
+    informative = sorted((pair for pair in pairs if _is_informative(pair)), key=_get_sort_key)
     if not informative:
-        return Tail(1.0, "none", 0)
+        return TailProbability(1.0, "none", 0)
     if len(informative) == 1:
-        return Tail(case_p(informative[0].baseline, informative[0].candidate), "exact", 1)
+        return TailProbability(compute_case_p(informative[0].baseline, informative[0].candidate), "exact", 1)
     weight = math.fsum(pair.weight for pair in pairs)
-    exact = _convolved_p(informative, weight)
+    exact = _compute_convolved_p(informative, weight)
     if exact is None:
-        return Tail(_normal_p(informative, weight, drop, variance), "normal", len(informative))
-    return Tail(exact, "exact", len(informative))
+        return TailProbability(
+            _compute_normal_p(informative, weight, drop, variance), "normal", len(informative)
+        )
+    return TailProbability(exact, "exact", len(informative))
 
 
-def _informative(pair: Pair) -> bool:
+def _is_informative(pair: Pair) -> bool:
     return min(pair.baseline[0], pair.candidate[0]) != max(pair.baseline[-1], pair.candidate[-1])
 
 
-def _canonical(pair: Pair) -> tuple[int, Thousandths, Thousandths, float]:
+def _get_sort_key(pair: Pair) -> tuple[int, Thousandths, Thousandths, float]:
     """Binary cases first, and one order for all orders of the input: floating sums depend on it."""
     return len({*pair.baseline, *pair.candidate}), pair.baseline, pair.candidate, pair.weight
 
 
-def _convolved_p(pairs: Sequence[Pair], weight: float) -> float | None:
+def _compute_convolved_p(pairs: Sequence[Pair], weight: float) -> float | None:
     """P(D > d) + P(D = d)/2 by convolution on a common lattice; None where that is over budget."""
-    if _least_cost(pairs) > _BUDGET:
+    if _estimate_least_cost(pairs) > _BUDGET:
         return None
-    steps, scale = _lattice(pairs)
+    steps, scale = _build_lattice(pairs)
     law: dict[int, float] = {0: 1.0}
     spent = 0
     for pair, step in zip(pairs, steps, strict=True):
-        terms = sum_law(_pooled(pair), len(pair.candidate)).terms(sum(pair.candidate))
+        terms = compute_sum_distribution(_pool_scores(pair), len(pair.candidate)).list_terms(
+            sum(pair.candidate)
+        )
         spent += len(law) * len(terms)
         if spent > _BUDGET:
             return None
-        law = _convolved(law, [(offset * step, probability) for offset, probability in terms])
+        law = _convolve_terms(law, [(offset * step, probability) for offset, probability in terms])
     tolerance = _EQUAL * UNIT * weight * scale
     larger = math.fsum(mass for key, mass in law.items() if key < -tolerance)
     equal = math.fsum(mass for key, mass in law.items() if abs(key) <= tolerance)
     return min(1.0, larger + equal / 2)
 
 
-def _convolved(law: dict[int, float], terms: list[tuple[int, float]]) -> dict[int, float]:
+def _convolve_terms(law: dict[int, float], terms: list[tuple[int, float]]) -> dict[int, float]:
     result: dict[int, float] = {}
     for shift, probability in terms:
         for key, mass in law.items():
@@ -171,7 +175,7 @@ def _convolved(law: dict[int, float], terms: list[tuple[int, float]]) -> dict[in
     return result
 
 
-def _lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
+def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
     """What one step of each case's sum moves Σ weight·(1/R0 + 1/R)·sum, as whole multiples of 1/scale.
 
     A weight means the decimal number that it prints as, so that 0.1 and 0.2 lie on one lattice.
@@ -179,46 +183,50 @@ def _lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
     moves = []
     for pair in pairs:
         before, after = len(pair.baseline), len(pair.candidate)
-        step = sum_law(_pooled(pair), after).step if len({*_pooled(pair)}) > 2 else _gap(pair)
+        step = (
+            compute_sum_distribution(_pool_scores(pair), after).step
+            if len({*_pool_scores(pair)}) > 2
+            else _compute_score_gap(pair)
+        )
         moves.append(Fraction(repr(float(pair.weight))) * Fraction((before + after) * step, before * after))
     scale = math.lcm(*(move.denominator for move in moves))
     return [move.numerator * (scale // move.denominator) for move in moves], scale
 
 
-def _gap(pair: Pair) -> int:
+def _compute_score_gap(pair: Pair) -> int:
     return max(pair.baseline[-1], pair.candidate[-1]) - min(pair.baseline[0], pair.candidate[0])
 
 
-def _pooled(pair: Pair) -> Thousandths:
+def _pool_scores(pair: Pair) -> Thousandths:
     return tuple(sorted(pair.baseline + pair.candidate))
 
 
-def _least_cost(pairs: Sequence[Pair]) -> int:
+def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
     """A lower bound of the convolution's cost, from |A + B| ≥ |A| + |B| − 1: large suites never start it."""
     size, cost = 1, 0
     for pair in pairs:
-        least = _least_size(pair)
+        least = _estimate_least_size(pair)
         cost += size * least
         size += least - 1
     return cost
 
 
-def _least_size(pair: Pair) -> int:
-    pooled, runs = _pooled(pair), len(pair.candidate)
+def _estimate_least_size(pair: Pair) -> int:
+    pooled, runs = _pool_scores(pair), len(pair.candidate)
     low = pooled.count(pooled[0])
     return min(runs, low) - max(0, runs - (len(pooled) - low)) + 1
 
 
-def _normal_p(pairs: Sequence[Pair], weight: float, drop: float, variance: float) -> float:
+def _compute_normal_p(pairs: Sequence[Pair], weight: float, drop: float, variance: float) -> float:
     """Normal tail with the first skewness term of the Edgeworth series."""
     x = drop / math.sqrt(variance)
-    skewness = -math.fsum(_third_cumulant(pair, weight) for pair in pairs) / math.sqrt(variance) ** 3
+    skewness = -math.fsum(_compute_third_cumulant(pair, weight) for pair in pairs) / math.sqrt(variance) ** 3
     density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
     p = math.erfc(x / math.sqrt(2)) / 2 + skewness / 6 * (x * x - 1) * density
     return min(1.0, max(0.0, p))
 
 
-def _third_cumulant(pair: Pair, weight: float) -> float:
+def _compute_third_cumulant(pair: Pair, weight: float) -> float:
     before, after = len(pair.baseline), len(pair.candidate)
     if before == after:  # symmetric; also the one case with n = 2
         return 0.0
@@ -233,7 +241,7 @@ _POWER = 2.5  # standard errors above max_drop that are caught about four times 
 
 
 @frozen
-class Change:
+class MeanDifference:
     """The comparison of one metric; all figures in points of 1, on these cases."""
 
     cases: int
@@ -271,9 +279,9 @@ class Change:
         return min(1.0, self.drop + self.half)
 
 
-def suite_change(
+def compare_means(
     pairs: Sequence[Pair], *, alpha: float, max_drop: float = 0.05, planned_runs: int | None = None
-) -> Change:
+) -> MeanDifference:
     """The change over at least one pair.
 
     Args:
@@ -283,39 +291,41 @@ def suite_change(
         planned_runs: runs of each case that a whole AUTO may make; None: those that were made.
     """
     total = math.fsum(pair.weight for pair in pairs)
-    drop = math.fsum(pair.weight / total * _fall(pair) for pair in pairs)
-    luck = math.fsum(_luck(pair, total, len(pair.candidate)) for pair in pairs)
-    tail = suite_tail(pairs, drop, luck)
+    drop = math.fsum(pair.weight / total * _compute_drop(pair) for pair in pairs)
+    luck = math.fsum(_compute_permutation_variance(pair, total, len(pair.candidate)) for pair in pairs)
+    tail = compute_suite_tail(pairs, drop, luck)
     inverse = math.fsum(
         (pair.weight / total) ** 2 / min(len(pair.baseline), len(pair.candidate)) for pair in pairs
     )
-    unpooled = math.fsum(_unpooled(pair, total) for pair in pairs)
-    half = half_width(max(luck, unpooled), inverse, alpha)
-    ahead = math.fsum(_luck(pair, total, planned_runs or len(pair.candidate)) for pair in pairs)
-    return Change(
+    unpooled = math.fsum(_compute_unpooled_variance(pair, total) for pair in pairs)
+    half = compute_half_width(max(luck, unpooled), inverse, alpha)
+    ahead = math.fsum(
+        _compute_permutation_variance(pair, total, planned_runs or len(pair.candidate)) for pair in pairs
+    )
+    return MeanDifference(
         cases=len(pairs),
-        baseline=math.fsum(pair.weight / total * average(pair.baseline) for pair in pairs),
-        candidate=math.fsum(pair.weight / total * average(pair.candidate) for pair in pairs),
+        baseline=math.fsum(pair.weight / total * compute_score_mean(pair.baseline) for pair in pairs),
+        candidate=math.fsum(pair.weight / total * compute_score_mean(pair.candidate) for pair in pairs),
         drop=drop + 0.0,
         p=tail.p,
         method=tail.method,
         informative=tail.informative,
-        noise=quantile(alpha) * math.sqrt(luck),
+        noise=compute_normal_quantile(alpha) * math.sqrt(luck),
         half=half,
         notice=max_drop + _POWER * math.sqrt(ahead) if luck else max(max_drop, half),
-        same=all(abs(_fall(pair)) <= EPSILON for pair in pairs),
+        same=all(abs(_compute_drop(pair)) <= EPSILON for pair in pairs),
         single=all(len(pair.baseline) == len(pair.candidate) == 1 for pair in pairs),
         run_deviation=math.sqrt(
-            math.fsum((pair.weight / total) ** 2 * pooled_variance(pair) for pair in pairs)
+            math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in pairs)
         ),
     )
 
 
-def _fall(pair: Pair) -> float:
-    return average(pair.baseline) - average(pair.candidate)
+def _compute_drop(pair: Pair) -> float:
+    return compute_score_mean(pair.baseline) - compute_score_mean(pair.candidate)
 
 
-def _luck(pair: Pair, total: float, runs: int) -> float:
+def _compute_permutation_variance(pair: Pair, total: float, runs: int) -> float:
     """The case's part of the permutation variance, if the candidate had `runs` runs."""
     pooled = pair.baseline + pair.candidate
     n, summed = len(pooled), sum(pooled)
@@ -323,15 +333,17 @@ def _luck(pair: Pair, total: float, runs: int) -> float:
     return (pair.weight / total) ** 2 * (1 / len(pair.baseline) + 1 / runs) * squares / (n - 1)
 
 
-def pooled_variance(pair: Pair) -> float:
+def compute_pooled_variance(pair: Pair) -> float:
     """Return the variance of one run of the case, from the runs of both sides as if nothing had changed."""
-    return variance(pair.baseline + pair.candidate)
+    return compute_score_variance(pair.baseline + pair.candidate)
 
 
-def _unpooled(pair: Pair, total: float) -> float:
+def _compute_unpooled_variance(pair: Pair, total: float) -> float:
     """The case's part of the variance without pooling; the squared drop where one run hides it."""
     share = (pair.weight / total) ** 2
     before, after = len(pair.baseline), len(pair.candidate)
     if before >= 2 and after >= 2:
-        return share * (variance(pair.baseline) / before + variance(pair.candidate) / after)
-    return share * _fall(pair) ** 2
+        return share * (
+            compute_score_variance(pair.baseline) / before + compute_score_variance(pair.candidate) / after
+        )
+    return share * _compute_drop(pair) ** 2

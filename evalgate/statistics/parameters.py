@@ -14,7 +14,7 @@ P_EPSILON = 1e-12
 
 
 @frozen
-class Reliability:
+class PassKRule:
     """A demand on pass^k: the chance that k runs of a case in a row all pass."""
 
     k: int
@@ -26,7 +26,7 @@ class Reliability:
 
 
 @frozen
-class Rule:
+class MetricRule:
     """What one gating metric must hold."""
 
     max_drop: float | None = 0.05
@@ -34,7 +34,7 @@ class Rule:
     require: Require = "guard"
     min_score: float | None = None
     """Lowest average, judged with its interval; None: no such demand, or a literal one, held elsewhere."""
-    reliability: Reliability | None = None
+    reliability: PassKRule | None = None
 
 
 @frozen
@@ -82,6 +82,6 @@ class Parameters:
         return self.confirm_runs if self.follow_up else None
 
 
-def within(p: float, level: float) -> bool:
+def is_within_level(p: float, level: float) -> bool:
     """Whether p is at most the level; p-values are sums of rounded terms too."""
     return p <= level + P_EPSILON

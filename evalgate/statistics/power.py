@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.adaptive_runs import NextRuns, next_step
-from evalgate.statistics.case_regression import Cell, confirmation_plan
-from evalgate.statistics.decision import decide
-from evalgate.statistics.mean_difference import suite_change
+from evalgate.statistics.adaptive_runs import NextRuns, plan_next_step
+from evalgate.statistics.case_regression import Cell, build_confirmation_plan
+from evalgate.statistics.decision import decide_fixed_runs
+from evalgate.statistics.mean_difference import compare_means
 from evalgate.statistics.pairing import (
     UNIT,
     CaseScores,
@@ -21,10 +21,10 @@ from evalgate.statistics.pairing import (
     Pair,
     Score,
     Thousandths,
-    average,
-    cleaned,
+    compute_score_mean,
+    normalize_scores,
 )
-from evalgate.statistics.parameters import Parameters, Rule
+from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.results import Decision
 from evalgate.statistics.threshold_test import Verdict
 
@@ -32,7 +32,7 @@ _MOST_RUNS = 50
 
 
 @frozen
-class Sight:
+class DetectableDrop:
     """One metric over the cases of a baseline that have a score."""
 
     cases: int
@@ -46,20 +46,20 @@ class Sight:
     many. A case that always passed is followed up at any depth of the baseline."""
 
 
-def sight(
+def estimate_detectable_drops(
     history: Mapping[str, Mapping[str, Sequence[Score]]], parameters: Parameters, *, max_drop: float = 0.05
-) -> dict[str, Sight]:
+) -> dict[str, DetectableDrop]:
     """Metric → what can be seen of it; `history` is metric → case → scores, the oldest first."""
     cells = {
         (metric, case): found
         for metric, cases in history.items()
         for case, scores in cases.items()
-        if (found := cleaned(scores[-parameters.baseline_keep :], case))
+        if (found := normalize_scores(scores[-parameters.baseline_keep :], case))
     }
-    lacking = _lacking(cells, parameters)
+    lacking = _find_unconfirmable(cells, parameters)
     metrics = dict.fromkeys(metric for metric, _ in cells)
     return {
-        metric: _sight(
+        metric: _estimate_detectable_drop(
             {case: scores for (name, case), scores in cells.items() if name == metric},
             {case: runs for (name, case), runs in lacking.items() if name == metric},
             parameters,
@@ -69,41 +69,43 @@ def sight(
     }
 
 
-def _sight(
+def _estimate_detectable_drop(
     cases: Mapping[str, Thousandths],
     lacking: Mapping[str, int | None],
     parameters: Parameters,
     max_drop: float,
-) -> Sight:
+) -> DetectableDrop:
     # The candidate is taken to be like the baseline: that is the question when nothing changed.
     pairs = [Pair(case, scores, scores) for case, scores in cases.items()]
     planned = parameters.runs or parameters.max_runs
-    change = suite_change(pairs, alpha=parameters.alpha, max_drop=max_drop, planned_runs=planned)
+    change = compare_means(pairs, alpha=parameters.alpha, max_drop=max_drop, planned_runs=planned)
     counts = [len(scores) for scores in cases.values()]
-    means = [average(scores) for scores in cases.values()]
-    return Sight(len(cases), sum(means) / len(means), (min(counts), max(counts)), change.notice, lacking)
+    means = [compute_score_mean(scores) for scores in cases.values()]
+    return DetectableDrop(
+        len(cases), sum(means) / len(means), (min(counts), max(counts)), change.notice, lacking
+    )
 
 
-def _lacking(cells: Mapping[Cell, Thousandths], parameters: Parameters) -> dict[Cell, int | None]:
+def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameters) -> dict[Cell, int | None]:
     most = parameters.confirm_runs
     if parameters.runs:
         most = max(parameters.runs, most) if parameters.follow_up else parameters.runs
-    plan = confirmation_plan(
+    plan = build_confirmation_plan(
         cells, case_alpha=parameters.case_alpha, case_drop=parameters.case_drop, confirm_runs=most
     )
-    low = [cell for cell, scores in cells.items() if average(scores) >= parameters.case_drop]
+    low = [cell for cell, scores in cells.items() if compute_score_mean(scores) >= parameters.case_drop]
     full = round(parameters.pass_score * UNIT)
     return {
-        cell: _runs_needed(cells[cell], len(low), parameters, most)
+        cell: _find_runs_needed(cells[cell], len(low), parameters, most)
         for cell in low
         if cell not in plan.need and min(cells[cell]) < full
     }
 
 
-def _runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
+def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
     """Baseline runs with which the case can be confirmed for certain, when the further ones pass."""
     for more in range(1, _MOST_RUNS):
-        plan = confirmation_plan(
+        plan = build_confirmation_plan(
             {("", ""): (*scores, *(UNIT,) * more)},
             case_alpha=parameters.case_alpha / sharers,
             case_drop=parameters.case_drop,
@@ -122,7 +124,7 @@ _FINEST = 0.01  # one point
 
 
 @frozen
-class Trials:
+class TrialSummary:
     """What many repetitions of one situation ended with; shares between 0 and 1."""
 
     repeats: int
@@ -133,18 +135,18 @@ class Trials:
 
 
 @frozen
-class SelfTest:
+class GateSensitivity:
     """What the gate does to an agent that did not change, and the smallest change that it catches."""
 
-    unchanged: Trials
+    unchanged: TrialSummary
     """`failed` is the measured false-alarm rate."""
     smallest_drop: float | None
     """Fewest whole points, as 0.01 each, that every metric must fall to fail in 80 % of the trials."""
 
 
-def play(
+def simulate_procedure(
     metrics: Sequence[str],
-    rules: Mapping[str, Rule],
+    rules: Mapping[str, MetricRule],
     baseline: Mapping[str, Sequence[StoredRun]],
     answer: Callable[[str], StoredRun],
     parameters: Parameters,
@@ -152,49 +154,54 @@ def play(
     """Run the whole procedure with an agent that is a function from a case id to one run's scores."""
     made: dict[str, list[StoredRun]] = {case: [] for case in baseline}
     while True:
-        tables = {name: _table(name, rules.get(name, Rule()), baseline, made) for name in metrics}
-        step = _step(tables, made, parameters)
+        tables = {
+            name: _build_gating_metric(name, rules.get(name, MetricRule()), baseline, made)
+            for name in metrics
+        }
+        step = _decide_step(tables, made, parameters)
         if isinstance(step, Decision):
             return step
         for case, numbers in step.runs.items():
             made[case].extend(answer(case) for _ in numbers)
 
 
-def self_test(
+def measure_gate_sensitivity(
     history: Mapping[str, Sequence[StoredRun]],
-    rules: Mapping[str, Rule],
+    rules: Mapping[str, MetricRule],
     parameters: Parameters,
     *,
     repeats: int = 400,
     seed: int = 0,
-) -> SelfTest:
+) -> GateSensitivity:
     """Measure false alarms and the smallest drop that is caught, on the stored runs of at least one case.
 
     Cases without a stored run are left out. Every case gets as many baseline runs as it has stored.
     """
     stored = {case: tuple(runs) for case, runs in history.items() if runs}
-    unchanged = trials(stored, rules, parameters, repeats=repeats, seed=seed)
-    return SelfTest(unchanged, _smallest(stored, rules, parameters, repeats=repeats, seed=seed))
+    unchanged = simulate_trials(stored, rules, parameters, repeats=repeats, seed=seed)
+    return GateSensitivity(
+        unchanged, _find_smallest_drop(stored, rules, parameters, repeats=repeats, seed=seed)
+    )
 
 
-def trials(
+def simulate_trials(
     history: Mapping[str, Sequence[StoredRun]],
-    rules: Mapping[str, Rule],
+    rules: Mapping[str, MetricRule],
     parameters: Parameters,
     *,
     drop: float = 0.0,
     repeats: int = 400,
     seed: int = 0,
-) -> Trials:
+) -> TrialSummary:
     """Play the agent against itself, its scores lowered so that every metric's average falls by `drop`."""
     verdicts: list[Verdict] = []
     runs = 0
     for repeat in range(repeats):
         dice = random.Random(f"{seed}/{repeat}")  # noqa: S311 - reproducible, and guards no secret
-        outcome = _trial(history, rules, parameters, dice, drop)
+        outcome = _simulate_trial(history, rules, parameters, dice, drop)
         verdicts.append(outcome.verdict)
         runs += outcome.runs.spent
-    return Trials(
+    return TrialSummary(
         repeats,
         verdicts.count("fail") / repeats,
         verdicts.count("inconclusive") / repeats,
@@ -202,38 +209,38 @@ def trials(
     )
 
 
-def _trial(
+def _simulate_trial(
     history: Mapping[str, Sequence[StoredRun]],
-    rules: Mapping[str, Rule],
+    rules: Mapping[str, MetricRule],
     parameters: Parameters,
     dice: random.Random,
     drop: float,
 ) -> Decision:
     baseline = {case: dice.choices(runs, k=len(runs)) for case, runs in history.items()}
     metrics = tuple(dict.fromkeys(name for runs in history.values() for run in runs for name in run))
-    means = {name: _mean(history, name) for name in metrics}
+    means = {name: _compute_metric_mean(history, name) for name in metrics}
 
-    def answer(case: str) -> StoredRun:
+    def draw_answer(case: str) -> StoredRun:
         run, luck = dice.choice(history[case]), dice.random()
-        return {name: _lowered(score, luck, drop, means[name]) for name, score in run.items()}
+        return {name: _lower_score(score, luck, drop, means[name]) for name, score in run.items()}
 
-    return play(metrics, rules, baseline, answer, parameters)
+    return simulate_procedure(metrics, rules, baseline, draw_answer, parameters)
 
 
-def _lowered(score: Score, luck: float, drop: float, mean: float) -> Score:
+def _lower_score(score: Score, luck: float, drop: float, mean: float) -> Score:
     """0 with the chance that lowers an average of `mean` by `drop`."""
     return 0.0 if score is not None and luck * mean < drop else score
 
 
-def _mean(history: Mapping[str, Sequence[StoredRun]], metric: str) -> float:
+def _compute_metric_mean(history: Mapping[str, Sequence[StoredRun]], metric: str) -> float:
     cases = [[score for run in runs if (score := run.get(metric)) is not None] for runs in history.values()]
     means = [sum(scores) / len(scores) for scores in cases if scores]
     return sum(means) / len(means) if means else 0.0
 
 
-def _smallest(
+def _find_smallest_drop(
     history: Mapping[str, Sequence[StoredRun]],
-    rules: Mapping[str, Rule],
+    rules: Mapping[str, MetricRule],
     parameters: Parameters,
     *,
     repeats: int,
@@ -243,14 +250,14 @@ def _smallest(
     missed, caught = 0, round(1 / _FINEST) + 1
     while caught - missed > 1:
         points = (missed + caught) // 2
-        found = trials(history, rules, parameters, drop=points * _FINEST, repeats=repeats, seed=seed)
+        found = simulate_trials(history, rules, parameters, drop=points * _FINEST, repeats=repeats, seed=seed)
         missed, caught = (missed, points) if found.failed >= _CAUGHT else (points, caught)
     return caught * _FINEST if caught * _FINEST <= 1 else None
 
 
-def _table(
+def _build_gating_metric(
     metric: str,
-    rule: Rule,
+    rule: MetricRule,
     baseline: Mapping[str, Sequence[StoredRun]],
     made: Mapping[str, Sequence[StoredRun]],
 ) -> GatingMetric:
@@ -261,12 +268,12 @@ def _table(
     return GatingMetric(cases, rule)
 
 
-def _step(
+def _decide_step(
     tables: Mapping[str, GatingMetric], made: Mapping[str, Sequence[StoredRun]], parameters: Parameters
 ) -> NextRuns | Decision:
     if parameters.runs is None:
-        return next_step(tables, parameters)
+        return plan_next_step(tables, parameters)
     if any(len(runs) < parameters.runs for runs in made.values()):
         numbers = tuple(range(1, parameters.runs + 1))
         return NextRuns(dict.fromkeys(made, numbers), "round")
-    return decide(tables, parameters)
+    return decide_fixed_runs(tables, parameters)

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.case_regression import Standing
-from evalgate.statistics.mean_difference import Change
-from evalgate.statistics.pairing import Unpaired
-from evalgate.statistics.parameters import Rule
-from evalgate.statistics.threshold_test import Estimate, Verdict
+from evalgate.statistics.case_regression import RegressionStatus
+from evalgate.statistics.mean_difference import MeanDifference
+from evalgate.statistics.pairing import UnpairedReason
+from evalgate.statistics.parameters import MetricRule
+from evalgate.statistics.threshold_test import ThresholdTest, Verdict
 
 Reason: TypeAlias = Literal[
     # pass
@@ -40,14 +40,14 @@ Reason: TypeAlias = Literal[
     "too_few_runs",
 ]
 
-Status: TypeAlias = Standing | Unpaired
+Status: TypeAlias = RegressionStatus | UnpairedReason
 """`rerun` never ends in a decision: what could not be followed up is `suspect`."""
 
 SEVERITY: Mapping[Verdict, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
 
 
 @frozen
-class Part:
+class RuleCheck:
     """One question that was asked about a metric."""
 
     kind: Literal["data", "average", "cases", "minimum", "reliability"]
@@ -82,7 +82,7 @@ class CaseOutcome:
 
 
 @frozen
-class Flip:
+class Margin:
     """The smallest change of an average with which the part that decided would have ended otherwise."""
 
     limit: float
@@ -97,32 +97,32 @@ class Flip:
 class MetricDecision:
     """The verdict on one metric: the worst of its parts."""
 
-    rule: Rule
-    parts: tuple[Part, ...]
+    rule: MetricRule
+    checks: tuple[RuleCheck, ...]
     """At least one."""
-    change: Change | None
+    change: MeanDifference | None
     """None without anything to compare, or with too little data."""
     level: float | None
     """What p was held against: alpha after Holm's correction, a tenth of it before AUTO's last round.
 
     None where nothing was tested: no comparison, or one without statistics.
     """
-    minimum: Estimate | None
-    reliability: Estimate | None
+    minimum: ThresholdTest | None
+    reliability: ThresholdTest | None
     cases: Mapping[str, CaseOutcome]
     missing: int
     """Candidate runs without a score."""
     planned: int
     rounds: int
     """Runs of every case that the average rests on."""
-    flip: Flip | None
+    flip: Margin | None
     named: tuple[str, ...] | None = None
     """Cases of the false-discovery list; None where it means nothing (AUTO, exact comparison)."""
 
     @property
-    def deciding(self) -> Part:
+    def deciding(self) -> RuleCheck:
         """The first of the worst parts."""
-        return max(self.parts, key=lambda part: SEVERITY[part.verdict])
+        return max(self.checks, key=lambda part: SEVERITY[part.verdict])
 
     @property
     def verdict(self) -> Verdict:
@@ -134,7 +134,7 @@ class MetricDecision:
         """Why."""
         return self.deciding.reason
 
-    def having(self, status: Status) -> tuple[str, ...]:
+    def list_cases(self, status: Status) -> tuple[str, ...]:
         """The cases of a status, in their order."""
         return tuple(case for case, outcome in self.cases.items() if outcome.status == status)
 

@@ -7,28 +7,28 @@ from statistics import NormalDist
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.pairing import UNIT, Score, Thousandths, average, variance
-from evalgate.statistics.parameters import EPSILON, Reliability, Require
+from evalgate.statistics.pairing import UNIT, Score, Thousandths, compute_score_mean, compute_score_variance
+from evalgate.statistics.parameters import EPSILON, PassKRule, Require
 
 
 @lru_cache(maxsize=64)
-def quantile(alpha: float) -> float:
+def compute_normal_quantile(alpha: float) -> float:
     """The standard normal's one-sided quantile z of `alpha`, between 0 and 0.5."""
     return NormalDist().inv_cdf(1 - alpha)
 
 
-def half_width(variance: float, inverse_runs: float, alpha: float) -> float:
+def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> float:
     """The half width a + √(z²V + a²) with a = z²·m⁻¹/2.
 
     The a-term is what zero failures in so few runs leave open: at zero variance it is z²·m⁻¹, which is close
     to the rule of three. `inverse_runs` is m⁻¹ = Σw²/R, the inverse of the effective number of runs.
     """
-    z = quantile(alpha)
+    z = compute_normal_quantile(alpha)
     a = z * z * inverse_runs / 2
     return a + math.sqrt(z * z * variance + a * a)
 
 
-def wilson_interval(successes: int, trials: int, alpha: float = 0.025) -> tuple[float, float]:
+def compute_wilson_interval(successes: int, trials: int, alpha: float = 0.025) -> tuple[float, float]:
     """Return the bounds of a share that was seen in independent trials, each missed with chance `alpha`.
 
     Wilson's score interval: unlike share ± 2 standard errors it has a width where no trial, or every one,
@@ -36,7 +36,7 @@ def wilson_interval(successes: int, trials: int, alpha: float = 0.025) -> tuple[
     """
     if trials == 0:
         return 0.0, 1.0
-    z = quantile(alpha)
+    z = compute_normal_quantile(alpha)
     share = successes / trials
     middle = share + z * z / (2 * trials)
     reach = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
@@ -62,12 +62,14 @@ class Flakiness:
     """Passed runs in a row at the end: what was quarantined may have healed."""
 
 
-def flakiness(history: Mapping[str, Sequence[Score]], *, pass_score: float = 1.0) -> dict[str, Flakiness]:
+def measure_flakiness(
+    history: Mapping[str, Sequence[Score]], *, pass_score: float = 1.0
+) -> dict[str, Flakiness]:
     """Case → its flakiness; runs oldest first, those without a score do not count."""
-    return {case: _flakiness(runs, pass_score) for case, runs in history.items()}
+    return {case: _measure_case_flakiness(runs, pass_score) for case, runs in history.items()}
 
 
-def _flakiness(runs: Sequence[Score], pass_score: float) -> Flakiness:
+def _measure_case_flakiness(runs: Sequence[Score], pass_score: float) -> Flakiness:
     passes = [score >= pass_score - EPSILON for score in runs if score is not None and math.isfinite(score)]
     n, passed = len(passes), sum(passes)
     rate = 2 * passed * (n - passed) / (n * (n - 1)) if n > 1 else None
@@ -77,12 +79,12 @@ def _flakiness(runs: Sequence[Score], pass_score: float) -> Flakiness:
 
 Verdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
-Weighted: TypeAlias = tuple[Thousandths, float]
+WeightedScores: TypeAlias = tuple[Thousandths, float]
 """Scores of a case (at least one) and its weight."""
 
 
 @frozen
-class Estimate:
+class ThresholdTest:
     """A figure between 0 and 1 and what is known about it."""
 
     value: float
@@ -106,48 +108,50 @@ class Estimate:
         return self.low >= self.minimum - EPSILON
 
 
-def mean_against(
-    cases: Sequence[Weighted], minimum: float, *, alpha: float, require: Require = "guard"
-) -> Estimate:
+def compare_mean_with_minimum(
+    cases: Sequence[WeightedScores], minimum: float, *, alpha: float, require: Require = "guard"
+) -> ThresholdTest:
     """The weighted mean of the case means of at least one case."""
     total = math.fsum(weight for _, weight in cases)
-    value = math.fsum(weight / total * average(scores) for scores, weight in cases)
+    value = math.fsum(weight / total * compute_score_mean(scores) for scores, weight in cases)
     spread = math.fsum(
-        (weight / total) ** 2 * _spread(scores, value) / len(scores) for scores, weight in cases
+        (weight / total) ** 2 * _estimate_variance(scores, value) / len(scores) for scores, weight in cases
     )
     inverse = math.fsum((weight / total) ** 2 / len(scores) for scores, weight in cases)
-    half = half_width(spread, inverse, alpha)
-    return Estimate(value, half, minimum, _verdict(value, half, minimum, require))
+    half = compute_half_width(spread, inverse, alpha)
+    return ThresholdTest(value, half, minimum, _decide_threshold_verdict(value, half, minimum, require))
 
 
-def _spread(scores: Thousandths, suite: float) -> float:
+def _estimate_variance(scores: Thousandths, suite: float) -> float:
     """The case's own variance; a single run borrows that of a coin with the suite's average."""
-    return variance(scores) if len(scores) > 1 else suite * (1 - suite)
+    return compute_score_variance(scores) if len(scores) > 1 else suite * (1 - suite)
 
 
-def reliability_against(
-    cases: Sequence[Weighted], demand: Reliability, *, alpha: float, require: Require = "guard"
-) -> Estimate | None:
+def compare_reliability_with_minimum(
+    cases: Sequence[WeightedScores], demand: PassKRule, *, alpha: float, require: Require = "guard"
+) -> ThresholdTest | None:
     """pass^k over at least one case, by the unbiased C(c,k)/C(n,k); None while a case has too few runs."""
     if any(len(scores) < demand.k for scores, _ in cases):
         return None
     total = math.fsum(weight for _, weight in cases)
-    value = math.fsum(weight / total * _all_pass(scores, demand) for scores, weight in cases)
+    value = math.fsum(weight / total * _estimate_pass_k(scores, demand) for scores, weight in cases)
     inverse = math.fsum((weight / total) ** 2 / (len(scores) // demand.k) for scores, weight in cases)
-    half = half_width(max(0.0, value * (1 - value)) * inverse, inverse, alpha)
-    return Estimate(value, half, demand.minimum, _verdict(value, half, demand.minimum, require))
+    half = compute_half_width(max(0.0, value * (1 - value)) * inverse, inverse, alpha)
+    return ThresholdTest(
+        value, half, demand.minimum, _decide_threshold_verdict(value, half, demand.minimum, require)
+    )
 
 
-def passed(scores: Thousandths, pass_score: float) -> int:
+def count_passed(scores: Thousandths, pass_score: float) -> int:
     """How many runs reach the score that counts as passed."""
     return sum(score / UNIT >= pass_score - EPSILON for score in scores)
 
 
-def _all_pass(scores: Thousandths, demand: Reliability) -> float:
-    return math.comb(passed(scores, demand.pass_score), demand.k) / math.comb(len(scores), demand.k)
+def _estimate_pass_k(scores: Thousandths, demand: PassKRule) -> float:
+    return math.comb(count_passed(scores, demand.pass_score), demand.k) / math.comb(len(scores), demand.k)
 
 
-def _verdict(value: float, half: float, minimum: float, require: Require) -> Verdict:
+def _decide_threshold_verdict(value: float, half: float, minimum: float, require: Require) -> Verdict:
     if value < minimum - EPSILON:
         return "fail" if min(1.0, value + half) < minimum - EPSILON else "inconclusive"
     if require == "proof" and max(0.0, value - half) < minimum - EPSILON:

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from evalgate.system.files import read_file
-from evalgate.system.git import git_bytes
+from evalgate.system.git import run_git_bytes
 
 _OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
 _LINK = b"120000"
@@ -20,7 +20,7 @@ class CodeFiles(Protocol):
         """Return whether there is such a file."""
         ...
 
-    def read(self, paths: Collection[str]) -> Mapping[str, bytes]:
+    def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """Return the content of files; b"" for one that cannot be read."""
         ...
 
@@ -43,11 +43,11 @@ class FolderFiles:
         place = (self._home / path).resolve()
         return place.is_file() and place.is_relative_to(self._home)
 
-    def read(self, paths: Collection[str]) -> Mapping[str, bytes]:
+    def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """See `CodeFiles`."""
-        return {path: self._content(path) for path in paths}
+        return {path: self._read_content(path) for path in paths}
 
-    def _content(self, path: str) -> bytes:
+    def _read_content(self, path: str) -> bytes:
         try:
             return read_file(self._home / path)
         except OSError:
@@ -78,11 +78,11 @@ class CommittedFiles:
 
     def is_file(self, path: str) -> bool:
         """See `CodeFiles`."""
-        return bool(self._resolve(path))
+        return bool(self._resolve_blob(path))
 
-    def read(self, paths: Collection[str]) -> Mapping[str, bytes]:
+    def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """See `CodeFiles`."""
-        blobs = {path: self._resolve(path) for path in paths}
+        blobs = {path: self._resolve_blob(path) for path in paths}
         contents = _read_blobs(self._home, sorted({blob for blob in blobs.values() if blob}))
         return {path: contents.get(blob, b"") for path, blob in blobs.items()}
 
@@ -95,7 +95,7 @@ class CommittedFiles:
             if mode != _LINK and _is_below(PurePosixPath(path), folder, above)
         }
 
-    def _resolve(self, path: str) -> str:
+    def _resolve_blob(self, path: str) -> str:
         """Return the name of the blob at a path, through symbolic links; "" if there is none."""
         for _ in range(_MOST_LINKS):
             mode, blob, _size = self._blobs.get(path, (b"", "", 0))
@@ -116,7 +116,7 @@ def _is_below(path: PurePosixPath, folder: str, above: int) -> bool:
 
 def _list_blobs(home: Path, commit: str) -> Iterator[tuple[str, tuple[bytes, str, int]]]:
     """Yield path, and mode, name and size of the blob there."""
-    for line in git_bytes(home, "ls-tree", "-r", "-l", "-z", commit).split(b"\0"):
+    for line in run_git_bytes(home, "ls-tree", "-r", "-l", "-z", commit).split(b"\0"):
         about, _, path = line.partition(b"\t")
         words = about.split()
         if len(words) == 4 and words[1] == b"blob" and words[3].isdigit():
@@ -128,7 +128,7 @@ def _read_blobs(home: Path, blobs: Collection[str]) -> Mapping[str, bytes]:
     if not blobs:
         return {}
     given = "".join(f"{blob}\n" for blob in blobs).encode()
-    said, found = git_bytes(home, "cat-file", "--batch", given=given), {}
+    said, found = run_git_bytes(home, "cat-file", "--batch", given=given), {}
     while said:
         head, _, said = said.partition(b"\n")
         words = head.split()

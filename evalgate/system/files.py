@@ -89,11 +89,11 @@ def _open_without_waiting(path: str, flags: int) -> int:
 _TEMPORARY = ".tmp"
 
 
-def _temporary_prefix(path: Path) -> str:
+def _build_temporary_prefix(path: Path) -> str:
     return f".{path.name[:100]}."
 
 
-def atomic_write(path: Path, text: str | Iterable[str], owner: Owner | None = None) -> None:
+def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None = None) -> None:
     """Replace `path` by `text`, whole or in pieces, in UTF-8, readable by all, or leave everything as it was.
 
     Missing folders are created. A symbolic link at `path` is replaced, not followed. With `owner`, the file
@@ -103,7 +103,9 @@ def atomic_write(path: Path, text: str | Iterable[str], owner: Owner | None = No
         OSError: it cannot be written; no temporary file is left behind.
     """
     make_folder(path.parent, owner)
-    descriptor, name = tempfile.mkstemp(prefix=_temporary_prefix(path), suffix=_TEMPORARY, dir=path.parent)
+    descriptor, name = tempfile.mkstemp(
+        prefix=_build_temporary_prefix(path), suffix=_TEMPORARY, dir=path.parent
+    )
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
@@ -121,9 +123,9 @@ def atomic_write(path: Path, text: str | Iterable[str], owner: Owner | None = No
 
 
 def remove_temporaries(path: Path) -> None:
-    """Remove the halves of `path` that a killed `atomic_write` left. Nothing else may be writing it."""
+    """Remove the halves of `path` that a killed `write_atomically` left. Nothing else may be writing it."""
     with contextlib.suppress(OSError):
-        for left in path.parent.glob(f"{glob.escape(_temporary_prefix(path))}*{_TEMPORARY}"):
+        for left in path.parent.glob(f"{glob.escape(_build_temporary_prefix(path))}*{_TEMPORARY}"):
             left.unlink()
 
 
@@ -141,8 +143,8 @@ def make_folder(folder: Path, owner: Owner | None = None) -> None:
             os.chown(place, *owner, follow_symlinks=False)
 
 
-_OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ class AnchoredFolder:
     """The way from there."""
 
     @classmethod
-    def anchor_at(cls, root: Path, path: Path) -> "AnchoredFolder":
+    def open_anchor(cls, root: Path, path: Path) -> "AnchoredFolder":
         """Open `root`, or the parent of `path` if that lies elsewhere. To be called before the agent starts.
 
         Raises:
@@ -171,12 +173,12 @@ class AnchoredFolder:
         real, top = path.resolve(), root.resolve()
         if real == top or not real.is_relative_to(top):
             top = real.parent
-        folder = cls(path, os.open(top, _OPENED), real.relative_to(top).parts)
+        folder = cls(path, os.open(top, _OPEN_FLAGS), real.relative_to(top).parts)
         weakref.finalize(folder, os.close, folder.anchor)
         return folder
 
     @contextmanager
-    def open(self, owner: Owner | None = None) -> Iterator[int]:
+    def open_folder(self, owner: Owner | None = None) -> Iterator[int]:
         """Yield a descriptor of the folder; what is missing of it is created and belongs to `owner`.
 
         Raises:
@@ -185,7 +187,7 @@ class AnchoredFolder:
         descriptor = os.dup(self.anchor)
         try:
             for part in self.parts:
-                above, descriptor = descriptor, _enter(descriptor, part, owner)
+                above, descriptor = descriptor, _enter_folder(descriptor, part, owner)
                 os.close(above)
             if not os.path.samestat(os.fstat(descriptor), self.path.stat()):
                 raise OSError(errno.ELOOP, "it leads to another folder than before the run")
@@ -194,13 +196,13 @@ class AnchoredFolder:
             os.close(descriptor)
 
 
-def _enter(above: int, part: str, owner: Owner | None) -> int:
+def _enter_folder(above: int, part: str, owner: Owner | None) -> int:
     with contextlib.suppress(FileExistsError):
         os.mkdir(part, dir_fd=above)
         if owner is not None:
             os.chown(part, *owner, dir_fd=above, follow_symlinks=False)
     try:
-        return os.open(part, _OPENED | os.O_NOFOLLOW, dir_fd=above)
+        return os.open(part, _OPEN_FLAGS | os.O_NOFOLLOW, dir_fd=above)
     except OSError as error:
         # Linux says ENOTDIR of a link that may not be followed, and macOS ELOOP.
         if error.errno in {errno.ELOOP, errno.ENOTDIR}:
@@ -209,13 +211,13 @@ def _enter(above: int, part: str, owner: Owner | None) -> int:
 
 
 def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | None = None) -> None:
-    """Replace a file in an open folder, as `atomic_write` does.
+    """Replace a file in an open folder, as `write_atomically` does.
 
     Raises:
         OSError: it cannot be written; no temporary file is left behind.
     """
     temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
-    descriptor = os.open(temporary, _CREATED, 0o600, dir_fd=folder)
+    descriptor = os.open(temporary, _CREATE_FLAGS, 0o600, dir_fd=folder)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.writelines(text)

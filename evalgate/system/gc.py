@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """No garbage collection meanwhile: with it, to build millions of objects takes three times as long.
 
     What was built counts as old afterwards: the next look at young objects does not go through all of it.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evalgate.core.frozen import frozen
 from evalgate.system.runner_files import read_event
-from evalgate.system.workspace import agent_environment, open_workspace
+from evalgate.system.workspace import build_agent_environment, open_workspace
 
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SHORT_SHA = re.compile(r"[0-9a-f]{12,64}")
@@ -26,7 +26,7 @@ _GITHUB_EVENTS = {
 
 
 @frozen
-class PullRequest:
+class PullRequestContext:
     """A change that is not merged yet. Nothing in it is decided by the change itself."""
 
     kind: str
@@ -43,7 +43,7 @@ class PullRequest:
     """The commit that the service made by merging the change into its base: its first parent is the base."""
 
 
-def read_pull_request(environ: Mapping[str, str]) -> PullRequest | None:
+def read_pull_request(environ: Mapping[str, str]) -> PullRequestContext | None:
     """Return the pull request that this job tests, or None if it tests a branch to stay."""
     readers = (_read_github, _read_gitlab, _read_azure, _read_bitbucket, _read_jenkins, _read_buildkite)
     return next(filter(None, (read(environ) for read in readers)), None)
@@ -65,21 +65,21 @@ def is_known_service(environ: Mapping[str, str]) -> bool:
     return any(found)
 
 
-def _read_github(environ: Mapping[str, str]) -> PullRequest | None:
+def _read_github(environ: Mapping[str, str]) -> PullRequestContext | None:
     kind = _GITHUB_EVENTS.get(environ.get("GITHUB_EVENT_NAME", ""))
     if not kind:
         return None
     is_merge = _MERGED_BY_HOST.fullmatch(environ.get("GITHUB_REF", ""))
-    return PullRequest(
+    return PullRequestContext(
         kind,
         "Check out with `fetch-depth: 2`",
         environ.get("GITHUB_BASE_REF", ""),
-        last_commit=_base_in_event(environ),
+        last_commit=_read_event_base(environ),
         merge_commit=environ.get("GITHUB_SHA", "") if is_merge else "",
     )
 
 
-def _base_in_event(environ: Mapping[str, str]) -> str:
+def _read_event_base(environ: Mapping[str, str]) -> str:
     """Return the newest commit of the base when GitHub's event happened; "" if the event names none."""
     try:
         event = json.loads(read_event(environ) or b"")
@@ -89,12 +89,12 @@ def _base_in_event(environ: Mapping[str, str]) -> str:
     return found if isinstance(found, str) and _SHA.fullmatch(found) else ""
 
 
-def _read_gitlab(environ: Mapping[str, str]) -> PullRequest | None:
+def _read_gitlab(environ: Mapping[str, str]) -> PullRequestContext | None:
     base, event = environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA"), environ.get("CI_MERGE_REQUEST_EVENT_TYPE")
     in_merge_request = environ.get("CI_PIPELINE_SOURCE") == "merge_request_event"
     if not in_merge_request and not (environ.get("CI_MERGE_REQUEST_IID") or base or event):
         return None
-    return PullRequest(
+    return PullRequestContext(
         "a merge request",
         "Set `GIT_DEPTH: 0` in the job",
         environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", ""),
@@ -103,14 +103,14 @@ def _read_gitlab(environ: Mapping[str, str]) -> PullRequest | None:
     )
 
 
-def _read_azure(environ: Mapping[str, str]) -> PullRequest | None:
+def _read_azure(environ: Mapping[str, str]) -> PullRequestContext | None:
     # Azure leaves a macro as it is where the variable has no value: `$(System.PullRequest.TargetBranch)`.
     branch = environ.get("SYSTEM_PULLREQUEST_TARGETBRANCH", "")
     branch = "" if branch.startswith("$(") else branch.removeprefix("refs/heads/")
     if environ.get("BUILD_REASON") != "PullRequest" and not branch:
         return None
     is_merge = _MERGED_BY_HOST.fullmatch(environ.get("BUILD_SOURCEBRANCH", ""))
-    return PullRequest(
+    return PullRequestContext(
         "a pull request",
         "Set `fetchDepth: 2` at the `checkout` step",
         branch,
@@ -118,12 +118,12 @@ def _read_azure(environ: Mapping[str, str]) -> PullRequest | None:
     )
 
 
-def _read_bitbucket(environ: Mapping[str, str]) -> PullRequest | None:
+def _read_bitbucket(environ: Mapping[str, str]) -> PullRequestContext | None:
     # Bitbucket merges the other way round, the base into the change: the first parent is the change's own.
     if not environ.get("BITBUCKET_PR_ID"):
         return None
     commit = environ.get("BITBUCKET_PR_DESTINATION_COMMIT", "")
-    return PullRequest(
+    return PullRequestContext(
         "a pull request",
         "Set `depth: full` in the section `clone`",
         environ.get("BITBUCKET_PR_DESTINATION_BRANCH", ""),
@@ -131,21 +131,21 @@ def _read_bitbucket(environ: Mapping[str, str]) -> PullRequest | None:
     )
 
 
-def _read_jenkins(environ: Mapping[str, str]) -> PullRequest | None:
+def _read_jenkins(environ: Mapping[str, str]) -> PullRequestContext | None:
     if not environ.get("CHANGE_ID"):
         return None
     branch = environ.get("CHANGE_TARGET", "")
-    return PullRequest("a pull request", _fetch_command(branch), branch)
+    return PullRequestContext("a pull request", _build_fetch_hint(branch), branch)
 
 
-def _read_buildkite(environ: Mapping[str, str]) -> PullRequest | None:
+def _read_buildkite(environ: Mapping[str, str]) -> PullRequestContext | None:
     if environ.get("BUILDKITE_PULL_REQUEST", "false") in ("", "false"):
         return None
     branch = environ.get("BUILDKITE_PULL_REQUEST_BASE_BRANCH", "")
-    return PullRequest("a pull request", _fetch_command(branch), branch)
+    return PullRequestContext("a pull request", _build_fetch_hint(branch), branch)
 
 
-def _fetch_command(branch: str) -> str:
+def _build_fetch_hint(branch: str) -> str:
     name = branch or "BASE"
     return f"Run `git fetch --depth=1 origin +refs/heads/{name}:refs/remotes/origin/{name}` first"
 
@@ -153,7 +153,7 @@ def _fetch_command(branch: str) -> str:
 _GIT_SECONDS = 20
 _LINK = "120000"
 _MOST_LINKS = 5
-SETTINGS = (
+SAFE_SETTINGS = (
     "safe.directory=*",
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -167,13 +167,13 @@ SETTINGS = (
 """What git is told of a repository that may belong to another user, whose programs are not ours to run."""
 
 
-def unmerged(environ: Mapping[str, str]) -> str:
+def describe_unmerged_change(environ: Mapping[str, str]) -> str:
     """Return what a CI job tests that is not on a branch to stay, in words; "" if it is on one."""
     found = read_pull_request(environ)
     return found.kind if found else ""
 
 
-def commit(folder: Path, environ: Mapping[str, str]) -> str | None:
+def read_commit(folder: Path, environ: Mapping[str, str]) -> str | None:
     """Return the commit in `folder`, if the CI service or git knows it."""
     known = (
         environ.get("GITHUB_SHA")
@@ -181,10 +181,10 @@ def commit(folder: Path, environ: Mapping[str, str]) -> str | None:
         or environ.get("BUILD_SOURCEVERSION")
         or environ.get("BITBUCKET_COMMIT")
     )
-    return known or git(folder, "rev-parse", "HEAD") or None  # Jenkins and Buildkite may say `HEAD`
+    return known or run_git(folder, "rev-parse", "HEAD") or None  # Jenkins and Buildkite may say `HEAD`
 
 
-def branch(folder: Path, environ: Mapping[str, str]) -> str | None:
+def read_branch(folder: Path, environ: Mapping[str, str]) -> str | None:
     """Return its branch, if there is one and the CI service or git knows it."""
     if environ.get("GITHUB_REF_TYPE") == "branch" and environ.get("GITHUB_REF_NAME"):
         return environ["GITHUB_REF_NAME"]
@@ -196,18 +196,18 @@ def branch(folder: Path, environ: Mapping[str, str]) -> str | None:
         or (environ.get("BRANCH_NAME") if environ.get("JENKINS_URL") else "")
         or environ.get("BUILDKITE_BRANCH")
     )
-    return known or git(folder, "symbolic-ref", "--short", "-q", "HEAD") or None
+    return known or run_git(folder, "symbolic-ref", "--short", "-q", "HEAD") or None
 
 
-def committed_at(folder: Path) -> datetime | None:
+def read_commit_time(folder: Path) -> datetime | None:
     """When the commit in `folder` was made; None where git knows of none."""
-    seconds = git(folder, "show", "-s", "--format=%ct", "HEAD")
+    seconds = run_git(folder, "show", "-s", "--format=%ct", "HEAD")
     return datetime.fromtimestamp(int(seconds), UTC) if seconds.isdecimal() else None
 
 
-def text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
+def read_text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
     """Return a file as the base of a change has it; "" if it has none, None if git cannot tell."""
-    base = base_commit(folder, environ)
+    base = find_base_commit(folder, environ)
     return read_blob(folder, base, path).decode("utf-8", "replace").removesuffix("\n") if base else None
 
 
@@ -217,29 +217,31 @@ def read_blob(folder: Path, commit: str, path: str) -> bytes:
     A symbolic link is followed within the repository, as it is where the commit is checked out.
     """
     for _ in range(_MOST_LINKS):
-        mode = git(folder, "ls-tree", commit, "--", path).partition(" ")[0]
-        content = git_bytes(folder, "cat-file", "blob", f"{commit}:./{path}") if mode else b""
+        mode = run_git(folder, "ls-tree", commit, "--", path).partition(" ")[0]
+        content = run_git_bytes(folder, "cat-file", "blob", f"{commit}:./{path}") if mode else b""
         if mode != _LINK:
             return content
         path = os.path.normpath(os.path.join(os.path.dirname(path), os.fsdecode(content)))  # noqa: PTH118, PTH120
     return b""
 
 
-def base_commit(folder: Path, environ: Mapping[str, str]) -> str:
+def find_base_commit(folder: Path, environ: Mapping[str, str]) -> str:
     """Return the commit of the branch that a change goes to; "" if git does not know it."""
     request = read_pull_request(environ)
-    found = (_find_commit(folder, each) for each in (_revisions(folder, request) if request else ()))
+    found = (
+        _find_commit(folder, each) for each in (_iter_base_revisions(folder, request) if request else ())
+    )
     return next(filter(None, found), "")
 
 
-def how_to_fetch_base(environ: Mapping[str, str]) -> str:
+def describe_base_fetch(environ: Mapping[str, str]) -> str:
     """Return the sentence that says how the job makes the base known to git."""
     request = read_pull_request(environ)
     how = request.fetch if request else "Give the gate the variables of the CI service"
     return f"{how}, so that no change can soften its own rules."
 
 
-def _revisions(folder: Path, request: PullRequest) -> Iterator[str]:
+def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[str]:
     """Yield what the change goes to, the newest first; nothing that the change itself decides."""
     if request.first_commit:
         yield request.first_commit
@@ -257,10 +259,10 @@ def _find_commit(folder: Path, revision: str) -> str:
     A short hash is looked for among objects alone: a tag or a branch may have the same name.
     """
     if _SHORT_SHA.fullmatch(revision) and not _SHA.fullmatch(revision):
-        revision = git(folder, "rev-parse", f"--disambiguate={revision}")
+        revision = run_git(folder, "rev-parse", f"--disambiguate={revision}")
         if not _SHA.fullmatch(revision):
             return ""
-    return git(folder, "rev-parse", "-q", "--verify", f"{revision}^{{commit}}")
+    return run_git(folder, "rev-parse", "-q", "--verify", f"{revision}^{{commit}}")
 
 
 def _is_merge(folder: Path, made: str) -> bool:
@@ -268,16 +270,16 @@ def _is_merge(folder: Path, made: str) -> bool:
 
     The newest commit of the change can be a merge as well, whose first parent is the change's own.
     """
-    is_merge = bool(git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))
-    return is_merge and git(folder, "rev-parse", "HEAD") == made
+    is_merge = bool(run_git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))
+    return is_merge and run_git(folder, "rev-parse", "HEAD") == made
 
 
-def git(folder: Path, *words: str) -> str:
+def run_git(folder: Path, *words: str) -> str:
     """What git says there, without the last line end; "" when it says nothing, or is not there."""
-    return git_bytes(folder, *words).decode("utf-8", "replace").removesuffix("\n")
+    return run_git_bytes(folder, *words).decode("utf-8", "replace").removesuffix("\n")
 
 
-def git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
+def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
     """Return what git says there when it is given this; b"" when it says nothing, or is not there.
 
     It runs as the agent's user and sees none of our secrets: the agent can write what git reads. The
@@ -285,14 +287,14 @@ def git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settings: 
     """
     unread = {} if with_own_settings else {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     never = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
-    command = ["git", *(word for setting in SETTINGS for word in ("-c", setting)), *words]
+    command = ["git", *(word for setting in SAFE_SETTINGS for word in ("-c", setting)), *words]
     try:
         uid, gid = open_workspace(folder).agent_user or (None, None)
         done = subprocess.run(
             command,
             cwd=folder,
             env={
-                **agent_environment(os.environ, ()),
+                **build_agent_environment(os.environ, ()),
                 **never,
                 **unread,
             },

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-User: TypeAlias = tuple[int, int]
+UserIds: TypeAlias = tuple[int, int]
 """User id and group id."""
 
 _NOBODY = 65534
@@ -34,7 +34,7 @@ _REMOTE = ("nfs", "cifs", "smb", "fuse", "autofs", "ceph")
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
-def choose_agent_user(owner: User, environ: Mapping[str, str]) -> User:
+def choose_agent_user(owner: UserIds, environ: Mapping[str, str]) -> UserIds:
     """Return the user and group that the agent of a workspace of `owner` runs as.
 
     The group is the owner's, unless a container engine's socket belongs to that group. Then it is one that no
@@ -48,12 +48,12 @@ def choose_agent_user(owner: User, environ: Mapping[str, str]) -> User:
     return uid, next(candidate for candidate in candidates if candidate and candidate not in taken)
 
 
-def find_reachable_sockets(user: User, environ: Mapping[str, str]) -> tuple[str, ...]:
+def find_reachable_sockets(user: UserIds, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the paths of engine sockets that the permissions of the file let `user` open."""
     return tuple(path for path, status in _stat_sockets(user[0], environ) if _may_write(user, status))
 
 
-def _may_write(user: User, status: os.stat_result) -> bool:
+def _may_write(user: UserIds, status: os.stat_result) -> bool:
     if status.st_uid == user[0]:
         return True  # the owner can change the mode
     if status.st_gid == user[1]:
@@ -64,7 +64,7 @@ def _may_write(user: User, status: os.stat_result) -> bool:
 def _stat_sockets(uid: int, environ: Mapping[str, str]) -> Iterator[tuple[str, os.stat_result]]:
     """Yield each socket once, however many paths lead to it."""
     seen = set()
-    for path in _candidate_paths(uid, environ):
+    for path in _iter_candidate_paths(uid, environ):
         try:
             status = Path(path).stat()
         except (OSError, ValueError):
@@ -74,7 +74,7 @@ def _stat_sockets(uid: int, environ: Mapping[str, str]) -> Iterator[tuple[str, o
             yield path, status
 
 
-def _candidate_paths(uid: int, environ: Mapping[str, str]) -> Iterator[str]:
+def _iter_candidate_paths(uid: int, environ: Mapping[str, str]) -> Iterator[str]:
     for name in _NAMING:
         scheme, separator, path = environ.get(name, "").rpartition("://")
         if path.startswith("/") and (scheme == "unix" or not separator):
@@ -98,7 +98,7 @@ _SET_CHILD_SUBREAPER = 36
 # <linux/prctl.h>
 
 
-class _Seclusion:
+class _Isolation:
     """Of this process. Wanted by the command; a program that uses evalgate as a library stays as it is."""
 
     def __init__(self) -> None:
@@ -106,54 +106,54 @@ class _Seclusion:
         self.children_before: Collection[int] | None = None
 
 
-_OWN = _Seclusion()
+_ISOLATION = _Isolation()
 
 
-def want_seclusion() -> None:
+def request_isolation() -> None:
     """This process is the gate's alone: seclude it once an agent is about to start."""
-    _OWN.is_wanted = sys.platform == "linux"
+    _ISOLATION.is_wanted = sys.platform == "linux"
 
 
-def is_wanted() -> bool:
+def is_isolation_requested() -> bool:
     """Whether this process is the gate's alone, on a system that can seclude it."""
-    return _OWN.is_wanted
+    return _ISOLATION.is_wanted
 
 
-def seclude() -> None:
+def isolate_process() -> None:
     """Before the first process of an agent: nobody but root can look into this one any more.
 
     Its environment, memory and open files are hidden from processes of the same user (`/proc`, ptrace),
     unless they may trace any process. Processes that lose their parent become children of this one. Does
     nothing where it is not wanted, and the next time.
     """
-    if not _OWN.is_wanted or _OWN.children_before is not None:
+    if not _ISOLATION.is_wanted or _ISOLATION.children_before is not None:
         return
     import ctypes
 
-    _OWN.children_before = frozenset(children_of(os.getpid()))
+    _ISOLATION.children_before = frozenset(list_children(os.getpid()))
     prctl = ctypes.CDLL(None).prctl
     # Should the kernel refuse, as some sandboxes make it, all is as it was without.
     prctl(_SET_DUMPABLE, 0, 0, 0, 0)
     prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def adopted() -> list[int]:
+def find_reparented_children() -> list[int]:
     """Children of this process that nobody here started: agents' processes whose parent is gone.
 
     Told by their session: whatever is started here stays in the own one, but for the agents themselves. So
     none of those may be alive.
     """
-    if _OWN.children_before is None:
+    if _ISOLATION.children_before is None:
         return []
     own = os.getsid(0)
     return [
         pid
-        for pid in children_of(os.getpid())
-        if pid not in _OWN.children_before and _session_of(pid) not in (0, own)
+        for pid in list_children(os.getpid())
+        if pid not in _ISOLATION.children_before and _read_session_id(pid) not in (0, own)
     ]
 
 
-def children_of(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     """The children of a process; empty when it is gone, and where `/proc` does not tell."""
     found: list[int] = []
     try:
@@ -165,7 +165,7 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def _session_of(pid: int) -> int:
+def _read_session_id(pid: int) -> int:
     """0 when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123

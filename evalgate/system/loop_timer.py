@@ -16,7 +16,7 @@ _LATE_S = 0.05
 """A timer that is called later than this says that the loop stood still."""
 
 
-class PatientTimer:
+class LoopTimer:
     """Calls `act` after some seconds; again as much later as the loop stood still in the end."""
 
     __slots__ = ("_act", "_due", "_handle", "_loop", "_rounds")
@@ -26,36 +26,36 @@ class PatientTimer:
         self._loop = asyncio.get_running_loop()
         self._rounds = 0
         self._due = self._loop.time() + seconds
-        self._handle: asyncio.Handle = self._loop.call_at(self._due, self._check)
+        self._handle: asyncio.Handle = self._loop.call_at(self._due, self._check_due)
 
     def cancel(self) -> None:
         """Never act."""
         self._handle.cancel()
 
-    def _check(self) -> None:
+    def _check_due(self) -> None:
         late = self._loop.time() - self._due
         if late > _LATE_S:
             self._due = self._loop.time() + late
-            self._handle = self._loop.call_at(self._due, self._check)
+            self._handle = self._loop.call_at(self._due, self._check_due)
             return
         self._rounds = _ROUNDS
-        self._wait()
+        self._wait_rounds()
 
-    def _wait(self) -> None:
+    def _wait_rounds(self) -> None:
         if self._rounds == 0:
             self._act()
             return
         self._rounds -= 1
-        self._handle = self._loop.call_soon(self._wait)
+        self._handle = self._loop.call_soon(self._wait_rounds)
 
 
-class PatientTimeout:
-    """`asyncio.timeout` with a `PatientTimer`: the block ends with TimeoutError when it takes too long."""
+class LoopTimeout:
+    """`asyncio.timeout` with a `LoopTimer`: the block ends with TimeoutError when it takes too long."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._inner = asyncio.timeout(None)
-        self._timer: PatientTimer | None = None
+        self._timer: LoopTimer | None = None
         self._when: float | None = None
 
     async def __aenter__(self) -> Self:
@@ -79,7 +79,7 @@ class PatientTimeout:
         if self._timer is not None:
             self._timer.cancel()
         now = asyncio.get_running_loop().time()
-        self._timer = None if when is None else PatientTimer(max(0.0, when - now), self._end)
+        self._timer = None if when is None else LoopTimer(max(0.0, when - now), self._end_block)
 
-    def _end(self) -> None:
+    def _end_block(self) -> None:
         self._inner.reschedule(asyncio.get_running_loop().time())

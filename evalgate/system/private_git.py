@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from evalgate.core.frozen import frozen
-from evalgate.system.git import SETTINGS, git_bytes
-from evalgate.system.workspace import agent_environment, open_workspace
+from evalgate.system.git import SAFE_SETTINGS, run_git_bytes
+from evalgate.system.workspace import build_agent_environment, open_workspace
 
 _TIMEOUT_S = 120
 _NETWORK = re.compile(r"(?:https?|ssh|git|git\+ssh)://|(?!-)[\w.@-]+:(?!//)|\[[^]/]+\]:")
@@ -52,7 +52,7 @@ class PrivateRepository:
     user: tuple[int, int] | None
     """Whom git runs as; None: the gate's own user."""
 
-    def git(
+    def run_git(
         self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None, missing: int = 0
     ) -> str:
         """Run git and return what it prints; "" for the exit code `missing`.
@@ -60,7 +60,7 @@ class PrivateRepository:
         Raises:
             GitError: it cannot be run, or fails.
         """
-        command = ("git", *_as_options((*SETTINGS, "gc.auto=0")), *arguments)
+        command = ("git", *_as_options((*SAFE_SETTINGS, "gc.auto=0")), *arguments)
         uid, gid = self.user or (None, None)
         try:
             done = subprocess.run(
@@ -112,21 +112,21 @@ def open_private_repository(
         settings = [*_read_credentials(folder, environ, is_foreign=user is not None), *filter(None, headers)]
         if git_user is not None:
             os.chown(home, *git_user)
-        own = {**_git_environment(environ), **({} if user is None else {"HOME": name})}
+        own = {**_build_git_env(environ), **({} if user is None else {"HOME": name})}
         repository = PrivateRepository(home, addresses[0], addresses[1], own, git_user)
-        repository.git("init", "--quiet", "--bare", "--template=", ".")
+        repository.run_git("init", "--quiet", "--bare", "--template=", ".")
         if git_user is None:
             _append_settings(home / "config", dict.fromkeys(settings))
         yield repository
 
 
-def _git_environment(environ: Mapping[str, str]) -> dict[str, str]:
+def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
     names = () if environ.get("GITHUB_ACTIONS") == "true" else _FROM_JOB
     given = {name: environ[name] for name in names if name in environ}
     if authority := environ.get("GIT_SSL_CAINFO") or environ.get("CI_SERVER_TLS_CA_FILE"):
         given["GIT_SSL_CAINFO"] = authority
     return {
-        **agent_environment(environ, ()),
+        **build_agent_environment(environ, ()),
         **given,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
@@ -152,7 +152,7 @@ def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: b
     token = next(filter(None, map(environ.get, _GITHUB_TOKENS)), None)
     server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
     if in_github and token and server and not found:
-        yield _authorization(f"{server}/", "x-access-token", token)
+        yield _build_authorization(f"{server}/", "x-access-token", token)
 
 
 def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
@@ -169,13 +169,13 @@ def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
     if parts.scheme not in {"http", "https"} or parts.password is None:
         return url, None
     host = parts.netloc.rpartition("@")[2]
-    header = _authorization(
+    header = _build_authorization(
         f"{parts.scheme}://{host}/", unquote(parts.username or ""), unquote(parts.password)
     )
     return urlunsplit(parts._replace(netloc=host)), header
 
 
-def _authorization(url: str, user: str, password: str) -> Setting:
+def _build_authorization(url: str, user: str, password: str) -> Setting:
     encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
     return f"http.{url}.extraheader", f"AUTHORIZATION: basic {encoded}"
 
@@ -183,7 +183,7 @@ def _authorization(url: str, user: str, password: str) -> Setting:
 def _read_settings(folder: Path, pattern: str, where: str) -> Iterator[Setting]:
     """Yield keys and values of a configuration; to read them runs no program."""
     person = where != "--local"
-    text = git_bytes(
+    text = run_git_bytes(
         folder, "config", where, "--includes", "-z", "--get-regexp", pattern, with_own_settings=person
     )
     for entry in filter(None, text.decode("utf-8", "replace").split("\0")):
@@ -196,11 +196,11 @@ def _append_settings(file: Path, settings: Iterable[Setting]) -> None:
         for key, value in settings:
             section, _, rest = key.partition(".")
             subsection, _, name = rest.rpartition(".")
-            head = f"{section} {_quoted(subsection)}" if subsection else section
-            stream.write(f"[{head}]\n\t{name} = {_quoted(value)}\n")
+            head = f"{section} {_quote_value(subsection)}" if subsection else section
+            stream.write(f"[{head}]\n\t{name} = {_quote_value(value)}\n")
 
 
-def _quoted(text: str) -> str:
+def _quote_value(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 

@@ -51,7 +51,7 @@ def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:
 
 
 @frozen
-class _Held:
+class _CommandFile:
     """A command file that is open since before the agent started."""
 
     variable: str
@@ -74,16 +74,16 @@ class _Held:
         return os.geteuid() == 0 and self.before.st_uid != 0
 
 
-class _Holding:
+class _HeldFiles:
     """All that this process holds."""
 
     def __init__(self) -> None:
-        self.files: dict[str, _Held] = {}
+        self.files: dict[str, _CommandFile] = {}
         self.events: dict[str, bytes | None] = {}
         self.process = 0
 
 
-_OWN = _Holding()
+_HELD = _HeldFiles()
 
 
 def hold_runner_files(environ: Mapping[str, str]) -> None:
@@ -94,20 +94,20 @@ def hold_runner_files(environ: Mapping[str, str]) -> None:
     """
     if environ.get("GITHUB_ACTIONS") != "true":
         return
-    _OWN.process = os.getpid()
+    _HELD.process = os.getpid()
     if event := environ.get(_EVENT):
-        _OWN.events[event] = _read_file(event)
+        _HELD.events[event] = _read_file(event)
     for variable in (*WRITTEN, *NOT_WRITTEN):
         path = environ.get(variable, "")
-        if path and path not in _OWN.files and (held := _hold(variable, path)):
-            _OWN.files[path] = held
+        if path and path not in _HELD.files and (held := _hold_file(variable, path)):
+            _HELD.files[path] = held
 
 
 def read_event(environ: Mapping[str, str]) -> bytes | None:
     """Return the payload of the event that started the job, as it was before the agent; None without one."""
     path = environ.get(_EVENT, "")
-    if path in _OWN.events:
-        return _OWN.events[path]
+    if path in _HELD.events:
+        return _HELD.events[path]
     return _read_file(path) if path else None
 
 
@@ -117,7 +117,7 @@ def append_to_command_file(path: str, data: bytes) -> None:
     Raises:
         OSError: it cannot be written, or is no regular file.
     """
-    if held := _OWN.files.get(path):
+    if held := _HELD.files.get(path):
         held.content.extend(data)
         _write_all(held.descriptor, data)
         return
@@ -130,7 +130,7 @@ def append_to_command_file(path: str, data: bytes) -> None:
 
 def measure_command_file(path: str) -> int:
     """Return the bytes that a command file holds; 0 without one."""
-    held = _OWN.files.get(path)
+    held = _HELD.files.get(path)
     try:
         return os.fstat(held.descriptor).st_size if held else os.lstat(path).st_size
     except OSError:
@@ -142,14 +142,14 @@ def release_runner_files() -> list[str]:
 
     Returns a sentence for each that something else had changed.
     """
-    if _OWN.process != os.getpid():
+    if _HELD.process != os.getpid():
         return []  # a copy of the process: the files are its parent's
-    if _OWN.files and os.getpid() == 1:
+    if _HELD.files and os.getpid() == 1:
         _end_container()
     sentences = []
-    for held in _OWN.files.values():
+    for held in _HELD.files.values():
         try:
-            if _restore(held):
+            if _restore_file(held):
                 sentences.append(f"{held.variable} was changed, but not by the gate: the change was undone.")
         except OSError as error:
             sentences.append(
@@ -158,8 +158,8 @@ def release_runner_files() -> list[str]:
         finally:
             os.close(held.descriptor)
             os.close(held.folder)
-    _OWN.files.clear()
-    _OWN.events.clear()
+    _HELD.files.clear()
+    _HELD.events.clear()
     return sentences
 
 
@@ -178,13 +178,13 @@ def _end_container() -> None:
         return  # none is left
 
 
-def _hold(variable: str, path: str) -> _Held | None:
+def _hold_file(variable: str, path: str) -> _CommandFile | None:
     opened = []
     try:
         opened.append(os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         opened.append(open_regular(Path(path).name, os.O_RDWR | os.O_APPEND, dir_fd=opened[0]))
         content = bytearray(_read_all(opened[1], _LARGEST_HELD))
-        held = _Held(variable, path, opened[0], opened[1], os.fstat(opened[1]), content)
+        held = _CommandFile(variable, path, opened[0], opened[1], os.fstat(opened[1]), content)
         if held.is_taken:
             os.fchown(held.descriptor, 0, 0)
             os.fchmod(held.descriptor, _PRIVATE)
@@ -195,22 +195,22 @@ def _hold(variable: str, path: str) -> _Held | None:
     return held
 
 
-def _restore(held: _Held) -> bool:
+def _restore_file(held: _CommandFile) -> bool:
     """Make the file what it must be; return whether something else had changed it."""
     is_same_file = _is_at_its_place(held)
     wanted = bytes(held.content)
-    is_changed = held.is_private and not _holds(held.descriptor, wanted)
+    is_changed = held.is_private and not _has_content(held.descriptor, wanted)
     if is_changed:
         os.ftruncate(held.descriptor, 0)
         _write_all(held.descriptor, wanted)
     if is_same_file:
-        _give_back(held.descriptor, held)
+        _restore_owner(held.descriptor, held)
         return is_changed
     _put_in_place(held, wanted)
     return True
 
 
-def _is_at_its_place(held: _Held) -> bool:
+def _is_at_its_place(held: _CommandFile) -> bool:
     try:
         found = os.stat(Path(held.path).name, dir_fd=held.folder, follow_symlinks=False)
     except OSError:
@@ -219,7 +219,7 @@ def _is_at_its_place(held: _Held) -> bool:
     return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
 
 
-def _put_in_place(held: _Held, content: bytes) -> None:
+def _put_in_place(held: _CommandFile, content: bytes) -> None:
     """Put a new file in the place of whatever is there: a pipe, a link, a folder, or nothing."""
     name = Path(held.path).name
     fresh, aside = f".{name}.{os.urandom(8).hex()}", f".{name}.{os.urandom(8).hex()}"
@@ -227,7 +227,7 @@ def _put_in_place(held: _Held, content: bytes) -> None:
     descriptor = os.open(fresh, flags, _PRIVATE, dir_fd=held.folder)
     try:
         _write_all(descriptor, content)
-        _give_back(descriptor, held)
+        _restore_owner(descriptor, held)
     finally:
         os.close(descriptor)
     try:
@@ -237,7 +237,7 @@ def _put_in_place(held: _Held, content: bytes) -> None:
         os.replace(fresh, name, src_dir_fd=held.folder, dst_dir_fd=held.folder)
 
 
-def _give_back(descriptor: int, held: _Held) -> None:
+def _restore_owner(descriptor: int, held: _CommandFile) -> None:
     if os.geteuid() == 0:
         os.fchown(descriptor, held.before.st_uid, held.before.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(held.before.st_mode))
@@ -256,7 +256,7 @@ def _read_file(path: str) -> bytes | None:
         os.close(descriptor)
 
 
-def _holds(descriptor: int, content: bytes) -> bool:
+def _has_content(descriptor: int, content: bytes) -> bool:
     size = os.fstat(descriptor).st_size
     return size == len(content) and _read_all(descriptor, size) == content
 

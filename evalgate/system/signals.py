@@ -13,7 +13,7 @@ END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """They end a command, unless they were ignored from the start (`nohup`)."""
 
 
-class Patience:
+class InterruptHandler:
     """Handles the end signals of a command: the first one interrupts it, unless its result is certain.
 
     From then on (`is_certain`) they are ignored: writing down and tidying up take a moment, and a runner that
@@ -30,27 +30,27 @@ class Patience:
         """Called by Python in the main thread, between any two steps of it."""
         self._was_asked = True
         if self._is_ready:
-            self._end()
+            self._interrupt_command()
 
-    def begin(self) -> None:
+    def install_handlers(self) -> None:
         """Handle the signals from here on, in the main thread of a program that is evalgate's own."""
-        _handle(self)
-        self._be_ready()
+        _install_handler(self)
+        self._mark_ready()
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def handle_signals(self) -> Iterator[None]:
         """Handle the signals within the block."""
-        with _handled(self):
-            self._be_ready()
+        with _use_handler(self):
+            self._mark_ready()
             yield
 
-    def _be_ready(self) -> None:
+    def _mark_ready(self) -> None:
         """All signals are handled by now: one that came before the last of them was may interrupt, too."""
         self._is_ready = True
         if self._was_asked:
-            self._end()
+            self._interrupt_command()
 
-    def _end(self) -> None:
+    def _interrupt_command(self) -> None:
         if not self.is_certain:
             self.is_certain = self.has_interrupted = True
             raise KeyboardInterrupt
@@ -66,7 +66,7 @@ def ignore_end_signals() -> None:
 
 
 @contextmanager
-def cancelled_by_signals() -> Iterator[None]:
+def cancel_on_signals() -> Iterator[None]:
     """Within the block, the first end signal cancels the current task. Handlers are put back after it."""
     import asyncio
 
@@ -74,23 +74,23 @@ def cancelled_by_signals() -> Iterator[None]:
     if task is None:
         raise RuntimeError("only a task can be cancelled")
 
-    def cancel() -> None:
+    def cancel_task() -> None:
         if not task.cancelling():  # a second cancellation would cut short what the first one tidies up
             task.cancel()
 
-    def ended(_number: int, _frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(cancel)
+    def schedule_cancel(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(cancel_task)
 
-    with _handled(ended):
+    with _use_handler(schedule_cancel):
         yield
 
 
 @contextmanager
-def _handled(handler: _Handler) -> Iterator[None]:
+def _use_handler(handler: _Handler) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # a library's caller in a thread keeps its own signals
         return
-    before = _handle(handler)
+    before = _install_handler(handler)
     try:
         yield
     finally:
@@ -100,7 +100,7 @@ def _handled(handler: _Handler) -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL if handler_before is None else handler_before)
 
 
-def _handle(handler: _Handler) -> dict[signal.Signals, _Handler | int | None]:
+def _install_handler(handler: _Handler) -> dict[signal.Signals, _Handler | int | None]:
     """Let `handler` handle what is not ignored; gives the handlers before."""
     numbers = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in numbers}

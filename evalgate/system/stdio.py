@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-class UnheededFile(io.RawIOBase):
+class BestEffortFile(io.RawIOBase):
     """Writes to a descriptor until that fails, and drops everything from then on.
 
     A reader that is gone, a full disk and a closed descriptor are the same to it. It never raises, and it
@@ -19,7 +19,7 @@ class UnheededFile(io.RawIOBase):
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._is_heeded = True
+        self._is_working = True
 
     def writable(self) -> bool:
         """Always, whatever becomes of it."""
@@ -37,17 +37,17 @@ class UnheededFile(io.RawIOBase):
         """All of `data`, or as much as anybody takes; says that it was all."""
         rest = memoryview(data).cast("B")
         size = len(rest)
-        while rest and self._is_heeded:
+        while rest and self._is_working:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
             except BlockingIOError:  # somebody made the pipe that we share non-blocking
                 select.select([], [self._descriptor], [])
             except OSError:
-                self._is_heeded = False
+                self._is_working = False
         return size
 
 
-def heed_no_listener() -> None:
+def ignore_broken_pipes() -> None:
     """Replace `sys.stdout` and `sys.stderr` by streams that never raise and show "?" for what they cannot.
 
     Descriptors that are closed are opened on nothing, so that no file of ours becomes somebody's output.
@@ -55,8 +55,8 @@ def heed_no_listener() -> None:
     for descriptor in (0, 1, 2):
         if not _is_open(descriptor):
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
-    sys.stdout = _unheeded(sys.stdout, 1)
-    sys.stderr = _unheeded(sys.stderr, 2)
+    sys.stdout = _wrap_stream(sys.stdout, 1)
+    sys.stderr = _wrap_stream(sys.stderr, 2)
 
 
 def _is_open(descriptor: int) -> bool:
@@ -67,9 +67,9 @@ def _is_open(descriptor: int) -> bool:
     return True
 
 
-def _unheeded(stream: TextIO | None, descriptor: int) -> TextIO:
+def _wrap_stream(stream: TextIO | None, descriptor: int) -> TextIO:
     """`stream` is None when its descriptor was closed."""
-    file = io.BufferedWriter(UnheededFile(descriptor))
+    file = io.BufferedWriter(BestEffortFile(descriptor))
     return io.TextIOWrapper(
         file,
         encoding=stream.encoding if stream else "utf-8",

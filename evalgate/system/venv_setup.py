@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from evalgate.core.errors import NoVerdict
+from evalgate.core.errors import NoVerdictError
 from evalgate.core.frozen import frozen
 
 _TAIL = 4000  # characters of the command's output that an error shows
@@ -31,7 +31,7 @@ with open(home + ".lock", "w") as lock:
 
 
 @frozen
-class Provision:
+class SetupResult:
     """Where the agent's packages are, once installed."""
 
     python: str
@@ -40,7 +40,7 @@ class Provision:
     """The agent's environment, with that interpreter first on PATH."""
 
 
-def provision(
+def run_setup(
     command: str,
     *,
     python: str | None,
@@ -48,7 +48,7 @@ def provision(
     env: Mapping[str, str],
     cache: Path,
     user: tuple[int, int] | None = None,
-) -> Provision:
+) -> SetupResult:
     """Run `command` in a shell in `cwd`, with `pip` and `python` of the agent's virtual environment.
 
     The environment lives under `cache`, one per folder and interpreter, and is used again by the next run,
@@ -56,25 +56,27 @@ def provision(
     With `python` given, that interpreter is used as it is and nothing is created.
 
     Raises:
-        NoVerdict: the command failed; carries the end of its output.
+        NoVerdictError: the command failed; carries the end of its output.
     """
     if python is None:
-        home = cache / f"agent-{_key(cwd)}"
+        home = cache / f"agent-{_compute_venv_key(cwd)}"
         python = str(home / "bin" / "python")
         if not (home / _COMPLETE).exists():
             argv = [sys.executable, "-I", "-c", _MAKE, str(home), _COMPLETE]
-            _run(argv, "creating the agent's environment", cwd, env, user)
+            _run_command(argv, "creating the agent's environment", cwd, env, user)
     path = f"{Path(python).parent}:{env.get('PATH', '')}" if "/" in python else env.get("PATH", "")
     agent_env = {**env, "PATH": path}
-    _run(["/bin/sh", "-c", command], f"the setup command `{command}`", cwd, agent_env, user)
-    return Provision(python, agent_env)
+    _run_command(["/bin/sh", "-c", command], f"the setup command `{command}`", cwd, agent_env, user)
+    return SetupResult(python, agent_env)
 
 
-def _key(cwd: Path) -> str:
+def _compute_venv_key(cwd: Path) -> str:
     return hashlib.sha256(f"{sys.version}\0{sys.prefix}\0{cwd}".encode()).hexdigest()[:16]
 
 
-def _run(argv: list[str], what: str, cwd: Path, env: Mapping[str, str], user: tuple[int, int] | None) -> None:
+def _run_command(
+    argv: list[str], what: str, cwd: Path, env: Mapping[str, str], user: tuple[int, int] | None
+) -> None:
     uid, gid = user or (None, None)
     done = subprocess.run(
         argv,
@@ -93,4 +95,4 @@ def _run(argv: list[str], what: str, cwd: Path, env: Mapping[str, str], user: tu
     if done.returncode:
         tail = done.stdout[-_TAIL:].rstrip()
         said = f"Its last output:\n{tail}" if tail else "It wrote nothing."
-        raise NoVerdict(f"{what} failed with exit code {done.returncode}. {said}")
+        raise NoVerdictError(f"{what} failed with exit code {done.returncode}. {said}")

@@ -42,24 +42,24 @@ _NEVER = (
 _ONLY_BY_EXACT_NAME = ("GITHUB_TOKEN", "GH_TOKEN", "RUNNER_*")
 
 
-def agent_environment(source: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """What of `source` the agent gets: the allow-list and `names`; a trailing `*` stands for any ending."""
     patterns = [*_ALLOWED, *names]
     return {name: source[name] for name in sorted(source) if _is_given(name, patterns)}
 
 
-def withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
+def list_withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
     """Return the variables of `source` that the agent does not get, and would if `names` held them."""
-    given = agent_environment(source, names)
+    given = build_agent_environment(source, names)
     return frozenset(name for name in source if name not in given and not _is_listed(name, _NEVER))
 
 
-def environment_notices(source: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
+def list_environment_notices(source: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
     """One sentence for each of `names` that the agent does not get."""
     notices = []
     for pattern in names:
-        given = agent_environment(source, [pattern])
-        if any(_matches(name, pattern) for name in given):
+        given = build_agent_environment(source, [pattern])
+        if any(_matches_pattern(name, pattern) for name in given):
             continue
         if not pattern.endswith("*") and _is_listed(pattern, _NEVER):
             notices.append(f"the environment variable {pattern} is never given to the agent")
@@ -77,10 +77,10 @@ def _is_given(name: str, patterns: list[str]) -> bool:
 
 
 def _is_listed(name: str, patterns: Iterable[str]) -> bool:
-    return any(_matches(name, pattern) for pattern in patterns)
+    return any(_matches_pattern(name, pattern) for pattern in patterns)
 
 
-def _matches(name: str, pattern: str) -> bool:
+def _matches_pattern(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
@@ -104,16 +104,16 @@ class Workspace:
         """
         return None if self.owner is None else choose_agent_user(self.owner, os.environ)
 
-    def shown(self, path: Path) -> str:
+    def format_path(self, path: Path) -> str:
         """`path` as a user in the folder would type it."""
         absolute = self.folder / path
         return os.path.relpath(absolute, self.folder) if absolute.is_relative_to(self.folder) else str(path)
 
-    def home(self, environ: Mapping[str, str]) -> Path:
+    def choose_home(self, environ: Mapping[str, str]) -> Path:
         """A home folder that the agent can write to."""
         home = environ.get("HOME", "")
         uid = self.owner[0] if self.owner else os.geteuid()
-        if home and _belongs_to(Path(home), uid):
+        if home and _has_owner(Path(home), uid):
             return Path(home)
         own = Path(tempfile.mkdtemp(prefix="evalgate-home-"))
         if self.owner:
@@ -157,7 +157,7 @@ def has_working_folder() -> bool:
     return True
 
 
-def _belongs_to(folder: Path, uid: int) -> bool:
+def _has_owner(folder: Path, uid: int) -> bool:
     try:
         return folder.stat().st_uid == uid and folder.is_dir()
     except OSError:

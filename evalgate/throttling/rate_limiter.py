@@ -12,20 +12,20 @@ from typing import TypeAlias
 
 from evalgate.core.frozen import frozen
 
-StandBack: TypeAlias = Callable[[float, bool], Awaitable[None]]
+SlotRelease: TypeAlias = Callable[[float, bool], Awaitable[None]]
 """Waits for so many seconds. True: because it was asked too fast, not because somebody is down."""
 
-keeper: ContextVar[StandBack | None] = ContextVar("keeper", default=None)
+slot_release: ContextVar[SlotRelease | None] = ContextVar("keeper", default=None)
 """Who keeps the pace of the conversation that the calling task holds; None: nobody does."""
 
 
-async def stand_back(seconds: float, *, too_fast: bool) -> None:
+async def wait_without_slot(seconds: float, *, is_rate_limited: bool) -> None:
     """Wait before the same is asked again; longer than that when others come first by then."""
-    keep = keeper.get()
+    keep = slot_release.get()
     if keep is None:
         await asyncio.sleep(seconds)
     else:
-        await keep(seconds, too_fast)
+        await keep(seconds, is_rate_limited)
 
 
 @frozen
@@ -38,7 +38,7 @@ class RetryPolicy:
     first_pause: float = 1.0
     longest_pause: float = 60.0
 
-    def pause(self, attempt: int, chance: float, wanted: float | None = None) -> float:
+    def compute_delay(self, attempt: int, chance: float, wanted: float | None = None) -> float:
         """Seconds to wait after failed attempt number `attempt` (1-based).
 
         Exponential with equal jitter: half of the pause is fixed, the other half is `chance`, in [0, 1), of
@@ -49,21 +49,21 @@ class RetryPolicy:
         return max(whole / 2 * (1 + chance), wanted or 0.0)
 
 
-def wanted_pause(headers: Mapping[str, str], wall: float) -> float | None:
+def parse_retry_after(headers: Mapping[str, str], wall: float) -> float | None:
     """Seconds that the response's `retry-after-ms` or `Retry-After` asks for (RFC 9110, 10.2.3).
 
     `headers` are looked up in lower case; `wall` is the time since the epoch. None: it asks for nothing that
     can be understood.
     """
-    milliseconds = _seconds(headers.get("retry-after-ms", ""))
+    milliseconds = _parse_seconds(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
     text = headers.get("retry-after", "").strip()
-    seconds = _seconds(text)
-    return _until(text, wall) if seconds is None and text else seconds
+    seconds = _parse_seconds(text)
+    return _parse_http_date(text, wall) if seconds is None and text else seconds
 
 
-def _seconds(text: str) -> float | None:
+def _parse_seconds(text: str) -> float | None:
     try:
         seconds = float(text)
     except ValueError:
@@ -71,7 +71,7 @@ def _seconds(text: str) -> float | None:
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
-def _until(text: str, wall: float) -> float | None:
+def _parse_http_date(text: str, wall: float) -> float | None:
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - wall)
     except (ValueError, OverflowError):
@@ -88,7 +88,7 @@ class Clock:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-REAL = Clock()
+REAL_CLOCK = Clock()
 
 
 MINUTE = 60.0
@@ -115,37 +115,37 @@ class RateLimiter:
     _admitted: deque[Admission] = field(default_factory=deque)
     _held_until: float = 0.0
 
-    def wait(self, tokens: int, now: float) -> float:
+    def compute_wait(self, tokens: int, now: float) -> float:
         """Seconds until a request of so many tokens may go; 0 when it may go now."""
-        self._forget(now)
+        self._drop_expired(now)
         free_at = max(now, self._held_until)
-        free_at = max(free_at, self._free_for_request(), self._free_for_tokens(tokens))
+        free_at = max(free_at, self._find_request_time(), self._find_token_time(tokens))
         return free_at - now if free_at > now else 0.0
 
-    def admit(self, tokens: int, now: float) -> Admission:
+    def admit_request(self, tokens: int, now: float) -> Admission:
         """Let a request through, whether or not it should have waited."""
         admission = Admission(now, tokens)
         self._admitted.append(admission)
         return admission
 
-    def settle(self, admission: Admission, tokens: int) -> None:
+    def settle_tokens(self, admission: Admission, tokens: int) -> None:
         """Correct the guess that a request was admitted with."""
         admission.tokens = tokens
 
-    def hold(self, until: float) -> None:
+    def pause_until(self, until: float) -> None:
         """Let nothing through before that time: the provider asked for a pause."""
         self._held_until = max(self._held_until, until)
 
-    def _forget(self, now: float) -> None:
+    def _drop_expired(self, now: float) -> None:
         while self._admitted and self._admitted[0].at + MINUTE <= now:
             self._admitted.popleft()
 
-    def _free_for_request(self) -> float:
+    def _find_request_time(self) -> float:
         if self.requests is None or len(self._admitted) < self.requests:
             return 0.0
         return self._admitted[-self.requests].at + MINUTE
 
-    def _free_for_tokens(self, tokens: int) -> float:
+    def _find_token_time(self, tokens: int) -> float:
         if self.tokens is None:
             return 0.0
         room = max(self.tokens - tokens, 0)  # none for a request that is larger than the limit: it goes alone

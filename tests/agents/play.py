@@ -13,13 +13,13 @@ from typing import Self
 import psutil
 import pytest
 
-from evalgate.agents.adapters.command import command_agent
-from evalgate.agents.adapters.python import python_agent
+from evalgate.agents.adapters.command import build_command_agent
+from evalgate.agents.adapters.python import build_python_agent
 from evalgate.agents.http.agent import RemoteSession
 from evalgate.agents.workers.pool import WorkerPool
 from evalgate.agents.workers.session import WorkerSession
 from evalgate.core.protocols import Agent, AgentSession
-from evalgate.core.types import CaseRun, EvalCase, SessionInput, Turn, UserMessage
+from evalgate.core.types import CaseRun, CaseTurn, EvalCase, SessionInput, UserMessage
 from evalgate.runner.scheduler import RunRequest, run_cases
 
 TINY = Path(__file__).parent / "tiny"
@@ -30,7 +30,7 @@ PATIENT_S = 120.0
 
 def a_talk(eval_id: str, *texts: str, session: SessionInput | None = None) -> EvalCase:
     """A case that says `texts`."""
-    turns = tuple(Turn(UserMessage(text)) for text in texts)
+    turns = tuple(CaseTurn(UserMessage(text)) for text in texts)
     return EvalCase(eval_id, turns, session=session or SessionInput())
 
 
@@ -50,7 +50,7 @@ def tiny(
     start_timeout: float = PATIENT_S,
 ) -> WorkerPool:
     """One of the tiny agents, or any other entry."""
-    return python_agent(
+    return build_python_agent(
         entry=name if ":" in name else f"agents:{name}",
         cwd=cwd,
         env=env or environment(),
@@ -70,7 +70,7 @@ def command(
     start_timeout: float = PATIENT_S,
 ) -> WorkerPool:
     """An agent that is an executable."""
-    return command_agent(
+    return build_command_agent(
         command=argv, cwd=cwd, env=env or environment(), timeout=timeout, start_timeout=start_timeout
     )
 
@@ -115,8 +115,8 @@ class Hurried:
         await self._agent.__aexit__(*exc)
 
     @asynccontextmanager
-    async def session(self, case: EvalCase, run: int, *, alone: bool) -> AsyncIterator[AgentSession]:
-        async with self._agent.session(case, run, alone=alone) as found:
+    async def open_session(self, case: EvalCase, run: int, *, alone: bool) -> AsyncIterator[AgentSession]:
+        async with self._agent.open_session(case, run, alone=alone) as found:
             if case.eval_id in self._seconds:
                 assert isinstance(found, WorkerSession | RemoteSession)
                 found._timeout_s = self._seconds[case.eval_id]

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from evalgate.agents.adapters.command import command_agent
+from evalgate.agents.adapters.command import build_command_agent
 from evalgate.core.types import CaseRun, Reply
 from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.agents.play import PATIENT_S, a_talk, command, environment, left, outcomes, survivors, tiny, until
@@ -98,12 +98,12 @@ async def test_worker_ends_when_the_gate_is_gone() -> None:
 async def test_turns_that_are_abandoned_leave_the_worker_usable() -> None:
     async with tiny("poisoned") as agent:
         case = a_talk("case", "hang")
-        async with agent.session(case, 1, alone=False) as session:
+        async with agent.open_session(case, 1, alone=False) as session:
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(session.turn(case.turns[0].user), 0.5)
+                await asyncio.wait_for(session.run_turn(case.turns[0].user), 0.5)
         fine = a_talk("fine", "fine")
-        async with agent.session(fine, 1, alone=True) as session:
-            reply = await session.turn(fine.turns[0].user)
+        async with agent.open_session(fine, 1, alone=True) as session:
+            reply = await session.run_turn(fine.turns[0].user)
         assert reply is not None
         assert reply.response == "fine"
 
@@ -120,7 +120,7 @@ async def test_agent_runs_as_the_user_that_is_asked_for() -> None:
         os.chown(folder, 12345, 12346)
         argv = ("/bin/sh", "-c", script)
         runs = await outcomes(
-            lambda env: command_agent(
+            lambda env: build_command_agent(
                 command=argv, cwd=Path(folder), env=env, timeout=PATIENT_S, uid=12345, gid=12346
             ),
             [a_talk("case", "hi")],

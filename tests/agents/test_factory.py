@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.agents.factory import choose_agent
+from evalgate.agents.factory import resolve_agent
 from evalgate.config.loader import load_thresholds
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 
 
 def problems(folder: Path, text: str, what: str = "") -> list[str]:
     (folder / "evalgate.yaml").write_text(text)
     rules = load_thresholds(folder / "evalgate.yaml", "evalgate.yaml")
     assert rules.config.agent is not None
-    with pytest.raises(InvalidInput) as raised:
-        choose_agent(rules.config.agent, what, rules)
+    with pytest.raises(InvalidInputError) as raised:
+        resolve_agent(rules.config.agent, what, rules)
     return [str(problem) for problem in raised.value.problems]
 
 
@@ -78,7 +78,7 @@ def test_a_command_may_be_a_list(tmp_path: Path) -> None:
     path.write_text("agent: {kind: command, command: [node, my agent.mjs]}\n")
     rules = load_thresholds(path, "evalgate.yaml")
     assert rules.config.agent is not None
-    assert choose_agent(rules.config.agent, "", rules).what == "node 'my agent.mjs'"
+    assert resolve_agent(rules.config.agent, "", rules).what == "node 'my agent.mjs'"
 
 
 def test_an_agent_may_be_named_in_another_way(tmp_path: Path) -> None:
@@ -86,4 +86,4 @@ def test_an_agent_may_be_named_in_another_way(tmp_path: Path) -> None:
     path.write_text("agent: {kind: docker, service: weather, port: 8000}\n")
     rules = load_thresholds(path, "evalgate.yaml")
     assert rules.config.agent is not None
-    assert choose_agent(rules.config.agent, "", rules).what == "weather"
+    assert resolve_agent(rules.config.agent, "", rules).what == "weather"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.agents.workers.session import STALL_S, State, WorkerSession
+from evalgate.agents.workers.session import STALL_S, SessionState, WorkerSession
 from evalgate.core.types import CaseRun, EvalCase, Reply
 from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.agents.play import PATIENT_S, Hurried, a_talk, environment, outcomes, survivors, tiny, until
@@ -73,7 +73,7 @@ async def let_go_when_late(agent: Hurried, let_go: Callable[[], None]) -> None:
     noticed: list[WorkerSession] = []
     while True:
         for each in agent.hurried:
-            late = each.state is State.CANCELLING and time.monotonic() - each.cancelled_at > STALL_S
+            late = each.state is SessionState.CANCELLING and time.monotonic() - each.cancelled_at > STALL_S
             if late and each not in noticed:
                 noticed.append(each)
                 let_go()
@@ -146,15 +146,15 @@ async def test_sessions_alone_share_their_process_with_nobody() -> None:
     message = case.turns[0].user
     async with tiny("hangs_or_tells_process", env=env) as agent:
         async with (
-            agent.session(case, 1, alone=True) as first,
-            agent.session(case, 1, alone=True) as second,
+            agent.open_session(case, 1, alone=True) as first,
+            agent.open_session(case, 1, alone=True) as second,
         ):
-            replies = [await first.turn(message), await second.turn(message)]
-            ordinary = asyncio.create_task(agent.session(case, 1, alone=False).__aenter__())
+            replies = [await first.run_turn(message), await second.run_turn(message)]
+            ordinary = asyncio.create_task(agent.open_session(case, 1, alone=False).__aenter__())
             await asyncio.sleep(0.05)
             assert not ordinary.done()
         session = await ordinary
-        replies.append(await session.turn(message))
+        replies.append(await session.run_turn(message))
         await until(lambda: len(survivors(env)) == 1)
     pids = [reply.response for reply in replies if reply]
     assert pids[0] != pids[1]

@@ -2,17 +2,17 @@
 
 import pytest
 
-from evalgate.agents.adapters.command import CommandAgent
+from evalgate.agents.adapters.command import CommandAgentOptions
 from evalgate.agents.workers.wire import TOO_LARGE
 from evalgate.core.protocols import Agent
-from evalgate.core.types import CaseRun, EvalCase, Failure, Reply, Turn, UserMessage
+from evalgate.core.types import CaseRun, CaseTurn, EvalCase, Failure, Reply, UserMessage
 from tests.agents.http.server import a_place
 from tests.agents.play import PATIENT_S, a_talk, outcomes
 
 
 async def played(*command: str, case: EvalCase | None = None, seconds: float = PATIENT_S) -> CaseRun:
     def agent(env: dict[str, str]) -> Agent:
-        options = CommandAgent.model_validate({"command": command, "mode": "per_turn"})
+        options = CommandAgentOptions.model_validate({"command": command, "mode": "per_turn"})
         return options.build(a_place(env=env, timeout=seconds))
 
     return (await outcomes(agent, [case or a_talk("case", "hi")]))["case"]
@@ -80,7 +80,7 @@ async def test_a_command_that_does_not_exist() -> None:
 
 
 async def test_attachments_have_no_place() -> None:
-    case = EvalCase("case", (Turn(UserMessage("see", ({"inline_data": {}},))),))
+    case = EvalCase("case", (CaseTurn(UserMessage("see", ({"inline_data": {}},))),))
     run = await played("cat", case=case)
     assert run.outcome == "faulted"
 

@@ -369,12 +369,12 @@ async def test_slow_start_is_given_up(tmp_path: Path) -> None:
         return pools[0]
 
     def is_told() -> bool:
-        return any(each.process.stderr_tail() for pool in pools for each in pool._workers)
+        return any(each.process.get_stderr_tail() for pool in pools for each in pool._workers)
 
     playing = asyncio.create_task(outcomes(agent, [a_talk("case", "hi")]))
     await until(is_told)
     (starting,) = pools[0]._workers
-    starting._slow_start(0.5)
+    starting._fail_slow_start(0.5)
     assert (await playing)["case"] == CaseRun(
         1,
         "not_run",

@@ -2,12 +2,18 @@
 
 import pytest
 
-from evalgate.agents.replay import Recording, ReplayAgent, recordings_of_eval_set, recordings_of_record
-from evalgate.core.protocols import AgentFailed
+from evalgate.agents.replay import (
+    Recording,
+    ReplayAgent,
+    extract_eval_set_recordings,
+    extract_record_recordings,
+)
+from evalgate.core.protocols import AgentError
 from evalgate.core.types import (
     AgentInfo,
     CaseResult,
     CaseRun,
+    CaseTurn,
     EvalCase,
     EvalSet,
     Failure,
@@ -16,7 +22,6 @@ from evalgate.core.types import (
     Reply,
     RunResult,
     Totals,
-    Turn,
     TurnResult,
     UserMessage,
     Verdict,
@@ -98,24 +103,26 @@ async def test_two_eval_sets_keep_their_recordings_apart() -> None:
         recordings={("one", "case"): [Recording((A,))], ("two", "case"): [Recording((B,))]}, path="p"
     )
     for name, reply in (("one", A), ("two", B)):
-        case = EvalCase("case", (Turn(UserMessage("hi")),), eval_set_id=name)
-        async with agent.session(case, 1, alone=False) as session:
-            assert await session.turn(UserMessage("hi")) == reply
-    async with agent.session(a_talk("case", "hi"), 1, alone=False) as session:
-        with pytest.raises(AgentFailed, match="several eval sets, none of them this one"):
-            await session.turn(UserMessage("hi"))
+        case = EvalCase("case", (CaseTurn(UserMessage("hi")),), eval_set_id=name)
+        async with agent.open_session(case, 1, alone=False) as session:
+            assert await session.run_turn(UserMessage("hi")) == reply
+    async with agent.open_session(a_talk("case", "hi"), 1, alone=False) as session:
+        with pytest.raises(AgentError, match="several eval sets, none of them this one"):
+            await session.run_turn(UserMessage("hi"))
 
 
 def test_recordings_of_eval_set_are_its_expectations() -> None:
-    turns = (Turn(UserMessage("1"), A), Turn(UserMessage("2"), B))
+    turns = (CaseTurn(UserMessage("1"), A), CaseTurn(UserMessage("2"), B))
     eval_set = EvalSet("set", (EvalCase("case", turns, final_state={"n": 1}), EvalCase("empty")))
-    assert recordings_of_eval_set(eval_set) == {("set", "case"): [Recording((A, B), {"n": 1}, ("1", "2"))]}
+    assert extract_eval_set_recordings(eval_set) == {
+        ("set", "case"): [Recording((A, B), {"n": 1}, ("1", "2"))]
+    }
 
 
 async def test_the_final_state_is_replayed_too() -> None:
     agent = ReplayAgent(recordings={("set", "case"): [Recording((A,), {"n": 1})]}, path="p")
 
-    async with agent.session(a_talk("case", "hi"), 1, alone=False) as session:
+    async with agent.open_session(a_talk("case", "hi"), 1, alone=False) as session:
         assert (await session.end()).final_state == {"n": 1}
 
 
@@ -130,7 +137,7 @@ def test_recordings_of_record_are_what_the_agent_did() -> None:
     runs = (a_run(1, A, None), a_run(2, B, None, crash=True), a_run(3, None, crash=True))
     cases = (CaseResult("set", "case", "errored", (), runs),)
     record = Record("1", "", 0.0, AgentInfo("python", "x"), 2, Verdict("pass", 0), (), cases, Totals())
-    assert recordings_of_record(record) == {
+    assert extract_record_recordings(record) == {
         ("set", "case"): [
             Recording((A, None), questions=("q", "q")),
             Recording((B,), questions=("q",), failure=failure, outcome="crashed"),

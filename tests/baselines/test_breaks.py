@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from evalgate.baselines.breaks import already_failing, drop_runs_before_breaks
-from evalgate.baselines.history import added, parted, pruned, together
-from evalgate.baselines.serialization import dump_baseline, read_standard
-from evalgate.cli.rejudge import Rules, rejudged
+from evalgate.baselines.breaks import describe_already_failing, drop_runs_before_breaks
+from evalgate.baselines.history import add_run, join_baselines, prune_runs, split_baseline
+from evalgate.baselines.serialization import dump_baseline, load_baseline_or_results
+from evalgate.cli.rejudge import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import Baseline, BaselineSource, FailingSince, Record
 from tests.builders import RESPONSE, a_record
@@ -30,7 +30,7 @@ def history(*gate_runs: str, keep: int = 20) -> Baseline:
     for at, outcomes in enumerate(gate_runs):
         record = result(at, outcomes)
         source = BaselineSource(record.created_at, f"commit{at}", "main", digest=str(at))
-        found = added(found, record, source, keep=keep)
+        found = add_run(found, record, source, keep=keep)
     assert found is not None
     return found
 
@@ -66,12 +66,12 @@ def test_the_window_never_forgets_a_break(gate_runs: list[str]) -> None:
     found = history(*gate_runs)
     assert len(found.sources) == 20
     assert since(found) == commit
-    [*_, newest] = parted(found)
-    stored = together(parted(found))
+    [*_, newest] = split_baseline(found)
+    stored = join_baselines(split_baseline(found))
     for each in (
-        read_standard(dump_baseline(found).encode(), "b.json"),
+        load_baseline_or_results(dump_baseline(found).encode(), "b.json"),
         stored,
-        pruned(found, keep=1),
+        prune_runs(found, keep=1),
         newest,
     ):
         assert each is not None
@@ -84,32 +84,32 @@ def test_a_baseline_of_before_breaks_were_kept_shows_them_too() -> None:
     assert found.cases[0].failing_since == FailingSince(found.sources[2].created_at, "commit2", "main")
     old = replace(found, cases=tuple(replace(each, failing_since=None) for each in found.cases))
     assert "failing_since" not in dump_baseline(old)
-    assert since(read_standard(dump_baseline(old).encode(), "b.json")) == "commit2"
+    assert since(load_baseline_or_results(dump_baseline(old).encode(), "b.json")) == "commit2"
 
 
 def test_a_case_that_asks_something_else_starts_anew() -> None:
     before = history("+++++", "-----")
     record = result(2, "-----")
     other = replace(record, cases=tuple(replace(each, fingerprint="other") for each in record.cases))
-    assert since(added(before, other, BaselineSource(other.created_at, "commit2"))) is None
+    assert since(add_run(before, other, BaselineSource(other.created_at, "commit2"))) is None
 
 
 def test_the_next_change_is_not_blamed() -> None:
     """Ten good runs, then five bad ones: with the runs before the break the case would look broken here."""
     known = history("+++++", "+++++", "-----")
-    rules = Rules(GateConfig(baseline="b.json"), 10)
-    found = rejudged(result(9, "-" * 10), rules, known)
+    rules = GateRules(GateConfig(baseline="b.json"), 10)
+    found = reevaluate(result(9, "-" * 10), rules, known)
     assert found.verdict.status == "pass", found.verdict.reasons
     assert found.comparison is not None
     assert found.comparison.changes == ()
     assert [notice for notice in found.notices if "already failing" in notice] == [
         "1 case already failing on main since commit2 (2026-11-03): a. This change did not break it."
     ]
-    blamed = rejudged(result(9, "-" * 10), rules, history("+++++", "+++++"))
+    blamed = reevaluate(result(9, "-" * 10), rules, history("+++++", "+++++"))
     assert blamed.verdict.status == "fail"
 
 
 def test_a_case_that_passes_here_is_no_news_of_the_break() -> None:
     known = drop_runs_before_breaks(history("+++++", "-----"), HELD)
-    assert list(already_failing(result(9, "+++++").cases, known)) == []
-    assert len(list(already_failing(result(9, "-----").cases, known))) == 1
+    assert list(describe_already_failing(result(9, "+++++").cases, known)) == []
+    assert len(list(describe_already_failing(result(9, "-----").cases, known))) == 1

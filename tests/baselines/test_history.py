@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.baselines.history import (
-    accepted,
-    added,
-    baseline_of,
-    days_old,
-    digest_of,
-    parted,
-    pruned,
-    remarks,
-    together,
+    add_run,
+    build_baseline,
+    compute_age_days,
+    describe_staleness,
+    hash_record,
+    join_baselines,
+    prune_runs,
+    replace_runs,
+    split_baseline,
 )
 from evalgate.core.types import (
     Baseline,
@@ -59,7 +59,7 @@ def grown(*records: Record, keep: int = 20) -> Baseline:
     """One record a day."""
     baseline: Baseline | None = None
     for day, record in enumerate(records, 1):
-        baseline = added(baseline, record, source(day), keep=keep)
+        baseline = add_run(baseline, record, source(day), keep=keep)
     assert baseline is not None
     return baseline
 
@@ -103,11 +103,11 @@ def test_a_metric_that_was_not_asked_of_a_run_has_no_crash_there() -> None:
 
 
 def test_the_record_of_a_job_that_was_overtaken_takes_its_place_in_time() -> None:
-    baseline = added(None, a_record(case("a", 1.0)), source(2))
-    late = added(baseline, a_record(case("a", 0.5)), source(1))
+    baseline = add_run(None, a_record(case("a", 1.0)), source(2))
+    late = add_run(baseline, a_record(case("a", 0.5)), source(1))
     assert [each.commit for each in late.sources] == ["sha1", "sha2"]
     assert scores(late, "a") == [(0, 0.5), (1, 1.0)]
-    assert added(baseline, a_record(case("a", 0.5, fingerprint="older")), source(1)).cases == baseline.cases
+    assert add_run(baseline, a_record(case("a", 0.5, fingerprint="older")), source(1)).cases == baseline.cases
 
 
 def test_the_newest_gate_runs_of_each_eval_set_are_kept() -> None:
@@ -138,27 +138,27 @@ def test_runs_that_say_nothing_of_the_agent_or_followed_a_suspicion_are_left_out
     run: RunResult, kept: int
 ) -> None:
     record = a_record(replace(case("a"), runs=(run,)))
-    assert len(baseline_of(record).cases[0].runs) == kept
+    assert len(build_baseline(record).cases[0].runs) == kept
 
 
 def test_what_is_saved_twice_counts_once() -> None:
     record = a_record(case("a", 1.0))
-    mark = digest_of(record)
-    once = added(None, record, source(1, mark))
-    assert added(once, record, source(9, mark)) is once
+    mark = hash_record(record)
+    once = add_run(None, record, source(1, mark))
+    assert add_run(once, record, source(9, mark)) is once
     other = replace(record, cases=(case("a", 0.5),))
-    assert digest_of(other) != mark
-    assert len(added(once, other, source(2, digest_of(other))).sources) == 2
+    assert hash_record(other) != mark
+    assert len(add_run(once, other, source(2, hash_record(other))).sources) == 2
 
 
 def test_accepting_replaces_everything_and_says_why() -> None:
-    baseline = accepted(a_record(case("b", 0.5)), source(20), "the tone is friendlier now")
+    baseline = replace_runs(a_record(case("b", 0.5)), source(20), "the tone is friendlier now")
     assert [each.eval_id for each in baseline.cases] == ["b"]
-    assert list(remarks(baseline, NOW)) == [
+    assert list(describe_staleness(baseline, NOW)) == [
         "The baseline was accepted on 2026-11-20: the tone is friendlier now"
     ]
-    after = added(baseline, a_record(case("b", 1.0)), source(21))
-    assert list(remarks(after, NOW)) == []
+    after = add_run(baseline, a_record(case("b", 1.0)), source(21))
+    assert list(describe_staleness(after, NOW)) == []
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_accepting_replaces_everything_and_says_why() -> None:
 )
 def test_age(created_at: str | None, days: int | None) -> None:
     baseline = Baseline((), (BaselineSource(created_at),))
-    assert days_old(baseline, NOW) == days
-    assert bool(list(remarks(baseline, NOW))) == ((days or 0) > 14)
+    assert compute_age_days(baseline, NOW) == days
+    assert bool(list(describe_staleness(baseline, NOW))) == ((days or 0) > 14)
 
 
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(["answered", "crashed"])
@@ -195,7 +195,7 @@ def test_what_was_saved_is_there_and_nothing_else(history: list[dict[str, list[f
     for name in "abc":
         expected = [score for day in newest for score in day.get(name, ())]
         assert [score for _, score in scores(baseline, name)] == expected
-    assert pruned(baseline, keep=keep) == baseline
+    assert prune_runs(baseline, keep=keep) == baseline
     assert all(run.source < len(baseline.sources) for each in baseline.cases for run in each.runs)
 
 
@@ -211,11 +211,11 @@ def test_gate_runs_that_were_parted_tell_the_same_together(saved: list[tuple[int
     baseline: Baseline | None = None
     for day, names, fingerprint in saved:
         record = a_record(*(case(name, day / 28, fingerprint=fingerprint) for name in sorted(names)))
-        baseline = added(baseline, record, source(day))
+        baseline = add_run(baseline, record, source(day))
     assert baseline is not None
-    parts = parted(baseline)
+    parts = split_baseline(baseline)
     assert [part.sources for part in parts] == [(each,) for each in baseline.sources]
-    again = together(reversed(parts))
+    again = join_baselines(reversed(parts))
     assert again is not None
     assert again.sources == baseline.sources
     assert {each.eval_id: each for each in again.cases} == {each.eval_id: each for each in baseline.cases}
@@ -223,9 +223,9 @@ def test_gate_runs_that_were_parted_tell_the_same_together(saved: list[tuple[int
 
 def test_the_newest_gate_run_says_what_the_agent_did_unless_that_is_long() -> None:
     short, other, long = (record_at(number, text) for number, text in enumerate(("a", "b", "c" * 5000)))
-    grown = added(added(None, short, source_of(short)), other, source_of(other))
+    grown = add_run(add_run(None, short, source_of(short)), other, source_of(other))
     assert [reply.response for reply in grown.cases[0].replies if reply] == ["b"]
-    assert added(grown, long, source_of(long)).cases[0].replies == ()
+    assert add_run(grown, long, source_of(long)).cases[0].replies == ()
 
 
 def record_at(hour: int, response: str) -> Record:
@@ -235,4 +235,4 @@ def record_at(hour: int, response: str) -> Record:
 
 
 def source_of(record: Record) -> BaselineSource:
-    return BaselineSource(record.created_at, digest=digest_of(record))
+    return BaselineSource(record.created_at, digest=hash_record(record))

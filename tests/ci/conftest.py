@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from evalgate.ci.comment_sections import Section
+from evalgate.ci.comment_sections import CommentSection
 from evalgate.ci.events import PullRequest
 from evalgate.ci.github_client import Account
-from evalgate.ci.post_result import Outcome, Patience
+from evalgate.ci.post_result import PostResult, PostTimeouts
 from evalgate.ci.posting import ACTIONS_BOT, post_comment
 from tests.github.server import FakeGitHub
 from tests.github.world import PULL, REPOSITORY
@@ -17,12 +17,12 @@ from tests.github.world import PULL, REPOSITORY
 for client in ("github", "gitlab"):
     importlib.import_module(client)  # takes seconds on a busy machine, which are no post's
 
-QUICK = Patience(
+QUICK = PostTimeouts(
     total_s=50.0, request_s=20, settle_s=0.3, pause_s=0.02, longest_pause_s=0.2, between_writes_s=0.0
 )
 
 
-def patience_of_many(jobs: int, post_one: Callable[[], object]) -> Patience:
+def patience_of_many(jobs: int, post_one: Callable[[], object]) -> PostTimeouts:
     """For so many jobs that post at the same time, each in a thread of this process.
 
     What settles must outlast what any of them takes from reading to writing, on whatever machine this is.
@@ -32,7 +32,7 @@ def patience_of_many(jobs: int, post_one: Callable[[], object]) -> Patience:
     post_one()
     took_s = time.monotonic() - began
     settle_s = max(3.0, 2 * jobs * took_s)
-    return Patience(
+    return PostTimeouts(
         total_s=40 * settle_s,
         request_s=120,
         settle_s=settle_s,
@@ -65,18 +65,18 @@ def post(
     run: int = 1,
     job: str = "",
     token: str = TOKEN,
-    patience: Patience = QUICK,
+    patience: PostTimeouts = QUICK,
     shared: bool = False,
     author: str = ACTIONS_BOT,
     shorter: Callable[[int], str] | None = None,
-) -> Outcome:
+) -> PostResult:
     return post_comment(
         account_on(github, token),
         PullRequest(PULL),
         gate,
-        Section(key, text, run, 1, job),
+        CommentSection(key, text, run, 1, job),
         shared=shared,
-        patience=patience,
+        timeouts=patience,
         author=author,
         shorter=shorter,
     )

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.ci.check_runs import Annotation, Check, outputs
-from evalgate.ci.post_result import Outcome
+from evalgate.ci.check_runs import Annotation, Check, build_outputs
+from evalgate.ci.post_result import PostResult
 from evalgate.ci.posting import post_check
 from tests.ci.conftest import QUICK, account_on
 from tests.github.faults import Fault
@@ -26,9 +26,9 @@ def _check(count: int) -> Check:
 
 @pytest.mark.parametrize(("count", "requests"), [(0, 1), (1, 1), (50, 1), (51, 2), (120, 3)])
 def test_annotations_go_in_fifties(github: FakeGitHub, count: int, requests: int) -> None:
-    outcome = post_check(account_on(github), HEAD_SHA, _check(count), patience=QUICK)
+    outcome = post_check(account_on(github), HEAD_SHA, _check(count), timeouts=QUICK)
     (number,) = github.world.check_runs
-    assert outcome == Outcome("posted", "", f"https://github.com/acme/demo/runs/{number}")
+    assert outcome == PostResult("posted", "", f"https://github.com/acme/demo/runs/{number}")
     run = github.world.check_runs[number]
     assert (run["status"], run["conclusion"], run["head_sha"]) == ("completed", "failure", HEAD_SHA)
     assert [note["start_line"] for note in run["annotations"]] == list(range(1, count + 1))
@@ -36,7 +36,7 @@ def test_annotations_go_in_fifties(github: FakeGitHub, count: int, requests: int
 
 
 def test_what_an_annotation_says(github: FakeGitHub) -> None:
-    post_check(account_on(github), HEAD_SHA, _check(1), patience=QUICK)
+    post_check(account_on(github), HEAD_SHA, _check(1), timeouts=QUICK)
     (run,) = github.world.check_runs.values()
     assert run["annotations"] == [
         {
@@ -66,7 +66,7 @@ def test_what_an_annotation_says(github: FakeGitHub) -> None:
 )
 def test_a_fault_that_passes_is_survived(github: FakeGitHub, fault: Fault) -> None:
     github.faults.append(fault)
-    outcome = post_check(account_on(github), HEAD_SHA, _check(60), patience=QUICK)
+    outcome = post_check(account_on(github), HEAD_SHA, _check(60), timeouts=QUICK)
     assert outcome.kind == "posted"
     (run,) = github.world.check_runs.values()
     assert len(run["annotations"]) == 60
@@ -79,7 +79,7 @@ def test_a_check_run_that_was_created_in_spite_of_the_answer_is_not_created_agai
     lose_the_answer = Fault("POST", "check-runs", cut="after", times=2)
     github.faults += [lose_the_answer, Fault("GET", "check-runs", status=502, times=3)]
     github.world.check_runs[5000] = dict(theirs)
-    assert post_check(account_on(github), HEAD_SHA, _check(1), patience=QUICK).kind == "posted"
+    assert post_check(account_on(github), HEAD_SHA, _check(1), timeouts=QUICK).kind == "posted"
     assert [run["external_id"] for run in github.world.check_runs.values() if run["annotations"]] == [
         next(each.body["external_id"] for each in github.exchanges if each.method == "POST")
     ]
@@ -89,21 +89,21 @@ def test_a_check_run_that_was_created_in_spite_of_the_answer_is_not_created_agai
 def test_a_server_that_fails_each_time_is_asked_five_times_to_create(github: FakeGitHub) -> None:
     refusing = Fault("POST", "check-runs", status=502, times=999)
     github.faults.append(refusing)
-    outcome = post_check(account_on(github), HEAD_SHA, _check(1), patience=QUICK)
-    assert outcome == Outcome("failed", "GitHub answered 502: Server Error (given up after 5 attempts)")
+    outcome = post_check(account_on(github), HEAD_SHA, _check(1), timeouts=QUICK)
+    assert outcome == PostResult("failed", "GitHub answered 502: Server Error (given up after 5 attempts)")
     assert 999 - refusing.times == 5
 
 
 def test_a_token_that_may_not_is_told(github: FakeGitHub) -> None:
     github.world.grants["reader"] = Grant(writes=frozenset({"issues"}))
-    outcome = post_check(account_on(github, "reader"), HEAD_SHA, _check(1), patience=QUICK)
+    outcome = post_check(account_on(github, "reader"), HEAD_SHA, _check(1), timeouts=QUICK)
     assert outcome.kind == "skipped"
     assert outcome.reason.startswith("GitHub answered 403: Resource not accessible by integration")
 
 
 def test_a_fault_that_lasts_is_given_up(github: FakeGitHub) -> None:
     github.faults.append(Fault(status=503, times=999))
-    outcome = post_check(account_on(github), HEAD_SHA, _check(1), patience=replace(QUICK, total_s=1.5))
+    outcome = post_check(account_on(github), HEAD_SHA, _check(1), timeouts=replace(QUICK, total_s=1.5))
     assert outcome.kind == "failed"
     assert re.fullmatch(
         r"GitHub answered 503: Server Error \(given up (at once|after [12] s)\)", outcome.reason
@@ -115,7 +115,7 @@ def test_no_text_makes_a_request_that_github_refuses(
     title: str, summary: str, path: str, message: str, line: int
 ) -> None:
     note = Annotation(path * 300, line, message * 3000, title * 60)
-    (made,) = outputs(Check("x", "failure", title * 60, summary * 30_000, (note,)))
+    (made,) = build_outputs(Check("x", "failure", title * 60, summary * 30_000, (note,)))
     annotation: dict[str, Any] = made["annotations"][0]
     assert 0 < len(made["title"]) <= 255
     assert 0 < len(made["summary"]) <= 65_535

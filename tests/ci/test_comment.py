@@ -10,10 +10,10 @@ from typing import Literal
 
 import pytest
 
-from evalgate.ci.comment_sections import Section, marker, read_sections
+from evalgate.ci.comment_sections import CommentSection, format_marker, read_sections
 from evalgate.ci.events import HeadCommit, NoPullRequest, PullRequest
 from evalgate.ci.github_client import Account
-from evalgate.ci.post_result import Outcome
+from evalgate.ci.post_result import PostResult
 from evalgate.ci.posting import post_comment
 from evalgate.core.extras import describe_install
 from tests.ci.conftest import QUICK, TOKEN, account_on, post
@@ -23,7 +23,7 @@ from tests.github.world import HEAD_SHA, PULL, REPOSITORY, Grant
 
 BOT = Grant()
 SOMEBODY = Grant(login="mallory", kind="User")
-OLD = f"{marker('main')}\n\nold"
+OLD = f"{format_marker('main')}\n\nold"
 
 
 def texts(github: FakeGitHub) -> list[dict[str, str]]:
@@ -37,7 +37,9 @@ def texts(github: FakeGitHub) -> list[dict[str, str]]:
 def test_first_it_is_posted_then_updated_then_left_alone(github: FakeGitHub) -> None:
     assert post(github, "one").kind == "posted"
     updated = post(github, "two", run=2)
-    assert updated == Outcome("updated", "", f"https://github.com/{REPOSITORY}/pull/{PULL}#issuecomment-1001")
+    assert updated == PostResult(
+        "updated", "", f"https://github.com/{REPOSITORY}/pull/{PULL}#issuecomment-1001"
+    )
     writes = github.count("PATCH")
     assert post(github, "two", run=2).kind == "unchanged"
     assert texts(github) == [{"": "two"}]
@@ -186,30 +188,32 @@ FORBIDDEN = "the token may not do this; in a pull request from a fork it may onl
     [
         (
             Fault("POST", status=403, message="Resource not accessible by integration"),
-            Outcome("skipped", f"GitHub answered 403: Resource not accessible by integration ({FORBIDDEN})"),
+            PostResult(
+                "skipped", f"GitHub answered 403: Resource not accessible by integration ({FORBIDDEN})"
+            ),
         ),
         (
             Fault("POST", status=403, message="Unable to create comment because issue is locked."),
-            Outcome(
+            PostResult(
                 "skipped",
                 f"GitHub answered 403: Unable to create comment because issue is locked. ({FORBIDDEN})",
             ),
         ),
         (
             Fault(status=404, message="Not Found"),
-            Outcome(
+            PostResult(
                 "failed",
                 "GitHub answered 404: Not Found (is it there, and may the token see it?)",
             ),
         ),
         (
             Fault(status=401, message="Bad credentials"),
-            Outcome("failed", "GitHub answered 401: Bad credentials (the token is wrong or has expired)"),
+            PostResult("failed", "GitHub answered 401: Bad credentials (the token is wrong or has expired)"),
         ),
-        (Fault("POST", status=422, message="No."), Outcome("failed", "GitHub answered 422: No.")),
+        (Fault("POST", status=422, message="No."), PostResult("failed", "GitHub answered 422: No.")),
         (
             limit_used_up(),
-            Outcome(
+            PostResult(
                 "failed",
                 "GitHub answered 403: API rate limit exceeded for installation ID 1. "
                 "(given up at once: the next attempt may be made in more than an hour)",
@@ -217,7 +221,7 @@ FORBIDDEN = "the token may not do this; in a pull request from a fork it may onl
         ),
         (
             slow_down("600"),
-            Outcome(
+            PostResult(
                 "failed",
                 "GitHub answered 403: You have exceeded a secondary rate limit. "
                 "Please wait a few minutes before you try again. "
@@ -226,16 +230,16 @@ FORBIDDEN = "the token may not do this; in a pull request from a fork it may onl
         ),
         (
             Fault("POST", status=422, message="body is too long", times=99),
-            Outcome("failed", "GitHub takes no comment, however short"),
+            PostResult("failed", "GitHub takes no comment, however short"),
         ),
         (
             Fault(status=403, message=f"no {TOKEN} \x1b[31m::set-output name=x::y"),
-            Outcome("skipped", f"GitHub answered 403: no *** ::set-output name=x::y ({FORBIDDEN})"),
+            PostResult("skipped", f"GitHub answered 403: no *** ::set-output name=x::y ({FORBIDDEN})"),
         ),
     ],
     ids=lambda value: value.message[:20] if isinstance(value, Fault) else "",
 )
-def test_a_fault_that_lasts_is_told(fault: Fault, outcome: Outcome) -> None:
+def test_a_fault_that_lasts_is_told(fault: Fault, outcome: PostResult) -> None:
     with FakeGitHub(faults=[replace(fault)]).running() as github:
         began = time.monotonic()
         assert post(github) == outcome
@@ -257,13 +261,13 @@ def test_a_github_that_never_answers_is_given_up(
 def test_an_answer_that_never_ends_is_not_waited_for(github: FakeGitHub) -> None:
     github.faults.append(Fault("GET", body=b" " * 5000, drip_s=0.01))
     outcome = post(github, patience=replace(QUICK, total_s=0.3))
-    assert outcome == Outcome("failed", "GitHub did not answer within 0.6 s")
+    assert outcome == PostResult("failed", "GitHub did not answer within 0.6 s")
 
 
 def test_nobody_listens() -> None:
     account = Account(TOKEN, REPOSITORY, "http://127.0.0.1:9/")
     outcome = post_comment(
-        account, PullRequest(7), "main", Section("", "x"), patience=replace(QUICK, total_s=1.5)
+        account, PullRequest(7), "main", CommentSection("", "x"), timeouts=replace(QUICK, total_s=1.5)
     )
     assert outcome.kind == "failed"
     assert outcome.reason.startswith("GitHub cannot be reached (ConnectionError) (given up a")
@@ -272,13 +276,13 @@ def test_nobody_listens() -> None:
 @pytest.mark.parametrize(
     ("account", "outcome"),
     [
-        (Account("", REPOSITORY), Outcome("skipped", "there is no token")),
-        (Account("t", "../x"), Outcome("failed", "GITHUB_REPOSITORY is not `owner/name`")),
-        (Account("t", ""), Outcome("failed", "GITHUB_REPOSITORY is not `owner/name`")),
+        (Account("", REPOSITORY), PostResult("skipped", "there is no token")),
+        (Account("t", "../x"), PostResult("failed", "GITHUB_REPOSITORY is not `owner/name`")),
+        (Account("t", ""), PostResult("failed", "GITHUB_REPOSITORY is not `owner/name`")),
     ],
 )
-def test_an_account_that_cannot_post(account: Account, outcome: Outcome) -> None:
-    assert post_comment(account, PullRequest(7), "main", Section("", "x"), patience=QUICK) == outcome
+def test_an_account_that_cannot_post(account: Account, outcome: PostResult) -> None:
+    assert post_comment(account, PullRequest(7), "main", CommentSection("", "x"), timeouts=QUICK) == outcome
 
 
 def test_a_read_only_token_is_told_and_harmless(github: FakeGitHub) -> None:
@@ -289,10 +293,14 @@ def test_a_read_only_token_is_told_and_harmless(github: FakeGitHub) -> None:
 
 
 def test_the_pull_request_of_a_commit_is_found(github: FakeGitHub) -> None:
-    found = post_comment(account_on(github), HeadCommit(HEAD_SHA), "main", Section("", "x"), patience=QUICK)
+    found = post_comment(
+        account_on(github), HeadCommit(HEAD_SHA), "main", CommentSection("", "x"), timeouts=QUICK
+    )
     assert found.kind == "posted"
-    missing = post_comment(account_on(github), HeadCommit("0" * 40), "main", Section("", "x"), patience=QUICK)
-    assert missing == Outcome("skipped", "no open pull request has this commit as its newest")
+    missing = post_comment(
+        account_on(github), HeadCommit("0" * 40), "main", CommentSection("", "x"), timeouts=QUICK
+    )
+    assert missing == PostResult("skipped", "no open pull request has this commit as its newest")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +316,7 @@ def test_a_commit_that_two_people_push_is_told_by_where_it_was_pushed(
     github: FakeGitHub, head: HeadCommit, number: int | None
 ) -> None:
     github.world.pulls[9] = {"sha": HEAD_SHA, "repository": "eve/demo"}
-    post_comment(account_on(github), head, "main", Section("", "x"), patience=QUICK)
+    post_comment(account_on(github), head, "main", CommentSection("", "x"), timeouts=QUICK)
     told = [each for each in (PULL, 9) if github.world.comment_bodies(each)]
     assert told == ([] if number is None else [number])
 
@@ -323,7 +331,7 @@ def test_two_pull_requests_from_one_branch_get_their_own_comments(
 ) -> None:
     github.world.pulls[8] = {"sha": HEAD_SHA}
     for text in ("one", "two"):
-        outcome = post_comment(account_on(github), head, "main", Section("", text), patience=QUICK)
+        outcome = post_comment(account_on(github), head, "main", CommentSection("", text), timeouts=QUICK)
         assert len(outcome.url.split()) == len(numbers)
     told = [each for each in (PULL, 8) if github.world.comment_bodies(each)]
     assert told == numbers
@@ -332,8 +340,8 @@ def test_two_pull_requests_from_one_branch_get_their_own_comments(
 
 def test_without_a_pull_request_nothing_is_asked(github: FakeGitHub) -> None:
     subject = NoPullRequest("a push")
-    outcome = post_comment(account_on(github), subject, "main", Section("", "x"), patience=QUICK)
-    assert outcome == Outcome("skipped", "a push")
+    outcome = post_comment(account_on(github), subject, "main", CommentSection("", "x"), timeouts=QUICK)
+    assert outcome == PostResult("skipped", "a push")
     assert github.exchanges == []
 
 
@@ -343,7 +351,11 @@ def test_an_enterprise_server_is_reached_by_its_url() -> None:
             github.world.add_comment(f"chat {number}", SOMEBODY)
         environ = {"GITHUB_REPOSITORY": REPOSITORY, "GITHUB_API_URL": github.url}
         outcome = post_comment(
-            Account.of(environ, TOKEN), PullRequest(PULL), "main", Section("", "x"), patience=QUICK
+            Account.from_environment(environ, TOKEN),
+            PullRequest(PULL),
+            "main",
+            CommentSection("", "x"),
+            timeouts=QUICK,
         )
         assert outcome.kind == "posted"
 
@@ -363,4 +375,4 @@ def test_only_posting_loads_the_client() -> None:
 
 def test_without_the_client_it_is_told(github: FakeGitHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "github", None)
-    assert post(github) == Outcome("failed", f"this needs PyGithub: {describe_install('github')}")
+    assert post(github) == PostResult("failed", f"this needs PyGithub: {describe_install('github')}")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.ci.events import HeadCommit, NoPullRequest, PullRequest, subject_in, subject_of
+from evalgate.ci.events import HeadCommit, NoPullRequest, PullRequest, find_subject, parse_subject
 
 SHA = "5f" * 20
 HEAD = {"number": 7, "head": {"sha": SHA}}
@@ -54,7 +54,7 @@ def pull_in(repository: object, number: object = 7) -> dict[str, Any]:
     ],
 )
 def test_the_pull_request_of_an_event(event: str, payload: dict[str, Any], subject: object) -> None:
-    assert subject_in(event, payload) == subject
+    assert parse_subject(event, payload) == subject
 
 
 NO_NUMBER = "the payload of the event {} names no pull request"
@@ -82,13 +82,13 @@ NO_NUMBER = "the payload of the event {} names no pull request"
     ],
 )
 def test_an_event_without_a_pull_request(event: str, payload: dict[str, Any], reason: str) -> None:
-    assert subject_in(event, payload) == NoPullRequest(reason)
+    assert parse_subject(event, payload) == NoPullRequest(reason)
 
 
 @pytest.mark.parametrize("sha", ["", "x", SHA.upper(), f"{SHA}\n", 5, None, "a" * 41])
 def test_a_commit_that_is_none_is_not_passed_on(sha: object) -> None:
     payload = {"pull_request": {"number": 7, "head": {"sha": sha}}}
-    assert subject_in("pull_request", payload) == PullRequest(7, "")
+    assert parse_subject("pull_request", payload) == PullRequest(7, "")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_event_is_read_from_its_file(tmp_path: Path, content: str, subject: 
     path = tmp_path / "event.json"
     path.write_text(content, encoding="utf-8", errors="surrogatepass")
     environ = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": str(path)}
-    assert subject_of(environ) == subject
+    assert find_subject(environ) == subject
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_event_is_read_from_its_file(tmp_path: Path, content: str, subject: 
     ],
 )
 def test_without_an_event_there_is_no_pull_request(environ: dict[str, str], reason: str) -> None:
-    assert subject_of(environ) == NoPullRequest(reason)
+    assert find_subject(environ) == NoPullRequest(reason)
 
 
 JSON = st.recursive(
@@ -152,4 +152,4 @@ JSON = st.recursive(
     st.dictionaries(st.sampled_from(["pull_request", "issue", "workflow_run", "repository"]), JSON),
 )
 def test_no_payload_breaks_it(event: str, payload: dict[str, Any]) -> None:
-    assert isinstance(subject_in(event, payload), PullRequest | HeadCommit | NoPullRequest)
+    assert isinstance(parse_subject(event, payload), PullRequest | HeadCommit | NoPullRequest)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.ci.comment_sections import Section, read_sections, written
-from evalgate.ci.post_result import Outcome
-from evalgate.reporting.reviews import Posting
+from evalgate.ci.comment_sections import CommentSection, read_sections, render_body
+from evalgate.ci.post_result import PostResult
+from evalgate.reporting.reviews import PostOptions
 from tests.ci.conftest import QUICK, post
 from tests.ci.test_pullrequest import environ_of, tell
 from tests.github.faults import Fault
@@ -27,8 +27,8 @@ def _text(github: FakeGitHub) -> str:
 
 @pytest.mark.parametrize("job", ["", "b"], ids=["unnamed", "named"])
 def test_a_job_that_was_overwritten_gives_way(github: FakeGitHub, job: str) -> None:
-    comment = github.world.add_comment(written("main", [Section("", "of the last run", 1, 1)]))
-    theirs = written("main", [Section("", "of a", 2, 1, "a" if job else "")])
+    comment = github.world.add_comment(render_body("main", [CommentSection("", "of the last run", 1, 1)]))
+    theirs = render_body("main", [CommentSection("", "of a", 2, 1, "a" if job else "")])
 
     def overwrite() -> None:
         github.world.edit_comment(comment, theirs)
@@ -54,7 +54,7 @@ def test_a_job_that_comes_later_replaces_and_says_so(github: FakeGitHub) -> None
 
 @pytest.mark.parametrize(("run", "attempt"), [(2, 0), (1, 1)], ids=["another attempt", "another run"])
 def test_a_later_attempt_or_run_replaces_without_a_word(github: FakeGitHub, run: int, attempt: int) -> None:
-    github.world.add_comment(written("main", [Section("", "of a", run, attempt, "a")]))
+    github.world.add_comment(render_body("main", [CommentSection("", "of a", run, attempt, "a")]))
     outcome = post(github, "of b", run=2, job="b")
     assert (outcome.kind, outcome.needs_attention, outcome.reason) == ("updated", False, "")
     assert _text(github) == "of b"
@@ -68,7 +68,7 @@ def test_another_step_of_the_same_job_replaces_without_a_word(github: FakeGitHub
 
 
 def test_ten_jobs_end_quickly_with_the_report_of_one(github: FakeGitHub) -> None:
-    def job(number: int) -> Outcome:
+    def job(number: int) -> PostResult:
         return post(github, f"of {number}", job=f"job {number}", patience=replace(QUICK, total_s=120.0))
 
     with ThreadPoolExecutor(10) as pool:
@@ -95,7 +95,7 @@ def test_a_run_tells_legs_by_their_runner(
     github: FakeGitHub, tmp_path: Path, other: dict[str, str], level: str
 ) -> None:
     environ = environ_of(github, tmp_path, GITHUB_JOB="gate", RUNNER_NAME="GitHub Actions 1")
-    tell(green(), Posting(comment=True), environ)
-    (told,) = tell(regression(), Posting(comment=True), {**environ, **other})
+    tell(green(), PostOptions(comment=True), environ)
+    (told,) = tell(regression(), PostOptions(comment=True), {**environ, **other})
     assert told.level == level
     assert (MEND in told.sentence) == (level == "warning")

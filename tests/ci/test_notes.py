@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.ci.comment_sections import Section, marker, read_sections
+from evalgate.ci.comment_sections import CommentSection, format_marker, read_sections
 from evalgate.ci.events import NoPullRequest
-from evalgate.ci.gitlab import MergeRequest, merge_request_of
-from evalgate.ci.post_result import Outcome, Patience
+from evalgate.ci.gitlab import MergeRequest, find_merge_request
+from evalgate.ci.post_result import PostResult, PostTimeouts
 from evalgate.ci.posting import post_note
 from evalgate.core.extras import describe_install
 from tests.ci.conftest import QUICK, patience_of_many
@@ -36,13 +36,13 @@ def note(
     key: str = "",
     run: int = 1,
     token: str = TOKEN,
-    patience: Patience = QUICK,
+    patience: PostTimeouts = QUICK,
     shorter: Callable[[int], str] | None = None,
     shared: bool = False,
-) -> Outcome:
-    request = merge_request_of(gitlab.environ(), token)
-    section = Section(key, text, run, 12345678901)
-    return post_note(request, gate, section, patience=patience, shorter=shorter, shared=shared)
+) -> PostResult:
+    request = find_merge_request(gitlab.environ(), token)
+    section = CommentSection(key, text, run, 12345678901)
+    return post_note(request, gate, section, timeouts=patience, shorter=shorter, shared=shared)
 
 
 def texts(gitlab: FakeGitLab) -> list[dict[str, str]]:
@@ -51,7 +51,7 @@ def texts(gitlab: FakeGitLab) -> list[dict[str, str]]:
 
 def test_first_it_is_posted_then_updated_then_left_alone(gitlab: FakeGitLab) -> None:
     assert note(gitlab, "one").kind == "posted"
-    assert note(gitlab, "two", run=2) == Outcome("updated", "", f"{HOME}/-/merge_requests/7#note_1001")
+    assert note(gitlab, "two", run=2) == PostResult("updated", "", f"{HOME}/-/merge_requests/7#note_1001")
     assert note(gitlab, "two", run=2).kind == "unchanged"
     assert note(gitlab, "old").reason == "a newer run has already reported"
     assert texts(gitlab) == [{"": "two"}]
@@ -68,7 +68,7 @@ def test_the_note_is_found_on_any_page_behind_any_address() -> None:
     with FakeGitLab(prefix="/git/lab", page_size=10).running() as gitlab:
         for number in range(35):
             gitlab.add_note(f"chat {number}", "mallory")
-        gitlab.add_note(f"{marker('main')}\n\nold")
+        gitlab.add_note(f"{format_marker('main')}\n\nold")
         assert note(gitlab).kind == "updated"
         assert len(gitlab.notes) == 36
 
@@ -76,7 +76,7 @@ def test_the_note_is_found_on_any_page_behind_any_address() -> None:
 @pytest.mark.parametrize("system", [False, True])
 def test_a_note_of_somebody_else_is_never_touched(gitlab: FakeGitLab, *, system: bool) -> None:
     author = "project_4711_bot_a1b2c3" if system else "mallory"
-    theirs = gitlab.add_note(f"{marker('main')}\n\nold", author, system=system)
+    theirs = gitlab.add_note(f"{format_marker('main')}\n\nold", author, system=system)
     assert note(gitlab).kind == "posted"
     assert note(gitlab, "more", run=2).kind == "updated"
     assert theirs.edits == 0
@@ -137,38 +137,40 @@ def test_a_fault_that_passes_leaves_one_note(fault: Fault) -> None:
     [
         (
             Fault("POST", status=403, message="403 Forbidden"),
-            Outcome(
+            PostResult(
                 "skipped",
                 "GitLab answered 403: 403 Forbidden (the token may not write here: it needs the scope `api`)",
             ),
         ),
         (
             Fault(status=404, message="404 Not found"),
-            Outcome("failed", "GitLab answered 404: 404 Not found (is it there, and may the token see it?)"),
+            PostResult(
+                "failed", "GitLab answered 404: 404 Not found (is it there, and may the token see it?)"
+            ),
         ),
         (
             Fault(status=401, message="401 Unauthorized"),
-            Outcome(
+            PostResult(
                 "failed",
                 "GitLab answered 401: 401 Unauthorized "
                 "(the token is wrong or has expired; CI_JOB_TOKEN cannot write notes)",
             ),
         ),
-        (Fault("POST", status=422, message="No."), Outcome("failed", "GitLab answered 422: No.")),
+        (Fault("POST", status=422, message="No."), PostResult("failed", "GitLab answered 422: No.")),
         (
             Fault(status=429, message="Retry later"),
-            Outcome(
+            PostResult(
                 "failed",
                 "GitLab answered 429: Retry later (given up at once: the next attempt may be made in 60 s)",
             ),
         ),
         (
             Fault("POST", status=400, message="note is too long", times=99),
-            Outcome("failed", "GitLab takes no comment, however short"),
+            PostResult("failed", "GitLab takes no comment, however short"),
         ),
         (
             Fault("POST", status=403, message=f"no {TOKEN} \x1b[31m::set-output name=x::y"),
-            Outcome(
+            PostResult(
                 "skipped",
                 "GitLab answered 403: no *** ::set-output name=x::y "
                 "(the token may not write here: it needs the scope `api`)",
@@ -177,7 +179,7 @@ def test_a_fault_that_passes_leaves_one_note(fault: Fault) -> None:
     ],
     ids=lambda value: value.message[:20] if isinstance(value, Fault) else "",
 )
-def test_a_fault_that_lasts_is_told(fault: Fault, outcome: Outcome) -> None:
+def test_a_fault_that_lasts_is_told(fault: Fault, outcome: PostResult) -> None:
     with FakeGitLab(faults=[replace(fault)]).running() as gitlab:
         assert note(gitlab) == outcome
         assert gitlab.bodies() == []
@@ -192,7 +194,7 @@ def test_tokens_that_cannot_post(gitlab: FakeGitLab) -> None:
 
 def test_nobody_listens() -> None:
     request = MergeRequest(TOKEN, "http://127.0.0.1:9", PROJECT, MERGE_REQUEST)
-    outcome = post_note(request, "main", Section("", "x"), patience=replace(QUICK, total_s=1.5))
+    outcome = post_note(request, "main", CommentSection("", "x"), timeouts=replace(QUICK, total_s=1.5))
     assert outcome.kind == "failed"
     assert outcome.reason.startswith("GitLab cannot be reached (ConnectionError) (given up a")
 
@@ -237,7 +239,7 @@ API = "https://gitlab.example.com/sub/api/v4"
     ],
 )
 def test_which_merge_request(environ: dict[str, str], expected: MergeRequest | NoPullRequest) -> None:
-    assert merge_request_of(environ, "t") == expected
+    assert find_merge_request(environ, "t") == expected
 
 
 def test_the_token_is_in_no_log_and_no_text(gitlab: FakeGitLab, caplog: pytest.LogCaptureFixture) -> None:
@@ -245,7 +247,7 @@ def test_the_token_is_in_no_log_and_no_text(gitlab: FakeGitLab, caplog: pytest.L
     with caplog.at_level(logging.DEBUG):
         outcome = note(gitlab, token=token)
     assert outcome.kind == "failed"
-    assert token not in f"{outcome} {caplog.text} {merge_request_of(gitlab.environ(), token)!r}"
+    assert token not in f"{outcome} {caplog.text} {find_merge_request(gitlab.environ(), token)!r}"
 
 
 def test_only_posting_loads_the_client() -> None:
@@ -255,7 +257,7 @@ def test_only_posting_loads_the_client() -> None:
 
 def test_without_the_client_it_is_told(gitlab: FakeGitLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gitlab", None)
-    assert note(gitlab) == Outcome("failed", f"this needs python-gitlab: {describe_install('gitlab')}")
+    assert note(gitlab) == PostResult("failed", f"this needs python-gitlab: {describe_install('gitlab')}")
 
 
 @pytest.mark.slow
@@ -264,7 +266,7 @@ def test_ten_jobs_end_in_one_note_with_all_sections(gitlab: FakeGitLab) -> None:
     with FakeGitLab().running() as another:
         patience = patience_of_many(10, lambda: note(another))
 
-    def job(number: int) -> Outcome:
+    def job(number: int) -> PostResult:
         return note(gitlab, f"text of {number}", key=f"leg {number}", shared=True, patience=patience)
 
     with ThreadPoolExecutor(10) as pool:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from evalgate.ci.comment_sections import read_sections
-from evalgate.cli.comment import post_record
-from evalgate.core.errors import InvalidInput
+from evalgate.cli.comment import post_stored_record
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record
-from evalgate.reporting.comment.reporter import Comment
-from evalgate.reporting.reviews import Posting, Told, tell_pull_request
+from evalgate.reporting.comment.reporter import CommentReport
+from evalgate.reporting.reviews import PostNotice, PostOptions, post_pull_request
 from tests.ci.conftest import QUICK, TOKEN
 from tests.github.server import FakeGitHub
 from tests.github.world import HEAD_SHA, PULL, REPOSITORY, Grant
@@ -39,16 +39,18 @@ def environ_of(github: FakeGitHub, folder: Path, **more: str) -> dict[str, str]:
     }
 
 
-def tell(record: Record, posting: Posting, environ: Mapping[str, str], folder: str = "") -> list[Told]:
+def tell(
+    record: Record, posting: PostOptions, environ: Mapping[str, str], folder: str = ""
+) -> list[PostNotice]:
     def render(limit: int) -> str:
-        return Comment(limit=limit).render(record)
+        return CommentReport(limit=limit).render(record)
 
-    return list(tell_pull_request(record, posting, render, environ=environ, folder=folder, patience=QUICK))
+    return list(post_pull_request(record, posting, render, environ=environ, folder=folder, timeouts=QUICK))
 
 
 def test_the_comment_is_the_report(github: FakeGitHub, tmp_path: Path) -> None:
     environ = environ_of(github, tmp_path)
-    (told,) = tell(regression(), Posting(comment=True), environ)
+    (told,) = tell(regression(), PostOptions(comment=True), environ)
     assert told.level == "info"
     assert told.sentence.startswith(
         "The comment is posted: https://github.com/acme/demo/pull/7#issuecomment-"
@@ -72,7 +74,7 @@ def test_the_comment_is_the_report(github: FakeGitHub, tmp_path: Path) -> None:
 def test_the_comment_names_its_commit_and_its_run(
     github: FakeGitHub, tmp_path: Path, said: Mapping[str, str], page: str
 ) -> None:
-    tell(huge(3000), Posting(comment=True), {**environ_of(github, tmp_path), **said})
+    tell(huge(3000), PostOptions(comment=True), {**environ_of(github, tmp_path), **said})
     (body,) = github.world.comment_bodies()
     (section,) = read_sections(body).values()
     link = f" · [run 17]({page})" if page else ""
@@ -82,13 +84,13 @@ def test_the_comment_names_its_commit_and_its_run(
 def test_legs_of_a_matrix_share_the_comment_of_their_gate(github: FakeGitHub, tmp_path: Path) -> None:
     environ = environ_of(github, tmp_path)
     for leg, record in {"gpt": green(), "claude": regression()}.items():
-        tell(record, Posting(comment=True, name="support", section=leg), environ)
-    tell(green(), Posting(comment=True, name="billing"), environ)
+        tell(record, PostOptions(comment=True, name="support", section=leg), environ)
+    tell(green(), PostOptions(comment=True, name="billing"), environ)
     assert [list(read_sections(body)) for body in github.world.comment_bodies()] == [["claude", "gpt"], [""]]
 
 
 def test_a_huge_report_fits(github: FakeGitHub, tmp_path: Path) -> None:
-    (told,) = tell(huge(3000), Posting(comment=True), environ_of(github, tmp_path))
+    (told,) = tell(huge(3000), PostOptions(comment=True), environ_of(github, tmp_path))
     assert told.level == "info"
     (body,) = github.world.comment_bodies()
     assert "more failing cases: see `results.json`." in body
@@ -103,7 +105,7 @@ def test_what_cannot_be_posted_is_told(
 ) -> None:
     github.world.grants["ghs_reader"] = Grant(writes=frozenset())
     environ = environ_of(github, tmp_path, GITHUB_TOKEN=token)
-    told = tell(regression(), Posting(comment=True, check=True), environ)
+    told = tell(regression(), PostOptions(comment=True, check=True), environ)
     assert [each.level for each in told] == [level, level]
     assert all(reason in each.sentence and "The verdict stands." in each.sentence for each in told)
 
@@ -114,7 +116,7 @@ def test_what_cannot_be_posted_is_told(
 def test_the_check_run_has_a_note_on_the_line_of_each_failing_case(
     github: FakeGitHub, tmp_path: Path, record: Record, conclusion: str, notes: int
 ) -> None:
-    posting = Posting(check=True, name="support", section="gpt")
+    posting = PostOptions(check=True, name="support", section="gpt")
     (told,) = tell(record, posting, environ_of(github, tmp_path), folder="agents/desk")
     assert told.level == "info"
     (check,) = github.world.check_runs.values()
@@ -126,8 +128,8 @@ def test_the_check_run_has_a_note_on_the_line_of_each_failing_case(
 
 def test_a_stored_record_is_posted_as_what_it_is(github: FakeGitHub, tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(dump_record(hostile()), "utf-8")
-    posting, environ = Posting(comment=True), environ_of(github, tmp_path)
-    (told,) = post_record("results.json", posting, folder=tmp_path, environ=environ, patience=QUICK)
+    posting, environ = PostOptions(comment=True), environ_of(github, tmp_path)
+    (told,) = post_stored_record("results.json", posting, folder=tmp_path, environ=environ, timeouts=QUICK)
     assert told.level == "info"
     (body,) = github.world.comment_bodies()
     assert list(read_sections(body)) == [""]
@@ -138,18 +140,18 @@ def test_a_stored_record_is_posted_as_what_it_is(github: FakeGitHub, tmp_path: P
 @pytest.mark.parametrize(
     ("posting", "heading"),
     [
-        (Posting(comment=True), ""),
-        (Posting(comment=True, section="orders"), "## orders\n\n"),
-        (Posting(comment=True, name="desk"), "## desk\n\n"),
-        (Posting(comment=True, name="desk", section="gpt *5*"), "## desk / gpt \\*5\\*\n\n"),
+        (PostOptions(comment=True), ""),
+        (PostOptions(comment=True, section="orders"), "## orders\n\n"),
+        (PostOptions(comment=True, name="desk"), "## desk\n\n"),
+        (PostOptions(comment=True, name="desk", section="gpt *5*"), "## desk / gpt \\*5\\*\n\n"),
     ],
 )
 def test_a_reader_sees_which_gate_and_which_leg_a_section_speaks_for(
-    github: FakeGitHub, tmp_path: Path, posting: Posting, heading: str
+    github: FakeGitHub, tmp_path: Path, posting: PostOptions, heading: str
 ) -> None:
     (tmp_path / "results.json").write_text(dump_record(green()), "utf-8")
     environ = environ_of(github, tmp_path)
-    list(post_record("results.json", posting, folder=tmp_path, environ=environ, patience=QUICK))
+    list(post_stored_record("results.json", posting, folder=tmp_path, environ=environ, timeouts=QUICK))
     (body,) = github.world.comment_bodies()
     (section,) = read_sections(body).values()
     assert section.text.startswith(f"{heading}### ✅ Gate open")
@@ -166,8 +168,8 @@ def test_a_reader_sees_which_gate_and_which_leg_a_section_speaks_for(
 def test_what_is_no_record_is_not_posted(github: FakeGitHub, tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "results.json").write_text(text, "utf-8")
     environ = environ_of(github, tmp_path)
-    with pytest.raises(InvalidInput, match=problem):
-        list(post_record("results.json", Posting(comment=True), folder=tmp_path, environ=environ))
+    with pytest.raises(InvalidInputError, match=problem):
+        list(post_stored_record("results.json", PostOptions(comment=True), folder=tmp_path, environ=environ))
     assert github.count("POST") == 0
 
 
@@ -200,15 +202,15 @@ def test_an_artifact_cannot_make_it_read_something_else(
 ) -> None:
     (tmp_path / "work").mkdir()
     plant(tmp_path)
-    with pytest.raises(InvalidInput, match=problem):
-        list(post_record(results, Posting(comment=True), folder=tmp_path / "work", environ={}))
+    with pytest.raises(InvalidInputError, match=problem):
+        list(post_stored_record(results, PostOptions(comment=True), folder=tmp_path / "work", environ={}))
 
 
 def test_a_record_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evalgate.cli.comment.LARGEST_RECORD", 10)
     (tmp_path / "results.json").write_text(dump_record(green()), "utf-8")
-    with pytest.raises(InvalidInput, match="larger than 10 bytes"):
-        list(post_record("results.json", Posting(comment=True), folder=tmp_path, environ={}))
+    with pytest.raises(InvalidInputError, match="larger than 10 bytes"):
+        list(post_stored_record("results.json", PostOptions(comment=True), folder=tmp_path, environ={}))
 
 
 def evalgate(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -4,19 +4,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evalgate.ci.comment_sections import Section, read_sections, written
-from evalgate.ci.post_result import Outcome
+from evalgate.ci.comment_sections import CommentSection, read_sections, render_body
+from evalgate.ci.post_result import PostResult
 from tests.ci.conftest import patience_of_many, post
 from tests.github.faults import Fault
 from tests.github.server import FakeGitHub
 from tests.github.world import Grant
 
 
-def _post_all(github: FakeGitHub, jobs: int) -> list[Outcome]:
+def _post_all(github: FakeGitHub, jobs: int) -> list[PostResult]:
     with FakeGitHub().running() as another:
         patience = patience_of_many(jobs, lambda: post(another))
 
-    def job(number: int) -> Outcome:
+    def job(number: int) -> PostResult:
         return post(github, f"text of {number}", key=f"leg {number}", shared=True, patience=patience)
 
     with ThreadPoolExecutor(jobs) as pool:
@@ -24,10 +24,10 @@ def _post_all(github: FakeGitHub, jobs: int) -> list[Outcome]:
 
 
 def test_what_another_job_overwrites_is_written_again(github: FakeGitHub) -> None:
-    comment = github.world.add_comment(written("main", [Section("a", "of a", 1, 1)]))
+    comment = github.world.add_comment(render_body("main", [CommentSection("a", "of a", 1, 1)]))
 
     def overwrite() -> None:
-        github.world.edit_comment(comment, written("main", [Section("c", "of c", 1, 1)]))
+        github.world.edit_comment(comment, render_body("main", [CommentSection("c", "of c", 1, 1)]))
 
     # the first reading goes well; at the second, a job that had read the comment before us has written it
     github.faults += [Fault("GET"), Fault("GET", then=overwrite)]
@@ -41,7 +41,7 @@ def test_what_another_job_overwrites_is_written_again(github: FakeGitHub) -> Non
 
 
 def test_of_two_first_comments_the_older_stays(github: FakeGitHub) -> None:
-    theirs = written("main", [Section("a", "of a", 1, 1)])
+    theirs = render_body("main", [CommentSection("a", "of a", 1, 1)])
     github.faults.append(Fault("POST", then=lambda: github.world.add_comment(theirs)))
     assert post(github, "of b", key="b", shared=True).url.endswith("-1001")
     (body,) = github.world.comment_bodies()

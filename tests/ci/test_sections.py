@@ -6,20 +6,23 @@ from hypothesis import strategies as st
 
 from evalgate.ci.comment_sections import (
     LONGEST_COMMENT,
-    Section,
+    CommentSection,
+    format_marker,
     is_of_gate,
-    marker,
-    merged,
+    merge_sections,
     read_sections,
-    shortened_markdown,
-    unmarked,
-    written,
+    render_body,
+    shorten_markdown,
+    strip_markers,
 )
 
 
 def test_a_comment_in_full() -> None:
-    sections = [Section("linux / 3.13", "Fine.", 9, 2, "a-->b"), Section("a", "| x |\n|---|", 8, 1)]
-    assert written("my gate", sections) == (
+    sections = [
+        CommentSection("linux / 3.13", "Fine.", 9, 2, "a-->b"),
+        CommentSection("a", "| x |\n|---|", 8, 1),
+    ]
+    assert render_body("my gate", sections) == (
         "<!-- evalgate:v1 gate=my%20gate -->\n\n"
         "<sub>Of an earlier run:</sub>\n\n"
         "<!-- evalgate:section key=a run=8 attempt=1 -->\n\n| x |\n|---|\n\n<!-- evalgate:end -->\n\n"
@@ -28,31 +31,31 @@ def test_a_comment_in_full() -> None:
 
 
 KEYS = st.text(max_size=12)
-TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=60).map(unmarked)
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=60).map(strip_markers)
 SECTIONS = st.dictionaries(
     KEYS, st.tuples(TEXTS, st.integers(0, 10**15), st.integers(0, 99), KEYS), max_size=6
-).map(lambda found: [Section(key, *rest) for key, rest in found.items()])
+).map(lambda found: [CommentSection(key, *rest) for key, rest in found.items()])
 
 
 @given(KEYS, SECTIONS)
-def test_what_is_written_is_read_again(gate: str, sections: list[Section]) -> None:
-    body = written(gate, sections)
+def test_what_is_written_is_read_again(gate: str, sections: list[CommentSection]) -> None:
+    body = render_body(gate, sections)
     assert is_of_gate(body, gate)
     assert read_sections(body) == {section.key: section for section in sections}
-    assert written(gate, read_sections(body).values()) == body
+    assert render_body(gate, read_sections(body).values()) == body
     assert read_sections(body.replace("\n", "\r\n")) == read_sections(body)  # a browser's editor
 
 
 @pytest.mark.parametrize(
     ("body", "gate", "ours"),
     [
-        (f"{marker('a')}\nx", "a", True),
-        (f"\r\n {marker('a')}\r\nx", "a", True),
-        (f"see {marker('a')}", "a", False),
-        (f"> {marker('a')}", "a", False),
-        (marker("ab"), "a", False),
-        (marker("a b"), "a b", True),
-        (marker("a --> b"), "a --> b", True),
+        (f"{format_marker('a')}\nx", "a", True),
+        (f"\r\n {format_marker('a')}\r\nx", "a", True),
+        (f"see {format_marker('a')}", "a", False),
+        (f"> {format_marker('a')}", "a", False),
+        (format_marker("ab"), "a", False),
+        (format_marker("a b"), "a b", True),
+        (format_marker("a --> b"), "a --> b", True),
         ("", "a", False),
     ],
 )
@@ -82,11 +85,13 @@ PIECES = st.lists(
 
 @given(PIECES)
 def test_no_text_forges_a_section(text: str) -> None:
-    body = written("g", [Section("a", unmarked(text), 1, 1), Section("c", "kept", 1, 1)])
+    body = render_body(
+        "g", [CommentSection("a", strip_markers(text), 1, 1), CommentSection("c", "kept", 1, 1)]
+    )
     sections = read_sections(body)
     assert list(sections) == ["a", "c"]
     assert sections["c"].text == "kept"
-    assert unmarked(unmarked(text)) == unmarked(text)
+    assert strip_markers(strip_markers(text)) == strip_markers(text)
 
 
 @pytest.mark.parametrize(
@@ -99,31 +104,31 @@ def test_no_text_forges_a_section(text: str) -> None:
     ],
 )
 def test_markers_in_a_text_go(text: str, expected: str) -> None:
-    assert unmarked(text) == expected
+    assert strip_markers(text) == expected
 
 
 def test_a_section_that_is_cut_off_is_none() -> None:
-    body = written("g", [Section("a", "one"), Section("b", "two")])
+    body = render_body("g", [CommentSection("a", "one"), CommentSection("b", "two")])
     assert list(read_sections(body.removesuffix("<!-- evalgate:end -->"))) == ["a"]
 
 
 @pytest.mark.parametrize(
     ("before", "after", "kept"),
     [
-        (Section("a", "old", 1, 1), Section("a", "new", 2, 1), "new"),
-        (Section("a", "new", 2, 1), Section("a", "old", 1, 9), "new"),
-        (Section("a", "old", 1, 1), Section("a", "new", 1, 2), "new"),
-        (Section("a", "first", 1, 1), Section("a", "last", 1, 1), "last"),
+        (CommentSection("a", "old", 1, 1), CommentSection("a", "new", 2, 1), "new"),
+        (CommentSection("a", "new", 2, 1), CommentSection("a", "old", 1, 9), "new"),
+        (CommentSection("a", "old", 1, 1), CommentSection("a", "new", 1, 2), "new"),
+        (CommentSection("a", "first", 1, 1), CommentSection("a", "last", 1, 1), "last"),
     ],
 )
-def test_the_newest_of_a_key_stays(before: Section, after: Section, kept: str) -> None:
-    assert merged({"a": before}, {"a": after})["a"].text == kept
+def test_the_newest_of_a_key_stays(before: CommentSection, after: CommentSection, kept: str) -> None:
+    assert merge_sections({"a": before}, {"a": after})["a"].text == kept
 
 
 @pytest.mark.parametrize("count", [1, 2, 20, 100])
 def test_a_comment_is_never_too_long_and_loses_no_section(count: int) -> None:
-    sections = [Section(f"leg-{n}", f"line of leg {n}\n" * 20_000, 1, 1) for n in range(count)]
-    body = written("g", sections)
+    sections = [CommentSection(f"leg-{n}", f"line of leg {n}\n" * 20_000, 1, 1) for n in range(count)]
+    body = render_body("g", sections)
     assert LONGEST_COMMENT * 0.9 < len(body) <= LONGEST_COMMENT
     read = read_sections(body)
     assert len(read) == count
@@ -132,8 +137,12 @@ def test_a_comment_is_never_too_long_and_loses_no_section(count: int) -> None:
 
 
 def test_short_sections_leave_their_room_to_long_ones() -> None:
-    sections = [Section("a", "short"), Section("b", "x\n" * 50_000), Section("c", "y\n" * 20_000)]
-    read = read_sections(written("g", sections))
+    sections = [
+        CommentSection("a", "short"),
+        CommentSection("b", "x\n" * 50_000),
+        CommentSection("c", "y\n" * 20_000),
+    ]
+    read = read_sections(render_body("g", sections))
     assert read["a"].text == "short"
     assert min(len(read["b"].text), len(read["c"].text)) > 30_000
 
@@ -145,8 +154,8 @@ def test_who_knows_what_is_important_shortens() -> None:
         asked.append(limit)
         return "the most important"
 
-    sections = [Section("a", "x" * 70_000), Section("b", "y" * 100)]
-    read = read_sections(written("g", sections, shorter={"a": shorter}))
+    sections = [CommentSection("a", "x" * 70_000), CommentSection("b", "y" * 100)]
+    read = read_sections(render_body("g", sections, shorter={"a": shorter}))
     assert read["a"].text == "the most important"
     assert read["b"].text == "y" * 100
     assert asked
@@ -163,11 +172,11 @@ def test_who_knows_what_is_important_shortens() -> None:
     ],
 )
 def test_what_is_cut_closes_what_it_opened(text: str, limit: int, expected: str) -> None:
-    cut = shortened_markdown(text, limit)
+    cut = shorten_markdown(text, limit)
     assert len(cut) <= limit
     assert expected in (cut if cut == text else cut.rpartition("c\n")[2] + cut[-120:])
 
 
 @given(st.text(st.sampled_from("`~\n <>details/x")), st.integers(1, 300))
 def test_shortened_markdown_fits(text: str, limit: int) -> None:
-    assert len(shortened_markdown(text, limit)) <= limit
+    assert len(shorten_markdown(text, limit)) <= limit

@@ -14,9 +14,9 @@ import click
 import pytest
 import yaml
 
-from evalgate.cli.action import FLAGS, INPUTS, TOKEN, arguments
+from evalgate.cli.action import FLAGS, INPUTS, TOKEN, build_arguments
 from evalgate.cli.main import run
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.reporting.github_actions import OUTPUTS, add_summary, set_outputs
 from tests.e2e.workspaces import project
 
@@ -54,7 +54,7 @@ NUMBERS = {"runs", "workers", "concurrency", "timeout"}
     ],
 )
 def test_inputs_become_arguments(inputs: dict[str, str], expected: list[str]) -> None:
-    assert arguments({**UNSET, **inputs}) == expected
+    assert build_arguments({**UNSET, **inputs}) == expected
 
 
 PINNED = re.compile(r"uses: (actions/[a-z-]+)@(\S+) # v(\d+)\.")
@@ -92,7 +92,7 @@ def test_every_action_of_github_is_pinned_to_one_commit_of_a_runtime_that_is_kep
 def test_a_composite_action_hands_its_inputs_on_together() -> None:
     inputs = {**dict.fromkeys(ACTION["inputs"], ""), "eval-sets": "a b.json\n", "runs": "3", "token": "ghs_1"}
     environ = {"EVALGATE_INPUTS": json.dumps(inputs), "INPUT_TOKEN": "ghs_1"}
-    assert arguments(environ) == ["--runs=3", "--token-env=INPUT_TOKEN", "--", "a b.json"]
+    assert build_arguments(environ) == ["--runs=3", "--token-env=INPUT_TOKEN", "--", "a b.json"]
 
 
 def test_the_composite_action_has_the_same_inputs_and_outputs() -> None:
@@ -152,20 +152,20 @@ def test_a_release_names_its_image(tmp_path: Path) -> None:
     ],
 )
 def test_a_misspelt_input_stops_the_gate(name: str, meant: str) -> None:
-    with pytest.raises(InvalidInput, match=f"did you mean `{meant}`"):
-        arguments({**UNSET, name: "x"})
+    with pytest.raises(InvalidInputError, match=f"did you mean `{meant}`"):
+        build_arguments({**UNSET, name: "x"})
 
 
 @pytest.mark.parametrize("value", ["yes", "1", "True"])
 def test_a_flag_is_true_or_false(value: str) -> None:
-    with pytest.raises(InvalidInput, match="`comment` must be `true` or `false`"):
-        arguments({**UNSET, "INPUT_COMMENT": value})
+    with pytest.raises(InvalidInputError, match="`comment` must be `true` or `false`"):
+        build_arguments({**UNSET, "INPUT_COMMENT": value})
 
 
 def test_every_input_reaches_its_own_option() -> None:
     values = {name: "7" if name in NUMBERS else "true" if name in FLAGS else "0.5" for name in INPUTS}
     values |= {"judge-cache": "read", "shard": "3/8", "policy": "head", "executor": "ray"}
-    argv = arguments({f"INPUT_{name.upper()}": value for name, value in values.items()})
+    argv = build_arguments({f"INPUT_{name.upper()}": value for name, value in values.items()})
 
     context = run.make_context("run", argv)
 

@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from evalgate.cli.baseline import (
-    Keeping,
-    Shelf,
+    BaselineTarget,
+    SaveOptions,
     accept_baseline,
     export_baseline,
     prune_baseline,
+    resolve_target,
     save_baseline,
-    shelf_at,
 )
-from evalgate.cli.baseline_show import as_text, described
-from evalgate.core.errors import InvalidInput
+from evalgate.cli.baseline_show import format_baseline_summary, summarize_baseline
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import CaseMetric, Record, RunMetric, Status, Verdict
 from evalgate.datasets.results_io import dump_record
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 from tests.cli.test_cli import evalgate
 
-PLAIN = Keeping({}, commit="abc1234")
+PLAIN = SaveOptions({}, commit="abc1234")
 
 
 def a_run(*scores: float, day: int = 20, runs: int = 1) -> Record:
@@ -42,13 +42,13 @@ def a_run(*scores: float, day: int = 20, runs: int = 1) -> Record:
     return replace(a_record(*cases), created_at=f"2026-11-{day:02d}T08:30:00+00:00")
 
 
-def save(folder: Path, record: Record, keeping: Keeping = PLAIN) -> str:
+def save(folder: Path, record: Record, keeping: SaveOptions = PLAIN) -> str:
     (folder / "results.json").write_text(dump_record(record), encoding="utf-8")
     return save_baseline("results.json", shelf(folder), keeping)
 
 
-def shelf(folder: Path) -> Shelf:
-    return shelf_at(folder, "b.json", None)
+def shelf(folder: Path) -> BaselineTarget:
+    return resolve_target(folder, "b.json", None)
 
 
 def test_saving_adds_and_never_erases(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_as_many_gate_runs_are_kept_as_the_thresholds_file_says(tmp_path: Path) 
     )
     for day in (1, 2, 3):
         save(tmp_path, a_run(1.0, day=day))
-    assert [source.created_at for source in shelf_at(tmp_path, None, None).read().sources] == [
+    assert [source.created_at for source in resolve_target(tmp_path, None, None).read().sources] == [
         "2026-11-02T08:30:00+00:00",
         "2026-11-03T08:30:00+00:00",
     ]
@@ -103,9 +103,9 @@ def test_a_change_that_is_not_merged_is_no_standard(
     if not what:
         assert save(tmp_path, a_run(1.0), keeping).startswith("Baseline of 1 case saved")
         return
-    with pytest.raises(InvalidInput, match=f"this job tests {what}, and its runs are not added to"):
+    with pytest.raises(InvalidInputError, match=f"this job tests {what}, and its runs are not added to"):
         save(tmp_path, a_run(1.0), keeping)
-    with pytest.raises(InvalidInput, match="or say --allow-pull-request"):
+    with pytest.raises(InvalidInputError, match="or say --allow-pull-request"):
         accept_baseline("results.json", "why not", shelf(tmp_path), keeping)
     assert not (tmp_path / "b.json").exists()
     allowed = replace(keeping, allow_pull_request=True)
@@ -124,7 +124,7 @@ def test_a_change_that_is_not_merged_is_no_standard(
 def test_what_is_no_result_to_hold_others_against_is_refused(
     tmp_path: Path, record: Record, problem: str
 ) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         save(tmp_path, record)
     assert problem in str(caught.value)
     assert not (tmp_path / "b.json").exists()
@@ -140,14 +140,14 @@ def test_a_source_names_the_commit_and_branch_and_an_older_run_is_stale(tmp_path
     git(tmp_path, "init", "-q", "-b", "trunk")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
     fresh = replace(a_run(1.0), created_at=datetime.now(UTC).isoformat())
-    save(tmp_path, fresh, Keeping({}))
+    save(tmp_path, fresh, SaveOptions({}))
     source = shelf(tmp_path).read().sources[0]
     assert (source.commit, source.branch) == (git(tmp_path, "rev-parse", "HEAD"), "trunk")
     old = replace(a_run(1.0), created_at="2020-01-01T00:00:00Z")
-    with pytest.raises(InvalidInput, match="this run was made before the commit that is checked out"):
-        save(tmp_path, old, Keeping({}))
+    with pytest.raises(InvalidInputError, match="this run was made before the commit that is checked out"):
+        save(tmp_path, old, SaveOptions({}))
     assert "added" in save(tmp_path, old, PLAIN)
-    in_ci = Keeping({"GITHUB_SHA": "f" * 40, "GITHUB_REF_TYPE": "branch", "GITHUB_REF_NAME": "main"})
+    in_ci = SaveOptions({"GITHUB_SHA": "f" * 40, "GITHUB_REF_TYPE": "branch", "GITHUB_REF_NAME": "main"})
     save(tmp_path, replace(fresh, duration_s=9), in_ci)
     assert ("f" * 40, "main") in {(each.commit, each.branch) for each in shelf(tmp_path).read().sources}
 
@@ -171,7 +171,7 @@ def test_accepting_replaces_the_baseline_and_keeps_the_reason(tmp_path: Path) ->
 
 
 def test_pruning_leaves_the_newest(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"b\.json: there is no baseline yet"):
+    with pytest.raises(InvalidInputError, match=r"b\.json: there is no baseline yet"):
         prune_baseline(1, shelf(tmp_path))
     for day in (1, 2, 3):
         save(tmp_path, a_run(1.0, day=day))
@@ -198,7 +198,7 @@ def test_a_name_that_a_runner_would_obey_is_exported_as_json_alone(tmp_path: Pat
     run = a_run(1.0)
     save(tmp_path, replace(run, cases=tuple(replace(case, eval_id="##vso[task]") for case in run.cases)))
     baseline = shelf(tmp_path).read()
-    with pytest.raises(InvalidInput, match="CSV cannot spell it otherwise: use --format json"):
+    with pytest.raises(InvalidInputError, match="CSV cannot spell it otherwise: use --format json"):
         export_baseline(baseline, "csv")
     printed = evalgate("baseline", "export", "--to", "b.json", cwd=tmp_path).out
     assert "##vso" not in printed
@@ -209,14 +209,14 @@ def test_showing_lists_the_cases_that_broke_on_the_default_branch(tmp_path: Path
     (tmp_path / "evalgate.json").write_text(json.dumps({"version": 1, "criteria": {TRAJECTORY: 1.0}}))
     for day in (1, 2, 3):
         save(tmp_path, a_run(1.0, 1.0, day=day, runs=5))
-    assert "Broke" not in as_text(described(shelf(tmp_path)))
-    failing = Keeping({}, commit="bad0000", allow_failing=True)
+    assert "Broke" not in format_baseline_summary(summarize_baseline(shelf(tmp_path)))
+    failing = SaveOptions({}, commit="bad0000", allow_failing=True)
     save(tmp_path, a_run(0.0, 1.0, day=4, runs=5), failing)
-    found = described(shelf(tmp_path))
+    found = summarize_baseline(shelf(tmp_path))
     assert (
         "Broke on the default branch and not mended: 1 case\n"
         "  travel/case_0: failing on main since bad0000 (2026-11-04)\n"
-    ) in as_text(found)
+    ) in format_baseline_summary(found)
     assert json.loads(found.as_json())["failing"]["travel/case_0"]["commit"] == "bad0000"
 
 
@@ -225,24 +225,24 @@ def test_showing_names_the_cases_that_could_break_unnoticed(tmp_path: Path) -> N
     """One that always passed is followed up at any depth; one that fails now and then needs a deep baseline."""
     save(tmp_path, a_run(1.0, 0.0, 1.0, day=1))
     save(tmp_path, a_run(0.0, 0.0, 1.0, day=2))
-    found = described(shelf(tmp_path))
+    found = summarize_baseline(shelf(tmp_path))
     needed = found.metrics[TRAJECTORY].unconfirmable
     assert needed.keys() == {"travel/case_0"}
-    assert f"so many runs: travel/case_0 ({needed['travel/case_0']})\n" in as_text(found)
+    assert f"so many runs: travel/case_0 ({needed['travel/case_0']})\n" in format_baseline_summary(found)
 
 
 def test_showing_speaks_in_the_metrics_own_numbers(tmp_path: Path) -> None:
     own = {TRAJECTORY: {"entry": "a.b", "range": [-2, 2]}}
     for day in (1, 2):
         save(tmp_path, a_run(*[1.0] * 19, 0.0, day=day, runs=5))
-    usual = described(shelf(tmp_path))
+    usual = summarize_baseline(shelf(tmp_path))
     (tmp_path / "evalgate.json").write_text(json.dumps({"version": 1, "custom_metrics": own}))
-    found = described(shelf(tmp_path))
+    found = summarize_baseline(shelf(tmp_path))
     assert (usual.ranges, found.ranges) == ({}, {TRAJECTORY: (-2.0, 2.0)})
     assert round(found.metrics[TRAJECTORY].average, 9) == round(usual.metrics[TRAJECTORY].average, 9) == 0.95
-    assert "points" in as_text(usual)
-    assert "points" not in as_text(found)
-    assert f"Drops of about {found.metrics[TRAJECTORY].notice:.2f} or more" in as_text(found)
+    assert "points" in format_baseline_summary(usual)
+    assert "points" not in format_baseline_summary(found)
+    assert f"Drops of about {found.metrics[TRAJECTORY].notice:.2f} or more" in format_baseline_summary(found)
 
 
 def test_showing_says_what_the_gate_can_see(tmp_path: Path) -> None:
@@ -250,8 +250,8 @@ def test_showing_says_what_the_gate_can_see(tmp_path: Path) -> None:
     for day in (1, 2):
         save(tmp_path, a_run(*[1.0] * 19, 0.0, day=day, runs=5))
     save(tmp_path, replace(a_run(1.0, day=3), cases=a_run(1.0, 1.0, day=3, runs=2).cases[1:]))
-    found = described(shelf(tmp_path), datetime(2026, 11, 21, tzinfo=UTC))
-    assert as_text(found) == (
+    found = summarize_baseline(shelf(tmp_path), datetime(2026, 11, 21, tzinfo=UTC))
+    assert format_baseline_summary(found) == (
         "b.json: 20 cases from 3 gate runs, the newest 17 days old (old)\n"
         "  runs per case: 10 to 12\n"
         "  2026-11-01T08:30:00+00:00, abc1234\n"

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.cli.convert import Wish, convert
-from evalgate.core.errors import InvalidInput
+from evalgate.cli.convert import ConvertOptions, convert_eval_set
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import EvalFormat
-from evalgate.core.sanitize import visible, without_commands
+from evalgate.core.sanitize import disable_commands, strip_invisible
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     Goal,
@@ -23,13 +24,12 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.documents.strict_json import parse_json
-from evalgate.integrations.adk.evalset import AdkEvalSet
-from evalgate.integrations.adk.legacy_evalset import AdkLegacy
+from evalgate.integrations.adk.evalset import AdkFormat
+from evalgate.integrations.adk.legacy_evalset import AdkLegacyFormat
 from evalgate.integrations.adk.writer import AdkWriter
 from tests.cli.test_cli import evalgate
 from tests.conformance import shared_folder
@@ -140,8 +140,8 @@ def test_the_file_can_be_named(project: Path) -> None:
 
 @pytest.mark.parametrize("force", [False, True])
 def test_an_empty_name_is_no_file(project: Path, force: bool) -> None:
-    with pytest.raises(InvalidInput, match="--out names no file"):
-        convert(Wish("old.test.json", "adk", out=" ", force=force), project)
+    with pytest.raises(InvalidInputError, match="--out names no file"):
+        convert_eval_set(ConvertOptions("old.test.json", "adk", out=" ", force=force), project)
 
 
 def test_a_file_that_exists_is_replaced_only_by_force(project: Path) -> None:
@@ -166,7 +166,9 @@ INITIAL = {"app_name": "dice", "user_id": "ada", "state": {"rolls": [1]}, "event
 def test_a_list_of_turns_takes_its_session_along(project: Path) -> None:
     (project / "initial.session.json").write_text(json.dumps(INITIAL))
 
-    result = convert(Wish("old.test.json", "adk", initial_session="initial.session.json"), project)
+    result = convert_eval_set(
+        ConvertOptions("old.test.json", "adk", initial_session="initial.session.json"), project
+    )
 
     (case,) = parsed(result.text).cases
     assert case.session == SessionInput("dice", "ada", {"rolls": [1]})
@@ -185,8 +187,8 @@ def test_a_session_that_does_not_fit_is_told(tmp_path: Path, source: Any, sessio
     (tmp_path / "s.json").write_text(json.dumps(source))
     (tmp_path / "session.json").write_text(json.dumps(session))
 
-    with pytest.raises(InvalidInput) as caught:
-        convert(Wish("s.json", "adk", initial_session="session.json"), tmp_path)
+    with pytest.raises(InvalidInputError) as caught:
+        convert_eval_set(ConvertOptions("s.json", "adk", initial_session="session.json"), tmp_path)
 
     assert str(caught.value).startswith(problem)
 
@@ -232,13 +234,13 @@ GOALS = Journey((Goal("g", "text", keywords=("k",)), Goal("h", "text")), {"g": (
 
 
 def test_what_google_adk_has_no_place_for_is_listed() -> None:
-    turn = Turn(
+    turn = CaseTurn(
         UserMessage("?"),
         Reply(None, (ToolCall("f", other_args=[1]), Message("choose", payload={"options": [1]}))),
     )
     case = EvalCase("c", (turn,), journey=GOALS, context_messages=({"role": "user"},), recorded=())
 
-    assert AdkWriter().write(EvalSet("s", (case,))).lost == (
+    assert AdkWriter().write_eval_set(EvalSet("s", (case,))).lost == (
         "c: the story",
         "c: the keywords of the goal `g`",
         "c: the order of the goals, which is no line",
@@ -261,7 +263,7 @@ EVENTS = st.lists(
     max_size=4,
 )
 TURN = st.builds(
-    Turn,
+    CaseTurn,
     st.builds(UserMessage, WORD, st.tuples() | st.tuples(st.just({"inline_data": {"data": "eA=="}}))),
     st.builds(Reply, st.none() | TEXT, EVENTS.map(tuple)),
 )
@@ -281,13 +283,13 @@ EVAL_SETS = st.builds(
 
 
 def parsed(text: str) -> EvalSet:
-    return AdkEvalSet().read(parse_json(text.encode(), "f.json"))
+    return AdkFormat().read_eval_set(parse_json(text.encode(), "f.json"))
 
 
 @given(EVAL_SETS)
 def test_convert_load_convert_is_stable(eval_set: EvalSet) -> None:
-    first = AdkWriter().write(eval_set)
-    second = AdkWriter().write(parsed(first.text))
+    first = AdkWriter().write_eval_set(eval_set)
+    second = AdkWriter().write_eval_set(parsed(first.text))
 
     assert second.text == first.text
     assert first.lost == second.lost == ()
@@ -312,8 +314,8 @@ def test_convert_load_convert_is_stable(eval_set: EvalSet) -> None:
     )
 )
 def test_a_converted_legacy_list_asks_and_expects_the_same(turns: list[dict[str, Any]]) -> None:
-    before = read(AdkLegacy(), turns)
-    after = parsed(AdkWriter().write(before).text)
+    before = read(AdkLegacyFormat(), turns)
+    after = parsed(AdkWriter().write_eval_set(before).text)
 
     assert [case.turns for case in after.cases] == [case.turns for case in before.cases]
 
@@ -321,16 +323,16 @@ def test_a_converted_legacy_list_asks_and_expects_the_same(turns: list[dict[str,
 def test_every_real_eval_set_is_converted_and_stays_what_it_is() -> None:
     folder = shared_folder()
     paths = sorted((folder / "corpus/adk").iterdir()) if folder else []
-    formats: dict[str, EvalFormat] = {"adk": AdkEvalSet(), "adk-legacy": AdkLegacy()}
+    formats: dict[str, EvalFormat] = {"adk": AdkFormat(), "adk-legacy": AdkLegacyFormat()}
     for path in paths:
         if path.name.endswith(("test_config.json", ".session.json")):
             continue
         (before,) = load_eval_sets([path.name], formats, base=path.parent)
-        first = AdkWriter().write(before)
+        first = AdkWriter().write_eval_set(before)
         after = parsed(first.text)
 
         assert [case.turns for case in after.cases] == [case.turns for case in before.cases], path.name
-        assert AdkWriter().write(after).text == first.text, path.name
+        assert AdkWriter().write_eval_set(after).text == first.text, path.name
 
 
 def test_what_is_printed_orders_no_runner_about_and_says_the_same(tmp_path: Path) -> None:
@@ -342,5 +344,5 @@ def test_what_is_printed_orders_no_runner_about_and_says_the_same(tmp_path: Path
     written = (tmp_path / "new.json").read_text("utf-8")
     assert json.loads(printed) == json.loads(written)
     assert texts[0] in written
-    assert without_commands(printed) == printed
-    assert visible(printed) == printed
+    assert disable_commands(printed) == printed
+    assert strip_invisible(printed) == printed

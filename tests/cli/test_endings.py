@@ -11,7 +11,7 @@ from aiohttp.http_parser import RawResponseMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from evalgate import __main__ as command
-from evalgate.agents.http.errors import cause_of
+from evalgate.agents.http.errors import describe_connection_error
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_memory_that_ends_is_no_bug_and_no_verdict(
     def end(*_: object) -> int:
         raise error
 
-    monkeypatch.setattr(command, "_exit_code", end)
+    monkeypatch.setattr(command, "_run_cli", end)
     assert command.main(["run"]) == code
     assert ("there is not enough memory to go on" in capfd.readouterr().err) == (code == 3)
 
@@ -41,8 +41,8 @@ def test_memory_that_ends_in_explaining_another_error_is_no_verdict(monkeypatch:
     def end(*_: object) -> int:
         raise MemoryError
 
-    monkeypatch.setattr(command, "_exit_code", lambda *_: 1 // 0)
-    monkeypatch.setattr(command, "_explained", end)
+    monkeypatch.setattr(command, "_run_cli", lambda *_: 1 // 0)
+    monkeypatch.setattr(command, "_explain_error", end)
     assert command.main(["run"]) == 3
 
 
@@ -60,10 +60,10 @@ def test_a_connection_that_is_cut_in_the_headers_is_told_in_words() -> None:
         chunked=False,
     )
     assert (
-        cause_of(aiohttp.ServerDisconnectedError(message))
+        describe_connection_error(aiohttp.ServerDisconnectedError(message))
         == "Server disconnected in the middle of its answer"
     )
-    assert cause_of(aiohttp.ServerDisconnectedError()) == "Server disconnected"
+    assert describe_connection_error(aiohttp.ServerDisconnectedError()) == "Server disconnected"
 
 
 @pytest.mark.parametrize(

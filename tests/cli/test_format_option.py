@@ -9,9 +9,9 @@ import pytest
 
 from evalgate.cli.main import convert, run, validate
 from evalgate.config.cli_overrides import Overrides
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.registry import FORMATS
-from evalgate.runner.plan import check_files, make_plan
+from evalgate.runner.plan import build_plan, check_files
 
 TURN = {"user_content": {"parts": [{"text": "Hi"}]}, "final_response": {"parts": [{"text": "Ho"}]}}
 CASE = {"eval_id": "c", "conversation": [TURN], "session_input": {"app_name": "a"}}
@@ -32,18 +32,18 @@ def found(project: Path, **said: Any) -> list[str]:
         return list(
             check_files(Overrides(**{"eval_sets": ("s.json",), **said}), thresholds=None, folder=project)
         )
-    except InvalidInput as error:
+    except InvalidInputError as error:
         return [str(problem) for problem in error.problems]
 
 
 def test_a_file_is_read_as_what_it_is_said_to_be(project: Path) -> None:
-    adk = make_plan(
+    adk = build_plan(
         Overrides(eval_sets=("s.json",), agent="python:a.py:f", format="adk"),
         thresholds=None,
         folder=project,
         environ={},
     )
-    trpc = make_plan(
+    trpc = build_plan(
         Overrides(eval_sets=("s.json",), agent="python:a.py:f", format="trpc"),
         thresholds=None,
         folder=project,

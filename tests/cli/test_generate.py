@@ -9,13 +9,13 @@ import yaml
 from click.testing import CliRunner, Result
 
 from evalgate.cli.main import cli
-from evalgate.core.errors import InvalidInput, NoVerdict
+from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.types import EvalSet, Scenario, ToolCall
 from evalgate.datasets.stories import read_stories
 from evalgate.documents.strict_json import read_json
-from evalgate.integrations.adk.evalset import AdkEvalSet
-from evalgate.integrations.orchestrate.evalset import OrchestrateDataset
-from evalgate.integrations.trpc.evalset import TrpcEvalSet
+from evalgate.integrations.adk.evalset import AdkFormat
+from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
+from evalgate.integrations.trpc.evalset import TrpcFormat
 from tests.cli.test_cli import evalgate
 from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says
 
@@ -55,7 +55,7 @@ def read(folder: Path, name: str, reader: Any) -> EvalSet:
 
 
 @pytest.mark.parametrize(
-    ("to", "reader"), [("adk", AdkEvalSet()), ("trpc", TrpcEvalSet()), ("orchestrate", OrchestrateDataset())]
+    ("to", "reader"), [("adk", AdkFormat()), ("trpc", TrpcFormat()), ("orchestrate", OrchestrateFormat())]
 )
 def test_a_story_becomes_a_case_of_each_format(tmp_path: Path, to: str, reader: Any) -> None:
     with OpenAIServer(script=play) as server:
@@ -85,7 +85,7 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
 
     result = generated(tmp_path, "stories.csv", "--to", "adk", "-o", "new.json")
 
-    assert isinstance(result.exception, InvalidInput)
+    assert isinstance(result.exception, InvalidInputError)
     assert "is never overwritten" in str(result.exception)
     assert (tmp_path / "new.json").read_text() == "mine"
 
@@ -101,13 +101,13 @@ def test_a_story_that_could_not_be_played_is_told_and_not_written(tmp_path: Path
 
     assert result.return_value == 3
     assert "more.yaml:1: bad: faulted: the simulated user failed" in result.output
-    assert [case.eval_id for case in read(tmp_path, "new.json", AdkEvalSet()).cases] == ["good"]
+    assert [case.eval_id for case in read(tmp_path, "new.json", AdkFormat()).cases] == ["good"]
 
 
 def test_when_nothing_could_be_played_nothing_is_written(tmp_path: Path) -> None:
     result = generated(project(tmp_path), "stories.csv", "--to", "adk", "-o", "new.json")
 
-    assert isinstance(result.exception, NoVerdict)
+    assert isinstance(result.exception, NoVerdictError)
     assert not (tmp_path / "new.json").exists()
 
 
@@ -124,7 +124,7 @@ def test_a_record_becomes_cases_without_any_model(tmp_path: Path) -> None:
     result = generated(tmp_path, "--from", "evalgate-report/results.json", "--to", "adk", "-o", "new.json")
 
     assert result.return_value == 0, result.output
-    (made,) = read(tmp_path, "new.json", AdkEvalSet()).cases
+    (made,) = read(tmp_path, "new.json", AdkFormat()).cases
     assert made.eval_id == "c"
     assert made.turns[0].expected.response == "Booked."
     assert [(call.name, call.args) for call in made.turns[0].expected.tool_calls] == [("book", {"people": 2})]
@@ -145,7 +145,7 @@ def test_a_recorded_conversation_becomes_a_case(tmp_path: Path) -> None:
     result = generated(tmp_path, "--from", "hi.messages.json", "--to", "trpc", "-o", "new.json")
 
     assert result.return_value == 0, result.output
-    (case,) = read(tmp_path, "new.json", TrpcEvalSet()).cases
+    (case,) = read(tmp_path, "new.json", TrpcFormat()).cases
     assert (case.eval_id, case.turns[0].expected.response) == ("hi", "Hello")
     assert isinstance(case.turns[0].expected.events[0], ToolCall)
 
@@ -164,7 +164,7 @@ def test_the_file_alone_is_enough(tmp_path: Path) -> None:
 
     assert result.return_value == 0, result.output
     assert "evals/faq.evalset.json: written in the format adk. " in result.output
-    assert len(read(tmp_path, "evals/faq.evalset.json", AdkEvalSet()).cases) == 1
+    assert len(read(tmp_path, "evals/faq.evalset.json", AdkFormat()).cases) == 1
     assert "exists already" in str(generated(tmp_path, "--from", "faq.questions.txt").exception)
 
 
@@ -201,5 +201,5 @@ def test_a_wrong_file_of_stories_is_told_with_its_place(
 ) -> None:
     (tmp_path / name).write_text(text)
 
-    with pytest.raises(InvalidInput, match=problem):
+    with pytest.raises(InvalidInputError, match=problem):
         read_stories(tmp_path / name, name)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.core.sanitize import visible
+from evalgate.core.sanitize import strip_invisible
 from evalgate.datasets.results_io import dump_record
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 
@@ -71,6 +71,6 @@ def test_no_command_prints_an_order_a_secret_or_what_nobody_sees(folder: Path, c
     assert said
     assert b"Traceback" not in done.stderr
     assert not re.search(r"(?m)^\s*::|##(?:\[|vso\[|teamcity\[)", said)
-    assert visible(said) == said
+    assert strip_invisible(said) == said
     assert SECRET not in said
     assert KNOWN not in said

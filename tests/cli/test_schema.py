@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from evalgate.cli.schema import thresholds_schema
+from evalgate.cli.schema import build_thresholds_schema
 from evalgate.core import registry
 
 ROOT = Path(__file__).parents[2]
@@ -18,9 +18,9 @@ PUBLISHED = ROOT / "docs/evalgate.schema.json"
 
 def test_the_published_schema_is_that_of_the_models(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-golden"):
-        text = json.dumps(thresholds_schema(), indent=2, ensure_ascii=False)
+        text = json.dumps(build_thresholds_schema(), indent=2, ensure_ascii=False)
         PUBLISHED.write_text(text + "\n", "utf-8")
-    assert json.loads(PUBLISHED.read_text("utf-8")) == thresholds_schema()
+    assert json.loads(PUBLISHED.read_text("utf-8")) == build_thresholds_schema()
 
 
 def properties_of(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.baselines.history import added, before
+from evalgate.baselines.history import add_run, select_earlier_runs
 from evalgate.baselines.serialization import dump_baseline
-from evalgate.cli.aa import as_text as aa_text
-from evalgate.cli.aa import checked_against_itself
-from evalgate.cli.backtest import as_text as backtest_text
-from evalgate.cli.backtest import backtested
-from evalgate.cli.compare import compared
-from evalgate.cli.flaky import as_text as flaky_text
-from evalgate.cli.flaky import flaky_cases
-from evalgate.core.errors import InvalidInput
+from evalgate.cli.aa import format_aa_result as aa_text
+from evalgate.cli.aa import measure_false_alarms
+from evalgate.cli.backtest import format_backtest as backtest_text
+from evalgate.cli.backtest import run_backtest
+from evalgate.cli.compare import compare_results
+from evalgate.cli.flaky import format_flaky_report as flaky_text
+from evalgate.cli.flaky import rank_flaky_cases
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     Baseline,
     BaselineSource,
@@ -65,7 +65,7 @@ def write(folder: Path, name: str, record: Record) -> str:
 def history(*records: Record) -> Baseline:
     found: Baseline | None = None
     for record in records:
-        found = added(found, record, BaselineSource(record.created_at, digest=record.created_at))
+        found = add_run(found, record, BaselineSource(record.created_at, digest=record.created_at))
     assert found is not None
     return found
 
@@ -101,7 +101,7 @@ def test_two_results_are_held_against_each_other(
 ) -> None:
     write(tmp_path, "a.json", a_result(*suite()))
     write(tmp_path, "b.json", a_result(*now))
-    found = compared("a.json", "b.json", thresholds=None, folder=tmp_path)
+    found = compare_results("a.json", "b.json", thresholds=None, folder=tmp_path)
     assert (found.verdict.status, found.verdict.exit_code) == (status, exit_code)
     assert found.verdict.reasons[0] == reason
     assert found.notices[0] == "b.json (20 cases) was compared with a.json; nothing was run."
@@ -111,9 +111,9 @@ def test_a_baseline_can_stand_on_either_side(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(dump_baseline(history(a_result(*suite()))), encoding="utf-8")
     worse = history(a_result(*suite(broken=4), day=21))
     (tmp_path / "b.json").write_text(dump_baseline(worse), encoding="utf-8")
-    assert compared("a.json", "b.json", thresholds=None, folder=tmp_path).verdict.status == "fail"
-    assert compared("a.json", "a.json", thresholds=None, folder=tmp_path).verdict.status == "pass"
-    better = compared("b.json", "a.json", thresholds=None, folder=tmp_path)
+    assert compare_results("a.json", "b.json", thresholds=None, folder=tmp_path).verdict.status == "fail"
+    assert compare_results("a.json", "a.json", thresholds=None, folder=tmp_path).verdict.status == "pass"
+    better = compare_results("b.json", "a.json", thresholds=None, folder=tmp_path)
     assert better.verdict.status == "pass"
     assert better.metrics[0].delta == pytest.approx(0.2)
 
@@ -122,7 +122,7 @@ def test_the_gate_of_the_thresholds_file_holds(tmp_path: Path) -> None:
     write(tmp_path, "a.json", a_result(*suite()))
     write(tmp_path, "b.json", a_result(*suite(broken=4)))
     config(tmp_path, gate={"max_regression": 0.5, "max_failed_cases": 4, "statistics": {"case_drop": 1.0}})
-    found = compared("a.json", "b.json", thresholds=None, folder=tmp_path)
+    found = compare_results("a.json", "b.json", thresholds=None, folder=tmp_path)
     assert found.metrics[0].judgement is not None
     assert found.metrics[0].judgement.max_drop == 0.5
 
@@ -135,8 +135,8 @@ def test_what_is_neither_is_said(tmp_path: Path, text: str | None, problem: str)
     write(tmp_path, "a.json", a_result(*suite()))
     if text is not None:
         (tmp_path / "b.json").write_text(text)
-    with pytest.raises(InvalidInput, match=problem):
-        compared("a.json", "b.json", thresholds=None, folder=tmp_path)
+    with pytest.raises(InvalidInputError, match=problem):
+        compare_results("a.json", "b.json", thresholds=None, folder=tmp_path)
 
 
 def test_a_stored_verdict_under_a_changed_threshold(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_stored_verdict_under_a_changed_threshold(tmp_path: Path) -> None:
     write(tmp_path, "2.json", a_result(case("a", 0.9), case("b", 0.7), day=2, verdict=passing))
     write(tmp_path, "1.json", a_result(case("a", 0.9), case("b", 0.9), day=1, verdict=passing))
     config(tmp_path, criteria={RESPONSE: 0.8, "tool_trajectory_avg_score": 1.0})
-    found = backtested(["2.json", "1.json"], thresholds=None, baseline=None, folder=tmp_path)
+    found = run_backtest(["2.json", "1.json"], thresholds=None, baseline=None, folder=tmp_path)
     untold = "  not told: it holds no score of tool_trajectory_avg_score\n"
     assert backtest_text(found) == (
         f"1.json (2026-11-01T08:00): pass, as it was\n{untold}"
@@ -161,7 +161,7 @@ def test_a_stored_verdict_under_rules_for_some_cases(tmp_path: Path) -> None:
         criteria={RESPONSE: 0.8},
         cases=[{"ids": "b", "criteria": {RESPONSE: 0.6}}, {"ids": "gone", "tag": "x"}],
     )
-    found = backtested(["1.json"], thresholds=None, baseline=None, folder=tmp_path)
+    found = run_backtest(["1.json"], thresholds=None, baseline=None, folder=tmp_path)
     assert [each.flips for each in found] == [False]
 
 
@@ -175,13 +175,13 @@ def test_a_stored_result_is_held_against_what_was_known_before_it(tmp_path: Path
         replace(bad, created_at="2026-11-02T00:00:00+00:00", verdict=Verdict("pass", 0, ("",))),
     )
     config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": "b.json"})
-    found = backtested(["r.json"], thresholds=None, baseline=None, folder=tmp_path)
+    found = run_backtest(["r.json"], thresholds=None, baseline=None, folder=tmp_path)
     assert found[0].now.status == "fail"
     assert "the average fell 20 points (1.00 → 0.80)" in found[0].now.reasons[0]
-    then = before(known, "2026-11-02T00:00:00+00:00")
+    then = select_earlier_runs(known, "2026-11-02T00:00:00+00:00")
     assert then is not None
     assert [source.created_at for source in then.sources] == [good.created_at]
-    assert before(known, "2026-11-01") is None
+    assert select_earlier_runs(known, "2026-11-01") is None
 
 
 def test_flaky_cases_are_listed_and_proposed() -> None:
@@ -191,7 +191,7 @@ def test_flaky_cases_are_listed_and_proposed() -> None:
         )
         for day in range(1, 21)
     ]
-    found = flaky_cases(history(*records), {RESPONSE: 0.5}, pass_score=1.0)
+    found = rank_flaky_cases(history(*records), {RESPONSE: 0.5}, pass_score=1.0)
     assert flaky_text(found, date(2026, 11, 21)) == (
         "Flip rate: how often two runs of the case end differently (50 % at most for many runs).\n"
         " 53% travel:even: passed 10 of 20 runs, the last 0 in a row\n"
@@ -234,7 +234,7 @@ STORE_MORE = "Store more with `evalgate run --runs 10` and then `evalgate baseli
 )
 def test_flaky_says_what_is_missing(cases: list[CaseResult], expected: str) -> None:
     known = history(a_result(*cases))
-    found = flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)
+    found = rank_flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)
     assert flaky_text(found, date(2026, 11, 21), of=len(known.cases)) == expected
 
 
@@ -257,7 +257,7 @@ def test_only_a_case_whose_failures_stand_between_passes_is_flaky(
 ) -> None:
     runs = enumerate(outcomes, 1)
     known = history(*[a_result(case("a", float(passed == "+")), day=day) for day, passed in runs])
-    [found] = flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)
+    [found] = rank_flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)
     assert (found.is_proposed, found.failing_since is not None) == (is_flaky, is_broken)
     text = flaky_text([found], date(2026, 11, 21))
     assert ("gate.quarantine" in text, "failing on main since" in text) == (is_flaky, is_broken)
@@ -265,13 +265,13 @@ def test_only_a_case_whose_failures_stand_between_passes_is_flaky(
 
 def test_failures_and_passes_of_one_gate_run_are_flaky() -> None:
     known = history(a_result(case("a", *[0.0] * 3, *[1.0] * 7)))
-    assert [each.is_proposed for each in flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)] == [True]
+    assert [each.is_proposed for each in rank_flaky_cases(known, {RESPONSE: 0.5}, pass_score=1.0)] == [True]
 
 
 def test_an_agent_without_noise_raises_no_alarm(tmp_path: Path) -> None:
     write(tmp_path, "r.json", a_result(*suite(cases=10)))
     config(tmp_path, runs="auto", criteria={RESPONSE: 0.5})
-    found = checked_against_itself("r.json", rounds=None, repeats=20, thresholds=None, folder=tmp_path)
+    found = measure_false_alarms("r.json", rounds=None, repeats=20, thresholds=None, folder=tmp_path)
     assert (found.false_alarms, found.inconclusive, found.runs_per_case) == (0.0, 0, 1.0)
     assert found.smallest_drop is not None
     assert aa_text(found).startswith(
@@ -291,7 +291,7 @@ def test_a_threshold_that_luck_misses_is_a_false_alarm_with_its_reason(tmp_path:
     (tmp_path / "b.json").write_text(dump_baseline(history(a_result(*flaky))), encoding="utf-8")
     held = {"threshold": 0.9, "min_mean": 0.9}
     config(tmp_path, runs="auto", criteria={RESPONSE: held}, gate={"baseline": "b.json"})
-    found = checked_against_itself(None, rounds=None, repeats=20, thresholds=None, folder=tmp_path)
+    found = measure_false_alarms(None, rounds=None, repeats=20, thresholds=None, folder=tmp_path)
     assert found.false_alarms > 0.8
     assert "a metric below its threshold" in found.closed
 
@@ -301,7 +301,7 @@ def test_the_threshold_of_a_case_is_no_minimum_of_the_mean_beside_a_baseline(tmp
     steady = [case(f"s{n}", *[1.0] * 10) for n in range(27)]
     (tmp_path / "b.json").write_text(dump_baseline(history(a_result(*flaky, *steady))), encoding="utf-8")
     config(tmp_path, runs="auto", criteria={RESPONSE: 1.0}, gate={"baseline": "b.json"})
-    found = checked_against_itself(None, rounds=None, repeats=40, thresholds=None, folder=tmp_path)
+    found = measure_false_alarms(None, rounds=None, repeats=40, thresholds=None, folder=tmp_path)
     assert found.false_alarms <= 0.05
 
 
@@ -317,39 +317,39 @@ def elsewhere(tmp_path: Path) -> str:
 def test_a_baseline_that_is_no_file_is_held_against(tmp_path: Path, elsewhere: str) -> None:
     write(tmp_path, "b.json", a_result(*suite(broken=4), verdict=Verdict("fail", 1, ("fell",))))
     config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": elsewhere})
-    [found] = backtested(["b.json"], thresholds=None, baseline=None, folder=tmp_path)
-    assert found.lacks == ""
+    [found] = run_backtest(["b.json"], thresholds=None, baseline=None, folder=tmp_path)
+    assert found.missing_baseline == ""
     assert any("the average fell 20 points (1.00 → 0.80)" in reason for reason in found.now.reasons)
-    assert compared(elsewhere, "b.json", thresholds=None, folder=tmp_path).verdict.status == "fail"
-    drawn = checked_against_itself(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    assert compare_results(elsewhere, "b.json", thresholds=None, folder=tmp_path).verdict.status == "fail"
+    drawn = measure_false_alarms(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
     assert drawn.repeats == 10
 
 
 def test_a_baseline_that_is_not_there_is_said(tmp_path: Path) -> None:
     write(tmp_path, "b.json", a_result(*suite(broken=4), verdict=Verdict("fail", 1, ("fell",))))
     config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": "gone.json", "max_failed_cases": 4})
-    text = backtest_text(backtested(["b.json"], thresholds=None, baseline=None, folder=tmp_path))
+    text = backtest_text(run_backtest(["b.json"], thresholds=None, baseline=None, folder=tmp_path))
     assert "There is no baseline at gone.json: absolute thresholds only.\n" in text
-    with pytest.raises(InvalidInput, match=r"gone\.json: there is nothing"):
-        backtested(["b.json"], thresholds=None, baseline="gone.json", folder=tmp_path)
-    with pytest.raises(InvalidInput, match=r"gone\.json: there is nothing"):
-        checked_against_itself(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    with pytest.raises(InvalidInputError, match=r"gone\.json: there is nothing"):
+        run_backtest(["b.json"], thresholds=None, baseline="gone.json", folder=tmp_path)
+    with pytest.raises(InvalidInputError, match=r"gone\.json: there is nothing"):
+        measure_false_alarms(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
 
 
 def test_against_itself_needs_something_to_draw_from(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="nothing to draw from: name a"):
-        checked_against_itself(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    with pytest.raises(InvalidInputError, match="nothing to draw from: name a"):
+        measure_false_alarms(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
     write(tmp_path, "r.json", a_result())
-    with pytest.raises(InvalidInput, match="no case has a stored run"):
-        checked_against_itself("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    with pytest.raises(InvalidInputError, match="no case has a stored run"):
+        measure_false_alarms("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
 
 
 @pytest.mark.parametrize(("runs", "said"), [(1, "1 stored run,"), (2, "2 stored runs,")])
 def test_too_few_stored_runs_are_no_measure_of_luck(tmp_path: Path, runs: int, said: str) -> None:
     write(tmp_path, "r.json", a_result(*suite(runs=runs)))
     config(tmp_path, criteria={RESPONSE: 0.5})
-    with pytest.raises(InvalidInput, match=said) as error:
-        checked_against_itself("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    with pytest.raises(InvalidInputError, match=said) as error:
+        measure_false_alarms("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
     assert "Store more with `evalgate run --runs 10` and then `evalgate baseline save`" in str(error.value)
     assert "evalgate aa --rounds 10" in str(error.value)
 
@@ -357,7 +357,7 @@ def test_too_few_stored_runs_are_no_measure_of_luck(tmp_path: Path, runs: int, s
 def test_cases_with_too_few_stored_runs_are_left_out_and_counted(tmp_path: Path) -> None:
     write(tmp_path, "r.json", a_result(*suite(cases=4, runs=3), case("new", 1.0)))
     config(tmp_path, criteria={RESPONSE: 0.5})
-    found = checked_against_itself("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
+    found = measure_false_alarms("r.json", rounds=None, repeats=10, thresholds=None, folder=tmp_path)
     assert (found.cases, found.runs, found.left_out) == (4, (3, 3), 1)
     assert "may still fail up to 63% of the time.\n  1 case left out: fewer than 3 stored runs.\n" in aa_text(
         found

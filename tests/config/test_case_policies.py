@@ -8,12 +8,12 @@ import pytest
 
 from evalgate.config.cli_overrides import Overrides
 from evalgate.config.loader import load_thresholds
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import CasePolicy, Criterion, EvalCase, EvalSet, ScopedThreshold
 from evalgate.integrations.adk.metrics.response_match import ResponseMatch
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.plan import check_files
-from evalgate.runner.suites import policies
+from evalgate.runner.suites import resolve_case_policies
 
 SETS = (
     EvalSet("home", (EvalCase("lights"), EvalCase("refund_1", tags=("money",))), "evals/home.evalset.json"),
@@ -25,7 +25,7 @@ CRITERIA = "criteria: {response_match_score: 0.8, tool_trajectory_avg_score: 1.0
 def found(folder: Path, text: str) -> dict[str, CasePolicy]:
     (folder / "evalgate.yaml").write_text(CRITERIA + text)
     rules = load_thresholds(folder / "evalgate.yaml", "evalgate.yaml")
-    own = policies(rules, rules.config.cases, SETS)
+    own = resolve_case_policies(rules, rules.config.cases, SETS)
     return {":".join(key): policy for key, policy in own.items()}
 
 
@@ -65,7 +65,7 @@ def test_some_cases_have_a_minimum_of_their_mean(
     rules = found(tmp_path, f"cases: [{{ids: lights, criteria: {{response_match_score: {own}}}}}]\n")
     criterion = Criterion("response_match_score", 0.8, min_mean=common)
     scoped = rules["home:lights"].thresholds["response_match_score"]
-    held = BoundMetric(criterion, ResponseMatch()).held_to(scoped).criterion
+    held = BoundMetric(criterion, ResponseMatch()).apply_threshold(scoped).criterion
     assert (held.threshold, held.min_mean) == (0.6, expected)
 
 
@@ -112,7 +112,7 @@ def test_tags_add_up_and_the_later_rule_wins(tmp_path: Path) -> None:
     ],
 )
 def test_a_rule_that_means_nothing_is_an_error(tmp_path: Path, text: str, problems: list[str]) -> None:
-    with pytest.raises(InvalidInput) as raised:
+    with pytest.raises(InvalidInputError) as raised:
         found(tmp_path, text)
     assert [str(problem) for problem in raised.value.problems] == problems
 
@@ -123,7 +123,7 @@ def test_rules_for_others_rest_when_some_cases_were_picked(tmp_path: Path) -> No
     )
     rules = load_thresholds(tmp_path / "evalgate.yaml", "evalgate.yaml")
 
-    own = policies(rules, rules.config.cases, SETS, is_part=True)
+    own = resolve_case_policies(rules, rules.config.cases, SETS, is_part=True)
 
     assert own["home", "lights"].weight == 2
 
@@ -147,7 +147,7 @@ def test_one_case_can_be_run_again(
     rule = f"cases: [{{ids: 'b:one', weight: 2}}]\nagent: {{entry: 'agent.py:answer'}}\n{eval_sets}"
     (tmp_path / "evalgate.yaml").write_text(CRITERIA + rule)
 
-    with nullcontext() if is_right else pytest.raises(InvalidInput, match="no case is called `b:one`"):
+    with nullcontext() if is_right else pytest.raises(InvalidInputError, match="no case is called `b:one`"):
         list(check_files(Overrides(eval_sets=picked), thresholds=None, folder=tmp_path))
 
 

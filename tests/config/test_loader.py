@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from evalgate.agents.factory import choose_agent
-from evalgate.config.cli_overrides import Overrides, override
+from evalgate.agents.factory import resolve_agent
+from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import parse_adk_version
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Criterion
 from tests.cli.test_cli import AGENT, eval_set, evalgate
 
@@ -99,7 +99,9 @@ def test_a_pyproject_without_our_table_is_no_thresholds_file(tmp_path: Path) -> 
 
 def test_a_threshold_of_adk_rs_above_all_scores_is_refused(tmp_path: Path) -> None:
     text = "version: 1\ncriteria: {adk-rs/final_response_match_v1: 1.5}\n"
-    with pytest.raises(InvalidInput, match=r"final_response_match_v1\.threshold` should be between 0 and 1"):
+    with pytest.raises(
+        InvalidInputError, match=r"final_response_match_v1\.threshold` should be between 0 and 1"
+    ):
         load_thresholds(written(tmp_path, "evalgate.yaml", text), "evalgate.yaml")
 
 
@@ -161,7 +163,7 @@ def test_what_google_adk_says_of_users_is_ours(
     ],
 )
 def test_what_nobody_can_play_is_refused(section: dict[str, Any], problem: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=re.escape(problem)):
+    with pytest.raises(InvalidInputError, match=re.escape(problem)):
         of_users(tmp_path, section)
 
 
@@ -274,14 +276,14 @@ def test_what_nobody_can_play_is_refused(section: dict[str, Any], problem: str, 
 def test_every_problem_is_listed_at_its_place(
     tmp_path: Path, name: str, text: str, problems: list[str]
 ) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         load_thresholds(written(tmp_path, name, text), name)
     assert [str(problem) for problem in caught.value.problems] == problems
 
 
 def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(
-        InvalidInput, match=r"nope.yaml: no such file. `evalgate init` writes a thresholds file"
+        InvalidInputError, match=r"nope.yaml: no such file. `evalgate init` writes a thresholds file"
     ):
         load_thresholds(tmp_path / "nope.yaml", "nope.yaml")
 
@@ -289,7 +291,7 @@ def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
 def test_the_command_line_speaks_over_the_file(tmp_path: Path) -> None:
     config = load_thresholds(written(tmp_path, "evalgate.yaml", YAML), "evalgate.yaml").config
     said = Overrides(runs=1, timeout=9.0, env=("TOKEN",), max_regression=0.5, eval_sets=("x.json",))
-    over = override(config, said)
+    over = apply_overrides(config, said)
     assert over.agent is not None
     assert (over.runs, over.agent.timeout, over.agent.env) == (1, 9.0, ("KEY", "TOKEN"))
     assert (over.gate.max_regression, over.gate.baseline, over.eval_sets) == (0.5, "b.json", ("x.json",))
@@ -308,9 +310,9 @@ def test_the_agent_option_replaces_what_is_gated_and_keeps_the_rest(
 ) -> None:
     rules = load_thresholds(written(tmp_path, "evalgate.yaml", YAML), "evalgate.yaml")
     said = Overrides(agent=text)
-    settings = override(rules.config, said).agent
+    settings = apply_overrides(rules.config, said).agent
     assert settings is not None
-    agent = choose_agent(settings, said.kind_and_what[1], rules)
+    agent = resolve_agent(settings, said.kind_and_what[1], rules)
     assert (agent.settings.kind, agent.what, agent.settings.timeout) == (kind, what, 5)
 
 
@@ -333,8 +335,8 @@ def test_the_agent_option_replaces_what_is_gated_and_keeps_the_rest(
 def test_a_wrong_option_is_named(said: Overrides, message: str) -> None:
     from evalgate.config.schema.thresholds import Config
 
-    with pytest.raises(InvalidInput, match=message):
-        override(Config(), said)
+    with pytest.raises(InvalidInputError, match=message):
+        apply_overrides(Config(), said)
 
 
 @pytest.mark.parametrize(("text", "version"), [("2.3", (2, 3)), ("2.3.0", (2, 3)), ("2.13", (2, 13))])

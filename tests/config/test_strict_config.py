@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.__main__ import main
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.documents.config_file import parse_yaml, read_config_document
 from evalgate.documents.strict_toml import load_toml
 from evalgate.documents.text_files import decode_text
@@ -36,7 +36,7 @@ DIGITS = (
     ],
 )
 def test_toml_is_refused_at_its_place(text: str, problem: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         load_toml(text, "f.toml")
     assert str(caught.value) == f"f.toml:{problem}"
 
@@ -77,13 +77,13 @@ def test_toml_that_only_looks_extreme_is_read() -> None:
     ],
 )
 def test_yaml_is_refused_at_its_place(text: str, problem: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         parse_yaml(text, "f.yaml")
     assert str(caught.value) == f"f.yaml:{problem}"
 
 
 def test_a_byte_order_mark_moves_no_column() -> None:
-    with pytest.raises(InvalidInput, match=r"^f:2:8: byte 0xff is not valid UTF-8"):
+    with pytest.raises(InvalidInputError, match=r"^f:2:8: byte 0xff is not valid UTF-8"):
         decode_text('\ufeff{"ä":\n "b": "'.encode() + b'\xff"}', "f")
 
 
@@ -111,5 +111,5 @@ def test_a_device_or_a_pipe_is_refused_and_not_read(
 
 def test_a_configuration_in_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
-    with pytest.raises(InvalidInput, match=r"^p: is a pipe"):
+    with pytest.raises(InvalidInputError, match=r"^p: is a pipe"):
         read_config_document(tmp_path / "pipe.yaml", "p")

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from evalgate.core.protocols import Metric, MetricContext, MetricType
 from evalgate.core.types import CaseRun, Criterion, EvalCase
 from evalgate.documents.strict_json import parse_json
-from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.integrations.adk.evalset import AdkFormat
 from evalgate.integrations.adk.metrics.response_match import ResponseMatch
 from evalgate.integrations.adk.metrics.tool_trajectory import ToolTrajectory
 from tests.conformance import shared_folder
@@ -68,7 +68,7 @@ def a_case(conversation: list[Any]) -> EvalCase:
     """A case that holds these invocations, read as from a file."""
     invocations = [{"user_content": {"parts": [{"text": "?"}]}, **invocation} for invocation in conversation]
     eval_set = {"eval_set_id": "s", "eval_cases": [{"eval_id": "c", "conversation": invocations}]}
-    return AdkEvalSet().read(parse_json(json.dumps(eval_set).encode(), "vector.json")).cases[0]
+    return AdkFormat().read_eval_set(parse_json(json.dumps(eval_set).encode(), "vector.json")).cases[0]
 
 
 def vectors() -> list[Vector]:

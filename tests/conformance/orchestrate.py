@@ -9,8 +9,12 @@ from typing import Any
 
 from evalgate.core.types import CaseRun, EvalCase
 from evalgate.documents.strict_json import parse_json
-from evalgate.integrations.orchestrate.evalset import OrchestrateDataset
-from evalgate.integrations.orchestrate.journey.arguments import compared_as_date_or_number, leaves, strategy
+from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
+from evalgate.integrations.orchestrate.journey.arguments import (
+    compare_as_date_or_number,
+    find_strategy,
+    iter_leaves,
+)
 from evalgate.integrations.orchestrate.recordings import read_conversation
 from tests.conformance import shared_folder
 
@@ -30,13 +34,13 @@ class ScriptedJudge:
             return self.always
         return all(_plain(keyword) in plain for keyword in keywords)
 
-    async def says(self, expected: str, text: str) -> bool:
+    async def matches_text(self, expected: str, text: str) -> bool:
         if self.always is not None:
             return self.always
         equal = _plain(expected) == _plain(text) or (expected, text) in self.equivalents
         return self.said.get((expected, text), equal)
 
-    async def affirms(self, check: str, transcript: str) -> bool:
+    async def confirms_check(self, check: str, transcript: str) -> bool:
         # Ours has calls where the row may have another text beside them.
         verdicts = {verdict for (asked, _), verdict in self.said.items() if asked == check}
         return self.said[check, transcript] if len(verdicts) > 1 else verdicts.pop()
@@ -56,7 +60,7 @@ class Vector:
 
     def case(self) -> EvalCase:
         document = parse_json(json.dumps(self.dataset).encode(), "vector.json")
-        return OrchestrateDataset().read(document).cases[0]
+        return OrchestrateFormat().read_eval_set(document).cases[0]
 
     def run(self) -> CaseRun:
         document = parse_json(json.dumps(self.transcript).encode(), "vector.messages.json")
@@ -89,8 +93,8 @@ def _asks_for_nothing(goal: dict[str, Any]) -> bool:
 def _likens_texts(goal: dict[str, Any]) -> bool:
     """Embeddings compare texts there, or a score that nearly all pass."""
     matching, args = goal.get("arg_matching") or {}, goal.get("args") or {}
-    fuzzy = [value for path, value in leaves(args) if strategy(path, matching) == "fuzzy"]
-    return any(compared_as_date_or_number(value, value) is None for value in fuzzy)
+    fuzzy = [value for path, value in iter_leaves(args) if find_strategy(path, matching) == "fuzzy"]
+    return any(compare_as_date_or_number(value, value) is None for value in fuzzy)
 
 
 def vectors() -> list[Vector]:

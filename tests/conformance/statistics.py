@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalgate.statistics.adaptive_runs import NextRuns, next_step
-from evalgate.statistics.assessment import change_verdict, false_discovery_list, holm
-from evalgate.statistics.case_regression import confirmation_plan, standing
-from evalgate.statistics.decision import decide
-from evalgate.statistics.mean_difference import case_p, suite_change
-from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair, cleaned
-from evalgate.statistics.parameters import Parameters, Reliability, Rule
+from evalgate.statistics.adaptive_runs import NextRuns, plan_next_step
+from evalgate.statistics.assessment import compute_holm_levels, decide_mean_verdict, find_discoveries
+from evalgate.statistics.case_regression import build_confirmation_plan, classify_case
+from evalgate.statistics.decision import decide_fixed_runs
+from evalgate.statistics.mean_difference import compare_means, compute_case_p
+from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair, normalize_scores
+from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from evalgate.statistics.results import Decision
-from evalgate.statistics.threshold_test import Weighted, mean_against, reliability_against
+from evalgate.statistics.threshold_test import (
+    WeightedScores,
+    compare_mean_with_minimum,
+    compare_reliability_with_minimum,
+)
 from tests.conformance import shared_folder
 
 PARAMETERS = ("alpha", "case_alpha", "case_drop", "max_runs", "confirm_runs", "fail_fast", "deterministic", "max_missing", "fdr")  # fmt: skip
@@ -51,51 +55,55 @@ def answer(vector: Vector) -> dict[str, Any]:
 
 
 def _case_p(row: dict[str, Any]) -> dict[str, Any]:
-    return {"p": case_p(cleaned(row["baseline"]), cleaned(row["candidate"]))}
+    return {"p": compute_case_p(normalize_scores(row["baseline"]), normalize_scores(row["candidate"]))}
 
 
 def _pairs(row: dict[str, Any]) -> list[Pair]:
     weights = row.get("weights") or [1.0] * len(row["pairs"])
     return [
-        Pair(str(index), cleaned(baseline), cleaned(candidate), weight, len(candidate))
+        Pair(str(index), normalize_scores(baseline), normalize_scores(candidate), weight, len(candidate))
         for index, ((baseline, candidate), weight) in enumerate(zip(row["pairs"], weights, strict=True))
     ]
 
 
 def _suite_change(row: dict[str, Any]) -> dict[str, Any]:
-    change = suite_change(_pairs(row), alpha=row["alpha"])
+    change = compare_means(_pairs(row), alpha=row["alpha"])
     return {"drop": change.drop, "p": change.p, "half": change.half, "low": change.low, "high": change.high}
 
 
 def _change_verdict(row: dict[str, Any]) -> dict[str, Any]:
     settings = row["settings"]
-    change = suite_change(_pairs(row), alpha=settings["alpha"], max_drop=settings["max_drop"])
-    rule = Rule(max_drop=settings["max_drop"], require=settings["require"])
-    verdict, _ = change_verdict(change, rule, settings["alpha"])
+    change = compare_means(_pairs(row), alpha=settings["alpha"], max_drop=settings["max_drop"])
+    rule = MetricRule(max_drop=settings["max_drop"], require=settings["require"])
+    verdict, _ = decide_mean_verdict(change, rule, settings["alpha"])
     return {"verdict": verdict, "drop": change.drop, "p": change.p, "high": change.high}
 
 
-def _weighted(row: dict[str, Any]) -> list[Weighted]:
+def _weighted(row: dict[str, Any]) -> list[WeightedScores]:
     weights = row.get("weights") or [1.0] * len(row["cases"])
-    return [(cleaned(scores), weight) for scores, weight in zip(row["cases"], weights, strict=True)]
+    return [(normalize_scores(scores), weight) for scores, weight in zip(row["cases"], weights, strict=True)]
 
 
 def _threshold(row: dict[str, Any]) -> dict[str, Any]:
-    found = mean_against(_weighted(row), row["minimum"], alpha=row["alpha"], require=row["require"])
+    found = compare_mean_with_minimum(
+        _weighted(row), row["minimum"], alpha=row["alpha"], require=row["require"]
+    )
     return {"mean": found.value, "half": found.half, "low": found.low, "high": found.high, "verdict": found.verdict}  # fmt: skip
 
 
 def _pass_hat_k(row: dict[str, Any]) -> dict[str, Any]:
-    demand = Reliability(row["k"], row["minimum"], row["pass_score"])
-    found = reliability_against(_weighted(row), demand, alpha=row.get("alpha", 0.05), require=row["require"])
+    demand = PassKRule(row["k"], row["minimum"], row["pass_score"])
+    found = compare_reliability_with_minimum(
+        _weighted(row), demand, alpha=row.get("alpha", 0.05), require=row["require"]
+    )
     if found is None:
         return {"verdict": "inconclusive"}
     return {"mean": found.value, "low": found.low, "high": found.high, "verdict": found.verdict}
 
 
 def _case_plan(row: dict[str, Any]) -> dict[str, Any]:
-    plan = confirmation_plan(
-        {("metric", str(index)): cleaned(runs) for index, runs in enumerate(row["baselines"])},
+    plan = build_confirmation_plan(
+        {("metric", str(index)): normalize_scores(runs) for index, runs in enumerate(row["baselines"])},
         case_alpha=row["case_alpha"],
         case_drop=row["case_drop"],
         confirm_runs=row["confirm_runs"],
@@ -104,9 +112,9 @@ def _case_plan(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _case_status(row: dict[str, Any]) -> dict[str, Any]:
-    found = standing(
-        cleaned(row["baseline"]),
-        cleaned(row["candidate"]),
+    found = classify_case(
+        normalize_scores(row["baseline"]),
+        normalize_scores(row["candidate"]),
         t=row["t"],
         need=row["need"],
         case_drop=row["case_drop"],
@@ -128,20 +136,24 @@ def _gate_fixed(row: dict[str, Any]) -> dict[str, Any]:
         for name in (*before, *(name for name in after if name not in before))
     }
     parameters = Parameters(runs=runs, **_chosen(settings, PARAMETERS))
-    found = decide({"metric": GatingMetric(cases, Rule(**_chosen(settings, RULES)))}, parameters)
+    found = decide_fixed_runs(
+        {"metric": GatingMetric(cases, MetricRule(**_chosen(settings, RULES)))}, parameters
+    )
     return _gate(found, list(cases))
 
 
 def _gate(found: Decision, cases: Sequence[str]) -> dict[str, Any]:
     metric = found.metrics["metric"]
-    unpaired = {status: list(metric.having(status)) for status in ("new", "removed", "changed", "no_score")}
+    unpaired = {
+        status: list(metric.list_cases(status)) for status in ("new", "removed", "changed", "no_score")
+    }
     result: dict[str, Any] = {
         **unpaired,
         "compared": len(cases) - sum(map(len, unpaired.values())),
         "missing_runs": metric.missing,
         "verdict": found.verdict,
         "reason": metric.reason,
-        "broken": list(metric.having("broken")),
+        "broken": list(metric.list_cases("broken")),
     }
     if (change := metric.change) is not None:
         result |= {"drop": change.drop, "p": change.p, "low": change.low, "high": change.high}
@@ -157,7 +169,9 @@ def _gate_auto(row: dict[str, Any]) -> dict[str, Any]:
         cases = {
             str(index): CaseScores(runs, tuple(made[index])) for index, runs in enumerate(row["baselines"])
         }
-        step = next_step({"metric": GatingMetric(cases, Rule(**_chosen(settings, RULES)))}, parameters)
+        step = plan_next_step(
+            {"metric": GatingMetric(cases, MetricRule(**_chosen(settings, RULES)))}, parameters
+        )
         if not isinstance(step, NextRuns):
             break
         for case, numbers in step.runs.items():
@@ -177,12 +191,12 @@ def _chosen(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]
 
 def _holm(row: dict[str, Any]) -> dict[str, Any]:
     p_values = {str(index): p for index, p in enumerate(row["p_values"])}
-    levels = holm(p_values, row["alpha"])
+    levels = compute_holm_levels(p_values, row["alpha"])
     return {"rejected": [p <= levels[name] for name, p in p_values.items()]}
 
 
 def _fdr_list(row: dict[str, Any]) -> dict[str, Any]:
-    return {"cases": [int(case) for case in false_discovery_list(_pairs(row), row["rate"])]}
+    return {"cases": [int(case) for case in find_discoveries(_pairs(row), row["rate"])]}
 
 
 ANSWERS = {

@@ -7,16 +7,16 @@ import pytest
 from pydantic import ValidationError
 
 from evalgate.core.protocols import EvalFormat
-from evalgate.core.types import NotApplicable, Scored
+from evalgate.core.types import MetricScore, NotApplicable
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.documents.strict_json import read_json
-from evalgate.integrations.adk.evalset import AdkEvalSet
-from evalgate.integrations.adk.legacy_evalset import AdkLegacy
-from evalgate.metrics.rouge import stem
+from evalgate.integrations.adk.evalset import AdkFormat
+from evalgate.integrations.adk.legacy_evalset import AdkLegacyFormat
+from evalgate.metrics.rouge import stem_word
 from tests.conformance import shared_folder
 from tests.conformance.adk import Vector, vectors
 
-FORMATS: dict[str, EvalFormat] = {"adk": AdkEvalSet(), "adk-legacy": AdkLegacy()}
+FORMATS: dict[str, EvalFormat] = {"adk": AdkFormat(), "adk-legacy": AdkLegacyFormat()}
 VECTORS = vectors()
 SCORED = [vector for vector in VECTORS if vector.scores is not None]
 UNSCORED = [vector for vector in VECTORS if vector.scores is None and not vector.is_aborted]
@@ -27,7 +27,7 @@ ABORTED = [vector for vector in VECTORS if vector.is_aborted]
 async def test_scores_are_equal(vector: Vector) -> None:
     result = await vector.build().score(vector.case(), vector.run())
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert [turn.score for turn in result.turns] == vector.scores
     assert result.score == vector.score
 
@@ -46,7 +46,7 @@ async def test_a_run_that_google_adk_aborts_has_a_failing_turn() -> None:
     for vector in ABORTED:
         result = await vector.build().score(vector.case(), vector.run())
 
-        assert isinstance(result, Scored), vector.id
+        assert isinstance(result, MetricScore), vector.id
         assert len(result.turns) == max(len(vector.expected), len(vector.actual)), vector.id
         assert result.turns[-1].score == 0.0, vector.id
         assert result.turns[-1].reason, vector.id
@@ -74,7 +74,9 @@ def test_every_real_eval_set_loads() -> None:
 def test_what_stands_beside_real_eval_sets_is_not_taken_for_one() -> None:
     for path in corpus():
         document = read_json(path, path.name)
-        assert any(kind.recognises(document) for kind in FORMATS.values()) == _is_eval_set(path), path.name
+        assert any(kind.matches_document(document) for kind in FORMATS.values()) == _is_eval_set(path), (
+            path.name
+        )
 
 
 def test_words_have_the_stems_of_rouge_score() -> None:
@@ -83,4 +85,4 @@ def test_words_have_the_stems_of_rouge_score() -> None:
     stems = json.loads(path.read_text("utf-8")) if path and path.is_file() else {"dying": "die"}
 
     # Words of up to three letters are not stemmed at all; ROUGE leaves them alone before asking.
-    assert {word: stem(word) if len(word) > 3 else word for word in stems} == stems
+    assert {word: stem_word(word) if len(word) > 3 else word for word in stems} == stems

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalgate.core.types import CaseRun, EvalCase, MetricResult, Scored
+from evalgate.core.types import CaseRun, EvalCase, MetricResult, MetricScore
 from tests.conformance.adk import Vector
 from tests.conformance.test_adk_judge import Row, case_of, scored, scripted
 
@@ -23,9 +23,9 @@ async def test_a_score_is_that_of_the_engine(number: int, release: str) -> None:
     result, asked = await (_judged if "judge_outputs" in row else _computed)(row, release)
 
     if wanted is None:  # NOT_EVALUATED, or the engine gave up
-        assert not isinstance(result, Scored)
+        assert not isinstance(result, MetricScore)
         return
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == wanted["score"]
     assert asked == wanted.get("asked")
     if not _pools_rubrics(row):

@@ -16,15 +16,15 @@ from evalgate.core.types import (
     CaseRun,
     Criterion,
     EvalCase,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
-    Scored,
 )
 from evalgate.documents.strict_json import parse_json
-from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.integrations.adk.evalset import AdkFormat
 from evalgate.llm.client import ModelRequest
-from evalgate.llm.errors import JudgeFailed
+from evalgate.llm.errors import JudgeError
 from tests.conformance import shared_folder
 from tests.llm.benches import bench_of
 from tests.llm.fakes import ScriptedModel, Turn, failed
@@ -60,7 +60,7 @@ def a_case(conversation: list[Any], rubrics: Any) -> EvalCase:
 def case_of(case: dict[str, Any]) -> EvalCase:
     """The case as it is read from a file."""
     text = json.dumps({"eval_set_id": "s", "eval_cases": [case]})
-    return AdkEvalSet().read(parse_json(text.encode(), "vector.json")).cases[0]
+    return AdkFormat().read_eval_set(parse_json(text.encode(), "vector.json")).cases[0]
 
 
 def rows() -> Iterator[Row]:
@@ -98,8 +98,8 @@ async def scored(row: Row, model: ScriptedModel) -> MetricResult:
     )
     try:
         result: MetricResult = await metric.score(row.case(), row.run())
-    except JudgeFailed as failure:
-        return MetricFailed(str(failure), failure.kind)
+    except JudgeError as failure:
+        return MetricFailure(str(failure), failure.kind)
     return result
 
 
@@ -110,10 +110,10 @@ async def test_the_score_is_that_of_google_adk(row: Row) -> None:
     result = await scored(row, model)
 
     if wanted.get("score") is None:
-        assert isinstance(result, NotApplicable | MetricFailed)
+        assert isinstance(result, NotApplicable | MetricFailure)
         assert result.reason
         return
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == wanted["score"]
     assert [turn.score for turn in result.turns] == [
         turn["score"] for turn in wanted["per_invocation"]
@@ -125,7 +125,7 @@ async def test_the_score_is_that_of_google_adk(row: Row) -> None:
         assert rubric_means(result) == decided
 
 
-def rubric_means(result: Scored) -> dict[str, float]:
+def rubric_means(result: MetricScore) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for turn in result.turns:
         listed: Any = (turn.details or {}).get("rubrics", ())

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from evalgate.integrations.adk.judging.answers import (
-    rubric_verdicts,
-    sentences,
-    support,
-    turn_validity,
-    validity,
+    build_rubric_parser,
+    build_validity_parser,
+    parse_sentences,
+    parse_support,
+    parse_turn_validity,
 )
 from evalgate.llm.client import ModelAnswer
-from evalgate.llm.sampling import Unparsable
+from evalgate.llm.sampling import UnparsableAnswerError
 
 ROWS: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("adk_judge_answers.json").read_text("utf-8")
@@ -28,17 +28,17 @@ def ours(row: dict[str, Any], release: tuple[int, int]) -> object:
     try:
         match row["kind"]:
             case "validity":
-                return validity(release)(answer).score
+                return build_validity_parser(release)(answer).score
             case "turn_validity":
-                return turn_validity(answer).score
+                return parse_turn_validity(answer).score
             case "rubrics":
-                found = rubric_verdicts(row["rubrics"], release)(answer)
+                found = build_rubric_parser(row["rubrics"], release)(answer)
                 return [[name, verdict.score] for name, verdict in found]
             case "support":
-                return support(answer).score
+                return parse_support(answer).score
             case _:
-                return list(sentences(answer))
-    except Unparsable:
+                return list(parse_sentences(answer))
+    except UnparsableAnswerError:
         return None
 
 
@@ -66,4 +66,4 @@ def test_an_answer_is_read_as_the_release_reads_it(row: int, named: str, release
 def test_an_answer_of_a_hundred_thousand_lines_is_read_at_once() -> None:
     answer = ModelAnswer("\n" * 100_000 + "Property: It is short.\nRationale: so\nVerdict: yes\n")
 
-    assert rubric_verdicts({"r": "It is short."}, (2, 13))(answer)[0][1].score == 1.0
+    assert build_rubric_parser({"r": "It is short."}, (2, 13))(answer)[0][1].score == 1.0

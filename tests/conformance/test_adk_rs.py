@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import MetricContext, MetricType
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     Criterion,
     EvalCase,
     EvalSet,
+    MetricScore,
     Reply,
-    Scored,
-    Turn,
     TurnScore,
     UserMessage,
 )
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.documents.strict_json import parse_json
-from evalgate.integrations.adk_rs.evalset import AdkRsEvalSet
+from evalgate.integrations.adk_rs.evalset import AdkRsFormat
 from evalgate.integrations.adk_rs.metrics import AdkRsResponseMatch, AdkRsToolTrajectory
-from evalgate.metrics.turnwise import mean_if_every_turn_passes
+from evalgate.metrics.turnwise import compute_turn_mean_all_pass
 from tests.conformance import shared_folder
 
 METRICS: dict[str, MetricType] = {
@@ -77,7 +77,7 @@ def vectors() -> list[Vector]:
 
 def a_case(*conversation: Any) -> EvalCase:
     content = {"id": "s", "eval_cases": [{"id": "c", "conversation": list(conversation)}]}
-    return AdkRsEvalSet().read(parse_json(json.dumps(content).encode(), "vector.json")).cases[0]
+    return AdkRsFormat().read_eval_set(parse_json(json.dumps(content).encode(), "vector.json")).cases[0]
 
 
 @pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector.id)
@@ -87,7 +87,7 @@ async def test_scores_and_statuses_are_equal(vector: Vector) -> None:
 
     result = await metric.score(a_case(vector.expected), CaseRun(1, "answered", (actual,)))
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     (turn,) = result.turns
     assert (result.score, result.passed, turn.passed) == (vector.score, vector.passed, vector.passed)
     assert vector.details in (None, turn.details)
@@ -120,16 +120,16 @@ async def test_a_case_passes_when_every_turn_does(
 ) -> None:
     given = iter(turns)
 
-    def judge(turn: Turn, reply: Reply) -> TurnScore:
+    def judge(turn: CaseTurn, reply: Reply) -> TurnScore:
         value, is_passed = next(given)
         return TurnScore(value, passed=is_passed)
 
-    case = EvalCase("c", tuple(Turn(UserMessage("?")) for _ in turns))
+    case = EvalCase("c", tuple(CaseTurn(UserMessage("?")) for _ in turns))
     run = CaseRun(1, "answered", tuple(Reply() for _ in turns))
 
-    result = await mean_if_every_turn_passes(case, run, judge)
+    result = await compute_turn_mean_all_pass(case, run, judge)
 
-    assert isinstance(result, Scored), name
+    assert isinstance(result, MetricScore), name
     assert (result.score, result.passed) == (score, passed)
 
 
@@ -187,14 +187,14 @@ def without_nulls(value: Any) -> Any:
 
 def eval_set_in(content: Any) -> EvalSet | None:
     try:
-        return AdkRsEvalSet().read(parse_json(json.dumps(content).encode(), "vector.json"))
-    except InvalidInput:
+        return AdkRsFormat().read_eval_set(parse_json(json.dumps(content).encode(), "vector.json"))
+    except InvalidInputError:
         return None
 
 
 def test_every_real_file_loads() -> None:
     folder = shared_folder()
     for path in sorted((folder / "corpus/adkrs").iterdir()) if folder else []:
-        (eval_set,) = load_eval_sets([path.name], registry.formats(), base=path.parent)
+        (eval_set,) = load_eval_sets([path.name], registry.get_formats(), base=path.parent)
 
         assert all(case.turns for case in eval_set.cases), path.name

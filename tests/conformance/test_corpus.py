@@ -10,7 +10,7 @@ import pytest
 
 from evalgate.config.loader import load_thresholds
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.documents.strict_json import read_json
 from evalgate.integrations.orchestrate.recordings import ENDING, read_conversation
@@ -74,22 +74,24 @@ def _is_read_or_refused_for_its_reason(path: Path) -> None:
     elif name.endswith(".session.json") or ("wxo" in parts and WITHOUT_GOALS.search(name)):
         _is_no_eval_set(path)
     else:
-        (eval_set,) = load_eval_sets([name], registry.formats(), base=path.parent)
+        (eval_set,) = load_eval_sets([name], registry.get_formats(), base=path.parent)
         assert eval_set.cases
         assert all(case.turns or case.scenario for case in eval_set.cases)
         assert all(case.line for case in eval_set.cases)
 
 
 def _is_no_eval_set(path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"no eval set of a format|goal_details|`NaN` is no JSON number"):
-        load_eval_sets([path.name], registry.formats(), base=path.parent)
+    with pytest.raises(
+        InvalidInputError, match=r"no eval set of a format|goal_details|`NaN` is no JSON number"
+    ):
+        load_eval_sets([path.name], registry.get_formats(), base=path.parent)
 
 
 def _holds_thresholds(path: Path) -> None:
     """All problems are that something must be called which is not at hand here."""
     try:
         criteria = load_thresholds(path, path.name).criteria
-    except InvalidInput as error:
+    except InvalidInputError as error:
         for problem in error.problems:
             assert re.search(NEEDS_CODE, problem.message)
             assert problem.line

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput
-from evalgate.core.types import Scored
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import MetricScore
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.documents.strict_json import parse_json, read_json
-from evalgate.integrations.orchestrate.evalset import OrchestrateDataset
-from evalgate.integrations.orchestrate.journey.arguments import compared_as_date_or_number, normalised
-from evalgate.integrations.orchestrate.journey.outcome import outcome_of
+from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
+from evalgate.integrations.orchestrate.journey.arguments import compare_as_date_or_number, normalize_value
+from evalgate.integrations.orchestrate.journey.outcome import evaluate_journey
 from evalgate.integrations.orchestrate.metrics import (
     JourneyCompletion,
     JourneyMetric,
@@ -49,10 +49,12 @@ REFUSED = {
 @pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector.id)
 async def test_scores_are_equal(vector: Vector) -> None:
     results = {
-        name: await metric.judged(vector.case(), vector.run(), vector.judge)
+        name: await metric.score_with_judge(vector.case(), vector.run(), vector.judge)
         for name, metric in METRICS.items()
     }
-    scores = {name: result.score if isinstance(result, Scored) else None for name, result in results.items()}
+    scores = {
+        name: result.score if isinstance(result, MetricScore) else None for name, result in results.items()
+    }
 
     assert scores == {name: vector.expected[name] for name in METRICS}
 
@@ -62,7 +64,7 @@ async def test_counts_are_equal(vector: Vector) -> None:
     case = vector.case()
     assert case.journey is not None
 
-    outcome = await outcome_of(case, vector.run(), case.journey, vector.judge)
+    outcome = await evaluate_journey(case, vector.run(), case.journey, vector.judge)
 
     # Without a goal that asks for a call, the original says NaN of what is 0.
     assert {name: outcome.calls.details[name] for name in COUNTS} == {
@@ -94,7 +96,7 @@ def test_values_are_normalised(value: Any, expected: Any) -> None:
     elif isinstance(value, str) and expected in {"inf", "-inf"} and any(map(str.isdigit, value)):
         expected = value.lower()
 
-    assert normalised(value) == expected
+    assert normalize_value(value) == expected
 
 
 COMPARED = [
@@ -128,7 +130,7 @@ COMPARED = [
 
 @pytest.mark.parametrize(("actual", "expected", "same"), COMPARED, ids=str)
 def test_dates_and_numbers_are_compared(actual: Any, expected: Any, same: bool | None) -> None:
-    assert compared_as_date_or_number(actual, expected) is same
+    assert compare_as_date_or_number(actual, expected) is same
 
 
 def a_load(name: str, ok: bool, **more: Any) -> Any:
@@ -179,20 +181,20 @@ def test_the_same_datasets_are_read(row: Any) -> None:
     document = parse_json(json.dumps(row["dataset"]).encode(), "vector.json")
 
     if is_read(row):
-        assert OrchestrateDataset().read(document).cases
+        assert OrchestrateFormat().read_eval_set(document).cases
     else:
-        with pytest.raises(InvalidInput):
-            OrchestrateDataset().read(document)
+        with pytest.raises(InvalidInputError):
+            OrchestrateFormat().read_eval_set(document)
 
 
 def test_every_real_dataset_loads_or_says_why_not() -> None:
     folder = shared_folder()
     for path in sorted((folder / "corpus/wxo").glob("*.json")) if folder else []:
         if path.name in REFUSED:
-            with pytest.raises(InvalidInput, match=REFUSED[path.name]):
-                load_eval_sets([path.name], registry.formats(), base=path.parent)
+            with pytest.raises(InvalidInputError, match=REFUSED[path.name]):
+                load_eval_sets([path.name], registry.get_formats(), base=path.parent)
         else:
-            (eval_set,) = load_eval_sets([path.name], registry.formats(), base=path.parent)
+            (eval_set,) = load_eval_sets([path.name], registry.get_formats(), base=path.parent)
             assert all(case.journey and (case.turns or case.scenario) for case in eval_set.cases), path.name
 
 

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import pytest
 
-from evalgate.core.protocols import SessionEnd
+from evalgate.core.protocols import SessionResult
 from evalgate.core.types import CaseRun, EvalCase, Reply, UserMessage
 from evalgate.documents.strict_json import parse_json
-from evalgate.integrations.orchestrate.evalset import OrchestrateDataset
-from evalgate.llm.simulated_user.role import with_stories
-from evalgate.llm.simulated_user.user_model import Actor, Cast
+from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
+from evalgate.llm.simulated_user.role import apply_story
+from evalgate.llm.simulated_user.user_model import UserFactory, UserModel
 from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.conformance.orchestrate import rows
 from tests.llm.fakes import ScriptedModel
@@ -123,15 +123,15 @@ class RepeatingAgent:
         return None
 
     @asynccontextmanager
-    async def session(self, case: EvalCase, run: int, *, alone: bool) -> Any:
+    async def open_session(self, case: EvalCase, run: int, *, alone: bool) -> Any:
         yield self
 
-    async def turn(self, message: UserMessage) -> Reply:
+    async def run_turn(self, message: UserMessage) -> Reply:
         self.calls += 1
         return Reply(self._replies[min(self.calls, len(self._replies)) - 1])
 
-    async def end(self) -> SessionEnd:
-        return SessionEnd()
+    async def end(self) -> SessionResult:
+        return SessionResult()
 
 
 def turns_of(row: dict[str, Any]) -> Iterator[str]:
@@ -151,7 +151,7 @@ def case_of(args: dict[str, Any]) -> EvalCase:
         "goal_details": [{"type": "text", "name": "g", "response": "r"}],
     }
     document = parse_json(json.dumps(dataset).encode(), "vector.json")
-    return with_stories(OrchestrateDataset().read(document).cases[0])
+    return apply_story(OrchestrateFormat().read_eval_set(document).cases[0])
 
 
 async def played(row: dict[str, Any]) -> tuple[CaseRun, RepeatingAgent, ScriptedModel]:
@@ -163,7 +163,11 @@ async def played(row: dict[str, Any]) -> tuple[CaseRun, RepeatingAgent, Scripted
         found.append(run)
 
     await run_cases(
-        agent, [RunRequest(case, 1)], concurrency=1, on_finished=keep, user_of=Cast(Actor(model)).user
+        agent,
+        [RunRequest(case, 1)],
+        concurrency=1,
+        on_finished=keep,
+        user_of=UserFactory(UserModel(model)).create_user,
     )
     return found[0], agent, model
 

@@ -9,10 +9,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalgate.core.sanitize import log_line, md_code, md_fence, md_text, without_commands, xml_text
+from evalgate.core.sanitize import (
+    disable_commands,
+    to_log_line,
+    to_md_code,
+    to_md_fence,
+    to_md_text,
+    to_xml_text,
+)
 from evalgate.datasets.results_io import dump_record
-from evalgate.reporting.comment.reporter import Comment
-from evalgate.reporting.junit import JUnit
+from evalgate.reporting.comment.reporter import CommentReport
+from evalgate.reporting.junit import JUnitReport
 from evalgate.reporting.terminal import TerminalReport
 from tests.builders import a_case_result, a_record
 from tests.conformance import shared_folder
@@ -103,17 +110,19 @@ def test_the_rule_sees_commands(line: str) -> None:
 @example("::\u2028::set-output name=v::")
 @given(ATTACKS)
 def test_no_sink_lets_a_command_through(text: str) -> None:
-    for sink in (log_line, xml_text, md_code, md_text, md_fence, without_commands):
+    for sink in (to_log_line, to_xml_text, to_md_code, to_md_text, to_md_fence, disable_commands):
         assert commands_in(sink(text)) == []
 
 
 @given(ATTACKS)
 def test_no_report_lets_a_command_through(text: str) -> None:
     record = a_record(a_case_result(text, "failed", eval_set_id=text, path=text))
-    for render in (dump_record, JUnit().render, Comment().render, TerminalReport().render):
+    for render in (dump_record, JUnitReport().render, CommentReport().render, TerminalReport().render):
         assert commands_in(render(record)) == []
 
 
-@pytest.mark.parametrize("render", [dump_record, JUnit().render, Comment().render, TerminalReport().render])
+@pytest.mark.parametrize(
+    "render", [dump_record, JUnitReport().render, CommentReport().render, TerminalReport().render]
+)
 def test_the_hostile_run_commands_nobody(render: Callable[[Any], str]) -> None:
     assert commands_in(render(hostile())) == []

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from evalgate.core.types import Criterion, NotApplicable, Scored
-from evalgate.integrations.trpc.rouge_scores import rouge, sentences
+from evalgate.core.types import Criterion, MetricScore, NotApplicable
+from evalgate.integrations.trpc.rouge_scores import compute_rouge, split_into_sentences
 from evalgate.metrics.scoring import BoundMetric
 from tests.conformance.trpc import Vector, rows, vectors
 
@@ -19,10 +19,10 @@ async def test_scores_are_equal(vector: Vector) -> None:
     metric = vector.build()
     result = await metric.score(vector.case(), vector.run())
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == vector.score
     bound = BoundMetric(Criterion(vector.metric, vector.threshold), metric)
-    assert bound.status(result.score, result.passed) == vector.status
+    assert bound.decide_status(result.score, result.passed) == vector.status
     assert vector.scores in (None, [turn.score for turn in result.turns])
     # A turn that is missing has a reason of our own.
     assert None in (*vector.expected, *vector.actual) or vector.reason_contains in result.reason
@@ -43,7 +43,7 @@ async def test_what_go_aborts_is_refused_before_the_run_or_fails_its_turn(vector
         return
     result = await metric.score(vector.case(), vector.run())
     assert len(vector.expected) != len(vector.actual)
-    assert isinstance(result, NotApplicable) or (isinstance(result, Scored) and result.score < 1.0)
+    assert isinstance(result, NotApplicable) or (isinstance(result, MetricScore) and result.score < 1.0)
 
 
 OUR_ROUGE = [
@@ -57,14 +57,14 @@ OUR_ROUGE = [
 
 @pytest.mark.parametrize(("name", "expected", "actual", "score"), OUR_ROUGE)
 def test_rouge(name: str, expected: str, actual: str, score: tuple[float, ...]) -> None:
-    assert rouge(expected, actual, name) == score
+    assert compute_rouge(expected, actual, name) == score
 
 
 def test_rouge_and_stems_are_equal_to_the_last_bit() -> None:
     for row in rows("numeric.json"):
         if row["kind"] == "rouge":
             given, wanted = row["input"], row["output"]
-            found = rouge(
+            found = compute_rouge(
                 given["target_expected"],
                 given["prediction_actual"],
                 given["rougeType"],
@@ -77,4 +77,4 @@ def test_rouge_and_stems_are_equal_to_the_last_bit() -> None:
 def test_sentences_are_split_alike() -> None:
     for row in rows("numeric.json"):
         if row["kind"] == "sentence_split":
-            assert sentences(row["input"]["text"]) == row["output"]["sentences"], row["id"]
+            assert split_into_sentences(row["input"]["text"]) == row["output"]["sentences"], row["id"]

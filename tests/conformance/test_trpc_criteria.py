@@ -24,12 +24,12 @@ def test_verdicts_are_equal(row: dict[str, Any]) -> None:
 def _mismatch(kind: str, criterion: dict[str, Any], a: Any, e: Any, match: bool) -> str:
     del match
     if kind == "text":
-        return TextCriterion.model_validate(criterion).mismatch(a, e)
+        return TextCriterion.model_validate(criterion).find_mismatch(a, e)
     if kind == "json":
-        return JsonCriterion.model_validate(criterion).mismatch(a, e)
+        return JsonCriterion.model_validate(criterion).find_mismatch(a, e)
     if kind == "final":
-        return ResponseCriterion.model_validate(criterion).mismatch(a, e)
-    return TrajectoryCriterion.model_validate(criterion).mismatch(_calls(a), _calls(e))
+        return ResponseCriterion.model_validate(criterion).find_mismatch(a, e)
+    return TrajectoryCriterion.model_validate(criterion).find_mismatch(_calls(a), _calls(e))
 
 
 def _calls(tools: list[dict[str, Any]]) -> list[ToolRecord]:

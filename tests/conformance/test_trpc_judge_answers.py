@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from evalgate.integrations.trpc.judging import answers
 from evalgate.integrations.trpc.judging import answers as textanswers
-from evalgate.integrations.trpc.judging.answers import Scorecard, pairwise
-from evalgate.integrations.trpc.judging.evaluator import LlmJudge, RubricJudge
-from evalgate.llm.sampling import Unparsable
+from evalgate.integrations.trpc.judging.answers import Scorecard, parse_pairwise_score
+from evalgate.integrations.trpc.judging.evaluator import LlmJudgeOptions, RubricJudgeOptions
+from evalgate.llm.sampling import UnparsableAnswerError
 from tests.conformance.trpc import choices, rows
 
 ROWS = [
@@ -21,12 +21,12 @@ ROWS = [
 ]
 
 READERS: dict[str, Callable[[str], Scorecard]] = {
-    "final_response": textanswers.final_response,
-    "rubric_text": textanswers.rubric_blocks,
-    "hallucination": textanswers.sentence_blocks,
-    "rubric_scores": answers.rubric_scores,
-    "boolean": answers.boolean,
-    "single_score": answers.single_score,
+    "final_response": textanswers.parse_final_response,
+    "rubric_text": textanswers.parse_rubric_blocks,
+    "hallucination": textanswers.parse_sentence_blocks,
+    "rubric_scores": answers.parse_rubric_scores,
+    "boolean": answers.parse_boolean,
+    "single_score": answers.parse_single_score,
 }
 
 
@@ -34,21 +34,21 @@ def scored(row: dict[str, Any]) -> Scorecard:
     options = row.get("metric", {}).get("criterion", {}).get("llmJudge", {})
     categories = options.get("template", {}).get("responseScorerOptions")
     template = {"prompt": "?", "responseScorerName": "categorical", "responseScorerOptions": categories}
-    judge = RubricJudge if row["scorer"] == "rubric_scores" else LlmJudge
+    judge = RubricJudgeOptions if row["scorer"] == "rubric_scores" else LlmJudgeOptions
     settings = judge.model_validate({**options, "template": template if categories else None})
     if row["scorer"] == "verifier_pairwise":
-        return pairwise(choices(row["response"]))
+        return parse_pairwise_score(choices(row["response"]))
     if row["scorer"] == "categorical" and settings.template:
-        return settings.template.read(row["raw"], [])
+        return settings.template.parse_answer(row["raw"], [])
     card = READERS[row["scorer"]](row["raw"])
     given = [rubric.id.strip() for rubric in settings.rubrics if rubric.content]
-    return answers.checked(card, given) if given and row["scorer"] == "rubric_scores" else card
+    return answers.check_rubric_ids(card, given) if given and row["scorer"] == "rubric_scores" else card
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
 def test_an_answer_is_read_as_there(row: dict[str, Any]) -> None:
     if row["error"] is not None:
-        with pytest.raises((Unparsable, ValidationError)):
+        with pytest.raises((UnparsableAnswerError, ValidationError)):
             scored(row)
         return
     card = scored(row)

@@ -14,19 +14,19 @@ from evalgate.core import registry
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     Criterion,
     EvalCase,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
     Reply,
-    Scored,
-    Turn,
     UserMessage,
 )
 from evalgate.llm.client import ModelAnswer, ModelRequest
-from evalgate.llm.errors import JudgeFailed
-from evalgate.llm.resolver import NoJudge
+from evalgate.llm.errors import JudgeError
+from evalgate.llm.resolver import JudgeNotConfiguredError
 from tests.conformance.trpc import choices, reply_of, rows
 from tests.llm.benches import bench_of
 from tests.llm.fakes import ScriptedModel
@@ -51,7 +51,7 @@ def conversation(row: dict[str, Any]) -> tuple[EvalCase, CaseRun]:
     for index, wanted in enumerate(expected):
         did = (actual[index] if index < len(actual) else None) or {}
         said = (did.get("userContent") or {}).get("content", "")
-        turn = Turn(UserMessage(said), reply_of(wanted) or Reply(), execution=did.get("executionTrace"))
+        turn = CaseTurn(UserMessage(said), reply_of(wanted) or Reply(), execution=did.get("executionTrace"))
         turns.append(turn)
     context = tuple(actual[0].get("contextMessages") or ()) if actual and actual[0] else ()
     case = EvalCase("c", tuple(turns), context_messages=context)
@@ -88,7 +88,7 @@ async def evaluated(row: dict[str, Any], model: ScriptedModel) -> MetricResult:
     # The rows hold a key; files must name its variable.
     options = json.loads(json.dumps(metric.get("criterion") or {}).replace('"k"', '"${JUDGE_KEY}"'))
     bench = bench_of(model) if options else None
-    metric_type = registry.own_metric_type(f"trpc/{metric.get('evaluatorName') or metric['metricName']}")
+    metric_type = registry.get_own_metric_type(f"trpc/{metric.get('evaluatorName') or metric['metricName']}")
     criterion = Criterion(metric["metricName"], metric["threshold"], options)
     case, run = conversation(row)
     return await metric_type.build(criterion, MetricContext(NEWEST_ADK, bench)).score(case, run)
@@ -96,8 +96,8 @@ async def evaluated(row: dict[str, Any], model: ScriptedModel) -> MetricResult:
 
 async def is_an_error(row: dict[str, Any]) -> bool:
     try:
-        return isinstance(await evaluated(row, scripted(row)), MetricFailed)
-    except (JudgeFailed, NoJudge, ValidationError):
+        return isinstance(await evaluated(row, scripted(row)), MetricFailure)
+    except (JudgeError, JudgeNotConfiguredError, ValidationError):
         return True
 
 
@@ -139,7 +139,7 @@ def skips_sentences(row: dict[str, Any]) -> bool:
 async def test_what_is_an_error_there_is_no_score_here(row: dict[str, Any]) -> None:
     if lacks_turns(row):
         result = await evaluated(row, scripted(row))
-        assert isinstance(result, NotApplicable) or (isinstance(result, Scored) and result.score < 1.0)
+        assert isinstance(result, NotApplicable) or (isinstance(result, MetricScore) and result.score < 1.0)
     elif compares_with_nothing(row):
         assert isinstance(await evaluated(row, scripted(row)), NotApplicable)
     elif (
@@ -147,7 +147,7 @@ async def test_what_is_an_error_there_is_no_score_here(row: dict[str, Any]) -> N
         and not scores_other_rubrics(row)
         and answers_in_blocks(row)
     ):
-        assert isinstance(await evaluated(row, scripted(row)), Scored)
+        assert isinstance(await evaluated(row, scripted(row)), MetricScore)
     else:
         assert await is_an_error(row)
 
@@ -157,7 +157,7 @@ async def test_what_is_an_error_there_is_no_score_here(row: dict[str, Any]) -> N
 )
 async def test_scores_are_equal(row: dict[str, Any]) -> None:
     if compares_with_nothing(row):
-        assert not isinstance(await evaluated(row, scripted(row)), MetricFailed)
+        assert not isinstance(await evaluated(row, scripted(row)), MetricFailure)
         return
     if skips_sentences(row) or scores_other_rubrics(row):
         assert await is_an_error(row)
@@ -169,7 +169,7 @@ async def test_scores_are_equal(row: dict[str, Any]) -> None:
     if wanted["overallStatus"] == "not_evaluated":
         assert isinstance(result, NotApplicable)
         return
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == wanted["overallScore"]
     assert [(turn.score, turn.reason) for turn in result.turns] == [
         (turn.get("score", 0.0), turn.get("reason", "")) for turn in wanted["perInvocation"]

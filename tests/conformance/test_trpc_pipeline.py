@@ -13,14 +13,14 @@ import pytest
 
 from evalgate.config.loader import load_thresholds
 from evalgate.config.schema.thresholds import NEWEST_ADK
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.core.protocols import MetricContext, MetricPlace
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.protocols import MetricContext, MetricEnvironment
 from evalgate.core.types import CaseResult, CaseRun, EvalCase, Event, Failure, Reply, ToolCall, ToolResult
 from evalgate.documents.strict_json import parse_json
-from evalgate.integrations.trpc.evalset import TrpcEvalSet
+from evalgate.integrations.trpc.evalset import TrpcFormat
 from evalgate.metrics.scoring import score_case, score_run
 from evalgate.runner.metric_binding import bind_metrics
-from evalgate.runner.suites import Suite, unjudged_rubrics
+from evalgate.runner.suites import Suite, find_unjudged_rubrics
 from tests.conformance.trpc import rows
 from tests.llm.benches import bench_of
 from tests.llm.fakes import ScriptedModel
@@ -132,14 +132,14 @@ def _parsed(text: str) -> Any:
 
 
 async def evaluated(row: dict[str, Any], folder: Path) -> list[CaseResult]:
-    eval_set = TrpcEvalSet().read(parse_json(json.dumps(row["evalset"]).encode(), "s.evalset.json"))
+    eval_set = TrpcFormat().read_eval_set(parse_json(json.dumps(row["evalset"]).encode(), "s.evalset.json"))
     (folder / "s.metrics.json").write_text(json.dumps(row["metrics"]))
     rules = load_thresholds(folder / "s.metrics.json", "s.metrics.json")
     model = ScriptedModel(*row.get("judge_script", ()))
     context = MetricContext(NEWEST_ADK, bench_of(model) if "judge_script" in row else None)
-    metrics = bind_metrics(rules, context, MetricPlace(folder, {}))
-    if problems := list(unjudged_rubrics(Suite(eval_set, metrics, rules))):
-        raise InvalidInput(problems)
+    metrics = bind_metrics(rules, context, MetricEnvironment(folder, {}))
+    if problems := list(find_unjudged_rubrics(Suite(eval_set, metrics, rules))):
+        raise InvalidInputError(problems)
     results = []
     for case in eval_set.cases:
         played = [scripted(case, row["script"], run) for run in range(1, (row.get("numRuns") or 1) + 1)]
@@ -168,7 +168,7 @@ async def test_statuses(row: dict[str, Any], tmp_path: Path) -> None:
 async def tried(row: dict[str, Any], folder: Path) -> tuple[list[CaseResult], tuple[Problem, ...]]:
     try:
         return await evaluated(row, folder), ()
-    except InvalidInput as error:
+    except InvalidInputError as error:
         return [], error.problems
 
 
@@ -183,5 +183,5 @@ async def tried(row: dict[str, Any], folder: Path) -> tuple[list[CaseResult], tu
 )
 async def test_what_is_refused(name: str, is_refused: bool, tmp_path: Path) -> None:
     (row,) = (row for row in OURS if row["id"] == name)
-    with pytest.raises(InvalidInput) if is_refused else nullcontext():
+    with pytest.raises(InvalidInputError) if is_refused else nullcontext():
         await evaluated(row, tmp_path)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evalgate.core.types import Criterion, NotApplicable, Reliability, RunMetric, RunResult, Status
-from evalgate.metrics.scoring import BoundMetric, estimate, score_case
+from evalgate.core.types import Criterion, NotApplicable, ReliabilityRule, RunMetric, RunResult, Status
+from evalgate.metrics.scoring import BoundMetric, estimate_reliability, score_case
 from tests.builders import a_case, a_run_result
 from tests.conformance.trpc import rows
 
@@ -121,7 +121,7 @@ ESTIMATES: list[tuple[str, int, int, int, float]] = [
 
 @pytest.mark.parametrize(("kind", "runs", "passed", "k", "theirs"), ESTIMATES)
 def test_reliability(kind: Any, runs: int, passed: int, k: int, theirs: float) -> None:
-    ours = estimate(Reliability(kind, k), passed=passed, runs=runs)
+    ours = estimate_reliability(ReliabilityRule(kind, k), passed=passed, runs=runs)
 
     if kind == "pass@k" or k == 1 or passed in {0, runs}:
         assert ours == pytest.approx(theirs, abs=1e-12)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evalgate.core.protocols import Metric
-from evalgate.core.types import CaseRun, EvalCase, Event, Reply, ToolCall, ToolResult, Turn, UserMessage
+from evalgate.core.types import CaseRun, CaseTurn, EvalCase, Event, Reply, ToolCall, ToolResult, UserMessage
 from evalgate.integrations.trpc.metrics.final_response import TrpcFinalResponse
 from evalgate.integrations.trpc.metrics.tool_trajectory import TrpcToolTrajectory
 from evalgate.llm.client import TokenChoice
@@ -42,7 +42,7 @@ class Vector:
 
     def case(self) -> EvalCase:
         turns = (reply_of(invocation) or Reply() for invocation in self.expected)
-        return EvalCase("c", tuple(Turn(UserMessage("?"), reply) for reply in turns))
+        return EvalCase("c", tuple(CaseTurn(UserMessage("?"), reply) for reply in turns))
 
     def run(self) -> CaseRun:
         return CaseRun(1, "answered", tuple(map(reply_of, self.actual)))

@@ -11,8 +11,8 @@ import pytest
 from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds
 from evalgate.core import registry
 from evalgate.core import registry as thirdparty
-from evalgate.core.errors import InvalidInput
-from evalgate.core.protocols import BaselinePlace, Metric, MetricContext, MetricPlace
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.protocols import Metric, MetricContext, MetricEnvironment, StoreContext
 from evalgate.core.types import Criterion
 from evalgate.runner import metric_binding
 from tests.cli.test_cli import ROOT, Done, evalgate
@@ -91,7 +91,7 @@ def test_without_the_package_its_names_are_unknown(project: Path) -> None:
 @pytest.fixture
 def bring(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     points: list[EntryPoint] = []
-    monkeypatch.setattr(thirdparty, "_entry_points", lambda family: tuple(points))
+    monkeypatch.setattr(thirdparty, "_list_entry_points", lambda family: tuple(points))
     return points
 
 
@@ -99,25 +99,25 @@ def test_a_name_of_our_own_is_refused(bring: list[EntryPoint]) -> None:
     bring.append(EntryPoint("adk", "other.module:Adk", "evalgate.formats"))
 
     with pytest.raises(
-        InvalidInput, match=r"`adk` of `other.module:Adk` has the name of one of evalgate's own"
+        InvalidInputError, match=r"`adk` of `other.module:Adk` has the name of one of evalgate's own"
     ):
-        list(registry.formats())
+        list(registry.get_formats())
 
 
 def test_two_packages_must_not_bring_the_same_name(bring: list[EntryPoint]) -> None:
     bring += [EntryPoint("csv", f"{name}:Csv", "evalgate.reporters") for name in ("one", "two")]
 
-    with pytest.raises(InvalidInput, match="brought by both `one:Csv` and `two:Csv`"):
-        registry.reporters()
+    with pytest.raises(InvalidInputError, match="brought by both `one:Csv` and `two:Csv`"):
+        registry.get_reporters()
 
 
 def test_a_plugin_that_cannot_be_loaded_is_named(bring: list[EntryPoint]) -> None:
     bring.append(EntryPoint("csv", "nowhere.at_all:Csv", "evalgate.reporters"))
 
     with pytest.raises(
-        InvalidInput, match="cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"
+        InvalidInputError, match="cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"
     ):
-        registry.reporters()
+        registry.get_reporters()
 
 
 class Broken:
@@ -134,7 +134,7 @@ class Broken:
 
 def rules_with(metric: str) -> Thresholds:
     return Thresholds(
-        Config(), Path(), "evalgate.yaml", criteria=(Criterion(metric, 1.0),), position=lambda _: (5, 3)
+        Config(), Path(), "evalgate.yaml", criteria=(Criterion(metric, 1.0),), find_position=lambda _: (5, 3)
     )
 
 
@@ -143,8 +143,10 @@ def test_a_metric_of_another_package_that_cannot_be_made_is_named_at_its_line(
 ) -> None:
     bring.append(EntryPoint("shiny", f"{__name__}:Broken", "evalgate.metrics"))
 
-    with pytest.raises(InvalidInput) as raised:
-        metric_binding.bind_metrics(rules_with("shiny"), MetricContext(NEWEST_ADK), MetricPlace(Path(), {}))
+    with pytest.raises(InvalidInputError) as raised:
+        metric_binding.bind_metrics(
+            rules_with("shiny"), MetricContext(NEWEST_ADK), MetricEnvironment(Path(), {})
+        )
 
     assert str(raised.value) == (
         f"evalgate.yaml:5:3: `criteria.shiny`: the plugin `shiny` of `{__name__}:Broken` cannot be used: "
@@ -156,14 +158,16 @@ def test_a_metric_of_our_own_that_cannot_be_made_is_our_bug(monkeypatch: pytest.
     monkeypatch.setattr(registry, "METRICS", {"shiny": f"{__name__}:Broken"})
 
     with pytest.raises(KeyError):
-        metric_binding.bind_metrics(rules_with("shiny"), MetricContext(NEWEST_ADK), MetricPlace(Path(), {}))
+        metric_binding.bind_metrics(
+            rules_with("shiny"), MetricContext(NEWEST_ADK), MetricEnvironment(Path(), {})
+        )
 
 
 def test_a_baseline_of_another_package_that_cannot_be_made_is_named(bring: list[EntryPoint]) -> None:
     bring.append(EntryPoint("cloud", f"{__name__}:Broken", "evalgate.baselines"))
 
-    with pytest.raises(InvalidInput, match=r"baseline cloud:x: the plugin `cloud` of .* no luck with x"):
-        registry.baseline_store("cloud:x", BaselinePlace(Path()))
+    with pytest.raises(InvalidInputError, match=r"baseline cloud:x: the plugin `cloud` of .* no luck with x"):
+        registry.resolve_baseline_store("cloud:x", StoreContext(Path()))
 
 
 def test_what_we_have_ourselves_is_found_without_looking_through_packages(
@@ -172,8 +176,8 @@ def test_what_we_have_ourselves_is_found_without_looking_through_packages(
     def never(family: object) -> None:
         raise AssertionError(f"looked for {family}")
 
-    monkeypatch.setattr(thirdparty, "_entry_points", never)
+    monkeypatch.setattr(thirdparty, "_list_entry_points", never)
 
-    assert registry.formats()["adk"]
-    assert next(iter(registry.formats().values()))
-    assert metric_binding.final_state_metric()
+    assert registry.get_formats()["adk"]
+    assert next(iter(registry.get_formats().values()))
+    assert metric_binding.build_final_state_metric()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from evalgate.core.errors import InvalidInput, Problem
     ],
 )
 def test_no_more_than_a_hundred_problems_are_listed(problems: int, lines: int, last: str) -> None:
-    error = InvalidInput(Problem("f", line, 1, "wrong") for line in range(1, problems + 1))
+    error = InvalidInputError(Problem("f", line, 1, "wrong") for line in range(1, problems + 1))
     assert len(error.problems) == problems
     told = str(error).split("\n")
     assert (len(told), told[-1]) == (lines, last)

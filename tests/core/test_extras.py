@@ -45,8 +45,8 @@ def test_the_source_is_the_one_that_this_evalgate_came_from(
     origin: object, requirement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed_with(origin, tmp_path, monkeypatch)
-    monkeypatch.setattr(extras, "_installer", lambda: ("pip", "install"))
-    assert extras.install_command("judge") == f"pip install {requirement}"
+    monkeypatch.setattr(extras, "_find_installer", lambda: ("pip", "install"))
+    assert extras.build_install_command("judge") == f"pip install {requirement}"
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_the_installer_is_the_one_that_made_the_environment(
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert extras.install_command("judge").startswith(start)
+    assert extras.build_install_command("judge").startswith(start)
 
 
 def test_an_environment_without_pip_is_uvs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(extras, "find_spec", lambda _name: None)
-    assert extras.install_command("otel").startswith(f"uv pip install --python {sys.executable} ")
+    assert extras.build_install_command("otel").startswith(f"uv pip install --python {sys.executable} ")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_printed_command_installs_the_extra(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     own = str(environment / "bin/python")
     subprocess.run([own, "-m", "pip", "install", "--quiet", str(ROOT)], check=True)
-    show = "from evalgate.core.extras import install_command; print(install_command('fsspec'))"
+    show = "from evalgate.core.extras import build_install_command; print(build_install_command('fsspec'))"
     command = subprocess.run(
         [own, "-c", show], check=True, capture_output=True, text=True, cwd=tmp_path
     ).stdout

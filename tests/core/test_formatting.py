@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.formatting import counted, mean, shown, shown_delta
+from evalgate.core.formatting import compute_mean, format_delta, format_score, pluralize
 
 scores = st.floats(0, 1)
 
@@ -34,7 +34,7 @@ scores = st.floats(0, 1)
 def test_a_score_never_looks_equal_to_a_threshold_that_it_misses(
     value: float | None, beside: float | None, text: str
 ) -> None:
-    assert shown(value, beside=beside) == text
+    assert format_score(value, beside=beside) == text
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_a_score_never_looks_equal_to_a_threshold_that_it_misses(
     ],
 )
 def test_a_difference_carries_its_sign(delta: float | None, text: str) -> None:
-    assert shown_delta(delta) == text
+    assert format_delta(delta) == text
 
 
 @given(scores, scores)
 def test_different_numbers_look_different_and_never_like_noise(value: float, threshold: float) -> None:
-    text, other = shown(value, beside=threshold), shown(threshold, beside=value)
+    text, other = format_score(value, beside=threshold), format_score(threshold, beside=value)
     if abs(value - threshold) > 1e-7:
         assert text != other
     if value < threshold:
@@ -69,28 +69,28 @@ def test_different_numbers_look_different_and_never_like_noise(value: float, thr
     ("one", "other"), [(0.975, 0.9750000000000001), (0.005, 0.005 - 1e-17), (0.145, 0.14500000000000002)]
 )
 def test_one_number_has_one_spelling_however_it_was_added(one: float, other: float) -> None:
-    assert shown(one) == shown(other)
+    assert format_score(one) == format_score(other)
 
 
 @given(st.lists(scores, min_size=1))
 def test_a_mean_stays_within_its_values(values: list[float]) -> None:
-    assert min(values) <= mean(values) <= max(values)
+    assert min(values) <= compute_mean(values) <= max(values)
 
 
 def test_the_mean_of_huge_values_is_finite() -> None:
-    assert mean([1.7e308, 1.7e308]) == 1.7e308
+    assert compute_mean([1.7e308, 1.7e308]) == 1.7e308
 
 
 @given(scores, st.integers(1, 50))
 def test_the_mean_of_equal_scores_is_that_score(score: float, count: int) -> None:
-    assert mean([score] * count) == score
+    assert compute_mean([score] * count) == score
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 cases"), (1, "1 case"), (1000, "1,000 cases")])
 def test_counts_agree_with_their_noun(number: int, text: str) -> None:
-    assert counted(number, "case") == text
+    assert pluralize(number, "case") == text
 
 
 @pytest.mark.parametrize(("value", "expected"), [(1, "1.0"), (-0.0, "0.0"), (0.7, "0.7"), (True, "1.0")])
 def test_the_mean_of_one_value_is_the_float_that_a_sum_gives(value: float, expected: str) -> None:
-    assert repr(mean([value])) == repr(mean([value, value])) == expected
+    assert repr(compute_mean([value])) == repr(compute_mean([value, value])) == expected

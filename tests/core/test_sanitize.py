@@ -13,21 +13,21 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from evalgate.core.sanitize import (
-    block,
-    end_of,
-    html_code,
-    json_for_log,
-    last_lines,
-    log_line,
-    md_code,
-    md_fence,
-    md_text,
-    one_line,
-    shortened,
-    spelled_out,
-    visible,
-    without_commands,
-    xml_text,
+    disable_commands,
+    escape_invisible,
+    keep_last_lines,
+    shorten_text,
+    strip_invisible,
+    to_html_code,
+    to_log_json,
+    to_log_line,
+    to_md_code,
+    to_md_fence,
+    to_md_text,
+    to_one_line,
+    to_xml_text,
+    truncate_block,
+    truncate_start,
 )
 from tests.gitlab.quickactions import NAMES, quick_actions
 
@@ -65,12 +65,12 @@ def kinds(markdown: str) -> list[str]:
     ],
 )
 def test_visible(text: str, expected: str) -> None:
-    assert visible(text) == expected
+    assert strip_invisible(text) == expected
 
 
 @given(ANYTHING)
 def test_visible_text_is_encodable_and_holds_nothing_hidden(text: str) -> None:
-    seen = visible(text)
+    seen = strip_invisible(text)
     seen.encode()
     assert not [
         character
@@ -78,39 +78,41 @@ def test_visible_text_is_encodable_and_holds_nothing_hidden(text: str) -> None:
         if unicodedata.bidirectional(character) in {"LRO", "RLO", "LRI", "RLI"}
     ]
     assert all(character in "\t\n" or unicodedata.category(character) != "Cc" for character in seen)
-    assert visible(seen) == seen
+    assert strip_invisible(seen) == seen
 
 
 @given(ANYTHING)
 def test_spelled_out_is_one_visible_line(text: str) -> None:
-    line = spelled_out(text)
+    line = escape_invisible(text)
     assert "\n" not in line
-    assert visible(line) == line
+    assert strip_invisible(line) == line
 
 
 @pytest.mark.parametrize(
     "text", ["\x90", "\x1b]", "\x1b[", "\x1b", "\x1b ", "\n", "\n ", " ", "::", "`", "@", "_"]
 )
-@pytest.mark.parametrize("sink", [visible, spelled_out, without_commands, xml_text, md_fence])
+@pytest.mark.parametrize(
+    "sink", [strip_invisible, escape_invisible, disable_commands, to_xml_text, to_md_fence]
+)
 def test_a_long_text_takes_no_longer_than_its_length(sink: Callable[[str], str], text: str) -> None:
     # With time that grows by the square of the length, this would not end today.
     assert len(sink(text * 300_000)) < 7_000_000
 
 
 def test_spelled_out_tells_apart_what_looks_the_same() -> None:
-    assert spelled_out("a\u200bb\n") == r"a\u200bb\n"
+    assert escape_invisible("a\u200bb\n") == r"a\u200bb\n"
 
 
 @given(ANYTHING, st.integers(2, 50))
 def test_one_line_is_one_short_line(text: str, limit: int) -> None:
-    line = one_line(text, limit)
+    line = to_one_line(text, limit)
     assert len(line) <= limit
     assert "\n" not in line
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(3, "abc"), (2, "a…"), (1, "…")])
 def test_shortened(limit: int, expected: str) -> None:
-    assert shortened("abc", limit) == expected
+    assert shorten_text("abc", limit) == expected
 
 
 @pytest.mark.parametrize(
@@ -126,18 +128,18 @@ def test_shortened(limit: int, expected: str) -> None:
     ],
 )
 def test_the_end_begins_with_no_half_of_a_word(text: str, limit: int, expected: str) -> None:
-    assert end_of(text, limit) == expected
+    assert truncate_start(text, limit) == expected
 
 
 def test_block_keeps_the_start_and_says_what_is_gone() -> None:
-    assert block("a\nb\nc", lines=2) == "a\nb\n… 2 more characters"
-    assert block("x" * 10, limit=4) == "xxxx\n… 6 more characters"
-    assert block("short") == "short"
+    assert truncate_block("a\nb\nc", lines=2) == "a\nb\n… 2 more characters"
+    assert truncate_block("x" * 10, limit=4) == "xxxx\n… 6 more characters"
+    assert truncate_block("short") == "short"
 
 
 def test_last_lines_keep_the_end() -> None:
-    assert last_lines("a\nb\nc", lines=2) == "… 2 characters before\nb\nc"
-    assert last_lines("short") == "short"
+    assert keep_last_lines("a\nb\nc", lines=2) == "… 2 characters before\nb\nc"
+    assert keep_last_lines("short") == "short"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_last_lines_keep_the_end() -> None:
     ],
 )
 def test_log_line(text: str, expected: str) -> None:
-    assert log_line(text) == expected
+    assert to_log_line(text) == expected
 
 
 JSON_VALUES = st.recursive(
@@ -162,10 +164,10 @@ JSON_VALUES = st.recursive(
 
 @given(JSON_VALUES, st.sampled_from([None, 2]))
 def test_json_in_a_log_has_the_same_values_and_nothing_to_obey(value: object, indent: int | None) -> None:
-    shown_as = json_for_log(json.dumps(value, ensure_ascii=False, indent=indent))
+    shown_as = to_log_json(json.dumps(value, ensure_ascii=False, indent=indent))
     assert json.loads(shown_as) == value
-    assert without_commands(shown_as) == shown_as
-    assert visible(shown_as) == shown_as
+    assert disable_commands(shown_as) == shown_as
+    assert strip_invisible(shown_as) == shown_as
     assert "::" not in shown_as
 
 
@@ -183,38 +185,38 @@ def test_json_in_a_log_has_the_same_values_and_nothing_to_obey(value: object, in
     ],
 )
 def test_json_in_a_log(text: str, expected: str) -> None:
-    assert json_for_log(text) == expected
+    assert to_log_json(text) == expected
 
 
 @given(ANYTHING)
 def test_xml_text_is_well_formed(text: str) -> None:
     element = etree.Element("text")
-    element.text = xml_text(text)
-    element.set("attribute", xml_text(text))
+    element.text = to_xml_text(text)
+    element.set("attribute", to_xml_text(text))
     again = etree.fromstring(etree.tostring(element))
-    assert (again.text or "") == xml_text(text)
+    assert (again.text or "") == to_xml_text(text)
 
 
 def test_gitlab_sees_no_attachment() -> None:
-    assert xml_text("[[ATTACHMENT|/etc/passwd]]") == "[ [ATTACHMENT|/etc/passwd]]"
+    assert to_xml_text("[[ATTACHMENT|/etc/passwd]]") == "[ [ATTACHMENT|/etc/passwd]]"
 
 
 @given(ANYTHING)
 def test_a_code_span_is_all_there_is(text: str) -> None:
-    (paragraph,) = [token for token in MARKDOWN.parse(f"- {md_code(text)} end") if token.type == "inline"]
+    (paragraph,) = [token for token in MARKDOWN.parse(f"- {to_md_code(text)} end") if token.type == "inline"]
     assert [token.type for token in paragraph.children or []] == ["code_inline", "text"]
 
 
 @given(ANYTHING)
 def test_a_code_span_stays_in_its_cell(text: str) -> None:
-    found = tokens_of(f"| a | b |\n|---|---|\n| {md_code(text)} | last |\n")
+    found = tokens_of(f"| a | b |\n|---|---|\n| {to_md_code(text)} | last |\n")
     assert [token.type for token in found].count("td_open") == 2
     assert [token.content for token in found if token.type == "inline"][-1] == "last"
 
 
 @given(ANYTHING)
 def test_prose_in_a_cell_stays_there(text: str) -> None:
-    found = tokens_of(f"| a | b |\n|---|---|\n| {md_text(text)} | last |\n")
+    found = tokens_of(f"| a | b |\n|---|---|\n| {to_md_text(text)} | last |\n")
     assert [token.type for token in found].count("td_open") == 2
 
 
@@ -238,9 +240,9 @@ def github_tags(markdown: str) -> list[str]:
 @example("`" * 300 + "\n![y](https://evil.example)")
 @given(MARKUP | ANYTHING)
 def test_github_ends_no_code_where_text_asks_for_it(text: str) -> None:
-    assert github_tags(f"- {md_code(text, 2000)} end") == ["ul", "li", "code", "/code", "/li", "/ul"]
+    assert github_tags(f"- {to_md_code(text, 2000)} end") == ["ul", "li", "code", "/code", "/li", "/ul"]
     fenced = ["pre", "code", "/code", "/pre", "p", "/p"]
-    assert github_tags(f"{md_fence(text, 'diff')}\n\nend") == fenced
+    assert github_tags(f"{to_md_fence(text, 'diff')}\n\nend") == fenced
 
 
 @example("_www.evil.example")
@@ -248,7 +250,7 @@ def test_github_ends_no_code_where_text_asks_for_it(text: str) -> None:
 @example("x_mailto:a@evil.example")
 @given(MARKUP | ANYTHING)
 def test_github_makes_nothing_of_prose(text: str) -> None:
-    assert set(github_tags(f"- {md_text(text, 2000)} end")) <= {
+    assert set(github_tags(f"- {to_md_text(text, 2000)} end")) <= {
         "ul",
         "li",
         "/li",
@@ -272,7 +274,7 @@ def test_github_makes_nothing_of_prose(text: str) -> None:
     ],
 )
 def test_github_shows_no_emoji_and_links_no_commit_in_prose(text: str, expected: str) -> None:
-    assert md_text(text) == expected.replace("|", "\u200b")
+    assert to_md_text(text) == expected.replace("|", "\u200b")
 
 
 PROSE = {"paragraph_open", "paragraph_close", "inline", "text", "text_special", "html_inline"}
@@ -281,7 +283,7 @@ PROSE |= {"bullet_list_open", "list_item_open", "list_item_close", "bullet_list_
 
 @given(ANYTHING)
 def test_prose_is_only_prose(text: str) -> None:
-    found = tokens_of(f"- {md_text(text)}")
+    found = tokens_of(f"- {to_md_text(text)}")
     assert {token.type for token in found} <= PROSE
     assert {token.content for token in found if token.type == "html_inline"} <= {"<span>", "</span>"}
 
@@ -289,7 +291,7 @@ def test_prose_is_only_prose(text: str) -> None:
 @given(ANYTHING)
 def test_prose_mentions_and_links_nobody(text: str) -> None:
     read = "".join(
-        token.content for token in tokens_of(f"- {md_text(text)}") if token.type.startswith("text")
+        token.content for token in tokens_of(f"- {to_md_text(text)}") if token.type.startswith("text")
     )
     assert not re.search(r"[@#](?!\u200b)|://|www\.", read, re.IGNORECASE)
 
@@ -307,25 +309,25 @@ def test_prose_mentions_and_links_nobody(text: str) -> None:
     ],
 )
 def test_md_text(text: str, expected: str) -> None:
-    assert md_text(text) == expected
+    assert to_md_text(text) == expected
 
 
 @given(ANYTHING)
 def test_nothing_escapes_its_fence(text: str) -> None:
-    found = MARKDOWN.parse(f"{md_fence(text, 'diff')}\n\nend")
+    found = MARKDOWN.parse(f"{to_md_fence(text, 'diff')}\n\nend")
     assert [token.type for token in found] == ["fence", "paragraph_open", "inline", "paragraph_close"]
     assert found[0].info == "diff"
 
 
 @given(ANYTHING)
 def test_html_code_is_one_element_with_text_alone(text: str) -> None:
-    element = etree.fromstring(html_code(text).encode())
+    element = etree.fromstring(to_html_code(text).encode())
     assert (element.tag, len(element)) == ("code", 0)
 
 
 @given(ANYTHING)
 def test_nobody_can_forge_a_marker(text: str) -> None:
-    for sink in (md_code, md_text, md_fence, html_code):
+    for sink in (to_md_code, to_md_text, to_md_fence, to_html_code):
         assert "<!-" not in sink(f"<!-- evalgate:v1 -->{text}<!--")
 
 
@@ -344,7 +346,13 @@ ORDERS = st.lists(
 @given(ORDERS)
 def test_no_line_is_an_order_to_the_service_that_shows_it(text: str) -> None:
     document = "\n\n".join(
-        [md_text(text), md_fence(text, "text"), f"- {md_code(text)}", md_fence(text), html_code(text)]
+        [
+            to_md_text(text),
+            to_md_fence(text, "text"),
+            f"- {to_md_code(text)}",
+            to_md_fence(text),
+            to_html_code(text),
+        ]
     )
     assert quick_actions(document) == []
     assert not re.search(r"(?m)^[ \t]*(/[A-Za-z]|@bot)", document)
@@ -374,7 +382,9 @@ def test_no_line_is_an_order_to_the_service_that_shows_it(text: str) -> None:
     ],
 )
 def test_prose_refers_to_nothing_in_gitlab_or_jira(text: str) -> None:
-    (paragraph,) = [token for token in MARKDOWN.parse(f"see {md_text(text)} now") if token.type == "inline"]
+    (paragraph,) = [
+        token for token in MARKDOWN.parse(f"see {to_md_text(text)} now") if token.type == "inline"
+    ]
     # what a service looks through once Markdown is done: the texts between the tags
     pieces = [token.content if token.type.startswith("text") else "\0" for token in paragraph.children or []]
     shown = "".join(pieces)
@@ -400,21 +410,27 @@ def test_prose_refers_to_nothing_in_gitlab_or_jira(text: str) -> None:
     ],
 )
 def test_ordinary_prose_gets_nothing_invisible(text: str) -> None:
-    assert "\u200b" not in md_text(text)
+    assert "\u200b" not in to_md_text(text)
 
 
 def test_teamcity_and_azure_get_no_orders_from_a_log() -> None:
     assert (
-        log_line("x ##teamcity[buildStop] ##vso[task.complete]")
+        to_log_line("x ##teamcity[buildStop] ##vso[task.complete]")
         == "x # #teamcity[buildStop] # #vso[task.complete]"
     )
 
 
 @given(st.from_regex(r"[\w.,/-]*", fullmatch=True).filter(str.isascii))
 def test_plain_names_stay_as_they_are(text: str) -> None:
-    assert xml_text(text) == one_line(text, 1000) == visible(text) == without_commands(text) == text
+    assert (
+        to_xml_text(text)
+        == to_one_line(text, 1000)
+        == strip_invisible(text)
+        == disable_commands(text)
+        == text
+    )
 
 
 @pytest.mark.parametrize("text", ["a\n", "\n", "a b  c", "\u0661", "[[ATTACHMENT|x]]", "::x::", "##[x]"])
 def test_what_is_not_plain_is_looked_at(text: str) -> None:
-    assert xml_text(f"{text} !") == f"{xml_text(text)} !"
+    assert to_xml_text(f"{text} !") == f"{to_xml_text(text)} !"

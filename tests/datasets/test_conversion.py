@@ -9,7 +9,7 @@ import yaml
 
 from evalgate.core.types import EvalSet, Message, ToolCall, ToolResult
 from evalgate.documents.strict_json import read_json
-from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.integrations.adk.evalset import AdkFormat
 from tests.cli.test_cli import evalgate
 
 WEATHER: dict[str, Any] = {
@@ -65,7 +65,7 @@ def made(folder: Path, name: str, content: str, *, code: int = 0) -> tuple[EvalS
     (folder / name).write_text(content, "utf-8")
     done = evalgate("generate", "--from", name, "--to", "adk", "-o", "new.evalset.json", cwd=folder)
     assert done.code == code, done.err
-    return AdkEvalSet().read(read_json(folder / "new.evalset.json", "new.evalset.json")), done.err
+    return AdkFormat().read_eval_set(read_json(folder / "new.evalset.json", "new.evalset.json")), done.err
 
 
 def said(eval_set: EvalSet) -> list[tuple[str, str | None]]:

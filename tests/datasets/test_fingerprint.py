@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     Message,
     Reply,
@@ -14,16 +15,15 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
-from evalgate.datasets.fingerprint import fingerprint
+from evalgate.datasets.fingerprint import compute_case_fingerprint
 
 CALL = ToolCall("f", {"a": 1, "b": [True, {"c": None, "d": 2.5}]}, id="1", author="x")
 REPLY = Reply("Done.", (CALL, ToolResult("f", {"ok": True}, id="1"), Message("So…", "x")))
 CASE = EvalCase(
     "case",
-    (Turn(UserMessage("Hi", ({"inline_data": {"data": "aGk="}},)), REPLY),),
+    (CaseTurn(UserMessage("Hi", ({"inline_data": {"data": "aGk="}},)), REPLY),),
     session=SessionInput("app", "user", {"n": 1}),
     final_state={"n": 2},
     line=3,
@@ -39,7 +39,7 @@ def with_call(**changes: Any) -> EvalCase:
 
 
 def test_it_is_stable_across_versions() -> None:
-    assert fingerprint(CASE) == "fbc67e5e782f7b99"
+    assert compute_case_fingerprint(CASE) == "fbc67e5e782f7b99"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_it_is_stable_across_versions() -> None:
     ],
 )
 def test_what_does_not_change_the_question_does_not_change_it(case: EvalCase) -> None:
-    assert fingerprint(case) == fingerprint(CASE)
+    assert compute_case_fingerprint(case) == compute_case_fingerprint(CASE)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_what_does_not_change_the_question_does_not_change_it(case: EvalCase) ->
     ],
 )
 def test_what_changes_the_question_changes_it(case: EvalCase) -> None:
-    assert fingerprint(case) != fingerprint(CASE)
+    assert compute_case_fingerprint(case) != compute_case_fingerprint(CASE)
 
 
 def test_text_that_no_file_can_hold_is_no_failure() -> None:
-    assert fingerprint(with_reply(response="\ud800"))
+    assert compute_case_fingerprint(with_reply(response="\ud800"))
 
 
 COUNTS: dict[type, set[str]] = {
@@ -96,13 +96,13 @@ COUNTS: dict[type, set[str]] = {
         "rubrics",
         "tool_mocks",
     },
-    Turn: {"user", "expected", "rubrics"},
+    CaseTurn: {"user", "expected", "rubrics"},
     UserMessage: {"text", "attachments"},
     Reply: {"response", "events"},
 }
 DOES_NOT_COUNT: dict[type, set[str]] = {
     EvalCase: {"eval_id", "eval_set_id", "line", "recorded", "creation_timestamp", "native", "tags"},
-    Turn: {"app_details", "execution", "invocation_id", "creation_timestamp", "native"},
+    CaseTurn: {"app_details", "execution", "invocation_id", "creation_timestamp", "native"},
 }
 
 

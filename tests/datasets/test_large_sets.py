@@ -11,15 +11,15 @@ import yaml
 
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalCase, Record, RunResult
 from evalgate.datasets import loading
 from evalgate.datasets.large.lazy_cases import StoredCases
-from evalgate.datasets.large.long_json import read_large
+from evalgate.datasets.large.long_json import read_large_json
 from evalgate.datasets.results_io import dump_record
 from evalgate.integrations.adk import evalset
 from evalgate.runner.pipeline import WHOLE, RunOptions, run_gate
-from evalgate.runner.plan import check_files, make_plan
+from evalgate.runner.plan import build_plan, check_files
 
 AGENT = """
 from pathlib import Path
@@ -38,10 +38,10 @@ ENVIRON = {"PATH": "/usr/bin:/bin"}
 class Nobody:
     """Watches no run."""
 
-    def planned(self, runs: int) -> None:
+    def on_runs_planned(self, runs: int) -> None:
         """Nothing."""
 
-    def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
+    def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """Nothing."""
 
 
@@ -117,7 +117,7 @@ def project(folder: Path, content: Any, **more: Any) -> Path:
 def gated(folder: Path, *eval_sets: str, options: RunOptions = WHOLE) -> Record:
     said = Overrides(eval_sets=eval_sets, concurrency=3)
     return run_gate(
-        make_plan(said, thresholds=None, folder=folder, environ=ENVIRON), Nobody(), options=options
+        build_plan(said, thresholds=None, folder=folder, environ=ENVIRON), Nobody(), options=options
     )
 
 
@@ -132,7 +132,7 @@ _TIMES = {"duration_s", "created_at"}
 
 def as_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on, no file is too small to stay where it is."""
-    monkeypatch.setattr(loading, "read_large", partial(read_large, large=1, step=60))
+    monkeypatch.setattr(loading, "read_large_json", partial(read_large_json, large=1, step=60))
 
 
 @pytest.mark.parametrize("format_name", FILES)
@@ -144,7 +144,7 @@ def test_a_run_has_the_same_record(
     held = json.loads(dump_record(gated(folder)))
     lines = list(check_files(Overrides(), thresholds=None, folder=folder))
     as_large(monkeypatch)
-    (found,) = loading.load_eval_sets(["s.json"], registry.formats(), base=folder)
+    (found,) = loading.load_eval_sets(["s.json"], registry.get_formats(), base=folder)
     assert isinstance(found.cases, StoredCases)
     record = gated(folder)
 
@@ -166,7 +166,7 @@ def test_each_case_is_made_once_to_check_it_and_once_for_each_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: Counter[str] = Counter()
-    make = evalset._case
+    make = evalset._build_case
 
     def counted(wire: Any, line: int, raw: object) -> EvalCase:
         made[wire.eval_id] += 1
@@ -174,7 +174,7 @@ def test_each_case_is_made_once_to_check_it_and_once_for_each_run(
 
     folder = project(tmp_path, FILES["evalset"], runs=2)
     as_large(monkeypatch)
-    monkeypatch.setattr(evalset, "_case", counted)
+    monkeypatch.setattr(evalset, "_build_case", counted)
     gated(folder, options=RunOptions(journal=folder / "out"))
     assert set(made.values()) == {3}
 
@@ -185,7 +185,7 @@ def test_whatever_is_wrong_is_told_before_anything_is_asked(
     cases = [adk_case(0), {"eval_id": "b"}, adk_case(0), adk_case(3), {"eval_id": 5, "conversation": []}]
     folder = project(tmp_path, {"eval_set_id": "s", "eval_cases": cases})
     as_large(monkeypatch)
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         gated(folder)
     assert [problem.message for problem in caught.value.problems] == [
         "`eval_cases[1]` must hold a conversation or a conversation_scenario, but holds neither",
@@ -204,7 +204,7 @@ def test_a_set_that_the_agent_changes_ends_the_run_which_goes_on_when_it_is_put_
     whole, written = json.loads(dump_record(gated(folder))), (folder / "s.json").read_bytes()
     as_large(monkeypatch)
     (tmp_path / "armed").touch()
-    with pytest.raises(InvalidInput, match=r"s\.json: was changed while evalgate worked with it"):
+    with pytest.raises(InvalidInputError, match=r"s\.json: was changed while evalgate worked with it"):
         gated(folder, options=RunOptions(journal=folder / "out"))
     (tmp_path / "armed").unlink()
     (folder / "s.json").write_bytes(written)

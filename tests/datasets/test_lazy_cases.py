@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.fingerprint import fingerprint
-from evalgate.datasets.large.lazy_cases import StoredCases, cases_of, fingerprints_of, mapped
-from evalgate.datasets.large.long_json import read_large
+from evalgate.datasets.fingerprint import compute_case_fingerprint
+from evalgate.datasets.large.lazy_cases import StoredCases, build_cases, fingerprint_cases, map_cases
+from evalgate.datasets.large.long_json import read_large_json
 from evalgate.documents.strict_json import read_json
-from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.integrations.adk.evalset import AdkFormat
 
 IDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=6).filter(
     str.strip
@@ -61,8 +61,8 @@ def a_file(draw: st.DrawFn) -> bytes:
 
 def both(path: Path, step: int) -> tuple[EvalSet, EvalSet]:
     """The set with its cases in memory, and in the file."""
-    held = AdkEvalSet().read(read_json(path, "f.json"))
-    return held, AdkEvalSet().read(read_large(path, "f.json", large=1, step=step))
+    held = AdkFormat().read_eval_set(read_json(path, "f.json"))
+    return held, AdkFormat().read_eval_set(read_large_json(path, "f.json", large=1, step=step))
 
 
 @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -89,8 +89,8 @@ def test_they_are_the_same_in_every_order(
 
 def heads_of(found: EvalSet) -> list[tuple[object, ...]]:
     return [
-        (head.eval_id, head.line, head.tags, head.is_played, head.expects_state, head.rubric_metrics)
-        for head in found.heads
+        (head.eval_id, head.line, head.tags, head.is_simulated, head.expects_state, head.rubric_metrics)
+        for head in found.case_metadata
     ]
 
 
@@ -105,7 +105,7 @@ def write(path: Path, cases: Sequence[object], **more: object) -> Path:
 
 
 def stored(path: Path, step: int = 1) -> Sequence[EvalCase]:
-    found = AdkEvalSet().read(read_large(path, "f.json", large=1, step=step)).cases
+    found = AdkFormat().read_eval_set(read_large_json(path, "f.json", large=1, step=step)).cases
     assert isinstance(found, StoredCases)
     return found
 
@@ -118,7 +118,7 @@ def test_what_was_changed_in_place_is_refused_and_nothing_else(tmp_path: Path) -
 
     assert [cases[0].eval_id, cases[2].eval_id] == ["case 0", "case 2"]
     for ask in (lambda: cases[1], lambda: list(cases), lambda: cases[:2]):
-        with pytest.raises(InvalidInput, match=r"f\.json: was changed while evalgate worked with it"):
+        with pytest.raises(InvalidInputError, match=r"f\.json: was changed while evalgate worked with it"):
             ask()
 
 
@@ -126,7 +126,7 @@ def test_what_became_shorter_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "f.json", [wire_case(number) for number in range(3)])
     cases = stored(path)
     os.truncate(path, 40)
-    with pytest.raises(InvalidInput, match="leave it as it is until the run is over"):
+    with pytest.raises(InvalidInputError, match="leave it as it is until the run is over"):
         cases[2]
 
 
@@ -152,14 +152,14 @@ def test_a_file_is_open_only_as_long_as_somebody_has_its_cases(tmp_path: Path) -
 
 
 def test_asked_in_order_each_is_decoded_once(tmp_path: Path) -> None:
-    listed: Any = read_large(write(tmp_path / "f.json", list(range(100))), "f", large=1, step=40).value
+    listed: Any = read_large_json(write(tmp_path / "f.json", list(range(100))), "f", large=1, step=40).value
     made: list[int] = []
 
     def make(index: int, item: int) -> EvalCase:
         made.append(item)
         return EvalCase(str(item))
 
-    cases = cases_of(listed["eval_cases"], make)
+    cases = build_cases(listed["eval_cases"], make)
     for _ in range(2):
         assert [cases[index].eval_id for index in range(100)] == [str(number) for number in range(100)]
     assert made == [*range(100)] * 3
@@ -174,11 +174,11 @@ def test_what_is_changed_in_each_is_changed_whenever_it_is_asked_for(
     def tagged(case: EvalCase) -> EvalCase:
         return replace(case, tags=("slow",))
 
-    found = mapped(stored(path), tagged, same_heads=same_heads)
+    found = map_cases(stored(path), tagged, same_heads=same_heads)
     assert isinstance(found, StoredCases)
     assert {case.tags for case in found} == {("slow",)}
-    assert {head.tags for head in found.heads} == ({()} if same_heads else {("slow",)})
-    assert mapped((EvalCase("a"),), tagged) == (EvalCase("a", tags=("slow",)),)
+    assert {head.tags for head in found.case_metadata} == ({()} if same_heads else {("slow",)})
+    assert map_cases((EvalCase("a"),), tagged) == (EvalCase("a", tags=("slow",)),)
 
 
 @pytest.mark.parametrize("same_prints", [False, True])
@@ -191,7 +191,7 @@ def test_fingerprints_are_those_of_the_cases_as_they_are_changed(
     def changed(case: EvalCase) -> EvalCase:
         return replace(case, eval_set_id="other", context_messages=() if same_prints else ({"a": 1},))
 
-    found = mapped(stored(path), changed, same_heads=same_heads, same_prints=same_prints)
-    assert fingerprints_of(found) == tuple(map(fingerprint, found))
-    assert fingerprints_of(tuple(found)) == fingerprints_of(found)
-    assert (fingerprints_of(found) == fingerprints_of(stored(path))) is same_prints
+    found = map_cases(stored(path), changed, same_heads=same_heads, same_prints=same_prints)
+    assert fingerprint_cases(found) == tuple(map(compute_case_fingerprint, found))
+    assert fingerprint_cases(tuple(found)) == fingerprint_cases(found)
+    assert (fingerprint_cases(found) == fingerprint_cases(stored(path))) is same_prints

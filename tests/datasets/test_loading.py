@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import EvalFormat
 from evalgate.core.types import EvalSet
 from evalgate.datasets.loading import find_test_config, load_eval_sets
-from evalgate.integrations.adk.evalset import AdkEvalSet
-from evalgate.integrations.adk.legacy_evalset import AdkLegacy
+from evalgate.integrations.adk.evalset import AdkFormat
+from evalgate.integrations.adk.legacy_evalset import AdkLegacyFormat
 
-FORMATS: dict[str, EvalFormat] = {"adk": AdkEvalSet(), "adk-legacy": AdkLegacy()}
+FORMATS: dict[str, EvalFormat] = {"adk": AdkFormat(), "adk-legacy": AdkLegacyFormat()}
 
 
 UNKNOWN = (
@@ -50,7 +50,7 @@ def loaded(base: Path, *patterns: str) -> list[str]:
 
 
 def problems(base: Path, *patterns: str, **options: Any) -> list[str]:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         load(base, *patterns, **options)
     return [str(problem).replace(str(base), "BASE") for problem in caught.value.problems]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalgate.core.errors import InvalidInput
-from evalgate.datasets.large.long_json import LongDocument, LongList, read_large
+from evalgate.core.errors import InvalidInputError
+from evalgate.datasets.large.long_json import LongDocument, LongList, read_large_json
 from evalgate.documents.strict_json import JsonDocument, parse_json
 from tests.documents.test_strict_json import TOKENS, VALUES
 
@@ -22,7 +22,7 @@ def read(folder: Path, data: bytes, step: int) -> JsonDocument | LongDocument:
     """As a large file, that many bytes at a time."""
     path = folder / "f.json"
     path.write_bytes(data)
-    return read_large(path, "f.json", large=1, step=step)
+    return read_large_json(path, "f.json", large=1, step=step)
 
 
 def plain(value: Any) -> Any:
@@ -60,13 +60,13 @@ def test_it_holds_the_same_at_the_same_places(
     data = (mark + text.encode("utf-8", "replace").decode()).encode()
     try:
         whole = parse_json(data, "f.json")
-    except InvalidInput:
+    except InvalidInputError:
         return
     found = read(tmp_path, data, step)
     assert isinstance(found, LongDocument)
     assert plain(found.value) == whole.value
     for place in locations(whole.value):
-        assert found.position(place) == whole.position(place), place
+        assert found.find_position(place) == whole.find_position(place), place
 
 
 @EVERY
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_told_as_of_any_file(tmp_path: Path, text: str, step: i
 def _read(reading: Any) -> Any:
     try:
         return repr(plain(reading().value))
-    except InvalidInput as error:
+    except InvalidInputError as error:
         return error.problems
 
 
@@ -107,15 +107,15 @@ def test_an_item_is_there_by_index_and_slice(tmp_path: Path) -> None:
 def test_a_file_that_is_changed_meanwhile_is_refused(tmp_path: Path) -> None:
     items: Any = read(tmp_path, b"[1, 2, 3]", 1).value
     (tmp_path / "f.json").write_text("[1, ")
-    with pytest.raises(InvalidInput, match=r"f\.json: was changed while evalgate worked with it"):
+    with pytest.raises(InvalidInputError, match=r"f\.json: was changed while evalgate worked with it"):
         list(items)
 
 
 def test_a_small_file_and_one_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text("[1]")
-    assert isinstance(read_large(tmp_path / "f.json", "f.json"), JsonDocument)
-    with pytest.raises(InvalidInput, match=r"f\.json: no such file"):
-        read_large(tmp_path / "missing.json", "f.json")
+    assert isinstance(read_large_json(tmp_path / "f.json", "f.json"), JsonDocument)
+    with pytest.raises(InvalidInputError, match=r"f\.json: no such file"):
+        read_large_json(tmp_path / "missing.json", "f.json")
 
 
 def test_little_of_it_is_ever_held(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_little_of_it_is_ever_held(tmp_path: Path) -> None:
     path.write_bytes(data)
     tracemalloc.start()
     try:
-        document = read_large(path, "f.json", large=1, step=2**14)
+        document = read_large_json(path, "f.json", large=1, step=2**14)
         value: Any = document.value
         assert sum(len(each["calls"]) for each in value["items"]) == 100_000
         _, peak = tracemalloc.get_traced_memory()

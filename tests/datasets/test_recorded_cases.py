@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Self
 
 from evalgate.core.protocols import AgentSession
-from evalgate.core.types import CaseRun, EvalCase, Reply, Turn, UserMessage
+from evalgate.core.types import CaseRun, CaseTurn, EvalCase, Reply, UserMessage
 from evalgate.runner.scheduler import RunRequest, run_cases
 
 
@@ -18,7 +18,9 @@ class NobodyAsks:
     async def __aexit__(self, *exc: object) -> None:
         """Nothing runs."""
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> AbstractAsyncContextManager[AgentSession]:
+    def open_session(
+        self, case: EvalCase, run: int, *, alone: bool
+    ) -> AbstractAsyncContextManager[AgentSession]:
         raise AssertionError(f"{case.eval_id} was asked")
 
 
@@ -35,7 +37,7 @@ async def played(cases: Sequence[EvalCase]) -> list[CaseRun]:
 
 
 async def test_a_recording_in_the_eval_set_is_what_the_agent_did() -> None:
-    case = EvalCase("c", (Turn(UserMessage("?")),), recorded=(Reply("a"), Reply("b")))
+    case = EvalCase("c", (CaseTurn(UserMessage("?")),), recorded=(Reply("a"), Reply("b")))
 
     assert await played([case]) == [
         CaseRun(2, "answered", (Reply("a"), Reply("b")), said=(UserMessage("?"),))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     AgentInfo,
     Attempt,
@@ -32,7 +32,7 @@ from evalgate.core.types import (
     Usage,
     Verdict,
 )
-from evalgate.datasets.results_io import dump_record, load_record, record_schema
+from evalgate.datasets.results_io import build_record_schema, dump_record, load_record
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.situations import GOLDEN
 
@@ -141,7 +141,7 @@ def test_what_is_written_follows_the_schema(record: Record) -> None:
     VALIDATOR.validate(json.loads(dump_record(record)))
 
 
-VALIDATOR = Draft202012Validator(record_schema())
+VALIDATOR = Draft202012Validator(build_record_schema())
 
 
 @pytest.mark.parametrize("situation", GOLDEN.values(), ids=list(GOLDEN))
@@ -152,7 +152,7 @@ def test_situations_survive_the_round_trip_and_follow_the_schema(situation: Any)
 
 
 def test_the_published_schema_is_in_step(request: pytest.FixtureRequest) -> None:
-    expected = json.dumps(record_schema(), indent=2) + "\n"
+    expected = json.dumps(build_record_schema(), indent=2) + "\n"
     if request.config.getoption("--update-golden"):
         SCHEMA.write_text(expected, encoding="utf-8")
     assert SCHEMA.read_text(encoding="utf-8") == expected
@@ -259,14 +259,14 @@ def _changed(**changes: object) -> bytes:
     ],
 )
 def test_bad_files_are_refused_with_a_reason(data: bytes, message: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         load_record(data, "r.json")
     assert str(caught.value).startswith(message)
     assert caught.value.exit_code == 2
 
 
 def test_every_problem_is_named_up_to_a_point() -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         load_record(_changed(cases=[{}] * 10), "r.json")
     problems = [problem.message for problem in caught.value.problems]
     assert (
@@ -279,7 +279,9 @@ def test_every_problem_is_named_up_to_a_point() -> None:
 def test_an_event_of_an_unknown_type_is_named_by_its_path() -> None:
     document = json.loads(dump_record(a_record(a_case_result())))
     document["cases"][0]["runs"][0]["turns"][0]["actual"]["events"] = [{"type": "dance"}]
-    with pytest.raises(InvalidInput, match=r"cases\[0\]\.runs\[0\]\.turns\[0\]\.actual\.events\[0\]\.type: "):
+    with pytest.raises(
+        InvalidInputError, match=r"cases\[0\]\.runs\[0\]\.turns\[0\]\.actual\.events\[0\]\.type: "
+    ):
         load_record(json.dumps(document), "r.json")
 
 

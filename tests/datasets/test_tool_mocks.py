@@ -6,10 +6,10 @@ import pytest
 
 from evalgate.config.loader import load_thresholds
 from evalgate.config.schema.thresholds import Thresholds
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalCase, EvalSet, Failure, ToolMock
-from evalgate.datasets.fingerprint import fingerprint
-from evalgate.runner.suites import with_mocks
+from evalgate.datasets.fingerprint import compute_case_fingerprint
+from evalgate.runner.suites import add_tool_mocks
 from tests.agents.play import a_talk, command, outcomes, tiny
 
 SETS = (
@@ -26,7 +26,9 @@ def rules(folder: Path, text: str) -> Thresholds:
 def mocked(folder: Path, text: str) -> list[tuple[ToolMock, ...]]:
     found = rules(folder, text)
     return [
-        case.tool_mocks for each in with_mocks(SETS, found.config.tool_mocks, found) for case in each.cases
+        case.tool_mocks
+        for each in add_tool_mocks(SETS, found.config.tool_mocks, found)
+        for case in each.cases
     ]
 
 
@@ -43,14 +45,14 @@ def test_a_mock_is_for_every_case_or_those_it_names(tmp_path: Path) -> None:
 
 
 def test_a_mock_for_no_case_is_told_at_its_line(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput) as raised:
+    with pytest.raises(InvalidInputError) as raised:
         mocked(tmp_path, "  - {tool: get, result: 1}\n  - {tool: get, result: 1, ids: three}\n")
 
     assert [str(each) for each in raised.value.problems] == ["evalgate.yaml:4:5: no case is called `three`"]
 
 
 def test_a_mock_without_a_result_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="result"):
+    with pytest.raises(InvalidInputError, match="result"):
         rules(tmp_path, "  - {tool: get}\n")
 
 
@@ -64,7 +66,7 @@ def test_a_mock_without_a_result_is_wrong(tmp_path: Path) -> None:
     ],
 )
 def test_a_mock_that_no_call_can_mean_is_wrong(tmp_path: Path, mock: str, sentence: str) -> None:
-    with pytest.raises(InvalidInput, match=sentence) as raised:
+    with pytest.raises(InvalidInputError, match=sentence) as raised:
         rules(tmp_path, f"  - {{tool: get, {mock}}}\n")
 
     assert str(raised.value).startswith("evalgate.yaml:3:")
@@ -73,7 +75,9 @@ def test_a_mock_that_no_call_can_mean_is_wrong(tmp_path: Path, mock: str, senten
 def test_mocks_are_part_of_what_a_case_asks() -> None:
     plain, other = a_talk("case", "hi"), EvalCase("case", tool_mocks=(ToolMock("get", 1),))
 
-    assert fingerprint(EvalCase("case", plain.turns, tool_mocks=other.tool_mocks)) != fingerprint(plain)
+    assert compute_case_fingerprint(
+        EvalCase("case", plain.turns, tool_mocks=other.tool_mocks)
+    ) != compute_case_fingerprint(plain)
 
 
 @pytest.mark.parametrize("kind", ["python", "command"])

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.documents.strict_json import DEEPEST, parse_json, read_json
 
 
 def problems(data: bytes | str) -> str:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         parse_json(data.encode() if isinstance(data, str) else data, "f.json")
     return str(caught.value)
 
@@ -133,7 +133,7 @@ def test_a_byte_order_mark_is_no_character() -> None:
     document = parse_json(b'\xef\xbb\xbf{"a": [1]}', "f.json")
 
     assert document.value == {"a": [1]}
-    assert document.position(("a", 0)) == (1, 8)
+    assert document.find_position(("a", 0)) == (1, 8)
 
 
 def test_whole_characters_as_surrogate_pairs_are_fine() -> None:
@@ -143,10 +143,10 @@ def test_whole_characters_as_surrogate_pairs_are_fine() -> None:
 def test_a_missing_value_is_reported_at_its_nearest_parent() -> None:
     document = parse_json(b'{"a": [\n  {"b": 1}\n]}', "f.json")
 
-    assert document.position(("a", 0, "c", "d")) == (2, 3)
-    assert document.position(("a", 5)) == (1, 7)
-    assert document.position(("a", 0, "b", "c")) == (2, 9)
-    assert document.position(()) == (1, 1)
+    assert document.find_position(("a", 0, "c", "d")) == (2, 3)
+    assert document.find_position(("a", 5)) == (1, 7)
+    assert document.find_position(("a", 0, "b", "c")) == (2, 9)
+    assert document.find_position(()) == (1, 1)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -168,7 +168,7 @@ def test_every_value_is_read_back_and_found_where_it_stands(
 
     assert document.value == value
     for location, inner in _places(value, ()):
-        line, column = document.position(location)
+        line, column = document.find_position(location)
         offset = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
         assert decoder.raw_decode(text, offset)[0] == inner
 
@@ -216,12 +216,12 @@ def test_every_text_is_read_or_refused_at_a_place(text: str) -> None:
 def _read_or_problems(text: str) -> tuple[object, tuple[Problem, ...]]:
     try:
         return parse_json(text.encode(), "f.json").value, ()
-    except InvalidInput as error:
+    except InvalidInputError as error:
         return None, error.problems
 
 
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"^a\.json: no such file$"):
+    with pytest.raises(InvalidInputError, match=r"^a\.json: no such file$"):
         read_json(tmp_path / "a.json", "a.json")
-    with pytest.raises(InvalidInput, match=r"^a: cannot be read: Is a directory$"):
+    with pytest.raises(InvalidInputError, match=r"^a: cannot be read: Is a directory$"):
         read_json(tmp_path, "a")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.agents.adapters.python import python_agent
+from evalgate.agents.adapters.python import build_python_agent
 from evalgate.agents.workers.pool import WorkerPool
 from evalgate.agents.workers.wire import TOO_LARGE
 from evalgate.core.types import CaseRun, Failure, Reply
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 def harmful(
     name: str, env: dict[str, str], timeout: float = PATIENT_S, memory: str | None = None
 ) -> WorkerPool:
-    return python_agent(
+    return build_python_agent(
         entry=f"agents:{name}", cwd=HERE, env=env, timeout=timeout, concurrency=4, memory=memory
     )
 
@@ -191,7 +191,7 @@ async def test_many_at_once_on_one_asynchronous_worker(tmp_path: Path) -> None:
     cases = [a_talk(str(number), str(number)) for number in range(1_000)]
 
     def crowd(env: dict[str, str]) -> WorkerPool:
-        return python_agent(
+        return build_python_agent(
             entry="crowd.py:answer", cwd=tmp_path, env=env, timeout=PATIENT_S, concurrency=1_000
         )
 

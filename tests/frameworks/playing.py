@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from evalgate.core.protocols import Agent, AgentPlace
-from evalgate.core.registry import agent_type
+from evalgate.core.protocols import Agent, AgentContext
+from evalgate.core.registry import get_agent_type
 from evalgate.core.types import CaseRun, EvalCase, EvalSet, Event, Record, Reply, ToolCall, ToolResult
 from tests.agents.play import PATIENT_S, environment, outcomes
 
@@ -18,7 +18,7 @@ def built(
     def no_recording(path: str) -> Record | EvalSet:
         raise AssertionError(path)
 
-    place = AgentPlace(
+    place = AgentContext(
         folder=folder,
         env={**environment(), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
         timeout=PATIENT_S,
@@ -27,7 +27,7 @@ def built(
         read_recording=no_recording,
         python=python,
     )
-    return agent_type(kind).model_validate(options).build(place)
+    return get_agent_type(kind).model_validate(options).build(place)
 
 
 async def play(

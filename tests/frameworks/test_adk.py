@@ -7,13 +7,13 @@ import pytest
 
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     EvalCase,
     Message,
     Reply,
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     Usage,
     UserMessage,
 )
@@ -204,7 +204,7 @@ async def test_attachments_and_earlier_messages_reach_the_model(adk: str) -> Non
     image = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
     case = EvalCase(
         "case",
-        (Turn(UserMessage("look", (image,))),),
+        (CaseTurn(UserMessage("look", (image,))),),
         context_messages=({"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}),
     )
     runs = await play("adk", {"entry": "inspector"}, adk, FOLDER, [case])
@@ -213,7 +213,7 @@ async def test_attachments_and_earlier_messages_reach_the_model(adk: str) -> Non
 
 
 async def test_an_attachment_that_is_none_fails_its_case(adk: str) -> None:
-    case = EvalCase("case", (Turn(UserMessage("look", ({"what": 1},))),))
+    case = EvalCase("case", (CaseTurn(UserMessage("look", ({"what": 1},))),))
     run = (await play("adk", {"entry": "inspector"}, adk, FOLDER, [case]))["case"]
 
     assert run.failure is not None

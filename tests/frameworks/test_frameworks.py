@@ -4,13 +4,13 @@ import pytest
 
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     EvalCase,
     Message,
     Reply,
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     Usage,
     UserMessage,
 )
@@ -115,8 +115,8 @@ async def test_a_model_that_raises_is_a_crash(framework: Framework) -> None:
 @every
 async def test_earlier_messages_are_known_or_refused_and_attachments_refused(framework: Framework) -> None:
     earlier = ({"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"})
-    asked = EvalCase("asked", (Turn(UserMessage("so")),), context_messages=earlier)
-    shown = EvalCase("shown", (Turn(UserMessage("see", ({"inline_data": {}},))),))
+    asked = EvalCase("asked", (CaseTurn(UserMessage("so")),), context_messages=earlier)
+    shown = EvalCase("shown", (CaseTurn(UserMessage("see", ({"inline_data": {}},))),))
     python = python_with(framework.folder)
     runs = await play("python", {"entry": "desk.py:agent"}, python, AGENTS / framework.folder, [asked, shown])
 

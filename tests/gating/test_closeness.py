@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.formatting import mean
+from evalgate.core.formatting import compute_mean
 from evalgate.core.types import CaseMetric, CaseResult, RunMetric
-from evalgate.gating.assessment import flip
+from evalgate.gating.assessment import compute_threshold_margin
 from tests.builders import RESPONSE, a_case_result, a_run_result
 
 
@@ -17,7 +17,7 @@ def case(*scores: float, weight: float = 1.0) -> tuple[CaseResult, CaseMetric]:
         a_run_result(run=number, metrics=(RunMetric(RESPONSE, score, "passed"),))
         for number, score in enumerate(scores, 1)
     )
-    metric = CaseMetric(RESPONSE, mean(scores) if scores else None, 0.5, "passed")
+    metric = CaseMetric(RESPONSE, compute_mean(scores) if scores else None, 0.5, "passed")
     return replace(a_case_result(metrics=(metric,), runs=runs), weight=weight), metric
 
 
@@ -41,15 +41,15 @@ def test_distance_and_fewest_runs(
     distance: float,
     runs: int | None,
 ) -> None:
-    found = flip(score, threshold, cases)
+    found = compute_threshold_margin(score, threshold, cases)
     assert found is not None
     assert (found.limit, found.runs) == (threshold, runs)
     assert found.distance == pytest.approx(distance)
 
 
 def test_without_a_mean_or_beyond_a_unit_there_is_none() -> None:
-    assert flip(None, 0.5, [case()]) is None
-    assert flip(3.0, 0.5, [case(3.0)]) is None
+    assert compute_threshold_margin(None, 0.5, [case()]) is None
+    assert compute_threshold_margin(3.0, 0.5, [case(3.0)]) is None
 
 
 @given(
@@ -59,9 +59,9 @@ def test_without_a_mean_or_beyond_a_unit_there_is_none() -> None:
 def test_so_many_runs_turn_it_and_one_less_does_not(scores: list[list[float]], threshold: float) -> None:
     """Every case has as many runs, so that which of them turn makes no difference."""
     flat = [score for own in scores for score in own]
-    found = flip(mean(flat), threshold, [case(*own) for own in scores])
+    found = compute_threshold_margin(compute_mean(flat), threshold, [case(*own) for own in scores])
     assert found is not None
-    met = mean(flat) >= threshold
+    met = compute_mean(flat) >= threshold
     turned = sorted(flat, reverse=met)
     for runs in range(1, len(flat) + 1):
         turned[runs - 1] = 0.0 if met else 1.0

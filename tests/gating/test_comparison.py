@@ -6,11 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.baselines.history import baseline_of
-from evalgate.core.types import Baseline, CaseMetric, CaseResult, FollowUp, Judgement, RunMetric, Status
-from evalgate.gating.comparison import add_deltas, compare, nothing_compared
-from evalgate.metrics.aggregation import summarise
-from evalgate.reporting.findings import change_counts, still_failing
+from evalgate.baselines.history import build_baseline
+from evalgate.core.types import (
+    Baseline,
+    CaseMetric,
+    CaseResult,
+    FollowUp,
+    MetricComparison,
+    RunMetric,
+    Status,
+)
+from evalgate.gating.comparison import add_deltas, compare_with_baseline, explain_missing_deltas
+from evalgate.metrics.aggregation import summarize_metrics
+from evalgate.reporting.findings import find_still_failing, format_change_counts
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 
 
@@ -26,7 +34,7 @@ def scored(eval_id: str, score: float, status: Status | None = None, fingerprint
 
 
 def baseline(*cases: CaseResult) -> Baseline:
-    return baseline_of(a_record(*cases), path="b.json")
+    return build_baseline(a_record(*cases), path="b.json")
 
 
 @pytest.mark.parametrize(
@@ -49,9 +57,9 @@ def baseline(*cases: CaseResult) -> Baseline:
     ],
 )
 def test_how_a_case_changed(before: CaseResult | None, after: CaseResult | None, change: str | None) -> None:
-    found = compare([after] if after else [], baseline(*([before] if before else [])))
+    found = compare_with_baseline([after] if after else [], baseline(*([before] if before else [])))
     assert [entry.change for entry in found.changes] == ([change] if change else [])
-    assert found.unchanged == (0 if change or not (after and after.is_told) else 1)
+    assert found.unchanged == (0 if change or not (after and after.is_conclusive) else 1)
     assert found.source == "b.json"
 
 
@@ -98,12 +106,12 @@ SOME = (1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0)
 def test_a_flaky_case_is_compared_by_its_stored_runs(
     before: CaseResult, after: CaseResult, change: str | None
 ) -> None:
-    found = compare([after], baseline(before))
+    found = compare_with_baseline([after], baseline(before))
     assert [entry.change for entry in found.changes] == ([change] if change else [])
     if change == "flaky":
         record = a_record(after, comparison=found)
-        assert change_counts(record, found) == "1 failing now and then, 0 unchanged"
-        assert still_failing(record) == []
+        assert format_change_counts(record, found) == "1 failing now and then, 0 unchanged"
+        assert find_still_failing(record) == []
 
 
 @pytest.mark.parametrize(
@@ -114,7 +122,7 @@ def test_what_was_not_asked_for_is_not_removed(
     whole_sets: set[str] | None, removed: list[str], left_out: int
 ) -> None:
     before = baseline(scored("a", 1.0), scored("b", 1.0), replace(scored("c", 1.0), eval_set_id="food"))
-    found = compare([scored("a", 1.0)], before, whole_sets=whole_sets)
+    found = compare_with_baseline([scored("a", 1.0)], before, whole_sets=whole_sets)
     assert [(each.eval_id, each.change) for each in found.changes] == [(name, "removed") for name in removed]
     assert (found.left_out, found.unchanged) == (left_out, 1)
 
@@ -131,23 +139,29 @@ def test_what_was_not_asked_for_is_not_removed(
 )  # fmt: skip
 def test_why_nothing_is_compared_is_said(before: CaseResult | None, after: CaseResult, why: str) -> None:
     then = baseline(*([before] if before else []))
-    metrics = add_deltas(summarise([after]), [after], then)
-    said = nothing_compared(metrics, compare([after], then))
+    metrics = add_deltas(summarize_metrics([after]), [after], then)
+    said = explain_missing_deltas(metrics, compare_with_baseline([after], then))
     assert said == (why and f"Nothing could be compared with the baseline b.json: {why}")
 
 
 def test_who_lacks_runs_says_so_itself() -> None:
     metric = replace(
-        summarise([scored("a", 1.0)])[0], judgement=Judgement("inconclusive", "missing_runs", (), 0.1)
+        summarize_metrics([scored("a", 1.0)])[0],
+        judgement=MetricComparison("inconclusive", "missing_runs", (), 0.1),
     )
 
-    assert nothing_compared([metric], compare([scored("a", 1.0)], baseline(scored("a", 1.0)))) == ""
+    assert (
+        explain_missing_deltas(
+            [metric], compare_with_baseline([scored("a", 1.0)], baseline(scored("a", 1.0)))
+        )
+        == ""
+    )
 
 
 def test_deltas_speak_of_comparable_cases_alone() -> None:
     before = baseline(scored("same", 1.0), scored("edited", 1.0, fingerprint="old"), scored("gone", 0.0))
     now = [scored("same", 0.0), scored("edited", 0.0), scored("new", 1.0)]
-    metric = add_deltas(summarise(now), now, before)[0]
+    metric = add_deltas(summarize_metrics(now), now, before)[0]
     assert (metric.baseline, metric.delta, metric.compared) == (1.0, -1.0, 1)
     assert metric.score == pytest.approx(1 / 3)
 
@@ -158,14 +172,14 @@ def test_a_metric_that_was_another_one_is_not_compared() -> None:
         return replace(case, metrics=(replace(case.metrics[0], fingerprint=fingerprint),))
 
     now, before = [as_metric("new")], baseline(as_metric("old"))
-    assert add_deltas(summarise(now), now, before)[0].delta is None
-    assert compare(now, before).other_metrics == (TRAJECTORY,)
-    assert compare(now, baseline(as_metric("new"))).other_metrics == ()
+    assert add_deltas(summarize_metrics(now), now, before)[0].delta is None
+    assert compare_with_baseline(now, before).other_metrics == (TRAJECTORY,)
+    assert compare_with_baseline(now, baseline(as_metric("new"))).other_metrics == ()
 
 
 def test_a_crashed_case_has_no_delta() -> None:
     now = [replace(scored("a", 0.0, "errored"), metrics=(CaseMetric(TRAJECTORY, None, 1.0, "errored"),))]
-    metric = add_deltas(summarise(now), now, baseline(scored("a", 1.0)))[0]
+    metric = add_deltas(summarize_metrics(now), now, baseline(scored("a", 1.0)))[0]
     assert (metric.baseline, metric.delta, metric.compared) == (None, None, 0)
 
 
@@ -173,6 +187,6 @@ def test_a_crashed_case_has_no_delta() -> None:
 def test_comparing_a_run_with_itself_finds_no_change(pairs: list[tuple[str, float]]) -> None:
     cases = [scored(eval_id, score) for eval_id, score in pairs]
     own = baseline(*cases)
-    found = compare(cases, own)
+    found = compare_with_baseline(cases, own)
     assert (found.changes, found.unchanged) == ((), len(cases))
-    assert all(metric.delta in (0, None) for metric in add_deltas(summarise(cases), cases, own))
+    assert all(metric.delta in (0, None) for metric in add_deltas(summarize_metrics(cases), cases, own))

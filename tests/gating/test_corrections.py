@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalgate.baselines.history import baseline_of
-from evalgate.cli.rejudge import Rules, rejudged
+from evalgate.baselines.history import build_baseline
+from evalgate.cli.rejudge import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import BaselineSource, CaseMetric, CaseResult, MetricSummary, Record, RunMetric
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
@@ -26,8 +26,8 @@ def run(now: str, *, runs: int | str = "auto", split: int = 20) -> Record:
     before = a_record(*[case(at, each, scope=scopes[at]) for at, each in enumerate(stored)])
     record = a_record(*[case(at, each, scope=scopes[at]) for at, each in enumerate(now)])
     source = BaselineSource("2026-11-20T00:00:00Z", "0123456789ab", "main")
-    rules = Rules(GateConfig(baseline="b.json", max_failed_cases=20), "auto" if runs == "auto" else 1)
-    return rejudged(record, rules, baseline_of(before, source, "b.json"))
+    rules = GateRules(GateConfig(baseline="b.json", max_failed_cases=20), "auto" if runs == "auto" else 1)
+    return reevaluate(record, rules, build_baseline(before, source, "b.json"))
 
 
 NOTICE = "`runs: auto` stops at averages that look good"

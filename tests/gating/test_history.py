@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.core.formatting import sparkline
+from evalgate.core.formatting import format_sparkline
 from evalgate.core.types import (
+    AverageRunUsage,
     Baseline,
     BaselineCase,
     BaselineRun,
@@ -13,12 +14,11 @@ from evalgate.core.types import (
     CaseResult,
     Comparison,
     Record,
-    Spent,
     Usage,
 )
-from evalgate.gating.comparison import MOST_POINTS, add_deltas, compare
-from evalgate.reporting.findings import flaky, run_costs, still_failing
-from evalgate.reporting.repro_command import replay
+from evalgate.gating.comparison import MOST_POINTS, add_deltas, compare_with_baseline
+from evalgate.reporting.findings import describe_run_costs, find_flaky_cases, find_still_failing
+from evalgate.reporting.repro_command import build_replay_command
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result, a_summary
 from tests.situations import GOLDEN, flaky_runs, regression
 
@@ -70,50 +70,67 @@ def a_case_that_took(eval_id: str, *seconds: float, usage: Usage | None = None) 
 
 def test_what_a_run_takes_is_compared_over_the_same_cases() -> None:
     cases = [a_case_that_took("paris", 1.0, 3.0), a_case_that_took("new", 100.0)]
-    comparison = compare(cases, a_baseline(paris=[1.0], gone=[1.0]))
-    assert comparison.then == Spent(1, 2.0, 100.0, 10.0, 0.5)
-    assert comparison.now == Spent(1, 2.0, 0.0, 0.0, 0.0)
+    comparison = compare_with_baseline(cases, a_baseline(paris=[1.0], gone=[1.0]))
+    assert comparison.then == AverageRunUsage(1, 2.0, 100.0, 10.0, 0.5)
+    assert comparison.now == AverageRunUsage(1, 2.0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("outcome", ["crashed", "timed_out"])
 def test_a_run_without_an_answer_tells_nothing_of_what_one_takes(outcome: str) -> None:
     run = a_run_result(outcome="crashed" if outcome == "crashed" else "timed_out")
-    comparison = compare([a_case_result("paris", "errored", runs=(run,))], a_baseline(paris=[1.0]))
+    comparison = compare_with_baseline(
+        [a_case_result("paris", "errored", runs=(run,))], a_baseline(paris=[1.0])
+    )
     assert (comparison.then, comparison.now) == (None, None)
-    assert run_costs(comparison) == ""
+    assert describe_run_costs(comparison) == ""
 
 
 @pytest.mark.parametrize(
     ("then", "now", "told"),
     [
-        pytest.param(Spent(2, 0.0123, 0.0, 0.0, 0.0), Spent(2, 0.0052, 0.0, 0.0, 0.0), "", id="milliseconds"),
-        pytest.param(Spent(2, 10.0, 90.0, 10.0, 1.0), Spent(2, 11.9, 100.0, 19.0, 1.1), "", id="noise"),
         pytest.param(
-            Spent(2, 10.0, 0.0, 0.0, 0.0), Spent(2, 12.0, 0.0, 0.0, 0.0), "12.00 s (+2.00 s)", id="slower"
+            AverageRunUsage(2, 0.0123, 0.0, 0.0, 0.0),
+            AverageRunUsage(2, 0.0052, 0.0, 0.0, 0.0),
+            "",
+            id="milliseconds",
         ),
         pytest.param(
-            Spent(2, 1.0, 90.0, 10.0, 1.0),
-            Spent(2, 1.0, 70.0, 10.0, 1.0),
+            AverageRunUsage(2, 10.0, 90.0, 10.0, 1.0),
+            AverageRunUsage(2, 11.9, 100.0, 19.0, 1.1),
+            "",
+            id="noise",
+        ),
+        pytest.param(
+            AverageRunUsage(2, 10.0, 0.0, 0.0, 0.0),
+            AverageRunUsage(2, 12.0, 0.0, 0.0, 0.0),
+            "12.00 s (+2.00 s)",
+            id="slower",
+        ),
+        pytest.param(
+            AverageRunUsage(2, 1.0, 90.0, 10.0, 1.0),
+            AverageRunUsage(2, 1.0, 70.0, 10.0, 1.0),
             "80 tokens (−20)",
             id="fewer tokens",
         ),
         pytest.param(
-            Spent(2, 1.0, 90.0, 10.0, 1.0),
-            Spent(2, 1.0, 90.0, 10.0, 1.5),
+            AverageRunUsage(2, 1.0, 90.0, 10.0, 1.0),
+            AverageRunUsage(2, 1.0, 90.0, 10.0, 1.5),
             "1.5000 USD (+0.5000 USD)",
             id="dearer",
         ),
     ],
 )
-def test_only_what_is_more_than_noise_is_told_of_what_a_run_takes(then: Spent, now: Spent, told: str) -> None:
+def test_only_what_is_more_than_noise_is_told_of_what_a_run_takes(
+    then: AverageRunUsage, now: AverageRunUsage, told: str
+) -> None:
     expected = f"a run takes {told}, on average over 2 cases" if told else ""
-    assert run_costs(Comparison("b.json", then=then, now=now)) == expected
+    assert describe_run_costs(Comparison("b.json", then=then, now=now)) == expected
 
 
 def test_what_a_run_takes_in_words() -> None:
     comparison = regression().comparison
     assert comparison is not None
-    assert run_costs(comparison) == ("a run takes 1.75 s (+0.50 s), on average over 3 cases")
+    assert describe_run_costs(comparison) == ("a run takes 1.75 s (+0.50 s), on average over 3 cases")
 
 
 @pytest.mark.parametrize(
@@ -127,13 +144,15 @@ def test_what_a_run_takes_in_words() -> None:
     ],
 )
 def test_a_tiny_chart(values: tuple[float, ...], expected: str) -> None:
-    assert sparkline(values) == expected
+    assert format_sparkline(values) == expected
 
 
 def test_which_cases_fail_still_and_which_now_and_then() -> None:
-    assert [case.eval_id for case in still_failing(regression())] == ["rome"]
-    assert [(case.eval_id, passed, runs) for case, passed, runs in flaky(flaky_runs())] == [("rome", 2, 3)]
-    assert flaky(regression()) == []
+    assert [case.eval_id for case in find_still_failing(regression())] == ["rome"]
+    assert [(case.eval_id, passed, runs) for case, passed, runs in find_flaky_cases(flaky_runs())] == [
+        ("rome", 2, 3)
+    ]
+    assert find_flaky_cases(regression()) == []
 
 
 @pytest.mark.parametrize(
@@ -150,4 +169,4 @@ def test_which_cases_fail_still_and_which_now_and_then() -> None:
     ],
 )
 def test_the_command_that_needs_no_agent(record: Record, index: int, expected: str) -> None:
-    assert replay(record, record.cases[index]) == expected
+    assert build_replay_command(record, record.cases[index]) == expected

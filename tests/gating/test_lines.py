@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalgate.baselines.history import baseline_of
-from evalgate.cli.rejudge import Rules, rejudged
+from evalgate.baselines.history import build_baseline
+from evalgate.cli.rejudge import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import (
     BaselineSource,
@@ -36,8 +36,8 @@ def compared(now: list[str], *, tagged: bool, criterion: Criterion | None = None
     source = BaselineSource("2026-11-20T00:00:00Z", "0123456789ab", "main")
     record = a_record(*[case(number, scores, tagged=tagged) for number, scores in enumerate(now)])
     criteria = {RESPONSE: criterion} if criterion else {}
-    rules = Rules(GateConfig(baseline="b.json", max_failed_cases=16), runs, criteria)
-    return rejudged(record, rules, baseline_of(before, source, "b.json"))
+    rules = GateRules(GateConfig(baseline="b.json", max_failed_cases=16), runs, criteria)
+    return reevaluate(record, rules, build_baseline(before, source, "b.json"))
 
 
 WORSE = [*["111"] * 6, *["110"] * 6, *["100"] * 4]

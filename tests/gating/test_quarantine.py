@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.baselines.history import added
+from evalgate.baselines.history import add_run
 from evalgate.config.schema.gate import GateConfig
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     Baseline,
     BaselineSource,
@@ -18,14 +18,14 @@ from evalgate.core.types import (
     CasePolicy,
     CaseResult,
     EvalSet,
-    Evidence,
+    GateInput,
     Quarantine,
     RunMetric,
     Status,
 )
-from evalgate.gating.quarantine import Quarantined, QuarantineFile, healed, quarantined
-from evalgate.gating.verdict import decide
-from evalgate.metrics.aggregation import summarise, total
+from evalgate.gating.quarantine import QuarantineFile, QuarantineResult, apply_quarantine, find_recovered
+from evalgate.gating.verdict import decide_verdict
+from evalgate.metrics.aggregation import compute_totals, summarize_metrics
 from evalgate.system import git as checkout
 from tests.builders import RESPONSE, a_case, a_case_result, a_record, a_run_result
 
@@ -49,10 +49,10 @@ def read(
     protected: tuple[tuple[str, str], ...] = (),
     environ: Mapping[str, str] | None = None,
     is_part: bool = False,
-) -> Quarantined:
+) -> QuarantineResult:
     (folder / "q.yaml").write_text(text, encoding="utf-8")
     policies = {key: CasePolicy(protected=True) for key in protected}
-    return quarantined(
+    return apply_quarantine(
         QuarantineFile(folder, "q.yaml"), SETS, policies, today=TODAY, environ=environ or {}, is_part=is_part
     )
 
@@ -104,14 +104,14 @@ def test_an_entry_that_expired_gates_again_and_is_said_aloud(tmp_path: Path) -> 
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_at_its_line(tmp_path: Path, text: str, problems: list[str]) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         read(tmp_path, text, protected=(("travel", "oslo"),))
     for problem in problems:
         assert problem in str(caught.value)
 
 
 def test_an_entry_may_speak_of_cases_that_are_not_run_now(tmp_path: Path) -> None:
-    assert read(tmp_path, entry("rome"), is_part=True) == Quarantined({})
+    assert read(tmp_path, entry("rome"), is_part=True) == QuarantineResult({})
 
 
 def git(folder: Path, *words: str) -> None:
@@ -135,7 +135,7 @@ def test_a_change_cannot_excuse_its_own_cases(tmp_path: Path) -> None:
     assert (alone.is_settled, alone.notices) == (False, ())
     git(tmp_path, "checkout", "-q", "main")
     git(tmp_path, "merge", "-q", "--no-ff", "change")
-    made = {"GITHUB_REF": "refs/pull/7/merge", "GITHUB_SHA": checkout.git(tmp_path, "rev-parse", "HEAD")}
+    made = {"GITHUB_REF": "refs/pull/7/merge", "GITHUB_SHA": checkout.run_git(tmp_path, "rev-parse", "HEAD")}
     merged = read(tmp_path, entry("oslo") + entry("paris"), environ=PULL_REQUEST | made)
     assert merged.is_settled
     assert set(merged.policies) == {("travel", "oslo")}
@@ -151,16 +151,16 @@ def case(eval_id: str, score: float, *, rests: bool = False) -> CaseResult:
     return replace(found, quarantine=ABOUT if rests else None)
 
 
-def evidence(*cases: CaseResult) -> Evidence:
-    return Evidence(summarise(cases), cases, total(cases))
+def evidence(*cases: CaseResult) -> GateInput:
+    return GateInput(summarize_metrics(cases), cases, compute_totals(cases))
 
 
 def test_a_resting_case_is_part_of_no_mean_and_no_count() -> None:
     found = evidence(case("paris", 1.0), case("oslo", 0.0, rests=True))
     assert [(metric.score, metric.n) for metric in found.metrics] == [(1.0, 1)]
-    verdict = decide(found, GateConfig(max_failed_cases=0))
+    verdict = decide_verdict(found, GateConfig(max_failed_cases=0))
     assert verdict.reasons == ("1 case passed and every metric meets its threshold; 1 quarantined.",)
-    assert decide(evidence(case("paris", 1.0), case("oslo", 0.0)), GateConfig()).status == "fail"
+    assert decide_verdict(evidence(case("paris", 1.0), case("oslo", 0.0)), GateConfig()).status == "fail"
 
 
 def test_a_resting_crash_closes_nothing() -> None:
@@ -170,11 +170,11 @@ def test_a_resting_crash_closes_nothing() -> None:
         runs=(a_run_result(outcome="crashed"),),
         metrics=(CaseMetric(RESPONSE, None, 0.5, "errored", "no"),),
     )
-    assert decide(evidence(case("paris", 1.0), crash, crash), GateConfig()).status == "pass"
+    assert decide_verdict(evidence(case("paris", 1.0), crash, crash), GateConfig()).status == "pass"
 
 
 def test_all_at_rest_is_never_green() -> None:
-    verdict = decide(evidence(case("oslo", 1.0, rests=True)), GateConfig())
+    verdict = decide_verdict(evidence(case("oslo", 1.0, rests=True)), GateConfig())
     assert (verdict.exit_code, verdict.reasons) == (
         3,
         ("No case was evaluated: all of them are quarantined.",),
@@ -185,7 +185,7 @@ def history(*scores: float) -> Baseline:
     baseline: Baseline | None = None
     for day, score in enumerate(scores):
         source = BaselineSource(f"2026-11-{day:02d}T00:00:00Z", digest=str(day))
-        baseline = added(baseline, a_record(case("oslo", score)), source)
+        baseline = add_run(baseline, a_record(case("oslo", score)), source)
     assert baseline is not None
     return baseline
 
@@ -195,7 +195,7 @@ def history(*scores: float) -> Baseline:
     [([0.0, *[1.0] * 10], True), ([*[1.0] * 9, 0.0], False), ([1.0] * 9, False), ([0.5] * 10, True)],
 )
 def test_a_quarantine_that_is_over_is_said_aloud(scores: list[float], over: bool) -> None:
-    found = list(healed([case("oslo", 1.0, rests=True)], history(*scores)))
+    found = list(find_recovered([case("oslo", 1.0, rests=True)], history(*scores)))
     told = ["oslo is quarantined and passed its last 10 runs in the baseline: anna can take it out."]
     assert found == (told if over else [])
-    assert list(healed([case("oslo", 1.0)], history(*scores))) == []
+    assert list(find_recovered([case("oslo", 1.0)], history(*scores))) == []

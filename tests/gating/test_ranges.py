@@ -7,27 +7,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalgate.baselines.history import baseline_of
-from evalgate.cli.rejudge import Rules, rejudged
+from evalgate.baselines.history import build_baseline
+from evalgate.cli.rejudge import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.protocols import Reporter
 from evalgate.core.score_ranges import UNIT, Range
 from evalgate.core.types import (
+    CaseComparison,
     CaseMetric,
     CaseResult,
     Criterion,
-    Evidence,
-    Judgement,
+    GateInput,
+    MetricComparison,
     MetricSummary,
     Record,
     RunMetric,
-    Standing,
 )
 from evalgate.datasets.results_io import dump_record, load_record
-from evalgate.gating.verdict import decide
-from evalgate.reporting.comment.reporter import Comment
-from evalgate.reporting.html.reporter import Page
+from evalgate.gating.verdict import decide_verdict
+from evalgate.reporting.comment.reporter import CommentReport
+from evalgate.reporting.html.reporter import HtmlReport
 from evalgate.reporting.terminal import TerminalReport
 from tests.builders import a_case_result, a_record, a_run_result
 
@@ -41,7 +41,7 @@ def cases(known: Range, scores: Sequence[Scores], threshold: float) -> Iterator[
     for number, own in enumerate(scores):
         metric = CaseMetric("m", None, threshold, "not_evaluated", fingerprint="m", range=plain(known))
         runs = tuple(
-            a_run_result(run=run, metrics=(RunMetric("m", known.score(score), "passed"),))
+            a_run_result(run=run, metrics=(RunMetric("m", known.to_score(score), "passed"),))
             for run, score in enumerate(own, 1)
         )
         yield a_case_result(f"case_{number}", metrics=(metric,), runs=runs)
@@ -55,10 +55,10 @@ def judged(
     known: Range, before: Sequence[Scores], now: Sequence[Scores], threshold: float, own: float | None = None
 ) -> Record:
     drop = own and own * known.width
-    criterion = Criterion("m", known.score(threshold), max_regression=drop, range=plain(known))
-    baseline = baseline_of(a_record(*cases(known, before, criterion.threshold)))
+    criterion = Criterion("m", known.to_score(threshold), max_regression=drop, range=plain(known))
+    baseline = build_baseline(a_record(*cases(known, before, criterion.threshold)))
     record = a_record(*cases(known, now, criterion.threshold))
-    return rejudged(record, Rules(GATE, len(now[0]), {"m": criterion}), baseline)
+    return reevaluate(record, GateRules(GATE, len(now[0]), {"m": criterion}), baseline)
 
 
 def figures(metric: MetricSummary, known: Range) -> object:
@@ -70,12 +70,12 @@ def figures(metric: MetricSummary, known: Range) -> object:
     counts = [metric.status, metric.regressed, judgement.verdict, judgement.reason, judgement.p]
     return [
         *counts,
-        *(None if each is None else round(known.share(each), 9) for each in levels),
+        *(None if each is None else round(known.to_share(each), 9) for each in levels),
         *(None if each is None else round(each / known.width, 9) + 0.0 for each in moves),
     ]
 
 
-def points(judgement: Judgement) -> list[float | None]:
+def points(judgement: MetricComparison) -> list[float | None]:
     found = judgement
     return [found.max_drop, found.drop, found.noise, found.low, found.high, found.notice]
 
@@ -103,13 +103,13 @@ def test_the_verdict_does_not_depend_on_how_scores_are_written(
     assert [shares(each, known) for each in ours.cases] == [shares(each, UNIT) for each in usual.cases]
 
 
-def shares(case: CaseResult, known: Range) -> Standing | None:
+def shares(case: CaseResult, known: Range) -> CaseComparison | None:
     """How a case stands, as if its scores were between 0 and 1."""
     found = case.metrics[0].standing
     if found is None:
         return None
     mean, then = (
-        None if each is None else round(known.share(each), 9) for each in (found.mean, found.baseline_mean)
+        None if each is None else round(known.to_share(each), 9) for each in (found.mean, found.baseline_mean)
     )
     return replace(found, mean=mean, baseline_mean=then)
 
@@ -118,7 +118,9 @@ LOST = judged(FIVE, [[0.75] * 10] * 10, [[0.5] * 10] * 10, 0.25)
 """From 4.0 to 3.0."""
 
 
-@pytest.mark.parametrize("report", [Comment(), TerminalReport(), Page()], ids=lambda each: each.file_name)
+@pytest.mark.parametrize(
+    "report", [CommentReport(), TerminalReport(), HtmlReport()], ids=lambda each: each.file_name
+)
 def test_every_report_tells_a_drop_in_the_metrics_own_numbers(report: Reporter) -> None:
     text = report.render(LOST)
     assert ": the average fell 1.00 (4.00 → 3.00) over 10 cases × 10 runs." in text
@@ -130,21 +132,21 @@ def test_a_drop_is_held_in_the_metrics_own_numbers() -> None:
     assert LOST.verdict.status == "fail"
     assert (LOST.metrics[0].baseline, LOST.metrics[0].delta, LOST.metrics[0].range) == (4.0, -1.0, (1.0, 5.0))
     plainly = replace(LOST.metrics[0], judgement=None, delta=-0.4)
-    evidence = Evidence((plainly,), LOST.cases, LOST.totals)
+    evidence = GateInput((plainly,), LOST.cases, LOST.totals)
     assert (
-        decide(evidence, GATE)
+        decide_verdict(evidence, GATE)
         .reasons[0]
         .endswith("regressed by 0.40 (4.00 → 3.60); allowed is less than 0.40.")
     )
-    assert decide(replace(evidence, metrics=(replace(plainly, delta=-0.39),)), GATE).status == "pass"
+    assert decide_verdict(replace(evidence, metrics=(replace(plainly, delta=-0.39),)), GATE).status == "pass"
 
 
 def test_a_crash_is_the_worst_score_of_the_range() -> None:
-    baseline = baseline_of(a_record(*cases(FIVE, [[1.0]] * 4, 1.0)))
+    baseline = build_baseline(a_record(*cases(FIVE, [[1.0]] * 4, 1.0)))
     crashed = [a_run_result(outcome="crashed")]
     now = [replace(case, runs=tuple(crashed)) for case in cases(FIVE, [[1.0]] * 4, 1.0)]
     criterion = Criterion("m", 1.0, range=plain(FIVE))
-    found = rejudged(a_record(*now), Rules(GATE, 1, {"m": criterion}), baseline).metrics[0]
+    found = reevaluate(a_record(*now), GateRules(GATE, 1, {"m": criterion}), baseline).metrics[0]
 
     assert found.baseline == FIVE.high
     assert found.delta == -FIVE.width
@@ -155,7 +157,7 @@ def test_the_catalogue_knows_the_range_of_its_metrics() -> None:
         {"custom_metrics": {"wit": {"entry": "a.b", "range": [-10, 10]}, "joy": "a.c"}}
     )
     names = ("response_evaluation_score", "response_match_score", "wit", "joy")
-    assert [config.range_of(name) for name in names] == [(1, 5), (0, 1), (-10, 10), (0, 1)]
+    assert [config.get_score_range(name) for name in names] == [(1, 5), (0, 1), (-10, 10), (0, 1)]
 
 
 def test_a_result_says_the_range_of_its_metrics_where_it_is_another() -> None:

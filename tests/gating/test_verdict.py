@@ -9,26 +9,26 @@ from hypothesis import strategies as st
 
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import (
+    CaseComparison,
     CaseMetric,
     CaseResult,
-    Evidence,
     Failure,
     FollowUp,
+    GateInput,
     MetricSummary,
     Outcome,
-    Standing,
     Status,
 )
-from evalgate.gating.verdict import decide
-from evalgate.metrics.aggregation import summarise, total
+from evalgate.gating.verdict import decide_verdict
+from evalgate.metrics.aggregation import compute_totals, summarize_metrics
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_run_result
 
 POLICY = GateConfig()
 Outcomes: TypeAlias = Literal["broke", "flake", "excused", "open"]
 
 
-def evidence(*cases: CaseResult, interrupted: bool = False, unreachable: str = "") -> Evidence:
-    return Evidence(summarise(cases), cases, total(cases), None, interrupted, unreachable)
+def evidence(*cases: CaseResult, interrupted: bool = False, unreachable: str = "") -> GateInput:
+    return GateInput(summarize_metrics(cases), cases, compute_totals(cases), None, interrupted, unreachable)
 
 
 def scored(eval_id: str, score: float, threshold: float = 0.8, name: str = RESPONSE) -> CaseResult:
@@ -65,7 +65,7 @@ def not_run(eval_id: str) -> CaseResult:
     return a_case_result(eval_id, "not_evaluated", metrics=(metric,), runs=(run,))
 
 
-def with_delta(delta: float, *cases: CaseResult) -> Evidence:
+def with_delta(delta: float, *cases: CaseResult) -> GateInput:
     found = evidence(*cases)
     metrics = tuple(replace(m, baseline=0.9, delta=delta, compared=1) for m in found.metrics)
     return replace(found, metrics=metrics)
@@ -75,7 +75,7 @@ def beside_baseline(
     case: CaseResult, status: Literal["ok", "suspect", "new"] = "suspect", runs: int = 10
 ) -> CaseResult:
     """The case, held against so many runs of a baseline."""
-    standing = Standing(status, runs, runs, 1.0, 1, 0, 0.0)
+    standing = CaseComparison(status, runs, runs, 1.0, 1, 0, 0.0)
     return replace(case, metrics=tuple(replace(metric, standing=standing) for metric in case.metrics))
 
 
@@ -264,9 +264,9 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
     ],
 )  # fmt: skip
 def test_verdict(
-    given_evidence: Evidence, policy: GateConfig, expected: tuple[str, int], reason: str
+    given_evidence: GateInput, policy: GateConfig, expected: tuple[str, int], reason: str
 ) -> None:
-    verdict = decide(given_evidence, policy)
+    verdict = decide_verdict(given_evidence, policy)
     assert (verdict.status, verdict.exit_code) == expected
     assert reason in verdict.reasons[0]
 
@@ -286,14 +286,14 @@ def lowered(case: CaseResult, by: float) -> CaseResult:
 @given(st.lists(case_results, min_size=1, max_size=8), st.integers(0, 7), st.floats(0, 1))
 def test_lowering_a_score_never_opens_the_gate(cases: list[CaseResult], index: int, by: float) -> None:
     worse = [lowered(case, by) if i == index else case for i, case in enumerate(cases)]
-    if decide(evidence(*cases), POLICY).exit_code != 0:
-        assert decide(evidence(*worse), POLICY).exit_code != 0
+    if decide_verdict(evidence(*cases), POLICY).exit_code != 0:
+        assert decide_verdict(evidence(*worse), POLICY).exit_code != 0
 
 
 @given(st.lists(case_results, max_size=8))
 def test_an_open_gate_means_that_every_number_agrees(cases: list[CaseResult]) -> None:
     found = evidence(*cases)
-    verdict = decide(found, POLICY)
+    verdict = decide_verdict(found, POLICY)
     assert verdict.reasons
     if verdict.exit_code == 0:
         assert cases
@@ -304,11 +304,11 @@ def test_an_open_gate_means_that_every_number_agrees(cases: list[CaseResult]) ->
 def test_a_summary_with_eval_sets_is_named_by_them() -> None:
     cases = (scored("a", 0.1),)
     metric = MetricSummary(TRAJECTORY, 0.5, 1.0, "failed", None, None, 1, 0, eval_sets=("refunds",))
-    verdict = decide(Evidence((metric,), cases, total(cases)), POLICY)
+    verdict = decide_verdict(GateInput((metric,), cases, compute_totals(cases)), POLICY)
     assert verdict.reasons[0] == "tool_trajectory_avg_score (refunds) is 0.50, below its threshold 1.00."
 
 
 def test_thousands_are_told_apart() -> None:
     cases = [scored(f"c{number}", 0.1) for number in range(1204)]
-    verdict = decide(evidence(*cases), POLICY)
+    verdict = decide_verdict(evidence(*cases), POLICY)
     assert "1,204 of 1,204 cases (c0, c1, c2 and 1,201 more) missed a threshold." in verdict.reasons

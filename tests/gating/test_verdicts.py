@@ -7,8 +7,8 @@ from typing import Literal
 
 import pytest
 
-from evalgate.baselines.history import baseline_of
-from evalgate.cli.rejudge import Rules, rejudged
+from evalgate.baselines.history import build_baseline
+from evalgate.cli.rejudge import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import (
     Baseline,
@@ -16,11 +16,11 @@ from evalgate.core.types import (
     CaseMetric,
     CaseResult,
     Criterion,
-    Effort,
     Record,
     RunMetric,
+    SamplingCost,
 )
-from evalgate.reporting.comment.reporter import Comment
+from evalgate.reporting.comment.reporter import CommentReport
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -57,9 +57,9 @@ def judged(
     prefix: str = "case",
 ) -> Record:
     source = BaselineSource("2026-11-20T00:00:00Z", "0123456789ab", "main")
-    baseline: Baseline = baseline_of(a_record(*cases(*before)), source, "b.json")
+    baseline: Baseline = build_baseline(a_record(*cases(*before)), source, "b.json")
     record = replace(
-        a_record(*cases(*now, prefix=prefix)), effort=Effort(0, 0, 0) if runs == "auto" else None
+        a_record(*cases(*now, prefix=prefix)), effort=SamplingCost(0, 0, 0) if runs == "auto" else None
     )
     criteria = {RESPONSE: criterion or Criterion(RESPONSE, 0.0)}
     thresholds = tuple(
@@ -69,7 +69,7 @@ def judged(
         )
         for case in record.cases
     )
-    return rejudged(replace(record, cases=thresholds), Rules(gate, runs, criteria), baseline)
+    return reevaluate(replace(record, cases=thresholds), GateRules(gate, runs, criteria), baseline)
 
 
 STEADY = [passed(10, 10)] * 20
@@ -115,7 +115,7 @@ VERDICTS: Mapping[str, Callable[[], Record]] = {
 
 @pytest.mark.parametrize("name", VERDICTS)
 def test_the_comment_of_a_verdict_is_the_golden_one(name: str, request: pytest.FixtureRequest) -> None:
-    rendered = Comment().render(VERDICTS[name]())
+    rendered = CommentReport().render(VERDICTS[name]())
     golden = GOLDEN / f"{name}.md"
     if request.config.getoption("--update-golden"):
         golden.parent.mkdir(exist_ok=True)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document, EvalFormat
-from evalgate.core.types import CaseHead, EvalSet
-from evalgate.datasets.large.long_json import read_large
+from evalgate.core.types import CaseMetadata, EvalSet
+from evalgate.datasets.large.long_json import read_large_json
 from evalgate.documents.strict_json import parse_json
 
 
@@ -25,27 +25,27 @@ def read(eval_format: EvalFormat, content: Any) -> EvalSet:
         assert _outcome(eval_format, document) == found, "a large file is read as any other"
     if isinstance(found, EvalSet):
         return found
-    raise InvalidInput(found)
+    raise InvalidInputError(found)
 
 
 def _outcome(eval_format: EvalFormat, document: Document) -> EvalSet | tuple[Problem, ...]:
     try:
-        found = eval_format.read(document)
-    except InvalidInput as error:
+        found = eval_format.read_eval_set(document)
+    except InvalidInputError as error:
         return error.problems
     held = replace(found, cases=tuple(found.cases))
-    assert list(map(_head, found.heads)) == list(map(_head, held.cases))
+    assert list(map(_head, found.case_metadata)) == list(map(_head, held.cases))
     return held
 
 
-def _head(case: CaseHead) -> tuple[object, ...]:
+def _head(case: CaseMetadata) -> tuple[object, ...]:
     return (
         case.eval_id,
         case.line,
         case.tags,
-        case.is_played,
+        case.is_simulated,
         case.expects_state,
-        case.expects_calls,
+        case.expects_tool_calls,
         case.rubric_metrics,
     )
 
@@ -56,17 +56,17 @@ def in_parts(text: str) -> Iterator[Document]:
     with TemporaryDirectory() as folder:
         path = Path(folder, "f.json")
         path.write_bytes(text.encode())
-        yield read_large(path, "f.json", large=1, step=50)
+        yield read_large_json(path, "f.json", large=1, step=50)
 
 
 def recognised(eval_format: EvalFormat, content: Any) -> bool:
-    found = eval_format.recognises(parse_json(json.dumps(content).encode(), "f.json"))
+    found = eval_format.matches_document(parse_json(json.dumps(content).encode(), "f.json"))
     with in_parts(json.dumps(content)) as document:
-        assert eval_format.recognises(document) is found
+        assert eval_format.matches_document(document) is found
     return found
 
 
 def problems(eval_format: EvalFormat, text: str) -> list[str]:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         read(eval_format, text)
     return [str(problem) for problem in caught.value.problems]

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import EvalFormat
-from evalgate.integrations.adk.evalset import AdkEvalSet
-from evalgate.integrations.adk.legacy_evalset import AdkLegacy
-from evalgate.integrations.adk_rs.evalset import AdkRsEvalSet
-from evalgate.integrations.orchestrate.evalset import OrchestrateDataset
-from evalgate.integrations.trpc.evalset import TrpcEvalSet
+from evalgate.integrations.adk.evalset import AdkFormat
+from evalgate.integrations.adk.legacy_evalset import AdkLegacyFormat
+from evalgate.integrations.adk_rs.evalset import AdkRsFormat
+from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
+from evalgate.integrations.trpc.evalset import TrpcFormat
 from tests.integrations.reading import read, recognised
 
 KEYS = st.sampled_from(
@@ -31,7 +31,7 @@ CONTENT = st.recursive(
 )
 
 
-FORMATS = [AdkEvalSet(), AdkLegacy(), AdkRsEvalSet(), OrchestrateDataset(), TrpcEvalSet()]
+FORMATS = [AdkFormat(), AdkLegacyFormat(), AdkRsFormat(), OrchestrateFormat(), TrpcFormat()]
 
 
 @pytest.mark.parametrize("eval_format", FORMATS, ids=lambda kind: type(kind).__name__)
@@ -41,7 +41,7 @@ def test_any_json_is_read_or_refused_at_a_place(eval_format: EvalFormat, content
     assert isinstance(recognised(eval_format, content), bool)
     try:
         eval_set = read(eval_format, content)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         places = [(problem.line, problem.column) for problem in error.problems]
     else:
         places = [(case.line, 1) for case in eval_set.cases] or [(1, 1)]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalSet
-from evalgate.datasets.large.long_json import read_large
+from evalgate.datasets.large.long_json import read_large_json
 from evalgate.documents.strict_json import parse_json
 from tests.cli.test_cli import evalgate
 
@@ -98,7 +98,7 @@ def changed(document: Any, place: tuple[str | int, ...], *, without: str = "", *
 
 
 def read(document: Any, name: str) -> EvalSet:
-    return registry.formats()[name].read(parse_json(json.dumps(document).encode(), "f.json"))
+    return registry.get_formats()[name].read_eval_set(parse_json(json.dumps(document).encode(), "f.json"))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def read(document: Any, name: str) -> EvalSet:
     ],
 )  # fmt: skip
 def test_google_adk_refuses_it(document: Any, problem: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         read(document, "adk")
 
     (found,) = caught.value.problems
@@ -144,7 +144,7 @@ def at_name(value: Any, name: str) -> Any:
 def test_camel_case_is_checked_too() -> None:
     turn = {"userContent": TURN["user_content"], "intermediateDta": {"toolUses": [CALL]}}
 
-    with pytest.raises(InvalidInput, match="Did you mean `intermediate_data`"):
+    with pytest.raises(InvalidInputError, match="Did you mean `intermediate_data`"):
         read({"eval_set_id": "s", "evalCases": [{"evalId": "c", "conversation": [turn]}]}, "adk")
 
 
@@ -199,9 +199,9 @@ def test_a_mistake_in_every_case_is_told_ten_times(tmp_path: Any) -> None:
     path = tmp_path / "f.json"
     path.write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
 
-    for document in (read_large(path, "f.json", large=1, step=1), read_large(path, "f.json")):
-        with pytest.raises(InvalidInput) as caught:
-            registry.formats()["adk"].read(document)
+    for document in (read_large_json(path, "f.json", large=1, step=1), read_large_json(path, "f.json")):
+        with pytest.raises(InvalidInputError) as caught:
+            registry.get_formats()["adk"].read_eval_set(document)
         messages = [problem.message for problem in caught.value.problems]
         assert len(messages) == 11
         assert "`intermediate_dta` is unknown in 40 more places" in messages
@@ -212,7 +212,7 @@ def test_a_set_that_stays_in_its_file_is_looked_through_once(tmp_path: Any) -> N
     cases = [{**CASE, "eval_id": f"c{number}", "mood": 1} for number in range(30)]
     path.write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
 
-    found = registry.formats()["adk"].read(read_large(path, "f.json", large=1, step=1))
+    found = registry.get_formats()["adk"].read_eval_set(read_large_json(path, "f.json", large=1, step=1))
 
     assert found.notices == ("30 keys of f.json are read by nothing: `mood` (30 times, first in line 1).",)
     assert [case.eval_id for case in found.cases] == [f"c{number}" for number in range(30)]

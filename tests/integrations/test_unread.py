@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evalgate.core import registry
-from evalgate.core.protocols import TellsUnread
+from evalgate.core.protocols import ReportsIgnoredKeys
 from evalgate.documents.strict_json import parse_json
 
 MESSAGE = {"role": "user", "content": "Hi", "mood": 1}
@@ -91,10 +91,10 @@ UNREAD: dict[str, list[tuple[str | int, ...]]] = {
 
 @pytest.mark.parametrize("name", SETS)
 def test_what_is_passed_over_is_told(name: str) -> None:
-    eval_format = registry.formats()[name]
+    eval_format = registry.get_formats()[name]
     document = parse_json(json.dumps(SETS[name]).encode(), "f.json")
 
-    assert eval_format.recognises(document)
-    assert eval_format.read(document)
-    assert isinstance(eval_format, TellsUnread)
-    assert list(eval_format.unread(document)) == UNREAD[name]
+    assert eval_format.matches_document(document)
+    assert eval_format.read_eval_set(document)
+    assert isinstance(eval_format, ReportsIgnoredKeys)
+    assert list(eval_format.find_ignored_keys(document)) == UNREAD[name]

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInput
-from evalgate.core.protocols import EvalSetWriter, TellsUnread, Written
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.protocols import EvalSetWriter, ReportsIgnoredKeys, WriteResult
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     Goal,
@@ -24,38 +25,37 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
-from evalgate.datasets.conversion_losses import as_adk
+from evalgate.datasets.conversion_losses import to_adk_part
 from evalgate.datasets.loading import load_eval_sets
-from evalgate.datasets.turn_shapes import respelled
+from evalgate.datasets.turn_shapes import normalize_keys
 from evalgate.documents.strict_json import parse_json, read_json
 from tests.conformance import shared_folder
 
-FORMATS = registry.formats()
-WRITERS: Mapping[str, EvalSetWriter] = {name: registry.writer(name) for name in registry.WRITERS}
+FORMATS = registry.get_formats()
+WRITERS: Mapping[str, EvalSetWriter] = {name: registry.get_writer(name) for name in registry.WRITERS}
 
 
 def loaded(text: str, path: str = "f.json") -> EvalSet:
     """The eval set in a text, read by the format that knows it."""
     document = parse_json(text.encode(), path)
-    reader = next(each for each in FORMATS.values() if each.recognises(document))
-    return reader.read(document)
+    reader = next(each for each in FORMATS.values() if each.matches_document(document))
+    return reader.read_eval_set(document)
 
 
-def written(name: str, eval_set: EvalSet) -> Written:
+def written(name: str, eval_set: EvalSet) -> WriteResult:
     """As that format; when there is nothing to write, every case is listed."""
     try:
-        return WRITERS[name].write(eval_set)
-    except InvalidInput as error:
+        return WRITERS[name].write_eval_set(eval_set)
+    except InvalidInputError as error:
         lost = tuple(problem.message for problem in error.problems)
         assert [
             case.eval_id
             for case in eval_set.cases
             if not any(each.startswith(f"{case.eval_id}: the whole case") for each in lost)
         ] == []
-        return Written("", lost)
+        return WriteResult("", lost)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -92,7 +92,7 @@ NATIVE = st.sampled_from(
     ]
 )
 TURN = st.builds(
-    Turn,
+    CaseTurn,
     st.builds(UserMessage, WORD | TEXT, st.lists(PART, max_size=2).map(tuple)),
     REPLY,
     RUBRICS,
@@ -101,7 +101,7 @@ TURN = st.builds(
     TIME,
     NATIVE,
 )
-THOUGHT = Turn(
+THOUGHT = CaseTurn(
     UserMessage("a"),
     Reply("a"),
     native={"adk": {"final_response": {"role": "model", "parts": [{"text": "a", "thought": True}]}}},
@@ -145,8 +145,10 @@ def a_journey(draw: st.DrawFn) -> EvalCase:
     prompts = draw(st.lists(WORD, max_size=3))
     scenario = None if prompts else Scenario("", journey.story)
     # Read from a file, so that a script of one turn expects what its goals say.
-    case = EvalCase(draw(WORD), tuple(Turn(UserMessage(text)) for text in prompts), scenario, journey=journey)
-    return loaded(WRITERS["orchestrate"].write(EvalSet("f.json", (case,), "f.json")).text).cases[0]
+    case = EvalCase(
+        draw(WORD), tuple(CaseTurn(UserMessage(text)) for text in prompts), scenario, journey=journey
+    )
+    return loaded(WRITERS["orchestrate"].write_eval_set(EvalSet("f.json", (case,), "f.json")).text).cases[0]
 
 
 EVAL_SETS = st.builds(
@@ -170,7 +172,7 @@ EVAL_SETS = st.builds(
 def test_what_is_written_is_read_and_written_again_the_same(target: str, eval_set: EvalSet) -> None:
     first = written(target, eval_set)
     if first.text:
-        assert WRITERS[target].write(loaded(first.text)).text == first.text
+        assert WRITERS[target].write_eval_set(loaded(first.text)).text == first.text
 
 
 @pytest.mark.parametrize("target", WRITERS)
@@ -180,7 +182,7 @@ def test_what_was_written_twice_loses_nothing_more(target: str, eval_set: EvalSe
     first = written(target, eval_set)
     if first.text:
         again = loaded(first.text)
-        once_more = WRITERS[target].write(again)
+        once_more = WRITERS[target].write_eval_set(again)
         assert loaded(once_more.text) == again
         assert not [each for each in once_more.lost if "the original reads one dataset" not in each]
 
@@ -198,7 +200,7 @@ def test_where_nothing_is_lost_the_same_is_read(target: str, eval_set: EvalSet) 
 
 
 def test_what_a_recorded_reply_loses_is_told() -> None:
-    turn = Turn(UserMessage("a"), Reply("b"))
+    turn = CaseTurn(UserMessage("a"), Reply("b"))
     recorded = (Reply("b"), Reply(None, (ToolCall("f", {}, author="helper"),)))
     case = EvalCase("c", (turn, turn), recorded=recorded)
 
@@ -206,7 +208,7 @@ def test_what_a_recorded_reply_loses_is_told() -> None:
 
 
 def test_an_answer_before_a_call_that_nobody_is_named_for_is_read_as_it_was_written() -> None:
-    turn = Turn(UserMessage("a"), Reply(None, (ToolResult("f"), ToolCall("f", {}))))
+    turn = CaseTurn(UserMessage("a"), Reply(None, (ToolResult("f"), ToolCall("f", {}))))
     case = EvalCase("c", (turn,))
 
     (back,) = loaded(written("adk", EvalSet("s", (case,))).text).cases
@@ -223,7 +225,7 @@ def comparable(case: EvalCase) -> EvalCase:
 
 def adks(user: UserMessage) -> UserMessage:
     """With attachments as Google ADK has them."""
-    return replace(user, attachments=tuple(respelled(as_adk(part)) for part in user.attachments))
+    return replace(user, attachments=tuple(normalize_keys(to_adk_part(part)) for part in user.attachments))
 
 
 def plain(reply: Reply) -> Reply:
@@ -240,17 +242,17 @@ def test_every_real_eval_set_becomes_every_format_and_stays_what_it_is() -> None
     for path in sorted(folder.glob("corpus/**/*.json")) if folder else []:
         try:
             (eval_set,) = load_eval_sets([path.name], FORMATS, base=path.parent)
-        except InvalidInput:
+        except InvalidInputError:
             continue
         document = read_json(path, path.name)
-        reader = next(each for each in FORMATS.values() if each.recognises(document))
-        assert isinstance(reader, TellsUnread)
-        assert all(document.position(location) for location in reader.unread(document))
+        reader = next(each for each in FORMATS.values() if each.matches_document(document))
+        assert isinstance(reader, ReportsIgnoredKeys)
+        assert all(document.find_position(location) for location in reader.find_ignored_keys(document))
         for target in WRITERS:
             first = written(target, eval_set)
             if first.text:
                 again = loaded(first.text, path.name)
-                assert WRITERS[target].write(again).text == first.text, (path.name, target)
+                assert WRITERS[target].write_eval_set(again).text == first.text, (path.name, target)
 
 
 def test_prompts_without_a_beginning_are_kept_and_told() -> None:
@@ -258,8 +260,11 @@ def test_prompts_without_a_beginning_are_kept_and_told() -> None:
     dataset = {"story": "s", "user_prompts": ["more"], "goals": {"g": []}, "goal_details": [goal]}
     eval_set = loaded(json.dumps(dataset))
 
-    written = WRITERS["orchestrate"].write(eval_set)
+    written = WRITERS["orchestrate"].write_eval_set(eval_set)
 
     assert json.loads(written.text)["user_prompts"] == ["more"]
-    assert WRITERS["orchestrate"].write(loaded(written.text)).text == written.text
-    assert "f: `user_prompts`, which only watsonx Orchestrate knows" in WRITERS["adk"].write(eval_set).lost
+    assert WRITERS["orchestrate"].write_eval_set(loaded(written.text)).text == written.text
+    assert (
+        "f: `user_prompts`, which only watsonx Orchestrate knows"
+        in WRITERS["adk"].write_eval_set(eval_set).lost
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from evalgate.core import registry
 from evalgate.documents.strict_json import read_json
-from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.integrations.adk.evalset import AdkFormat
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -46,7 +46,7 @@ LOST = {
 def test_an_eval_set_becomes(target: str) -> None:
     document = read_json(GOLDEN / "rolls.adk.json", "rolls.adk.json")
 
-    written = registry.writer(target).write(AdkEvalSet().read(document))
+    written = registry.get_writer(target).write_eval_set(AdkFormat().read_eval_set(document))
 
     assert written.text == (GOLDEN / f"rolls.{target}.json").read_text("utf-8")
     assert list(written.lost) == LOST[target]

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from evalgate.config.schema.budget import Tokens
 from evalgate.llm.client import ModelAnswer, ModelRequest
-from evalgate.llm.errors import FailureKind, JudgeFailed
+from evalgate.llm.errors import FailureKind, JudgeError
 from evalgate.throttling.rate_limiter import Clock
 
-Turn = str | ModelAnswer | JudgeFailed
+Turn = str | ModelAnswer | JudgeError
 
 
 def answered(text: str, given: int = 10, made: int = 5) -> ModelAnswer:
@@ -17,9 +17,9 @@ def answered(text: str, given: int = 10, made: int = 5) -> ModelAnswer:
     return ModelAnswer(text, "judge-1", Tokens(given, made))
 
 
-def failed(kind: FailureKind, message: str = "it broke", retry_after: float | None = None) -> JudgeFailed:
+def failed(kind: FailureKind, message: str = "it broke", retry_after: float | None = None) -> JudgeError:
     """A failure."""
-    return JudgeFailed(kind, message, retry_after=retry_after)
+    return JudgeError(kind, message, retry_after=retry_after)
 
 
 class ScriptedModel:
@@ -41,7 +41,7 @@ class ScriptedModel:
         self.requests.append(request)
         turn = self._script(request) if self._script else next(self._turns)
         await asyncio.sleep(0)
-        if isinstance(turn, JudgeFailed):
+        if isinstance(turn, JudgeError):
             raise turn
         return answered(turn) if isinstance(turn, str) else turn
 

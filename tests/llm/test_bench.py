@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.config.cli_overrides import Overrides, override
+from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.schema.judge import JudgeConfig
 from evalgate.config.schema.thresholds import Config
-from evalgate.core.errors import InvalidInput
-from evalgate.datasets.fingerprint import is_other_judge, metric_fingerprint
-from evalgate.llm.client import question
-from evalgate.llm.resolver import Bench, JudgePlace, Judges, NoJudge
+from evalgate.core.errors import InvalidInputError
+from evalgate.datasets.fingerprint import compute_metric_fingerprint, is_other_judge
+from evalgate.llm.client import build_model_request
+from evalgate.llm.resolver import JudgeNotConfiguredError, JudgeResolver, LlmContext, ModelPool
 from tests.llm.fakes import FakeTime
 from tests.openai_server import OpenAIServer, Says
 
@@ -18,9 +18,9 @@ OWN = JudgeConfig(provider="openai", model="gpt-4.1", api_key="${MY_KEY}", tempe
 PROXY = JudgeConfig(provider="custom", model="big", base_url="http://localhost:1/v1")
 
 
-def a_bench(config: JudgeConfig | None, *, is_decreed: bool = False, **environ: str) -> Bench:
-    place = JudgePlace(Path(), environ, clock=FakeTime().clock)
-    return Bench(Judges(place), config, is_decreed=is_decreed)
+def a_bench(config: JudgeConfig | None, *, is_decreed: bool = False, **environ: str) -> JudgeResolver:
+    place = LlmContext(Path(), environ, clock=FakeTime().clock)
+    return JudgeResolver(ModelPool(place), config, forced_by_cli=is_decreed)
 
 
 @pytest.mark.parametrize(
@@ -39,53 +39,59 @@ def a_bench(config: JudgeConfig | None, *, is_decreed: bool = False, **environ: 
 def test_whose_word_goes_first(
     config: JudgeConfig | None, decreed: bool, named: str, judge: str, key: str | None
 ) -> None:
-    found = a_bench(config, is_decreed=decreed).judge(named)
+    found = a_bench(config, is_decreed=decreed).resolve_judge(named)
 
     assert (found.name, found.config.api_key) == (judge, key)
 
 
 @pytest.mark.parametrize("named", ["", "some-model"])
 def test_without_any_word_there_is_no_judge(named: str) -> None:
-    with pytest.raises(NoJudge, match="--judge PROVIDER/MODEL"):
-        a_bench(None).judge(named)
+    with pytest.raises(JudgeNotConfiguredError, match="--judge PROVIDER/MODEL"):
+        a_bench(None).resolve_judge(named)
 
 
 def test_scores_of_another_judge_are_not_comparable_and_that_is_why() -> None:
     bench = a_bench(OWN)
     one, hotter, other = (
-        metric_fingerprint("m", {}, judge.identity)
-        for judge in (bench.judge(), bench.judge(temperature=0.9), bench.judge("gpt-5"))
+        compute_metric_fingerprint("m", {}, judge.identity)
+        for judge in (
+            bench.resolve_judge(),
+            bench.resolve_judge(temperature=0.9),
+            bench.resolve_judge("gpt-5"),
+        )
     )
 
     assert len({one, hotter, other}) == 3
     assert is_other_judge(one, hotter)
     assert not is_other_judge(one, one)
-    assert not is_other_judge(one, metric_fingerprint("m", {"more": 1}, bench.judge("gpt-5").identity))
-    assert not is_other_judge(one, metric_fingerprint("m", {}))
+    assert not is_other_judge(
+        one, compute_metric_fingerprint("m", {"more": 1}, bench.resolve_judge("gpt-5").identity)
+    )
+    assert not is_other_judge(one, compute_metric_fingerprint("m", {}))
     assert not is_other_judge("", one)
 
 
 def test_the_model_is_known_by_what_the_environment_calls_it() -> None:
     config = JudgeConfig(provider="custom", model="${WHICH}", base_url="http://localhost:1/v1")
 
-    assert a_bench(config, WHICH="small").judge().name == "custom/small"
+    assert a_bench(config, WHICH="small").resolve_judge().name == "custom/small"
 
 
 async def test_a_judge_is_opened_when_it_is_asked_and_checked_before() -> None:
     bench = a_bench(OWN)
-    bench.judge()
-    with pytest.raises(InvalidInput, match=r"`judge\.api_key` names `MY_KEY`, which is not set"):
-        bench.judges.check()
+    bench.resolve_judge()
+    with pytest.raises(InvalidInputError, match=r"`judge\.api_key` names `MY_KEY`, which is not set"):
+        bench.judges.check_reserved()
     with OpenAIServer(Says("yes")) as server:
-        config = OWN.altered(base_url=server.url, cache={"mode": "off"})
+        config = OWN.apply_changes(base_url=server.url, cache={"mode": "off"})
         bench = a_bench(config, MY_KEY="a-planted-key")
-        judge = bench.judge()
-        bench.judges.check()
+        judge = bench.resolve_judge()
+        bench.judges.check_reserved()
         async with bench.judges:
-            assert (await judge.client.ask(question("?"))).text == "yes"
+            assert (await judge.client.ask(build_model_request("?"))).text == "yes"
 
-    assert bench.judges.use.totals.calls == 1
-    assert bench.judges.use_for("user").totals.calls == 0
+    assert bench.judges.judge_usage.totals.calls == 1
+    assert bench.judges.get_usage("user").totals.calls == 0
 
 
 @pytest.mark.parametrize(
@@ -101,19 +107,19 @@ async def test_a_judge_is_opened_when_it_is_asked_and_checked_before() -> None:
 def test_the_command_line_names_another(
     config: JudgeConfig | None, said: str, found: tuple[str | None, ...]
 ) -> None:
-    judge = override(Config(judge=config), Overrides(judge=said)).judge
+    judge = apply_overrides(Config(judge=config), Overrides(judge=said)).judge
 
     assert judge is not None
     assert (judge.provider, judge.model, judge.base_url, judge.api_key, judge.cache.mode) == found
 
 
 def test_the_command_line_says_what_becomes_of_the_cache() -> None:
-    over = override(Config(judge=OWN), Overrides(judge_cache="read"))
+    over = apply_overrides(Config(judge=OWN), Overrides(judge_cache="read"))
 
     assert over.judge is not None
     assert over.judge.cache.mode == "read"
     assert over.judge.temperature == 0.5
-    assert override(Config(), Overrides(judge_cache="read")).judge is None
+    assert apply_overrides(Config(), Overrides(judge_cache="read")).judge is None
 
 
 @pytest.mark.parametrize(
@@ -125,7 +131,7 @@ def test_the_command_line_says_what_becomes_of_the_cache() -> None:
     ],
 )
 def test_a_wrong_name_is_told(said: str, why: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        override(Config(), Overrides(judge=said))
+    with pytest.raises(InvalidInputError) as caught:
+        apply_overrides(Config(), Overrides(judge=said))
 
     assert str(caught.value) == why

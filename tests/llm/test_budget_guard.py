@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.config.schema.budget import Budget, Meter, Spent, Tokens
+from evalgate.config.schema.budget import Budget, MeteredUsage, Tokens, UsageMeter
 from evalgate.config.schema.gate import GateConfig
-from evalgate.core.types import Attempt, CaseRun, Evidence, Failure, RunMetric, RunResult, Totals, Usage
-from evalgate.gating.verdict import decide
-from evalgate.llm.usage import BUDGET_SPENT, Spending, left_undone
+from evalgate.core.types import Attempt, CaseRun, Failure, GateInput, RunMetric, RunResult, Totals, Usage
+from evalgate.gating.verdict import decide_verdict
+from evalgate.llm.usage import BUDGET_SPENT, BudgetGuard, describe_budget_shortfall
 from tests.builders import a_case_result, a_run_result
 
 NOT_RUN = replace(a_run_result(), outcome="not_run", failure=Failure(BUDGET_SPENT, "no money"))
@@ -16,20 +16,20 @@ UNJUDGED = replace(a_run_result(), metrics=(RunMetric("m", None, "errored", fail
 
 
 def test_the_agents_usage_counts_with_that_of_attempts_that_came_to_nothing() -> None:
-    meter = Meter(Budget(tokens=100))
-    spending = Spending(meter)
-    assert spending.refusal() is None
+    meter = UsageMeter(Budget(tokens=100))
+    spending = BudgetGuard(meter)
+    assert spending.stop_reason() is None
 
     failure = Failure("exited", "gone")
-    spending.count(
+    spending.count_usage(
         CaseRun(1, "answered", usage=Usage(40, 20, 0.5), earlier_attempts=(Attempt("crashed", failure, usage=Usage(30, 10)),))
     )  # fmt: skip
 
-    assert meter.spent == Spent(tokens=Tokens(70, 30), usd=0.5)
-    assert spending.refusal() == Failure(
+    assert meter.spent == MeteredUsage(tokens=Tokens(70, 30), usd=0.5)
+    assert spending.stop_reason() == Failure(
         BUDGET_SPENT, "the budget of 100 tokens is spent, so this case was not run"
     )
-    assert list(spending.notices()) == []
+    assert list(spending.iter_notices()) == []
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_the_agents_usage_counts_with_that_of_attempts_that_came_to_nothing() ->
     ],
 )
 def test_an_agent_that_says_nothing_is_named(budget: Budget, notices: list[str]) -> None:
-    spending = Spending(Meter(budget))
+    spending = BudgetGuard(UsageMeter(budget))
     for run in (1, 2):
-        spending.count(CaseRun(run, "answered"))
-    spending.count(CaseRun(3, "crashed", failure=Failure("exited", "gone")))
+        spending.count_usage(CaseRun(run, "answered"))
+    spending.count_usage(CaseRun(3, "crashed", failure=Failure("exited", "gone")))
 
-    assert list(spending.notices()) == notices
+    assert list(spending.iter_notices()) == notices
 
 
 UNPRICED = Usage(40, 20, None, known_usd=0.25)
@@ -66,17 +66,17 @@ UNPRICED = Usage(40, 20, None, known_usd=0.25)
     ],
 )
 def test_a_cost_that_the_agent_does_not_report_is_named(budget: Budget, notices: list[str]) -> None:
-    meter = Meter(budget)
-    spending = Spending(meter)
+    meter = UsageMeter(budget)
+    spending = BudgetGuard(meter)
     failure = Failure("exited", "gone")
-    spending.count(CaseRun(1, "answered", usage=UNPRICED))
-    spending.count(
+    spending.count_usage(CaseRun(1, "answered", usage=UNPRICED))
+    spending.count_usage(
         CaseRun(2, "answered", usage=Usage(1, 1, 0.5), earlier_attempts=(Attempt("crashed", failure, usage=UNPRICED),))
     )  # fmt: skip
-    spending.count(CaseRun(3, "answered", usage=Usage()))
+    spending.count_usage(CaseRun(3, "answered", usage=Usage()))
 
-    assert list(spending.notices()) == notices
-    assert meter.spent == Spent(tokens=Tokens(81, 41), usd=1.0)
+    assert list(spending.iter_notices()) == notices
+    assert meter.spent == MeteredUsage(tokens=Tokens(81, 41), usd=1.0)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,15 @@ def test_what_was_left_undone_is_named(
 ) -> None:
     cases = [a_case_result("whole"), *(replace(a_case_result(name), runs=runs) for name in "abcde")]
 
-    assert list(left_undone(cases, more_wanted=more_wanted, why="the budget is over")) == sentences
+    assert (
+        list(describe_budget_shortfall(cases, more_wanted=more_wanted, why="the budget is over")) == sentences
+    )
 
 
 def test_a_doubt_is_no_verdict_whatever_else_is_known() -> None:
-    verdict = decide(Evidence((), (), Totals(cases=2, failed=2), doubts=("So it is.",)), GateConfig())
+    verdict = decide_verdict(
+        GateInput((), (), Totals(cases=2, failed=2), doubts=("So it is.",)), GateConfig()
+    )
 
     assert (verdict.status, verdict.exit_code, verdict.reasons) == ("error", 3, ("So it is.",))
 
@@ -122,5 +126,5 @@ def test_a_doubt_is_no_verdict_whatever_else_is_known() -> None:
 def test_thousands_are_told_apart() -> None:
     run = a_run_result(outcome="not_run", failure=Failure(BUDGET_SPENT, "it is over"))
     cases = [replace(a_case_result(f"c{number}"), runs=(run,)) for number in range(1204)]
-    (sentence,) = left_undone(cases, more_wanted=False, why="the budget is over")
+    (sentence,) = describe_budget_shortfall(cases, more_wanted=False, why="the budget is over")
     assert "evaluated: 1,204 of 1,204 cases (c0, c1, c2 and 1,201 more)." in sentence

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from evalgate.config.schema.budget import Spent, Tokens
-from evalgate.llm.caching import AnswerFile, RememberingModel
-from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelRequest, TokenChoice, question
-from evalgate.llm.errors import JudgeFailed
-from evalgate.redaction.live_redactor import Hiding
+from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.llm.caching import CachingModel, ResponseCache
+from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelRequest, TokenChoice, build_model_request
+from evalgate.llm.errors import JudgeError
+from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from tests.llm.fakes import ScriptedModel, answered, failed
 
@@ -23,8 +23,8 @@ DAY = 86_400.0
 PLANTED = "blue-monkey-4711-tango"
 
 
-def open_file(path: Path, *, writes: bool = True, day: float = 100.0) -> AnswerFile:
-    return AnswerFile(path, writes=writes, wall=lambda: day * DAY)
+def open_file(path: Path, *, writes: bool = True, day: float = 100.0) -> ResponseCache:
+    return ResponseCache(path, writes=writes, wall=lambda: day * DAY)
 
 
 def names_in(folder: Path) -> list[str]:
@@ -203,8 +203,8 @@ def test_a_file_that_breaks_while_it_is_open_is_a_notice(tmp_path: Path) -> None
 WRITER = """
 import sys
 from pathlib import Path
-from evalgate.llm.caching import AnswerFile
-with AnswerFile(Path(sys.argv[1]), writes=True, wall=lambda: 0) as file:
+from evalgate.llm.caching import ResponseCache
+with ResponseCache(Path(sys.argv[1]), writes=True, wall=lambda: 0) as file:
     for number in range(40):
         file.put(f"{sys.argv[2]}-{number}", "x" * 2000)
         assert file.get(f"{sys.argv[2]}-{number}")
@@ -284,29 +284,29 @@ def test_beyond_its_size_the_longest_unused_goes_and_the_file_shrinks(tmp_path: 
 # --- the model before the file ------------------------------------------------------------------------------
 
 
-def remembering(inner: ScriptedModel, file: AnswerFile, **more: Any) -> RememberingModel:
+def remembering(inner: ScriptedModel, file: ResponseCache, **more: Any) -> CachingModel:
     place: dict[str, Any] = {"base_url": "http://judge/v1", "model": "judge", "parameters": {"top_p": 1}}
-    place["price"] = lambda request, tokens: Spent.of_call(tokens, 0.25)
-    place["hiding"] = Hiding(Redactor.of({"A_TOKEN": PLANTED}))
-    return RememberingModel(inner, file, **(place | more))
+    place["price"] = lambda request, tokens: MeteredUsage.from_call(tokens, 0.25)
+    place["hiding"] = LiveRedactor(Redactor.from_environment({"A_TOKEN": PLANTED}))
+    return CachingModel(inner, file, **(place | more))
 
 
 ANSWER = ModelAnswer(
     "yes ✓", "judge-1", Tokens(3, 4, 1), "length", (TokenChoice("yes", -0.5, (("no", -2.0),)),)
 )
 
-SPARED = Spent(1, Tokens(3, 4, 1), 0.25)
+SPARED = MeteredUsage(1, Tokens(3, 4, 1), 0.25)
 
 
 async def test_an_answer_is_paid_for_once(tmp_path: Path) -> None:
     inner = ScriptedModel(ANSWER)
     with open_file(tmp_path / "cache.sqlite") as file:
         model = remembering(inner, file)
-        first = await model.ask(question("?"))
-        assert (first, model.spared) == (ANSWER, Spent())
+        first = await model.ask(build_model_request("?"))
+        assert (first, model.spared) == (ANSWER, MeteredUsage())
     with open_file(tmp_path / "cache.sqlite") as file:
         model = remembering(inner, file)
-        second = await model.ask(question("?"))
+        second = await model.ask(build_model_request("?"))
 
     assert second.cached
     assert (second.text, second.tokens, second.choices, second.finish, second.model) == (
@@ -319,9 +319,11 @@ async def test_who_asks_the_same_at_the_same_time_waits_for_one(tmp_path: Path) 
     inner = ScriptedModel(failed("outage"), "yes")
     with open_file(tmp_path / "cache.sqlite") as file:
         model = remembering(inner, file)
-        found = await asyncio.gather(*(model.ask(question("?")) for _ in range(4)), return_exceptions=True)
+        found = await asyncio.gather(
+            *(model.ask(build_model_request("?")) for _ in range(4)), return_exceptions=True
+        )
 
-    assert [isinstance(each, JudgeFailed) for each in found] == [True, False, False, False], (
+    assert [isinstance(each, JudgeError) for each in found] == [True, False, False, False], (
         "failures are not kept"
     )
     assert (len(inner.requests), model.spared.calls) == (2, 2)
@@ -344,8 +346,8 @@ async def test_an_answer_that_holds_a_secret_is_not_kept(asked: str, text: str, 
     inner = ScriptedModel(text, text, "yes")
     with open_file(tmp_path / "cache.sqlite") as file:
         model = remembering(inner, file)
-        found = [await model.ask(question(asked)) for _ in range(2)]
-        other = [await model.ask(question("and else?")) for _ in range(2)]
+        found = [await model.ask(build_model_request(asked)) for _ in range(2)]
+        other = [await model.ask(build_model_request("and else?")) for _ in range(2)]
 
     assert [each.text for each in found] == [text, text], "who asked gets it as it is"
     assert [each.cached for each in (*found, *other)] == [False, False, False, True]
@@ -358,21 +360,21 @@ async def test_an_answer_that_holds_a_secret_is_not_kept(asked: str, text: str, 
 async def test_a_kept_answer_that_cannot_be_read_is_asked_for_again(tmp_path: Path) -> None:
     with open_file(tmp_path / "cache.sqlite") as file:
         model = remembering(ScriptedModel("yes"), file)
-        file.put(model.key_of(question("?")), '{"text": 3}')
+        file.put(model.compute_key(build_model_request("?")), '{"text": 3}')
 
-        assert await model.ask(question("?")) == answered("yes")
-        assert (await model.ask(question("?"))).cached
+        assert await model.ask(build_model_request("?")) == answered("yes")
+        assert (await model.ask(build_model_request("?"))).cached
 
 
 SCHEMA = AnswerSchema("a", {"type": "object"})
-BASE = question("?", system="be fair", temperature=0)
+BASE = build_model_request("?", system="be fair", temperature=0)
 OTHERS = {
-    "message": question("!", system="be fair", temperature=0),
+    "message": build_model_request("!", system="be fair", temperature=0),
     "role": ModelRequest(
-        (BASE.messages[0], *question("", system="?").messages[:1]), parameters={"temperature": 0}
+        (BASE.messages[0], *build_model_request("", system="?").messages[:1]), parameters={"temperature": 0}
     ),
-    "parameter": question("?", system="be fair", temperature=1),
-    "no parameter": question("?", system="be fair"),
+    "parameter": build_model_request("?", system="be fair", temperature=1),
+    "no parameter": build_model_request("?", system="be fair"),
     "model": ModelRequest(BASE.messages, "other", BASE.parameters),
     "schema": ModelRequest(BASE.messages, "", BASE.parameters, SCHEMA),
     "version": ModelRequest(BASE.messages, "", BASE.parameters, prompt_version="2"),
@@ -384,11 +386,11 @@ OTHERS = {
 def test_all_that_an_answer_depends_on_is_in_its_key(tmp_path: Path) -> None:
     inner, file = ScriptedModel(), open_file(tmp_path / "cache.sqlite")
     model = remembering(inner, file)
-    keys = {name: model.key_of(request) for name, request in OTHERS.items()}
-    keys["base"] = model.key_of(BASE)
-    keys["other address"] = remembering(inner, file, base_url="http://else/v1").key_of(BASE)
-    keys["other model"] = remembering(inner, file, model="else").key_of(BASE)
-    keys["other parameters"] = remembering(inner, file, parameters={"top_p": 0}).key_of(BASE)
+    keys = {name: model.compute_key(request) for name, request in OTHERS.items()}
+    keys["base"] = model.compute_key(BASE)
+    keys["other address"] = remembering(inner, file, base_url="http://else/v1").compute_key(BASE)
+    keys["other model"] = remembering(inner, file, model="else").compute_key(BASE)
+    keys["other parameters"] = remembering(inner, file, parameters={"top_p": 0}).compute_key(BASE)
 
     assert len(set(keys.values())) == len(keys)
     assert all(len(key) == 64 for key in keys.values())
@@ -399,7 +401,7 @@ def test_what_an_answer_does_not_depend_on_is_not_in_its_key(tmp_path: Path) -> 
     one = remembering(inner, file, parameters={"a": 1, "b": {"x": 1, "y": 2}})
     other = remembering(inner, file, parameters={"b": {"y": 2, "x": 1}})
 
-    assert one.key_of(BASE) == other.key_of(
+    assert one.compute_key(BASE) == other.compute_key(
         ModelRequest(BASE.messages, "judge", {"a": 1, **BASE.parameters})
     ), "the order of keys, and who sets a parameter"
 
@@ -407,7 +409,9 @@ def test_what_an_answer_does_not_depend_on_is_not_in_its_key(tmp_path: Path) -> 
 def test_a_key_for_any_text(tmp_path: Path) -> None:
     model = remembering(ScriptedModel(), open_file(tmp_path / "cache.sqlite"))
 
-    assert model.key_of(question("\ud800")) != model.key_of(question("\ud801"))
+    assert model.compute_key(build_model_request("\ud800")) != model.compute_key(
+        build_model_request("\ud801")
+    )
 
 
 @pytest.mark.parametrize(

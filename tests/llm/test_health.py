@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.llm.judge_health import Anchor, agreement, agreement_told, judge_anchors, self_agreement
+from evalgate.llm.judge_health import (
+    Anchor,
+    compute_agreement,
+    compute_self_agreement,
+    describe_agreement,
+    evaluate_anchors,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,22 +30,22 @@ from evalgate.llm.judge_health import Anchor, agreement, agreement_told, judge_a
     ],
 )
 def test_agreement(votes: list[object], expected: float | None) -> None:
-    assert agreement(votes) == expected
+    assert compute_agreement(votes) == expected
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=8))
 def test_agreement_is_the_share_of_pairs_that_agree(votes: list[int]) -> None:
     pairs = list(combinations(votes, 2))
 
-    assert agreement(votes) == pytest.approx(sum(one == other for one, other in pairs) / len(pairs))
-    assert agreement(votes) == agreement(sorted(votes))
+    assert compute_agreement(votes) == pytest.approx(sum(one == other for one, other in pairs) / len(pairs))
+    assert compute_agreement(votes) == compute_agreement(sorted(votes))
 
 
 def test_self_agreement_is_the_mean_over_questions() -> None:
-    assert self_agreement([[1, 1], [1, 0], [1]]) == 0.5
-    assert self_agreement([[1], []]) is None
-    assert agreement_told(self_agreement([[1, 1, 0]])) == "the judge agrees with itself 0.33"
-    assert agreement_told(None) == ""
+    assert compute_self_agreement([[1, 1], [1, 0], [1]]) == 0.5
+    assert compute_self_agreement([[1], []]) is None
+    assert describe_agreement(compute_self_agreement([[1, 1, 0]])) == "the judge agrees with itself 0.33"
+    assert describe_agreement(None) == ""
 
 
 @pytest.mark.parametrize(
@@ -81,14 +87,14 @@ def anchors(met: int, missed: int, silent: int = 0) -> list[Anchor]:
     ],
 )  # fmt: skip
 def test_the_verdict_on_a_judge(given: list[Anchor], floor: float, is_reliable: bool, sentence: str) -> None:
-    verdict = judge_anchors(given, floor)
+    verdict = evaluate_anchors(given, floor)
 
     assert verdict.is_reliable is is_reliable
     assert verdict.sentence == sentence
 
 
 def test_the_anchors_that_were_missed_are_named() -> None:
-    verdict = judge_anchors(anchors(1, 1, 1), 1.0)
+    verdict = evaluate_anchors(anchors(1, 1, 1), 1.0)
 
     assert verdict.missed == ("missed 0", "silent 0")
     assert verdict.unanswered == ("silent 0",)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from evalgate.config.schema.budget import Budget, Meter, Price, Spent, Tokens
+from evalgate.config.schema.budget import Budget, MeteredUsage, Price, Tokens, UsageMeter
 from evalgate.config.schema.judge import CacheMode, JudgeConfig
-from evalgate.core.errors import InvalidInput
-from evalgate.llm.client import ModelAnswer, question
-from evalgate.llm.errors import JudgeFailed
-from evalgate.llm.resolver import JudgePlace, Judges
-from evalgate.llm.sampling import Unparsable, take_samples
-from evalgate.reporting.summary_lines import judge_use
+from evalgate.core.errors import InvalidInputError
+from evalgate.llm.client import ModelAnswer, build_model_request
+from evalgate.llm.errors import JudgeError
+from evalgate.llm.resolver import LlmContext, ModelPool
+from evalgate.llm.sampling import UnparsableAnswerError, take_samples
+from evalgate.reporting.summary_lines import format_judge_usage
 from tests.llm.fakes import FakeTime
 from tests.openai_server import Body, Cut, Fails, OpenAIServer, Raw, Reply, Says
 
@@ -24,9 +24,9 @@ KEY = "sk-planted-0123456789abcdef"
 PRICES = {"custom/judge": Price(input=100_000, output=100_000)}  # 10 tokens for a dollar
 
 
-def a_place(folder: Path, time: FakeTime | None = None, **more: Any) -> JudgePlace:
+def a_place(folder: Path, time: FakeTime | None = None, **more: Any) -> LlmContext:
     clock = (time or FakeTime()).clock
-    return JudgePlace(folder, {"MY_KEY": KEY}, clock=clock, **{"own_prices": PRICES, **more})
+    return LlmContext(folder, {"MY_KEY": KEY}, clock=clock, **{"own_prices": PRICES, **more})
 
 
 def a_config(url: str, **more: Any) -> JudgeConfig:
@@ -40,7 +40,7 @@ def files_in(folder: Path) -> list[bytes]:
 
 def yes_or_no(answer: ModelAnswer) -> bool:
     if answer.text not in {"yes", "no"}:
-        raise Unparsable("neither yes nor no")
+        raise UnparsableAnswerError("neither yes nor no")
     return answer.text == "yes"
 
 
@@ -50,23 +50,25 @@ async def test_a_run_and_the_next(tmp_path: Path) -> None:
         Fails(429, "slow", headers={"Retry-After": "7"}), Cut(20), Fails(500), Says("hm"), Says("yes"),
     ) as server:  # fmt: skip
         config = a_config(server.url, retries=9)
-        async with Judges(a_place(tmp_path, time)) as judges:
-            samples = await take_samples(judges.model(config), question("right?"), 1, yes_or_no)
-            assert samples.need() == (True,)
-        first = judges.use
-        async with Judges(a_place(tmp_path, time)) as judges:
-            again = await take_samples(judges.model(config), question("right?"), 1, yes_or_no)
-        second = judges.use
+        async with ModelPool(a_place(tmp_path, time)) as judges:
+            samples = await take_samples(
+                judges.get_model(config), build_model_request("right?"), 1, yes_or_no
+            )
+            assert samples.require_values() == (True,)
+        first = judges.judge_usage
+        async with ModelPool(a_place(tmp_path, time)) as judges:
+            again = await take_samples(judges.get_model(config), build_model_request("right?"), 1, yes_or_no)
+        second = judges.judge_usage
 
     assert len(server.requests) == 5
     assert time.slept[0] == 7
     assert [sample.attempts for sample in samples.good] == [2]
-    assert (first.spent.calls, first.spent.tokens, first.spared) == (2, Tokens(22, 14), Spent())
+    assert (first.spent.calls, first.spent.tokens, first.spared) == (2, Tokens(22, 14), MeteredUsage())
     assert first.spent.usd == pytest.approx(3.6)
-    assert judge_use(first.totals) == "2 judge calls (36 tokens, $3.60), 0 spared by the cache"
-    assert again.need() == (True,)
+    assert format_judge_usage(first.totals) == "2 judge calls (36 tokens, $3.60), 0 spared by the cache"
+    assert again.require_values() == (True,)
     assert all(sample.answer.cached for sample in again.good)
-    assert judge_use(second.totals) == "0 judge calls, 2 spared by the cache"
+    assert format_judge_usage(second.totals) == "0 judge calls, 2 spared by the cache"
     assert first.notices == second.notices == ()
 
 
@@ -74,9 +76,9 @@ async def test_a_run_and_the_next(tmp_path: Path) -> None:
 async def test_without_writing_nothing_is_kept(mode: str, tmp_path: Path) -> None:
     with OpenAIServer(Says("yes"), Says("no")) as server:
         config = a_config(server.url, cache={"mode": mode})
-        async with Judges(a_place(tmp_path)) as judges:
-            model = judges.model(config)
-            texts = [(await model.ask(question("?"))).text for _ in range(2)]
+        async with ModelPool(a_place(tmp_path)) as judges:
+            model = judges.get_model(config)
+            texts = [(await model.ask(build_model_request("?"))).text for _ in range(2)]
 
     assert texts == ["yes", "no"]
     assert files_in(tmp_path) == []
@@ -95,9 +97,9 @@ async def test_what_the_command_line_says_of_the_cache_holds_for_every_model(
     said: CacheMode | None, own: str, answers: list[str], kept: int, tmp_path: Path
 ) -> None:
     with OpenAIServer(Says("yes"), Says("no")) as server:
-        async with Judges(a_place(tmp_path, cache_mode=said)) as judges:
-            model = judges.model(a_config(server.url, cache={"mode": own}))
-            assert [(await model.ask(question("?"))).text for _ in range(2)] == answers
+        async with ModelPool(a_place(tmp_path, cache_mode=said)) as judges:
+            model = judges.get_model(a_config(server.url, cache={"mode": own}))
+            assert [(await model.ask(build_model_request("?"))).text for _ in range(2)] == answers
 
     assert len(files_in(tmp_path)) == kept
 
@@ -105,40 +107,40 @@ async def test_what_the_command_line_says_of_the_cache_holds_for_every_model(
 async def test_a_broken_cache_is_a_notice(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("broken" * 99)
     with OpenAIServer(Says("yes")) as server:
-        async with Judges(a_place(tmp_path)) as judges:
-            model = judges.model(a_config(server.url, cache={"path": "cache"}))
-            assert (await model.ask(question("?"))).text == "yes"
+        async with ModelPool(a_place(tmp_path)) as judges:
+            model = judges.get_model(a_config(server.url, cache={"path": "cache"}))
+            assert (await model.ask(build_model_request("?"))).text == "yes"
 
-    assert [notice.split("(")[0] for notice in judges.use.notices] == [
+    assert [notice.split("(")[0] for notice in judges.judge_usage.notices] == [
         "the judge's cache cache was not a cache of answers "
     ]
 
 
 async def test_a_budget_ends_the_asking_of_those_who_wait(tmp_path: Path) -> None:
-    meter = Meter(Budget(tokens=30))
+    meter = UsageMeter(Budget(tokens=30))
     with OpenAIServer(script=lambda _: Says("yes")) as server:
-        async with Judges(a_place(tmp_path, meter=meter)) as judges:
-            model = judges.model(a_config(server.url, concurrency=1))
-            samples = await take_samples(model, question("right?"), 5, yes_or_no)
+        async with ModelPool(a_place(tmp_path, meter=meter)) as judges:
+            model = judges.get_model(a_config(server.url, concurrency=1))
+            samples = await take_samples(model, build_model_request("right?"), 5, yes_or_no)
 
     assert len(server.requests) == 2
     assert [sample.failure.kind for sample in samples.failed] == ["budget_spent"] * 3
 
 
 async def test_a_budget_ends_the_asking(tmp_path: Path) -> None:
-    meter = Meter(Budget(usd=3.5))
+    meter = UsageMeter(Budget(usd=3.5))
     with OpenAIServer(script=lambda _: Says("yes")) as server:
-        async with Judges(a_place(tmp_path, meter=meter)) as judges:
-            model = judges.model(a_config(server.url))
-            await model.ask(question("1"))
-            await model.ask(question("2"))
-            with pytest.raises(JudgeFailed, match=r"^The budget of \$3\.50 is spent\. ") as caught:
-                await model.ask(question("3"))
-            assert (await model.ask(question("1"))).cached, "what is kept costs nothing"
+        async with ModelPool(a_place(tmp_path, meter=meter)) as judges:
+            model = judges.get_model(a_config(server.url))
+            await model.ask(build_model_request("1"))
+            await model.ask(build_model_request("2"))
+            with pytest.raises(JudgeError, match=r"^The budget of \$3\.50 is spent\. ") as caught:
+                await model.ask(build_model_request("3"))
+            assert (await model.ask(build_model_request("1"))).cached, "what is kept costs nothing"
 
     assert caught.value.kind == "budget_spent"
     assert len(server.requests) == 2
-    assert meter.spent == judges.use.spent
+    assert meter.spent == judges.judge_usage.spent
 
 
 @pytest.mark.parametrize(
@@ -150,34 +152,34 @@ async def test_a_budget_ends_the_asking(tmp_path: Path) -> None:
 )
 async def test_a_cost_that_is_not_known_is_not_0(reply: Says, sentence: str, tmp_path: Path) -> None:
     with OpenAIServer(reply) as server:
-        async with Judges(a_place(tmp_path, own_prices={})) as judges:
-            await judges.model(a_config(server.url)).ask(question("?"))
+        async with ModelPool(a_place(tmp_path, own_prices={})) as judges:
+            await judges.get_model(a_config(server.url)).ask(build_model_request("?"))
 
-    assert judge_use(judges.use.totals) == sentence
-    assert judges.use.spent.cost_usd is None
+    assert format_judge_usage(judges.judge_usage.totals) == sentence
+    assert judges.judge_usage.spent.cost_usd is None
 
 
 async def test_what_failed_and_was_paid_for_is_counted(tmp_path: Path) -> None:
     with OpenAIServer(Says("")) as server:
-        async with Judges(a_place(tmp_path)) as judges:
-            with pytest.raises(JudgeFailed):
-                await judges.model(a_config(server.url)).ask(question("?"))
+        async with ModelPool(a_place(tmp_path)) as judges:
+            with pytest.raises(JudgeError):
+                await judges.get_model(a_config(server.url)).ask(build_model_request("?"))
 
-    assert judges.use.spent.tokens == Tokens(11, 7)
+    assert judges.judge_usage.spent.tokens == Tokens(11, 7)
 
 
 async def test_one_configuration_is_one_model_and_one_endpoint_has_one_limit(tmp_path: Path) -> None:
     time = FakeTime()
     with OpenAIServer(script=lambda _: Says("yes")) as server:
-        async with Judges(a_place(tmp_path, time)) as judges:
+        async with ModelPool(a_place(tmp_path, time)) as judges:
             one = a_config(server.url, requests_per_minute=2)
             other = a_config(server.url, requests_per_minute=2, model="judge-2")
-            assert judges.model(one) is judges.model(one)
-            assert judges.model(one) is not judges.model(other)
+            assert judges.get_model(one) is judges.get_model(one)
+            assert judges.get_model(one) is not judges.get_model(other)
             await asyncio.gather(
-                judges.model(one).ask(question("1")),
-                judges.model(one).ask(question("2")),
-                judges.model(other).ask(question("1")),
+                judges.get_model(one).ask(build_model_request("1")),
+                judges.get_model(one).ask(build_model_request("2")),
+                judges.get_model(other).ask(build_model_request("1")),
             )
 
     assert time.slept == [60]
@@ -185,16 +187,16 @@ async def test_one_configuration_is_one_model_and_one_endpoint_has_one_limit(tmp
 
 
 async def test_a_model_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
-    async with Judges(a_place(tmp_path)) as judges:
-        with pytest.raises(InvalidInput, match="names `NOT_THERE`, which is not set"):
-            judges.model(a_config("http://x/v1", api_key="$NOT_THERE"))
+    async with ModelPool(a_place(tmp_path)) as judges:
+        with pytest.raises(InvalidInputError, match="names `NOT_THERE`, which is not set"):
+            judges.get_model(a_config("http://x/v1", api_key="$NOT_THERE"))
 
 
 async def test_without_the_sdk_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evalgate.llm.openai_client.find_spec", lambda name: None)
-    async with Judges(a_place(tmp_path)) as judges:
-        with pytest.raises(InvalidInput, match="install evalgate with its extra `judge`"):
-            judges.model(a_config("http://x/v1"))
+    async with ModelPool(a_place(tmp_path)) as judges:
+        with pytest.raises(InvalidInputError, match="install evalgate with its extra `judge`"):
+            judges.get_model(a_config("http://x/v1"))
 
 
 def planting(body: Body) -> Reply:
@@ -219,13 +221,18 @@ async def test_a_planted_key_is_in_no_output(tmp_path: Path) -> None:
     told: list[str] = []
     try:
         with OpenAIServer(script=planting) as server, contextlib.redirect_stderr(log):
-            async with Judges(a_place(tmp_path)) as judges:
-                model = judges.model(a_config(server.url, retries=1))
+            async with ModelPool(a_place(tmp_path)) as judges:
+                model = judges.get_model(a_config(server.url, retries=1))
                 for what in ("answer", "refusal", "wrong", "busy", "broken", "cut"):
-                    samples = await take_samples(model, question(what), 2, yes_or_no)
-                    told += [repr(samples), str(samples.told(lambda value: (float(value), "")))]
+                    samples = await take_samples(model, build_model_request(what), 2, yes_or_no)
+                    told += [repr(samples), str(samples.to_rows(lambda value: (float(value), "")))]
                     told += [str(each.failure) for each in samples.failed]
-                told += [repr(judges.use), judge_use(judges.use.totals), repr(model), repr(vars(judges))]
+                told += [
+                    repr(judges.judge_usage),
+                    format_judge_usage(judges.judge_usage.totals),
+                    repr(model),
+                    repr(vars(judges)),
+                ]
     finally:
         logging.getLogger().removeHandler(handler)
         logging.getLogger().setLevel(logging.WARNING)

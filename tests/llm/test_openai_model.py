@@ -10,9 +10,16 @@ import pytest
 
 from evalgate.config.schema.budget import Tokens
 from evalgate.config.schema.judge import JudgeConfig
-from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest, TokenChoice, question
-from evalgate.llm.endpoint import endpoint_of
-from evalgate.llm.errors import FailureKind, JudgeFailed
+from evalgate.llm.client import (
+    AnswerSchema,
+    ChatMessage,
+    ModelAnswer,
+    ModelRequest,
+    TokenChoice,
+    build_model_request,
+)
+from evalgate.llm.endpoint import resolve_endpoint
+from evalgate.llm.errors import FailureKind, JudgeError
 from evalgate.llm.openai_client import OpenAIModel
 from tests.llm.fakes import FakeTime
 from tests.openai_server import Asked, Cut, Fails, OpenAIServer, Raw, Reply, Says, Silent, Slow
@@ -26,8 +33,10 @@ def a_model(url: str, provider: str = "custom", seconds: float = 120.0, **genera
     config = JudgeConfig(
         provider=provider, model="judge", base_url=url, api_key="${MY_KEY}", generation=generation
     )
-    endpoint = endpoint_of(config, {"MY_KEY": KEY})
-    return OpenAIModel(endpoint, timeout=seconds, parameters=config.parameters(), clock=FakeTime().clock)
+    endpoint = resolve_endpoint(config, {"MY_KEY": KEY})
+    return OpenAIModel(
+        endpoint, timeout=seconds, parameters=config.build_parameters(), clock=FakeTime().clock
+    )
 
 
 async def ask(
@@ -36,17 +45,17 @@ async def ask(
     with OpenAIServer(reply) as server:
         model = a_model(server.url, provider, **generation)
         try:
-            return await model.ask(request or question("Is it right?")), server.requests[0]
+            return await model.ask(request or build_model_request("Is it right?")), server.requests[0]
         finally:
             await model.aclose()
 
 
-async def failure(reply: Reply, seconds: float = 120.0) -> JudgeFailed:
+async def failure(reply: Reply, seconds: float = 120.0) -> JudgeError:
     with OpenAIServer(reply) as server:
         model = a_model(server.url, seconds=seconds)
         try:
-            with pytest.raises(JudgeFailed) as caught:
-                await model.ask(question("Is it right?"))
+            with pytest.raises(JudgeError) as caught:
+                await model.ask(build_model_request("Is it right?"))
         finally:
             await model.aclose()
     assert len(server.requests) == 1, "it is asked once: retries belong to another"
@@ -84,7 +93,7 @@ async def test_answers(reply: Reply, expected: ModelAnswer) -> None:
 
 async def test_logprobs() -> None:
     says = Says("A", logprobs=(("A", -0.25), ("B", -1.5)))
-    answer, asked = await ask(says, question("?", logprobs=True, top_logprobs=2))
+    answer, asked = await ask(says, build_model_request("?", logprobs=True, top_logprobs=2))
 
     assert asked.body["top_logprobs"] == 2
     both = (("A", -0.25), ("B", -1.5))
@@ -97,12 +106,12 @@ SCHEMA = AnswerSchema("verdict", {"type": "object"})
 @pytest.mark.parametrize(
     ("provider", "request_", "generation", "expected"),
     [
-        ("custom", question("?"), {}, {}),
-        ("custom", question("?", max_tokens=9), {"top_p": 0.5}, {"max_tokens": 9, "top_p": 0.5}),
-        ("custom", question("?", top_p=None), {"top_p": 0.5}, {}),
-        ("custom", question("?", temperature=0), {"temperature": 1}, {"temperature": 0}),
-        ("openai", question("?", max_tokens=9), {}, {"max_completion_tokens": 9}),
-        ("azure", question("?"), {"max_completion_tokens": 3}, {"max_completion_tokens": 3}),
+        ("custom", build_model_request("?"), {}, {}),
+        ("custom", build_model_request("?", max_tokens=9), {"top_p": 0.5}, {"max_tokens": 9, "top_p": 0.5}),
+        ("custom", build_model_request("?", top_p=None), {"top_p": 0.5}, {}),
+        ("custom", build_model_request("?", temperature=0), {"temperature": 1}, {"temperature": 0}),
+        ("openai", build_model_request("?", max_tokens=9), {}, {"max_completion_tokens": 9}),
+        ("azure", build_model_request("?"), {"max_completion_tokens": 3}, {"max_completion_tokens": 3}),
         (
             "custom",
             ModelRequest((ChatMessage("user", "?"),), answer_schema=SCHEMA),
@@ -170,7 +179,7 @@ async def test_every_role_goes_over_the_wire() -> None:
 
 
 async def test_what_an_agent_said_can_always_be_sent() -> None:
-    _, asked = await ask(Says("yes"), question("a\ud800b\0 💧"))
+    _, asked = await ask(Says("yes"), build_model_request("a\ud800b\0 💧"))
 
     assert asked.body["messages"] == [{"role": "user", "content": "a\ufffdb\0 💧"}]
 
@@ -286,16 +295,16 @@ async def test_nobody_listens() -> None:
     with closed_port() as port:
         model = a_model(f"http://127.0.0.1:{port}/v1")
         with pytest.raises(
-            JudgeFailed, match=rf"cannot be reached at http://127\.0\.0\.1:{port}/v1: ConnectError"
+            JudgeError, match=rf"cannot be reached at http://127\.0\.0\.1:{port}/v1: ConnectError"
         ):
-            await model.ask(question("?"))
+            await model.ask(build_model_request("?"))
     await model.aclose()
 
 
 async def test_who_stops_waiting_is_not_told_of_an_outage() -> None:
     with OpenAIServer(Slow()) as server:
         model = a_model(server.url)
-        waiting = asyncio.create_task(model.ask(question("?")))
+        waiting = asyncio.create_task(model.ask(build_model_request("?")))
         await asyncio.to_thread(server.came.wait, 20)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -335,6 +344,6 @@ async def test_no_answer_holds_the_key() -> None:
 
 def test_nothing_shows_the_key() -> None:
     config = JudgeConfig(model="judge", base_url="http://127.0.0.1:1", api_key="${MY_KEY}")
-    endpoint = endpoint_of(config, {"MY_KEY": KEY})
+    endpoint = resolve_endpoint(config, {"MY_KEY": KEY})
 
     assert KEY not in repr(endpoint) + repr(config) + str(config.model_dump()) + config.model_dump_json()

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from evalgate.config.schema.judge import PROVIDERS, JudgeConfig
-from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelClient, question
-from evalgate.llm.errors import JudgeFailed
-from evalgate.llm.resolver import JudgePlace, Judges
-from evalgate.llm.sampling import Unparsable, take_samples
+from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelClient, build_model_request
+from evalgate.llm.errors import JudgeError
+from evalgate.llm.resolver import LlmContext, ModelPool
+from evalgate.llm.sampling import UnparsableAnswerError, take_samples
 from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says
 
 PROVIDER, MODEL = (os.environ.get(f"EVALGATE_JUDGE_{name}", "") for name in ("PROVIDER", "MODEL"))
@@ -26,7 +26,7 @@ IS_REAL = bool(PROVIDER and MODEL)
 NAME = f"{PROVIDER}/{MODEL}" if IS_REAL else "local server, EVALGATE_JUDGE_PROVIDER and _MODEL are not set"
 KEY = "sk-local-0123456789abcdef"
 
-ASKED = question('Answer with this JSON object and nothing else: {"ok": true}')
+ASKED = build_model_request('Answer with this JSON object and nothing else: {"ok": true}')
 SCHEMA = AnswerSchema(
     "verdict",
     {
@@ -65,32 +65,32 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 @pytest.fixture
-async def judges(place: Place, tmp_path: Path) -> AsyncIterator[Judges]:
-    async with Judges(JudgePlace(tmp_path, place.environ)) as opened:
+async def judges(place: Place, tmp_path: Path) -> AsyncIterator[ModelPool]:
+    async with ModelPool(LlmContext(tmp_path, place.environ)) as opened:
         yield opened
 
 
 @pytest.fixture
-def model(place: Place, judges: Judges) -> ModelClient:
-    return judges.model(place.config)
+def model(place: Place, judges: ModelPool) -> ModelClient:
+    return judges.get_model(place.config)
 
 
 def is_ok(answer: ModelAnswer) -> bool:
     try:
         return bool(json.loads(answer.text[answer.text.index("{") : answer.text.rindex("}") + 1])["ok"])
     except (ValueError, KeyError) as error:
-        raise Unparsable(str(error)) from None
+        raise UnparsableAnswerError(str(error)) from None
 
 
-async def test_samples_are_answered_counted_and_kept(model: ModelClient, judges: Judges) -> None:
+async def test_samples_are_answered_counted_and_kept(model: ModelClient, judges: ModelPool) -> None:
     first = await take_samples(model, ASKED, 2, is_ok)
     again = await take_samples(model, ASKED, 2, is_ok)
 
-    assert first.need() == again.need() == (True, True)
+    assert first.require_values() == again.require_values() == (True, True)
     assert [sample.answer.cached for sample in first.good + again.good] == [False, False, True, True]
     assert all(sample.answer.tokens and sample.answer.tokens.total > 0 for sample in first.good)
-    assert judges.use.spent.calls >= 2
-    assert judges.use.spared.calls >= 2
+    assert judges.judge_usage.spent.calls >= 2
+    assert judges.judge_usage.spared.calls >= 2
 
 
 async def test_json_of_a_shape(model: ModelClient) -> None:
@@ -100,20 +100,20 @@ async def test_json_of_a_shape(model: ModelClient) -> None:
 
 
 async def test_a_model_that_does_not_exist(model: ModelClient) -> None:
-    with pytest.raises(JudgeFailed) as caught:
+    with pytest.raises(JudgeError) as caught:
         await model.ask(replace(ASKED, model="no-such-model-of-evalgate"))
 
     assert caught.value.kind == "unknown_model"
 
 
-async def test_a_wrong_key(place: Place, judges: Judges) -> None:
+async def test_a_wrong_key(place: Place, judges: ModelPool) -> None:
     if not PROVIDERS[place.config.provider].needs_key:
         return  # a local server that lets everybody in has no wrong key
-    wrong = JudgePlace(Path(), {**place.environ, "WRONG_KEY": "sk-wrong-0123456789abcdef"})
+    wrong = LlmContext(Path(), {**place.environ, "WRONG_KEY": "sk-wrong-0123456789abcdef"})
     section = place.config.model_dump() | {"api_key": "${WRONG_KEY}", "cache": {"mode": "off"}}
-    async with Judges(wrong) as others:
-        with pytest.raises(JudgeFailed) as caught:
-            await others.model(JudgeConfig.model_validate(section)).ask(ASKED)
+    async with ModelPool(wrong) as others:
+        with pytest.raises(JudgeError) as caught:
+            await others.get_model(JudgeConfig.model_validate(section)).ask(ASKED)
 
     assert caught.value.kind == "wrong_key"
-    assert judges.use.spent.calls == 0
+    assert judges.judge_usage.spent.calls == 0

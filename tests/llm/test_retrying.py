@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.llm.client import ModelAnswer, ModelRequest, question
-from evalgate.llm.errors import ADVICE, PASSING, FailureKind, JudgeFailed
+from evalgate.llm.client import ModelAnswer, ModelRequest, build_model_request
+from evalgate.llm.errors import ADVICE, RETRYABLE_FAILURES, FailureKind, JudgeError
 from evalgate.llm.retrying import RetryingModel
-from evalgate.throttling.rate_limiter import RetryPolicy, wanted_pause
+from evalgate.throttling.rate_limiter import RetryPolicy, parse_retry_after
 from tests.llm.fakes import FakeTime, ScriptedModel, Turn, answered, failed
 
 WALL = 1_795_000_000.0  # 2026-11-18 11:06:40 UTC
@@ -33,7 +33,7 @@ WALL = 1_795_000_000.0  # 2026-11-18 11:06:40 UTC
     ],
 )
 def test_what_the_provider_wants(headers: dict[str, str], pause: float | None) -> None:
-    assert wanted_pause(headers, WALL) == pause
+    assert parse_retry_after(headers, WALL) == pause
 
 
 @given(
@@ -43,19 +43,19 @@ def test_pauses_are_bounded_and_never_shorter_than_wanted(
     attempt: int, chance: float, wanted: float | None
 ) -> None:
     policy = RetryPolicy(first_pause=1, longest_pause=60)
-    pause = policy.pause(attempt, chance, wanted)
+    pause = policy.compute_delay(attempt, chance, wanted)
 
     assert pause >= (wanted or 0)
     assert 0.5 <= pause <= max(60, wanted or 0)
-    assert policy.pause(attempt + 1, chance) >= policy.pause(attempt, chance)
+    assert policy.compute_delay(attempt + 1, chance) >= policy.compute_delay(attempt, chance)
 
 
-async def asked(policy: RetryPolicy, *turns: Turn) -> tuple[str | JudgeFailed, list[float], int]:
+async def asked(policy: RetryPolicy, *turns: Turn) -> tuple[str | JudgeError, list[float], int]:
     time, inner = FakeTime(), ScriptedModel(*turns)
     model = RetryingModel(inner, policy, time.clock, chance=lambda: 0.5)
     try:
-        found: str | JudgeFailed = (await model.ask(question("?"))).text
-    except JudgeFailed as failure:
+        found: str | JudgeError = (await model.ask(build_model_request("?"))).text
+    except JudgeError as failure:
         found = failure
     return found, time.slept, len(inner.requests)
 
@@ -91,16 +91,16 @@ async def test_an_answer_in_the_end(policy: RetryPolicy, turns: list[Turn], slep
 async def test_there_is_an_end(policy: RetryPolicy, turns: list[Turn], message: str) -> None:
     found, slept, times = await asked(policy, *turns)
 
-    assert isinstance(found, JudgeFailed)
+    assert isinstance(found, JudgeError)
     assert found.message == message
     assert found.attempts == times == len(slept) + 1
 
 
-@pytest.mark.parametrize("kind", sorted(set(ADVICE) - PASSING))
+@pytest.mark.parametrize("kind", sorted(set(ADVICE) - RETRYABLE_FAILURES))
 async def test_what_will_not_pass_is_not_asked_again(kind: FailureKind) -> None:
     found, slept, times = await asked(RetryPolicy(), failed(kind), answered("yes"))
 
-    assert isinstance(found, JudgeFailed)
+    assert isinstance(found, JudgeError)
     assert (found.kind, slept, times) == (kind, [], 1)
     assert ADVICE[kind] in str(found)
 
@@ -115,5 +115,5 @@ async def test_waiting_for_a_turn_is_no_reason_to_give_up() -> None:
 
     model = RetryingModel(Queue(), RetryPolicy(give_up_after=5), time.clock, chance=lambda: 0.0)
 
-    assert (await model.ask(question("?"))).text == "yes"
+    assert (await model.ask(build_model_request("?"))).text == "yes"
     assert time.slept == [1000, 0.5, 1000, 1.0, 1000]

@@ -3,27 +3,27 @@
 import pytest
 
 from evalgate.config.schema.budget import Tokens
-from evalgate.llm.client import ModelAnswer, question
-from evalgate.llm.errors import ADVICE, BY_CHANCE, FailureKind, JudgeFailed
-from evalgate.llm.sampling import Samples, Unparsable, take_samples
+from evalgate.llm.client import ModelAnswer, build_model_request
+from evalgate.llm.errors import ADVICE, RANDOM_FAILURES, FailureKind, JudgeError
+from evalgate.llm.sampling import Samples, UnparsableAnswerError, take_samples
 from tests.llm.fakes import ScriptedModel, Turn, answered, failed
 
 
 def parse(answer: ModelAnswer) -> bool:
     if answer.text not in {"yes", "no"}:
-        raise Unparsable("neither yes nor no")
+        raise UnparsableAnswerError("neither yes nor no")
     return answer.text == "yes"
 
 
 async def taken(*turns: list[Turn]) -> tuple[Samples[bool], ScriptedModel]:
     model = ScriptedModel.by_sample(turns)
-    return await take_samples(model, question("right?"), len(turns), parse), model
+    return await take_samples(model, build_model_request("right?"), len(turns), parse), model
 
 
 async def test_samples_come_in_order_each_with_its_number() -> None:
     samples, model = await taken(["yes"], ["no"], ["yes"])
 
-    assert samples.values == samples.need() == (True, False, True)
+    assert samples.values == samples.require_values() == (True, False, True)
     assert [sample.number for sample in samples.good] == [1, 2, 3]
     assert sorted((request.sample, request.attempt) for request in model.requests) == [(1, 1), (2, 1), (3, 1)]
 
@@ -32,34 +32,34 @@ async def test_samples_come_in_order_each_with_its_number() -> None:
 async def test_a_bad_sample_is_asked_for_once_more(bad: Turn) -> None:
     samples, model = await taken([bad, "yes"], ["no"])
 
-    assert samples.need() == (True, False)
+    assert samples.require_values() == (True, False)
     assert samples.good[0].attempts == 2
     assert sorted((request.sample, request.attempt) for request in model.requests) == [(1, 1), (1, 2), (2, 1)]
 
 
-@pytest.mark.parametrize("kind", sorted(BY_CHANCE))
+@pytest.mark.parametrize("kind", sorted(RANDOM_FAILURES))
 async def test_a_sample_that_stays_bad_is_a_failure_never_a_score(kind: FailureKind) -> None:
     samples, _ = await taken(["yes"], [failed(kind, "first"), failed(kind, "second")], ["yes"])
 
     assert samples.values == (True, True)
-    assert samples.need(at_least=2) == (True, True)
+    assert samples.require_values(at_least=2) == (True, True)
     for wanted in (None, 3):
-        with pytest.raises(JudgeFailed, match=r"^1 sample of 3 failed: second\. ") as caught:
-            samples.need(wanted)
+        with pytest.raises(JudgeError, match=r"^1 sample of 3 failed: second\. ") as caught:
+            samples.require_values(wanted)
         assert caught.value.kind == kind
 
 
-@pytest.mark.parametrize("kind", sorted(set(ADVICE) - BY_CHANCE - {"outage", "rate_limited"}))
+@pytest.mark.parametrize("kind", sorted(set(ADVICE) - RANDOM_FAILURES - {"outage", "rate_limited"}))
 async def test_what_cannot_be_better_is_not_asked_for_again(kind: FailureKind) -> None:
     samples, model = await taken([failed(kind, "no"), "yes"])
 
     assert len(model.requests) == 1
-    with pytest.raises(JudgeFailed, match=r"^no\. "):
-        samples.need()
+    with pytest.raises(JudgeError, match=r"^no\. "):
+        samples.require_values()
 
 
 async def test_an_outage_that_was_retried_is_not_retried_more() -> None:
-    long = JudgeFailed("outage", "down (asked 5 times in 9 s)", attempts=5)
+    long = JudgeError("outage", "down (asked 5 times in 9 s)", attempts=5)
     samples, model = await taken([long, "yes"])
 
     assert len(model.requests) == 1
@@ -87,7 +87,7 @@ async def test_answers_of_no_use_that_were_kept_are_asked_for_anew() -> None:
 
 async def test_where_one_good_answer_is_enough_a_rerun_says_the_same() -> None:
     model = ScriptedModel.by_sample([["yes"], [KEPT, KEPT, "no"]])
-    samples = await take_samples(model, question("right?"), 2, parse, are_all_needed=False)
+    samples = await take_samples(model, build_model_request("right?"), 2, parse, are_all_needed=False)
 
     assert samples.values == (True,)
     assert [each.attempts for each in samples.failed] == [2]
@@ -95,7 +95,7 @@ async def test_where_one_good_answer_is_enough_a_rerun_says_the_same() -> None:
 
 async def test_where_none_is_good_all_are_asked_for_anew() -> None:
     model = ScriptedModel.by_sample([[KEPT, KEPT, "yes"], [KEPT, KEPT, "no"]])
-    samples = await take_samples(model, question("right?"), 2, parse, are_all_needed=False)
+    samples = await take_samples(model, build_model_request("right?"), 2, parse, are_all_needed=False)
 
     assert samples.values == (True, False)
 
@@ -105,16 +105,16 @@ async def test_no_good_sample_at_all() -> None:
 
     assert samples.values == ()
     with pytest.raises(
-        JudgeFailed, match="2 samples of 2 failed: the judge's answer cannot be read: neither yes nor"
+        JudgeError, match="2 samples of 2 failed: the judge's answer cannot be read: neither yes nor"
     ):
-        samples.need(at_least=1)
+        samples.require_values(at_least=1)
 
 
 async def test_an_answer_that_was_cut_off_says_so() -> None:
     samples, _ = await taken([ModelAnswer("ye", finish="length"), ModelAnswer("y", finish="length")])
 
-    with pytest.raises(JudgeFailed, match="neither yes nor no; it was cut off at max_tokens"):
-        samples.need()
+    with pytest.raises(JudgeError, match="neither yes nor no; it was cut off at max_tokens"):
+        samples.require_values()
 
 
 async def test_every_sample_is_told() -> None:
@@ -122,7 +122,7 @@ async def test_every_sample_is_told() -> None:
         [ModelAnswer("yes", "judge-1", Tokens(3, 4), cached=True)], ["?", "??"], ["?", answered("no", 1, 2)]
     )
 
-    assert samples.told(lambda value: (float(value), f"it said {value}")) == (
+    assert samples.to_rows(lambda value: (float(value), f"it said {value}")) == (
         {
             "sample": 1,
             "score": 1.0,

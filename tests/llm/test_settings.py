@@ -5,11 +5,11 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from evalgate.config.schema.budget import known_prices
-from evalgate.config.schema.judge import PROVIDERS, CacheConfig, JudgeConfig, named_model
-from evalgate.core.errors import InvalidInput
-from evalgate.documents.validation import problems_of
-from evalgate.llm.endpoint import endpoint_of
+from evalgate.config.schema.budget import load_known_prices
+from evalgate.config.schema.judge import PROVIDERS, CacheConfig, JudgeConfig, parse_model_name
+from evalgate.core.errors import InvalidInputError
+from evalgate.documents.validation import translate_validation_error
+from evalgate.llm.endpoint import resolve_endpoint
 
 KEY = "sk-planted-0123456789abcdef"
 
@@ -17,7 +17,7 @@ KEY = "sk-planted-0123456789abcdef"
 def problems(**section: object) -> list[str]:
     with pytest.raises(ValidationError) as caught:
         JudgeConfig.model_validate({"model": "judge", **section})
-    found = problems_of(
+    found = translate_validation_error(
         caught.value,
         file="evalgate.yaml",
         position=lambda _: (3, 5),
@@ -103,7 +103,7 @@ ENDPOINTS = [
 
 @pytest.mark.parametrize(("section", "environ", "base_url"), ENDPOINTS)
 def test_endpoints(section: dict[str, str], environ: dict[str, str], base_url: str) -> None:
-    endpoint = endpoint_of(JudgeConfig.model_validate({"model": "judge", **section}), environ)
+    endpoint = resolve_endpoint(JudgeConfig.model_validate({"model": "judge", **section}), environ)
 
     assert endpoint.base_url == base_url
     assert endpoint.key is not None
@@ -113,7 +113,7 @@ def test_endpoints(section: dict[str, str], environ: dict[str, str], base_url: s
 
 @pytest.mark.parametrize("provider", ["ollama", "vllm"])
 def test_local_servers_need_no_key(provider: str) -> None:
-    assert endpoint_of(JudgeConfig(model="m", provider=provider), {}).key is None
+    assert resolve_endpoint(JudgeConfig(model="m", provider=provider), {}).key is None
 
 
 @pytest.mark.parametrize(
@@ -147,15 +147,15 @@ def test_local_servers_need_no_key(provider: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_missing_is_named(section: dict[str, str], environ: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidInput, match=re.escape(told)) as caught:
-        endpoint_of(JudgeConfig.model_validate({"model": "judge", **section}), environ)
+    with pytest.raises(InvalidInputError, match=re.escape(told)) as caught:
+        resolve_endpoint(JudgeConfig.model_validate({"model": "judge", **section}), environ)
 
     assert KEY not in str(caught.value)
 
 
 def test_all_that_is_missing_is_named_at_once() -> None:
-    with pytest.raises(InvalidInput) as caught:
-        endpoint_of(JudgeConfig(provider="azure", model="$M"), {})
+    with pytest.raises(InvalidInputError) as caught:
+        resolve_endpoint(JudgeConfig(provider="azure", model="$M"), {})
 
     assert str(caught.value).count("; ") == 3
 
@@ -163,8 +163,8 @@ def test_all_that_is_missing_is_named_at_once() -> None:
 def test_parameters() -> None:
     config = JudgeConfig(model="m", temperature=0, max_tokens=9, generation={"seed": 7, "temperature": 1})
 
-    assert config.parameters() == {"seed": 7, "temperature": 0, "max_tokens": 9}
-    assert JudgeConfig(model="m").parameters() == {}
+    assert config.build_parameters() == {"seed": 7, "temperature": 0, "max_tokens": 9}
+    assert JudgeConfig(model="m").build_parameters() == {}
 
 
 def test_every_provider_says_where_it_is_documented() -> None:
@@ -176,11 +176,11 @@ def test_every_provider_says_where_it_is_documented() -> None:
 
 def test_a_metric_may_have_its_own_values() -> None:
     config = JudgeConfig(model="m", temperature=0.5, cache=CacheConfig(mode="off"))
-    other = config.altered(model="n", temperature=None)
+    other = config.apply_changes(model="n", temperature=None)
 
     assert (other.model, other.temperature, other.cache.mode) == ("n", None, "off")
     with pytest.raises(ValidationError):
-        config.altered(api_key=KEY)
+        config.apply_changes(api_key=KEY)
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,9 @@ def test_a_metric_may_have_its_own_values() -> None:
     ],
 )
 def test_whose_model_a_name_is(name: str, expected: tuple[str, str] | None) -> None:
-    assert named_model(name) == expected
+    assert parse_model_name(name) == expected
 
 
 def test_every_known_price_is_of_a_provider_that_its_name_tells() -> None:
-    for name in known_prices():
-        assert named_model(name.partition("/")[2]) == tuple(name.split("/", 1))
+    for name in load_known_prices():
+        assert parse_model_name(name.partition("/")[2]) == tuple(name.split("/", 1))

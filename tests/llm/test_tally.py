@@ -2,13 +2,13 @@
 
 import asyncio
 
-from evalgate.config.schema.budget import Spent, Tokens
-from evalgate.core.types import JudgeTotals, Usage
-from evalgate.llm.usage import count_paid, count_spared, tallied
+from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.core.types import ModelUsage, Usage
+from evalgate.llm.usage import count_paid, count_spared, track_usage
 
 
-async def asked(times: int) -> JudgeTotals | None:
-    with tallied() as tally:
+async def asked(times: int) -> ModelUsage | None:
+    with track_usage() as tally:
         await asyncio.gather(*(one(number) for number in range(times)))
         await asyncio.sleep(0)
         return tally.totals
@@ -16,30 +16,30 @@ async def asked(times: int) -> JudgeTotals | None:
 
 async def one(number: int) -> None:
     await asyncio.sleep(0)
-    count_paid(Spent.of_call(Tokens(10 + number, 1), None if number else 0.5))
-    count_spared(Spent.of_call(Tokens(3, 4), 0.25))
+    count_paid(MeteredUsage.from_call(Tokens(10 + number, 1), None if number else 0.5))
+    count_spared(MeteredUsage.from_call(Tokens(3, 4), 0.25))
 
 
 async def test_each_block_counts_its_own_tasks_alone() -> None:
     found = await asyncio.gather(asked(2), asked(0), asked(1))
 
     assert list(found) == [
-        JudgeTotals(2, 21, 2, 0.5, 1, 2, Usage(6, 8, 0.5)),
+        ModelUsage(2, 21, 2, 0.5, 1, 2, Usage(6, 8, 0.5)),
         None,
-        JudgeTotals(1, 10, 1, 0.5, 0, 1, Usage(3, 4, 0.25)),
+        ModelUsage(1, 10, 1, 0.5, 0, 1, Usage(3, 4, 0.25)),
     ]
 
 
 def test_outside_of_a_block_nothing_is_counted_and_nothing_breaks() -> None:
-    count_paid(Spent.of_call(None, None))
+    count_paid(MeteredUsage.from_call(None, None))
 
-    with tallied() as tally:
+    with track_usage() as tally:
         pass
     assert tally.totals is None
 
 
 def test_totals_add_up() -> None:
-    one, other = JudgeTotals(1, 2, 3, 4.0, 5, 6, Usage(7, 8, 9.0)), JudgeTotals(10, 20, 30, 40.0, 50, 60)
+    one, other = ModelUsage(1, 2, 3, 4.0, 5, 6, Usage(7, 8, 9.0)), ModelUsage(10, 20, 30, 40.0, 50, 60)
 
-    assert one + other == JudgeTotals(11, 22, 33, 44.0, 55, 66, Usage(7, 8, 9.0))
+    assert one + other == ModelUsage(11, 22, 33, 44.0, 55, 66, Usage(7, 8, 9.0))
     assert other.usage == Usage(20, 30, None, known_usd=40.0)

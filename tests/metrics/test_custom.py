@@ -9,24 +9,24 @@ from typing import Any
 import pytest
 
 from evalgate.config.schema.criteria import CustomMetricConfig
-from evalgate.core.protocols import MetricPlace
+from evalgate.core.protocols import MetricEnvironment
 from evalgate.core.types import (
     CaseRun,
     Criterion,
     EvalCase,
     Message,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
     Reply,
     Rubric,
     Scenario,
-    Scored,
     ToolResult,
     TurnScore,
     UserMessage,
 )
-from evalgate.metrics.custom import custom_metric
+from evalgate.metrics.custom import build_custom_metric
 from tests.builders import a_call, a_case, a_reply, a_turn
 
 FOLDER = Path(__file__).parent / "functions"
@@ -45,7 +45,9 @@ async def judged(
 ) -> list[MetricResult]:
     timeout = 120 if function != "hangs" else 0.3
     config = CustomMetricConfig(entry=f"scores.{function}", timeout=timeout, range=between)
-    metric = custom_metric(Criterion("mine", threshold, options), config, MetricPlace(FOLDER, ENV))
+    metric = build_custom_metric(
+        Criterion("mine", threshold, options), config, MetricEnvironment(FOLDER, ENV)
+    )
     try:
         return await asyncio.gather(*[metric.score(case, run) for run in runs or (RUN,)])
     finally:
@@ -55,16 +57,16 @@ async def judged(
 @pytest.mark.parametrize(
     ("function", "options", "result"),
     [
-        ("ours", {}, Scored(1.0)),
-        ("ours_with_reason", {}, Scored(1.0, reason="5 characters, 10 allowed")),
-        ("ours_with_reason", {"limit": 4}, Scored(0.0, reason="5 characters, 4 allowed")),
-        ("ours_with_a_document", {}, Scored(1.0, reason="x" * 10_000 + "… (40,000 more characters)")),
-        ("ours_later", {}, Scored(3.0)),
-        ("brevity", {"limit": 100}, Scored(1.0, (TurnScore(1.0),))),
-        ("brevity", {"limit": 3}, Scored(0.0, (TurnScore(0.0),))),
-        ("adk", {}, Scored(2.0, (TurnScore(2.0),), passed=False)),
+        ("ours", {}, MetricScore(1.0)),
+        ("ours_with_reason", {}, MetricScore(1.0, reason="5 characters, 10 allowed")),
+        ("ours_with_reason", {"limit": 4}, MetricScore(0.0, reason="5 characters, 4 allowed")),
+        ("ours_with_a_document", {}, MetricScore(1.0, reason="x" * 10_000 + "… (40,000 more characters)")),
+        ("ours_later", {}, MetricScore(3.0)),
+        ("brevity", {"limit": 100}, MetricScore(1.0, (TurnScore(1.0),))),
+        ("brevity", {"limit": 3}, MetricScore(0.0, (TurnScore(0.0),))),
+        ("adk", {}, MetricScore(2.0, (TurnScore(2.0),), passed=False)),
         ("not_evaluated", {}, NotApplicable("the metric says that it did not evaluate the case")),
-        ("says_much", {}, Scored(1.0)),
+        ("says_much", {}, MetricScore(1.0)),
     ],
 )
 async def test_a_function_scores(function: str, options: dict[str, Any], result: MetricResult) -> None:
@@ -74,9 +76,9 @@ async def test_a_function_scores(function: str, options: dict[str, Any], result:
 @pytest.mark.parametrize(
     ("function", "between", "result"),
     [
-        ("ours_later", (1, 3), Scored(3.0)),
-        ("ours_later", (1, 2.5), MetricFailed("the metric gave 3, which is not in its range of 1 to 2.5")),
-        ("ours", (2, 5), MetricFailed("the metric gave 1, which is not in its range of 2 to 5")),
+        ("ours_later", (1, 3), MetricScore(3.0)),
+        ("ours_later", (1, 2.5), MetricFailure("the metric gave 3, which is not in its range of 1 to 2.5")),
+        ("ours", (2, 5), MetricFailure("the metric gave 1, which is not in its range of 2 to 5")),
         ("not_evaluated", (1, 5), NotApplicable("the metric says that it did not evaluate the case")),
     ],
 )
@@ -89,14 +91,14 @@ async def test_a_metric_stays_in_the_range_that_is_declared(
 async def test_a_metric_of_google_adk_may_find_less_better() -> None:
     (result,) = await judged("adk", threshold=2.0)
 
-    assert result == Scored(2.0, (TurnScore(2.0),), passed=True)
+    assert result == MetricScore(2.0, (TurnScore(2.0),), passed=True)
 
 
 async def test_an_invocation_has_the_names_that_google_adk_gives_it() -> None:
     said = (a_call("find", n=3), ToolResult("find", {"ok": True}), Message("wait", "helper"))
     run = CaseRun(1, "answered", (Reply("sunny", said),))
 
-    assert await judged("events", CASE, run) == [Scored(1.0)]
+    assert await judged("events", CASE, run) == [MetricScore(1.0)]
 
 
 async def test_a_metric_hears_what_a_simulated_user_said() -> None:
@@ -105,14 +107,14 @@ async def test_a_metric_hears_what_a_simulated_user_said() -> None:
         1, "answered", (a_reply("a"), a_reply("b")), said=(UserMessage("Hi"), UserMessage("For two."))
     )
 
-    assert await judged("played", case, run) == [Scored(1.0)]
+    assert await judged("played", case, run) == [MetricScore(1.0)]
 
 
 async def test_a_metric_knows_the_rubrics() -> None:
     turn = replace(a_turn(), rubrics=(Rubric("b", "Is short.", "MINE", "why"),))
     case = replace(a_case("c", turn), rubrics=(Rubric("a", "Is kind."),))
 
-    assert await judged("rubrics", case) == [Scored(1.0)]
+    assert await judged("rubrics", case) == [MetricScore(1.0)]
 
 
 async def test_no_turn_is_zipped_away() -> None:
@@ -121,9 +123,9 @@ async def test_no_turn_is_zipped_away() -> None:
 
     few, many = await judged("brevity", case, short, long, limit=5)
 
-    assert isinstance(few, Scored)
+    assert isinstance(few, MetricScore)
     assert few.turns == (TurnScore(1.0), TurnScore(0.0, "the agent gave no reply to this turn"))
-    assert isinstance(many, Scored)
+    assert isinstance(many, MetricScore)
     assert many.score == 0.5
     assert [turn.score for turn in many.turns] == [1.0, 1.0, 0.0, 0.0]
 
@@ -149,18 +151,18 @@ async def test_no_turn_is_zipped_away() -> None:
 async def test_nothing_that_a_function_does_reaches_the_gate(function: str, sentence: str) -> None:
     (result,) = await judged(function)
 
-    assert isinstance(result, MetricFailed)
+    assert isinstance(result, MetricFailure)
     assert result.reason.startswith(sentence)
 
 
 async def test_a_case_that_kills_the_process_spares_its_neighbours() -> None:
     config = CustomMetricConfig(entry="scores.ours")
-    metric = custom_metric(Criterion("mine", 1.0), config, MetricPlace(FOLDER, ENV))
+    metric = build_custom_metric(Criterion("mine", 1.0), config, MetricEnvironment(FOLDER, ENV))
     try:
-        assert await metric.score(CASE, RUN) == Scored(1.0)
+        assert await metric.score(CASE, RUN) == MetricScore(1.0)
         broken = await metric.score(CASE, CaseRun(1, "answered", ()))
-        assert isinstance(broken, MetricFailed)
-        assert await metric.score(CASE, RUN) == Scored(1.0)
+        assert isinstance(broken, MetricFailure)
+        assert await metric.score(CASE, RUN) == MetricScore(1.0)
     finally:
         await metric.aclose()
 

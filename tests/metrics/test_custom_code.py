@@ -10,9 +10,9 @@ import pytest
 
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core import registry
-from evalgate.core.types import CaseRun, MetricFailed, Reply, Scored
+from evalgate.core.types import CaseRun, MetricFailure, MetricScore, Reply
 from evalgate.metrics.custom import MetricCode
-from evalgate.runner.plan import Plan, make_plan
+from evalgate.runner.plan import Plan, build_plan
 from tests.builders import a_case, a_reply, a_turn
 from tests.runner.test_base_branch import PULL_REQUEST, git
 
@@ -82,7 +82,7 @@ def commit(folder: Path, *, is_base: bool = False) -> None:
 
 
 def plan_in(folder: Path, **environ: str) -> Plan:
-    return make_plan(Overrides(), thresholds=None, folder=folder, environ={**ENV, **environ})
+    return build_plan(Overrides(), thresholds=None, folder=folder, environ={**ENV, **environ})
 
 
 async def score(plan: Plan) -> tuple[float | str, str]:
@@ -91,9 +91,9 @@ async def score(plan: Plan) -> tuple[float | str, str]:
         found = await metric.score(CASE, RUN)
     finally:
         await metric.aclose()  # type: ignore[attr-defined]
-    if isinstance(found, Scored):
+    if isinstance(found, MetricScore):
         return found.score, found.reason
-    assert isinstance(found, MetricFailed)
+    assert isinstance(found, MetricFailure)
     return "failed", found.reason
 
 
@@ -267,11 +267,11 @@ def test_a_plugin_that_the_change_edits_is_said(
     url = {"direct_url.json": json.dumps({"url": (desk / place).as_uri(), "dir_info": {}})} if place else {}
     write(info, {**about, **url})
     monkeypatch.syspath_prepend(tmp_path / "site")
-    registry._entry_points.cache_clear()
+    registry._list_entry_points.cache_clear()
     try:
         told = [each for each in plan_in(desk, **PULL_REQUEST).notices if "`shiny`" in each]
     finally:
-        registry._entry_points.cache_clear()
+        registry._list_entry_points.cache_clear()
     sentence = (
         "This change edits plugin, which the package `shiny` with plugins of evalgate was installed from: "
         "the change's own version was used, because it is what is installed."
@@ -335,14 +335,14 @@ async def test_a_copy_that_is_rewritten_before_the_process_starts_again_gives_no
     ours = plan_in(desk).suites[0].metrics[0].metric
     try:
         first = await ours.score(CASE, RUN)
-        assert isinstance(first, Scored)
+        assert isinstance(first, MetricScore)
         process, home = first.reason.split(" ")
         rewrite(Path(home), "own.py", ALWAYS)
         os.kill(int(process), signal.SIGKILL)
         found = [await ours.score(CASE, RUN) for _ in range(3)]
     finally:
         await ours.aclose()  # type: ignore[attr-defined]
-    assert all(isinstance(each, MetricFailed) for each in found)
+    assert all(isinstance(each, MetricFailure) for each in found)
     assert "own.py in the copy" in str(found[-1])
 
 

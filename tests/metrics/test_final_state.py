@@ -10,10 +10,10 @@ from evalgate.core.types import (
     CaseRun,
     Criterion,
     JsonObject,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
-    Scored,
 )
 from evalgate.metrics.final_state import FinalSessionState
 from tests.builders import a_case, a_reply
@@ -34,7 +34,7 @@ async def judged(expected: JsonObject | None, actual: JsonObject | None) -> Metr
     ],
 )
 async def test_a_state_that_holds_what_is_expected(expected: JsonObject, actual: JsonObject) -> None:
-    assert await judged(expected, actual) == Scored(1.0)
+    assert await judged(expected, actual) == MetricScore(1.0)
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ async def test_a_state_that_holds_what_is_expected(expected: JsonObject, actual:
 async def test_the_first_difference_is_named(
     expected: JsonObject, actual: JsonObject | None, reason: str
 ) -> None:
-    assert await judged(expected, actual) == Scored(0.0, reason=reason)
+    assert await judged(expected, actual) == MetricScore(0.0, reason=reason)
 
 
 async def test_a_long_value_is_cut() -> None:
     result = await judged({"k": "x" * 1000}, {"k": "y" * 1000})
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert len(result.reason) < 250
 
 
@@ -72,7 +72,9 @@ async def test_a_state_without_bottom_fails_the_metric_and_nothing_else() -> Non
             state = {"a": state}
         return state
 
-    assert await judged(deep(), deep()) == MetricFailed("the session state is nested too deep to be compared")
+    assert await judged(deep(), deep()) == MetricFailure(
+        "the session state is nested too deep to be compared"
+    )
 
 
 def test_it_has_no_options() -> None:

@@ -14,23 +14,23 @@ from evalgate.core.protocols import MetricContext, MetricType
 from evalgate.core.registry import METRICS
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     Criterion,
     EvalCase,
     Event,
     Goal,
     Journey,
     Message,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
     Reply,
-    Scored,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
-from evalgate.llm.errors import JudgeFailed
+from evalgate.llm.errors import JudgeError
 from tests.calls import CALLS
 from tests.llm.benches import bench_of
 from tests.llm.fakes import ScriptedModel
@@ -76,8 +76,8 @@ async def scored(name: str, case: EvalCase, run: CaseRun, **options: Any) -> Met
     criterion = Criterion(name, 0.5, {**NEEDED.get(name, {}), **options})
     try:
         return await metric_type.build(criterion, context()).score(case, run)
-    except JudgeFailed as failure:
-        return MetricFailed(str(failure), failure.kind)
+    except JudgeError as failure:
+        return MetricFailure(str(failure), failure.kind)
 
 
 TEXTS = st.text(max_size=20) | st.sampled_from(
@@ -115,7 +115,7 @@ STATES = st.none() | st.dictionaries(TEXTS, JSON, max_size=3)
 CASES = st.builds(
     EvalCase,
     st.just("c"),
-    st.lists(st.builds(Turn, st.builds(UserMessage, TEXTS), REPLIES), max_size=3).map(tuple),
+    st.lists(st.builds(CaseTurn, st.builds(UserMessage, TEXTS), REPLIES), max_size=3).map(tuple),
     journey=st.none() | JOURNEYS,
     final_state=STATES,
 )
@@ -134,7 +134,7 @@ def a_case(*events: Event) -> EvalCase:
         for number, event in enumerate(events)
         if isinstance(event, ToolCall)
     )
-    turn = Turn(UserMessage("?"), Reply("a", events))
+    turn = CaseTurn(UserMessage("?"), Reply("a", events))
     return EvalCase("c", (turn,), journey=Journey(goals, {goal.name: () for goal in goals}))
 
 
@@ -154,13 +154,13 @@ async def test_no_run_makes_a_metric_raise_and_a_score_is_in_its_range(
 def check(name: str, result: MetricResult, case: EvalCase, run: CaseRun) -> None:
     """That it is a score in its range, or says why there is none."""
     low, high = getattr(resolve_name(METRICS[name]), "score_range", (0.0, 1.0))
-    if isinstance(result, Scored):
+    if isinstance(result, MetricScore):
         turns = [turn.score for turn in result.turns if turn.score is not None]
         assert all(low <= score <= high for score in (result.score, *turns))
         assert math.isfinite(result.score)
         assert len(result.turns) in {0, max(len(case.turns), len(run.replies))}
     else:
-        assert isinstance(result, (NotApplicable, MetricFailed))
+        assert isinstance(result, (NotApplicable, MetricFailure))
         assert result.reason
 
 
@@ -200,8 +200,8 @@ async def test_where_order_does_not_count_another_order_changes_nothing(
     case = a_case(*data.draw(st.permutations(expected)))
     after = await scored(name, case, a_run(*data.draw(st.permutations(actual))), **options)
 
-    assert isinstance(before, Scored)
-    assert isinstance(after, Scored)
+    assert isinstance(before, MetricScore)
+    assert isinstance(after, MetricScore)
     assert after.score == before.score
 
 
@@ -214,5 +214,5 @@ async def test_a_further_call_that_was_expected_and_made_never_lowers_recall(
     before = await scored(name, a_case(*expected), a_run(*actual))
     after = await scored(name, a_case(*expected, call), a_run(*actual, call))
 
-    assert isinstance(after, Scored)
-    assert not isinstance(before, Scored) or after.score >= before.score
+    assert isinstance(after, MetricScore)
+    assert not isinstance(before, MetricScore) or after.score >= before.score

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.types import CaseMetric, Criterion, NotApplicable, Reliability, RunMetric, Status
-from evalgate.metrics.scoring import BoundMetric, estimate, score_case
+from evalgate.core.types import CaseMetric, Criterion, NotApplicable, ReliabilityRule, RunMetric, Status
+from evalgate.metrics.scoring import BoundMetric, estimate_reliability, score_case
 from tests.builders import a_case, a_run_result
 from tests.cli.test_cli import eval_set, evalgate, record
 
@@ -18,8 +18,8 @@ def test_the_estimates_are_the_share_of_all_choices_of_k_runs(runs: int, data: s
     passed, k = data.draw(st.integers(0, runs)), data.draw(st.integers(1, runs))
     choices = list(combinations([True] * passed + [False] * (runs - passed), k))
 
-    every = estimate(Reliability("pass^k", k), passed=passed, runs=runs)
-    some = estimate(Reliability("pass@k", k), passed=passed, runs=runs)
+    every = estimate_reliability(ReliabilityRule("pass^k", k), passed=passed, runs=runs)
+    some = estimate_reliability(ReliabilityRule("pass@k", k), passed=passed, runs=runs)
 
     assert every == pytest.approx(sum(map(all, choices)) / len(choices))
     assert some == pytest.approx(sum(map(any, choices)) / len(choices))
@@ -33,10 +33,10 @@ class Silent:
         return NotApplicable("")
 
 
-def judged(scores: list[float | None], reliability: Reliability) -> CaseMetric:
+def judged(scores: list[float | None], reliability: ReliabilityRule) -> CaseMetric:
     bound = BoundMetric(Criterion("m", 0.8, reliability=reliability), Silent())
     runs = [
-        a_run_result(run=number, metrics=(RunMetric("m", score, bound.status(score)),))
+        a_run_result(run=number, metrics=(RunMetric("m", score, bound.decide_status(score)),))
         for number, score in enumerate(scores, start=1)
     ]
     return score_case("s", a_case(), runs, [bound]).metrics[0]
@@ -45,37 +45,37 @@ def judged(scores: list[float | None], reliability: Reliability) -> CaseMetric:
 @pytest.mark.parametrize(
     ("scores", "reliability", "status", "reason"),
     [
-        ([1.0, 0.9, 0.8], Reliability("pass^k", 3), "passed", ""),
+        ([1.0, 0.9, 0.8], ReliabilityRule("pass^k", 3), "passed", ""),
         (
             [1.0, 1.0, 0.7],
-            Reliability("pass^k", 3),
+            ReliabilityRule("pass^k", 3),
             "failed",
             "pass^k with k = 3 is 0.00, below 1.00: 2 of 3 runs passed",
         ),
         (
             [1.0, 1.0, 1.0, 1.0, 0.0],
-            Reliability("pass^k", 2, 0.7),
+            ReliabilityRule("pass^k", 2, 0.7),
             "failed",
             "pass^k with k = 2 is 0.60, below 0.70: 4 of 5 runs passed",
         ),
-        ([1.0, 1.0, 1.0, 1.0, 0.0], Reliability("pass^k", 2, 0.6), "passed", ""),
-        ([0.0, 0.0, 1.0], Reliability("pass@k", 3), "passed", ""),
+        ([1.0, 1.0, 1.0, 1.0, 0.0], ReliabilityRule("pass^k", 2, 0.6), "passed", ""),
+        ([0.0, 0.0, 1.0], ReliabilityRule("pass@k", 3), "passed", ""),
         (
             [0.0, 0.0, 0.0],
-            Reliability("pass@k", 3),
+            ReliabilityRule("pass@k", 3),
             "failed",
             "pass@k with k = 3 is 0.00, below 1.00: 0 of 3 runs passed",
         ),
         (
             [1.0, None, 1.0],
-            Reliability("pass^k", 3),
+            ReliabilityRule("pass^k", 3),
             "errored",
             "pass^k with k = 3 needs as many runs; 2 have a score",
         ),
     ],
 )
 def test_a_case_passes_by_how_often_its_runs_do(
-    scores: list[float | None], reliability: Reliability, status: Status, reason: str
+    scores: list[float | None], reliability: ReliabilityRule, status: Status, reason: str
 ) -> None:
     metric = judged(scores, reliability)
 

@@ -13,17 +13,17 @@ from evalgate.core.types import (
     Criterion,
     EvalCase,
     Failure,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
     Quarantine,
     ScopedThreshold,
-    Scored,
     TurnScore,
     Usage,
     UserMessage,
 )
-from evalgate.metrics.aggregation import repeated_unequally, summarise, total
+from evalgate.metrics.aggregation import compute_totals, describe_inconsistent_cases, summarize_metrics
 from evalgate.metrics.scoring import BoundMetric, score_case, score_run
 from tests.builders import a_case, a_reply, a_turn
 
@@ -49,8 +49,8 @@ def answered(run: int = 1) -> CaseRun:
     return CaseRun(run, "answered", (a_reply(),), 0.5, Usage(10, 5, 0.25))
 
 
-def misscored(score: Any) -> Scored:
-    return Scored(score)
+def misscored(score: Any) -> MetricScore:
+    return MetricScore(score)
 
 
 CRASHED = CaseRun(2, "crashed", (), 0.1, None, Failure("exited", "the agent's process ended"))
@@ -63,10 +63,10 @@ async def case_of(runs: list[CaseRun], *metrics: BoundMetric) -> CaseResult:
 @pytest.mark.parametrize(
     ("result", "score", "status", "reason"),
     [
-        (Scored(0.8), 0.8, "passed", ""),
-        (Scored(0.79, reason="too short"), 0.79, "failed", "too short"),
+        (MetricScore(0.8), 0.8, "passed", ""),
+        (MetricScore(0.79, reason="too short"), 0.79, "failed", "too short"),
         (NotApplicable("no reference"), None, "not_evaluated", "no reference"),
-        (MetricFailed("judge down"), None, "errored", "judge down"),
+        (MetricFailure("judge down"), None, "errored", "judge down"),
     ],
 )
 async def test_each_result_of_a_metric_stays_what_it_is(
@@ -78,7 +78,7 @@ async def test_each_result_of_a_metric_stays_what_it_is(
 
 
 async def test_a_metric_that_raises_is_a_failed_metric() -> None:
-    metrics = [BoundMetric(Criterion("m", 1.0), RaisingMetric()), bound(Scored(1.0), name="other")]
+    metrics = [BoundMetric(Criterion("m", 1.0), RaisingMetric()), bound(MetricScore(1.0), name="other")]
     case = await case_of([answered()], *metrics)
     assert case.metrics[0].status == "errored"
     assert case.metrics[0].reason == "the metric raised KeyError: 'colour'"
@@ -91,10 +91,10 @@ async def test_a_metric_that_raises_is_a_failed_metric() -> None:
     [
         (None, "the metric gave no result, but a value of type NoneType"),
         (0.5, "the metric gave no result, but a value of type float"),
-        (Scored(math.nan), "the metric gave the score nan, no finite number"),
-        (Scored(math.inf), "the metric gave the score inf, no finite number"),
+        (MetricScore(math.nan), "the metric gave the score nan, no finite number"),
+        (MetricScore(math.inf), "the metric gave the score inf, no finite number"),
         (
-            Scored(1.0, (TurnScore(None), TurnScore(math.nan))),
+            MetricScore(1.0, (TurnScore(None), TurnScore(math.nan))),
             "the metric gave the score nan, no finite number",
         ),
         (misscored("good"), "the metric gave the score 'good', no finite number"),
@@ -110,14 +110,14 @@ async def test_what_is_no_result_is_a_failed_metric(given: Any, reason: str) -> 
 
 
 async def test_a_crash_is_never_a_score_but_stays_in_the_case() -> None:
-    case = await case_of([answered(), CRASHED], bound(Scored(1.0)))
+    case = await case_of([answered(), CRASHED], bound(MetricScore(1.0)))
     assert case.status == "errored"
     assert case.metrics[0].status == "errored"
     assert case.metrics[0].score is None
     assert case.runs[0].metrics[0].score == 1.0
     assert case.metrics[0].reason == "the agent's process ended"
     assert [run.metrics == () for run in case.runs] == [False, True]
-    summary = summarise([case])[0]
+    summary = summarize_metrics([case])[0]
     assert (summary.n, summary.errors) == (1, 1)
 
 
@@ -125,7 +125,7 @@ async def test_turns_are_never_zipped_away() -> None:
     case = a_case("two", a_turn("one"), a_turn("two"))
     run = CaseRun(1, "answered", (a_reply("a"),))
     result = await score_run(
-        case, run, [bound(Scored(0.5, (TurnScore(1.0), TurnScore(0.0, "no such turn"))))]
+        case, run, [bound(MetricScore(0.5, (TurnScore(1.0), TurnScore(0.0, "no such turn"))))]
     )
     assert [turn.user for turn in result.turns] == ["one", "two"]
     assert result.turns[1].actual is None
@@ -148,36 +148,39 @@ async def test_what_a_user_said_last_is_told_though_nobody_answered() -> None:
 
 async def test_a_case_score_is_the_mean_of_its_runs() -> None:
     runs = [
-        (await score_run(a_case(), answered(n), [bound(Scored(score))]))
+        (await score_run(a_case(), answered(n), [bound(MetricScore(score))]))
         for n, score in enumerate((1.0, 0.5), 1)
     ]
-    case = score_case("set", a_case(), runs, [bound(Scored(0))])
+    case = score_case("set", a_case(), runs, [bound(MetricScore(0))])
     assert (case.metrics[0].score, case.status) == (0.75, "failed")
-    assert repeated_unequally([case]) == "1 case did not end the same way in every run: weather."
-    assert repeated_unequally([replace(case, quarantine=Quarantine("anna", "slow", "2026-12-31"))]) == ""
+    assert describe_inconsistent_cases([case]) == "1 case did not end the same way in every run: weather."
+    assert (
+        describe_inconsistent_cases([replace(case, quarantine=Quarantine("anna", "slow", "2026-12-31"))])
+        == ""
+    )
 
 
 async def test_the_owner_of_a_metric_may_judge_otherwise() -> None:
-    lenient, strict = Scored(0.7999999999, passed=True), Scored(0.9, passed=False)
+    lenient, strict = MetricScore(0.7999999999, passed=True), MetricScore(0.9, passed=False)
     assert (await case_of([answered()], bound(lenient))).status == "passed"
     case = await case_of([answered()], bound(strict))
     assert (case.status, case.metrics[0].score) == ("failed", 0.9)
-    assert summarise([await case_of([answered()], bound(lenient))])[0].status == "passed"
+    assert summarize_metrics([await case_of([answered()], bound(lenient))])[0].status == "passed"
     runs = [
-        await score_run(a_case(), answered(n), [bound(Scored(score, passed=True))])
+        await score_run(a_case(), answered(n), [bound(MetricScore(score, passed=True))])
         for n, score in enumerate((1.0, 0.5), 1)
     ]
-    assert score_case("set", a_case(), runs, [bound(Scored(0))]).status == "passed"
+    assert score_case("set", a_case(), runs, [bound(MetricScore(0))]).status == "passed"
 
 
 async def test_totals_add_up() -> None:
     cases = [
-        await case_of([answered()], bound(Scored(1.0))),
-        await case_of([answered()], bound(Scored(0.0))),
-        await case_of([CRASHED], bound(Scored(1.0))),
+        await case_of([answered()], bound(MetricScore(1.0))),
+        await case_of([answered()], bound(MetricScore(0.0))),
+        await case_of([CRASHED], bound(MetricScore(1.0))),
         await case_of([answered()], bound(NotApplicable("n/a"))),
     ]
-    totals = total(cases)
+    totals = compute_totals(cases)
     assert (totals.passed, totals.failed, totals.errored, totals.not_evaluated, totals.cases) == (
         1,
         1,
@@ -186,42 +189,42 @@ async def test_totals_add_up() -> None:
         4,
     )
     assert (totals.input_tokens, totals.output_tokens, totals.cost_usd) == (30, 15, 0.75)
-    summary = summarise(cases)[0]
+    summary = summarize_metrics(cases)[0]
     assert (summary.score, summary.n, summary.errors) == (0.5, 3, 1)
 
 
 async def test_one_name_with_two_thresholds_gives_two_summaries() -> None:
-    strict, lenient = bound(Scored(0.9), 1.0), bound(Scored(0.9), 0.5)
+    strict, lenient = bound(MetricScore(0.9), 1.0), bound(MetricScore(0.9), 0.5)
     cases = [
         score_case(name, a_case(), [await score_run(a_case(), answered(), [metric])], [metric])
         for name, metric in (("one", strict), ("two", lenient))
     ]
-    assert [(s.threshold, s.status, s.eval_sets) for s in summarise(cases)] == [
+    assert [(s.threshold, s.status, s.eval_sets) for s in summarize_metrics(cases)] == [
         (1.0, "failed", ("one",)),
         (0.5, "passed", ("two",)),
     ]
 
 
 async def test_a_mean_goes_by_the_weights_of_the_cases() -> None:
-    heavy, light = bound(Scored(1.0), 0.9), bound(Scored(0.0), 0.9)
+    heavy, light = bound(MetricScore(1.0), 0.9), bound(MetricScore(0.0), 0.9)
     cases = [
         score_case(
             "set", a_case(), [await score_run(a_case(), answered(), [metric])], [metric], policy=policy
         )
         for metric, policy in ((heavy, CasePolicy(weight=3)), (light, CasePolicy()))
     ]
-    [summary] = summarise(cases)
+    [summary] = summarize_metrics(cases)
     assert (summary.score, summary.status, summary.n) == (0.75, "failed", 2)
 
 
 async def test_cases_with_a_threshold_of_their_own_are_summed_up_apart() -> None:
-    lenient = bound(Scored(0.6), 0.9).held_to(ScopedThreshold(0.5, "tag hard"))
-    strict = bound(Scored(0.9), 0.9)
+    lenient = bound(MetricScore(0.6), 0.9).apply_threshold(ScopedThreshold(0.5, "tag hard"))
+    strict = bound(MetricScore(0.9), 0.9)
     cases = [
         score_case("set", a_case(), [await score_run(a_case(), answered(), [metric])], [metric])
         for metric in (strict, lenient)
     ]
-    assert [(s.scope, s.threshold, s.score, s.status) for s in summarise(cases)] == [
+    assert [(s.scope, s.threshold, s.score, s.status) for s in summarize_metrics(cases)] == [
         ("", 0.9, 0.9, "passed"),
         ("tag hard", 0.5, 0.6, "passed"),
     ]
@@ -231,5 +234,5 @@ async def test_cases_with_a_threshold_of_their_own_are_summed_up_apart() -> None
     ("score", "kept"), [(1.0000000000000002, 1.0), (-1e-10, 0.0), (1.1, 1.1), (0.9999999999, 0.9999999999)]
 )
 async def test_a_score_beyond_the_range_by_rounding_is_the_end_of_it(score: float, kept: float) -> None:
-    found = await score_run(a_case(), answered(), (bound(Scored(score)),))
+    found = await score_run(a_case(), answered(), (bound(MetricScore(score)),))
     assert found.metrics[0].score == kept

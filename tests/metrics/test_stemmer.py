@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.tokenizers import DefaultTokenizer
 
-from evalgate.metrics.rouge import stem
+from evalgate.metrics.rouge import stem_word
 
 SUFFIXES = (
     *(
@@ -94,13 +94,13 @@ WORDS = st.builds(
     ],
 )
 def test_each_rule_has_its_word(word: str, expected: str) -> None:
-    assert stem(word) == expected
+    assert stem_word(word) == expected
 
 
 @given(WORDS.filter(lambda word: len(word) > 3))
 def test_stems_are_those_of_rouge_score(word: str) -> None:
-    assert [stem(word)] == DefaultTokenizer(use_stemmer=True).tokenize(word)
+    assert [stem_word(word)] == DefaultTokenizer(use_stemmer=True).tokenize(word)
 
 
 def test_a_word_without_end_ends() -> None:
-    assert stem("y" * 100_000) == "y" * 99_999 + "i"
+    assert stem_word("y" * 100_000) == "y" * 99_999 + "i"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from evalgate.core.types import ToolCall
 from evalgate.metrics import trajectory
-from evalgate.metrics.trajectory import CallComparison
+from evalgate.metrics.trajectory import ToolCallComparator
 from tests.builders import a_call
 from tests.calls import CALLS
 
@@ -15,19 +15,22 @@ from tests.calls import CALLS
 def test_counting_agrees_with_comparing_each_with_each(
     expected: list[ToolCall], actual: list[ToolCall], ignore_args: bool
 ) -> None:
-    comparison = CallComparison(ignore_args)
+    comparison = ToolCallComparator(ignore_args)
 
-    by_count = comparison._unmatched_by_count(expected, actual)
+    by_count = comparison._match_by_count(expected, actual)
 
-    assert by_count == comparison._unmatched_by_pairs(expected, actual)
+    assert by_count == comparison._match_by_pairs(expected, actual)
 
 
 @given(expected=CALLS, actual=CALLS)
 def test_the_calls_without_a_partner_are_told_from_both_sides(
     expected: list[ToolCall], actual: list[ToolCall]
 ) -> None:
-    comparison = CallComparison()
-    missed, extra = comparison.unmatched(expected, actual), comparison.unmatched(actual, expected)
+    comparison = ToolCallComparator()
+    missed, extra = (
+        comparison.find_unmatched_calls(expected, actual),
+        comparison.find_unmatched_calls(actual, expected),
+    )
 
     assert len(expected) - len(missed) == len(actual) - len(extra)
 
@@ -35,16 +38,16 @@ def test_the_calls_without_a_partner_are_told_from_both_sides(
 def test_ten_thousand_calls_are_counted_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = [a_call("f", i=i, at=[{"x": i}]) for i in range(10_000)]
 
-    def never(self: CallComparison, one: ToolCall, other: ToolCall) -> bool:
+    def never(self: ToolCallComparator, one: ToolCall, other: ToolCall) -> bool:
         raise AssertionError("compared one by one")
 
-    monkeypatch.setattr(CallComparison, "same", never)
+    monkeypatch.setattr(ToolCallComparator, "is_same_call", never)
 
-    assert CallComparison().any_order(calls, list(reversed(calls))) == ""
+    assert ToolCallComparator().compare_any_order(calls, list(reversed(calls))) == ""
 
 
 def test_a_value_that_json_does_not_know_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trajectory, "_PAIRS_COMPARED_ONE_BY_ONE", 0)
     calls = [a_call("f", a={1, 2})]
 
-    assert CallComparison().unmatched(calls, calls) == []
+    assert ToolCallComparator().find_unmatched_calls(calls, calls) == []

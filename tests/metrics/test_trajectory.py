@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import ToolCall
-from evalgate.metrics.trajectory import call_text, trajectory_diff
+from evalgate.metrics.trajectory import diff_trajectories, render_call
 
 
 def calls(names: str) -> list[ToolCall]:
@@ -18,7 +18,7 @@ def calls(names: str) -> list[ToolCall]:
 
 
 def shown(expected: str, actual: str, lines: int = 10) -> list[str]:
-    diff = trajectory_diff(calls(expected), calls(actual), lines=lines)
+    diff = diff_trajectories(calls(expected), calls(actual), lines=lines)
     return [f"{line.sign}{line.text}{' !' if line.diverges else ''}" for line in diff]
 
 
@@ -45,12 +45,12 @@ def test_alignment(expected: str, actual: str, diff: list[str]) -> None:
 
 
 def test_no_arguments_and_none_named_are_the_same() -> None:
-    assert trajectory_diff([ToolCall("a", None)], [ToolCall("a", {})]) == ()
+    assert diff_trajectories([ToolCall("a", None)], [ToolCall("a", {})]) == ()
 
 
 def test_the_order_of_arguments_does_not_matter() -> None:
     one, other = ToolCall("a", {"x": 1, "y": [2]}), ToolCall("a", {"y": [2], "x": 1})
-    assert trajectory_diff([one], [other]) == ()
+    assert diff_trajectories([one], [other]) == ()
 
 
 def test_long_differences_are_cut_and_counted() -> None:
@@ -58,7 +58,7 @@ def test_long_differences_are_cut_and_counted() -> None:
 
 
 def test_thousands_of_calls_are_no_problem() -> None:
-    diff = trajectory_diff(calls("a" * 5000), calls("b" * 5000))
+    diff = diff_trajectories(calls("a" * 5000), calls("b" * 5000))
     assert diff[-1].text == "… 9,991 more calls not shown"
 
 
@@ -68,7 +68,7 @@ def test_what_differs_is_in_sight_in_long_arguments() -> None:
         ToolCall("search", {"q": f"{long}Paris{long}"}),
         ToolCall("search", {"q": f"{long}London{long}"}),
     )
-    before, after = trajectory_diff([one], [other], width=60)
+    before, after = diff_trajectories([one], [other], width=60)
     assert (len(before.text), len(after.text)) == (60, 60)
     assert before.text.startswith("search(…xxx")
     assert "xParisx" in before.text
@@ -76,13 +76,13 @@ def test_what_differs_is_in_sight_in_long_arguments() -> None:
 
 
 def test_what_cannot_be_seen_is_spelled_out() -> None:
-    before, after = trajectory_diff([ToolCall("a", {"x": "b"})], [ToolCall("a", {"x": "b\u200b"})])
+    before, after = diff_trajectories([ToolCall("a", {"x": "b"})], [ToolCall("a", {"x": "b\u200b"})])
     assert (before.text, after.text) == ('a(x="b")', r'a(x="b\u200b")')
 
 
 def test_a_call_on_one_line() -> None:
     call = ToolCall("book", {"to": "Zürich", "bags": [1, None], "note": "two\nlines"})
-    assert call_text(call) == r'book(to="Zürich", bags=[1, null], note="two\nlines")'
+    assert render_call(call) == r'book(to="Zürich", bags=[1, null], note="two\nlines")'
 
 
 NAMES = st.text("abc12", max_size=12).map(lambda text: f"a{text}")
@@ -91,25 +91,27 @@ NAMES = st.text("abc12", max_size=12).map(lambda text: f"a{text}")
 @given(NAMES, NAMES)
 def test_the_difference_tells_both_sides(expected: str, actual: str) -> None:
     left, right = calls(expected), calls(actual)
-    diff = trajectory_diff(left, right, lines=1000)
+    diff = diff_trajectories(left, right, lines=1000)
     assert bool(diff) == (left != right)
     if diff:
         assert [line.diverges for line in diff].count(True) == 1
         hidden = int(diff[0].text.split()[1]) if diff[0].text.startswith("…") else 0
         rest = diff[1:] if hidden else diff
-        assert [line.text for line in rest if line.sign != "+"] == [call_text(call) for call in left[hidden:]]
+        assert [line.text for line in rest if line.sign != "+"] == [
+            render_call(call) for call in left[hidden:]
+        ]
         assert [line.text for line in rest if line.sign != "-"] == [
-            call_text(call) for call in right[hidden:]
+            render_call(call) for call in right[hidden:]
         ]
 
 
 @given(NAMES, NAMES, st.integers(6, 12))
 def test_the_difference_is_no_longer_than_asked(expected: str, actual: str, lines: int) -> None:
-    diff = trajectory_diff(calls(expected), calls(actual), lines=lines)
+    diff = diff_trajectories(calls(expected), calls(actual), lines=lines)
     assert len(diff) <= lines
     assert not diff or any(line.diverges for line in diff)
 
 
 @given(NAMES)
 def test_a_trajectory_does_not_differ_from_itself(names: str) -> None:
-    assert trajectory_diff(calls(names), calls(names)) == ()
+    assert diff_trajectories(calls(names), calls(names)) == ()

@@ -4,12 +4,21 @@ import threading
 
 import pytest
 
-from evalgate.core.types import CaseRun, EvalCase, NotApplicable, Reply, Scenario, Scored, Turn, TurnScore
-from evalgate.metrics.turnwise import mean_over_turns
+from evalgate.core.types import (
+    CaseRun,
+    CaseTurn,
+    EvalCase,
+    MetricScore,
+    NotApplicable,
+    Reply,
+    Scenario,
+    TurnScore,
+)
+from evalgate.metrics.turnwise import compute_turn_mean
 from tests.builders import a_case, a_reply, a_turn
 
 
-def by_response(turn: Turn, reply: Reply) -> TurnScore:
+def by_response(turn: CaseTurn, reply: Reply) -> TurnScore:
     """A judge that scores a turn by what the agent says."""
     return TurnScore(float(reply.response or "0"), reason="" if reply.response == "1" else "said less")
 
@@ -34,16 +43,16 @@ def a_run(*responses: str | None) -> CaseRun:
 async def test_missing_and_unasked_turns_fail(
     asked: int, run: CaseRun, scores: list[float], score: float, reason: str
 ) -> None:
-    result = await mean_over_turns(a_case("c", *[a_turn()] * asked), run, by_response)
+    result = await compute_turn_mean(a_case("c", *[a_turn()] * asked), run, by_response)
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert [turn.score for turn in result.turns] == scores
     assert (result.score, result.reason) == (score, reason)
 
 
 @pytest.mark.parametrize("case", [EvalCase("c"), EvalCase("c", scenario=Scenario("Hi", "Chat"))])
 async def test_a_case_without_written_turns_is_not_judged(case: EvalCase) -> None:
-    result = await mean_over_turns(case, a_run("1"), by_response)
+    result = await compute_turn_mean(case, a_run("1"), by_response)
 
     assert result == NotApplicable("the case has no written turns to compare with")
 
@@ -52,11 +61,11 @@ async def test_a_case_without_written_turns_is_not_judged(case: EvalCase) -> Non
 async def test_large_answers_are_judged_beside_the_loop(size: int, elsewhere: bool) -> None:
     threads = []
 
-    def judge(turn: Turn, reply: Reply) -> TurnScore:
+    def judge(turn: CaseTurn, reply: Reply) -> TurnScore:
         threads.append(threading.get_ident())
         return TurnScore(1.0)
 
-    assert await mean_over_turns(a_case("c", a_turn()), a_run("x" * size), judge) == Scored(
+    assert await compute_turn_mean(a_case("c", a_turn()), a_run("x" * size), judge) == MetricScore(
         1.0, (TurnScore(1.0),)
     )
     assert [each != threading.get_ident() for each in threads] == [elsewhere]

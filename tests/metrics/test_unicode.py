@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from evalgate.core.types import CaseRun, EvalCase, Goal, Journey, Reply, Scored, ToolCall, Turn, UserMessage
+from evalgate.core.types import (
+    CaseRun,
+    CaseTurn,
+    EvalCase,
+    Goal,
+    Journey,
+    MetricScore,
+    Reply,
+    ToolCall,
+    UserMessage,
+)
 from tests.metrics.test_laws import scored
 
 ANY_CASE = {"finalResponse": {"text": {"caseInsensitive": True}}}
@@ -38,7 +48,7 @@ TEXTS = [
 
 
 def a_case(expected: Reply, goal: Goal) -> EvalCase:
-    return EvalCase("c", (Turn(UserMessage("?"), expected),), journey=Journey((goal,), {"g": ()}))
+    return EvalCase("c", (CaseTurn(UserMessage("?"), expected),), journey=Journey((goal,), {"g": ()}))
 
 
 @pytest.mark.parametrize(("expected", "actual", "scores"), TEXTS)
@@ -48,7 +58,7 @@ async def test_texts(expected: str, actual: str, scores: tuple[float, ...]) -> N
 
     for (name, options), score in zip(COLUMNS, scores, strict=True):
         result = await scored(name, case, run, **options)
-        assert isinstance(result, Scored)
+        assert isinstance(result, MetricScore)
         assert result.score == pytest.approx(score, abs=1e-12), name
 
 
@@ -79,5 +89,5 @@ async def test_arguments(expected: str, actual: str, scores: tuple[float, ...]) 
 
     for name, score in zip(CALL_COLUMNS, scores, strict=True):
         result = await scored(name, case, run)
-        assert isinstance(result, Scored)
+        assert isinstance(result, MetricScore)
         assert result.score == score, name

@@ -5,16 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalgate.redaction import live_redactor
-from evalgate.redaction.live_redactor import CleanParts
+from evalgate.redaction.live_redactor import CleanCache
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=12))
 def test_what_was_added_is_known_and_nothing_else(sizes: list[int]) -> None:
-    known, others = CleanParts(), [object() for _ in range(5)]
+    known, others = CleanCache(), [object() for _ in range(5)]
     added: list[object] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live_redactor, "_FEW", 3)
+        patch.setattr(live_redactor, "_MIN_RESORTED", 3)
         for size in sizes:
             parts = [object() for _ in range(size)]
             known.add(parts)
@@ -24,7 +24,7 @@ def test_what_was_added_is_known_and_nothing_else(sizes: list[int]) -> None:
 
 
 def test_no_other_object_gets_the_identity_of_a_part() -> None:
-    known = CleanParts()
+    known = CleanCache()
     known.add([object()])
     later = [object() for _ in range(100)]
     assert not any(id(each) in known for each in later)

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from evalgate.core.sanitize import shortened
-from evalgate.redaction.environment import worth_hiding
+from evalgate.core.sanitize import shorten_text
+from evalgate.redaction.environment import is_worth_hiding
 from evalgate.redaction.redactor import REPLACEMENT, Redactor
 from tests.redaction.test_redactor import ALNUM
 
 SECRET = "blue-monkey-4711/tango+x"
-KNOWS = Redactor.of({"A_TOKEN": SECRET})
+KNOWS = Redactor.from_environment({"A_TOKEN": SECRET})
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ KNOWS = Redactor.of({"A_TOKEN": SECRET})
     ],
 )
 def test_the_beginning_of_a_secret_is_hidden_where_a_text_was_cut(text: str, expected: str) -> None:
-    assert KNOWS.text(text) == expected
-    assert KNOWS.tree({"k": [text]}) == {"k": [expected]}
+    assert KNOWS.redact_text(text) == expected
+    assert KNOWS.redact_tree({"k": [text]}) == {"k": [expected]}
 
 
 @example(SECRET, "", 20)
@@ -38,8 +38,10 @@ def test_the_beginning_of_a_secret_is_hidden_where_a_text_was_cut(text: str, exp
     st.integers(1, 80),
 )
 def test_no_more_than_half_of_a_secret_survives_being_shortened(secret: str, before: str, limit: int) -> None:
-    assume(worth_hiding(secret))
-    shown = Redactor.of({"A_TOKEN": secret}).text(shortened(f"{before} {secret} and more", limit))
+    assume(is_worth_hiding(secret))
+    shown = Redactor.from_environment({"A_TOKEN": secret}).redact_text(
+        shorten_text(f"{before} {secret} and more", limit)
+    )
     half = secret[: max(6, (len(secret) + 1) // 2)]
     assert half not in shown or half in before
 
@@ -49,11 +51,11 @@ def test_no_more_than_half_of_a_secret_survives_being_shortened(secret: str, bef
 )
 @pytest.mark.parametrize("end", ["…", "...", "…` and", "… (9 more characters)"])
 def test_the_beginning_of_a_token_of_a_known_maker_is_hidden(start: str, end: str) -> None:
-    assert Redactor().text(f"it is {start}{ALNUM[:12]}{end}") == f"it is {REPLACEMENT}{end}"
+    assert Redactor().redact_text(f"it is {start}{ALNUM[:12]}{end}") == f"it is {REPLACEMENT}{end}"
 
 
 @pytest.mark.parametrize(
     "text", ["sk-learn…", "hf_hub…", "npm_config", "the sk-…", "AIza", "eyJust say…", "ghp_…"]
 )
 def test_words_that_begin_so_stay(text: str) -> None:
-    assert Redactor().text(text) == text
+    assert Redactor().redact_text(text) == text

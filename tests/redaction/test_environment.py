@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evalgate.redaction.environment import names_a_secret, secrets_in, worth_hiding
+from evalgate.redaction.environment import find_secrets, is_secret_name, is_worth_hiding
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from evalgate.redaction.environment import names_a_secret, secrets_in, worth_hid
     ],
 )
 def test_a_name_that_says_secret(name: str) -> None:
-    assert names_a_secret(name)
+    assert is_secret_name(name)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_name_that_says_secret(name: str) -> None:
     ],
 )
 def test_a_name_that_does_not(name: str) -> None:
-    assert not names_a_secret(name)
+    assert not is_secret_name(name)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_name_that_does_not(name: str) -> None:
     ],
 )
 def test_a_value_that_can_be_hidden_everywhere(value: str, *, worth: bool) -> None:
-    assert worth_hiding(value) is worth
+    assert is_worth_hiding(value) is worth
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_value_that_can_be_hidden_everywhere(value: str, *, worth: bool) -> No
 def test_a_name_of_a_column_is_hidden_unless_the_variable_is_a_bare_key(
     name: str, value: str, *, hidden: bool
 ) -> None:
-    assert list(secrets_in({name: value})) == ([value] if hidden else [])
+    assert list(find_secrets({name: value})) == ([value] if hidden else [])
 
 
 PEM = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\nQyNTUxOQAAACB7\n-----END KEY-----"
@@ -175,4 +175,4 @@ PEM = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\nQyNTUxOQAAACB7\n-----END KEY-----"
     ],
 )
 def test_the_secrets_of_an_environment(environ: dict[str, str], secrets: list[str]) -> None:
-    assert list(secrets_in(environ)) == secrets
+    assert list(find_secrets(environ)) == secrets

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from evalgate.redaction.environment import worth_hiding
+from evalgate.redaction.environment import is_worth_hiding
 from evalgate.redaction.redactor import REPLACEMENT, Redactor
 
 SECRETS = st.text(st.characters(codec="utf-8"), min_size=8, max_size=60).map(str.strip)
@@ -46,18 +46,18 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 def test_a_planted_secret_never_survives(
     spelling: Callable[[str], str], secret: str, before: str, after: str
 ) -> None:
-    assume(worth_hiding(secret) and secret not in before and secret not in after)
+    assume(is_worth_hiding(secret) and secret not in before and secret not in after)
     written = spelling(secret)
-    shown = Redactor.of({"A_TOKEN": secret}).text(f"{before} {written} {after}")
+    shown = Redactor.from_environment({"A_TOKEN": secret}).redact_text(f"{before} {written} {after}")
     assert written not in shown
     assert REPLACEMENT in shown
 
 
 @given(SECRETS, st.binary(max_size=9), st.binary(max_size=9))
 def test_a_secret_in_a_longer_base64_text_never_survives(secret: str, before: bytes, after: bytes) -> None:
-    assume(worth_hiding(secret) and "\n" not in secret)
+    assume(is_worth_hiding(secret) and "\n" not in secret)
     written = base64.b64encode(before + secret.encode() + after).decode()
-    assert REPLACEMENT in Redactor.of({"A_TOKEN": secret}).text(written)
+    assert REPLACEMENT in Redactor.from_environment({"A_TOKEN": secret}).redact_text(written)
 
 
 PIECES = st.sampled_from(
@@ -97,14 +97,14 @@ TEXTS = st.text() | st.lists(PIECES, max_size=14).map("".join)
 
 @given(TEXTS)
 def test_it_is_idempotent(text: str) -> None:
-    redactor = Redactor.of({"A_TOKEN": "canary-value-1"}, ["a***b", "lue-1"])
-    once = redactor.text(text)
-    assert redactor.text(once) is once
+    redactor = Redactor.from_environment({"A_TOKEN": "canary-value-1"}, ["a***b", "lue-1"])
+    once = redactor.redact_text(text)
+    assert redactor.redact_text(once) is once
 
 
 @given(st.text(st.characters(categories=("L", "Nd", "Zs", "Po"), exclude_characters=":=")))
 def test_prose_is_returned_as_it_is(text: str) -> None:
-    assert Redactor.of({"A_TOKEN": "canary-value-1"}).text(text) is text
+    assert Redactor.from_environment({"A_TOKEN": "canary-value-1"}).redact_text(text) is text
 
 
 @given(
@@ -113,4 +113,4 @@ def test_prose_is_returned_as_it_is(text: str) -> None:
 )
 def test_ids_and_digests_are_not_mangled(frame: str, value: str) -> None:
     text = frame.format(value)
-    assert Redactor.of({"A_TOKEN": "canary-value-1"}).text(text) is text
+    assert Redactor.from_environment({"A_TOKEN": "canary-value-1"}).redact_text(text) is text

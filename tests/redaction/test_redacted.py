@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from evalgate import __version__
 from evalgate.datasets.results_io import dump_record
-from evalgate.redaction.environment import worth_hiding
-from evalgate.redaction.live_redactor import Hiding
-from evalgate.redaction.redactor import REPLACEMENT, Redactor, may_hold
+from evalgate.redaction.environment import is_worth_hiding
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.redaction.redactor import REPLACEMENT, Redactor, may_contain_secret
 from evalgate.runner.checkpoint.row_codec import dump_run, load_run
 from evalgate.runner.sharding.shard_files import read_shard
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
@@ -29,19 +29,19 @@ BREAKING = ["", "\u200b", "\x07", "\r", "\x7f", "\x1b[1m", "\xad"]
 def test_no_line_with_a_secret_passes(
     spelling: Callable[[str], str], secret: str, before: str, breaking: str, after: str
 ) -> None:
-    redactor = Redactor.of({"A_TOKEN": secret})
-    assume(worth_hiding(secret))
+    redactor = Redactor.from_environment({"A_TOKEN": secret})
+    assume(is_worth_hiding(secret))
     text = spelling(secret)
     text = f"{before} {text[:3]}{breaking}{text[3:]} {after}"
-    assume(redactor.text(text) != text)
+    assume(redactor.redact_text(text) != text)
     for value in (text, {text: 1}, [{"b": text}]):
-        assert may_hold(json.dumps(value, ensure_ascii=False), redactor.needles)
+        assert may_contain_secret(json.dumps(value, ensure_ascii=False), redactor.needles)
 
 
 @pytest.mark.parametrize("text", ["plain", 'a "quoted"\nword\tand more', "Grüße, 世界"])
 def test_an_ordinary_line_passes(text: str) -> None:
     line = json.dumps({"text": text}, ensure_ascii=False)
-    assert not may_hold(line, Redactor.of({"A_TOKEN": "s3cr3t-of-mine"}).needles)
+    assert not may_contain_secret(line, Redactor.from_environment({"A_TOKEN": "s3cr3t-of-mine"}).needles)
 
 
 @pytest.mark.parametrize("said", ["::add-mask::hunter2-hunter2", "my s3cr3t-of-mine"])
@@ -52,7 +52,7 @@ def test_a_secret_of_this_machine_in_the_record_of_another_is_hidden(tmp_path: P
     (tmp_path / "results.json").write_text(dump_record(record))
     found = read_shard(tmp_path / "results.json", "results.json")
     heard: list[str] = []
-    hidden = Redactor.of({"A_TOKEN": "s3cr3t-of-mine"}).tree(found, heard.append)
+    hidden = Redactor.from_environment({"A_TOKEN": "s3cr3t-of-mine"}).redact_tree(found, heard.append)
     assert "s3cr3t-of-mine" not in dump_record(hidden)
     assert (REPLACEMENT in dump_record(hidden)) is (not heard)
     assert hidden.cases[1] is found.cases[1]
@@ -64,10 +64,10 @@ def test_a_secret_of_this_machine_in_the_record_of_another_is_hidden(tmp_path: P
 def test_a_secret_of_this_machine_in_a_journal_of_before_is_hidden(said: str) -> None:
     runs = [a_run_result(a_turn_result(actual=a_reply(text))) for text in (said, "plain", "hunter2-hunter2")]
     rows = [dump_run(run) for run in runs]
-    hiding = Hiding(Redactor.of({"A_TOKEN": "s3cr3t-of-mine"}))
-    found = hiding.again([(load_run(row), row.decode()) for row in rows])
+    hiding = LiveRedactor(Redactor.from_environment({"A_TOKEN": "s3cr3t-of-mine"}))
+    found = hiding.redact_stored([(load_run(row), row.decode()) for row in rows])
     record = a_record(*(a_case_result(str(number), runs=(run,)) for number, run in enumerate(found)))
-    text = dump_record(hiding.tree(record))
+    text = dump_record(hiding.redact_tree(record))
     assert "s3cr3t-of-mine" not in text
     assert ("hunter2-hunter2" in text) is ("add-mask" not in said)
     assert "plain" in text

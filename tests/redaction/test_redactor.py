@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.redaction.redactor import Redactor
 
 PLAIN = Redactor()
@@ -59,12 +59,12 @@ TOKENS = [
 @pytest.mark.parametrize("token", TOKENS)
 @pytest.mark.parametrize("frame", ["{}", "the key {} is wrong", '{{"x": "{}"}}', "a={};b", "<{}>"])
 def test_a_token_of_a_known_maker_is_hidden(token: str, frame: str) -> None:
-    assert PLAIN.text(frame.format(token)) == frame.format("***")
+    assert PLAIN.redact_text(frame.format(token)) == frame.format("***")
 
 
 def test_a_url_of_a_slack_hook_is_hidden() -> None:
     path = "services/T00000000/B00000000/" + ALNUM[:24]
-    assert PLAIN.text(f"post to https://hooks.slack.com/{path} now") == (
+    assert PLAIN.redact_text(f"post to https://hooks.slack.com/{path} now") == (
         "post to https://hooks.slack.com/*** now"
     )
 
@@ -97,7 +97,7 @@ def _pem(kind: str = "RSA ", end: str = "\n") -> str:
     ids=["whole", "openssh", "json", "without end", "cut off", "encrypted", "named only"],
 )
 def test_a_private_key_is_hidden(text: str, expected: str) -> None:
-    assert PLAIN.text(text) == expected
+    assert PLAIN.redact_text(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_private_key_is_hidden(text: str, expected: str) -> None:
     ],
 )
 def test_a_random_string_beside_a_word_that_tells_is_hidden(text: str, expected: str) -> None:
-    assert PLAIN.text(text) == expected
+    assert PLAIN.redact_text(text) == expected
 
 
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -174,7 +174,7 @@ SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
-    assert PLAIN.text(text) is text
+    assert PLAIN.redact_text(text) is text
 
 
 @pytest.mark.parametrize(
@@ -188,27 +188,27 @@ def test_what_is_no_secret_stays(text: str) -> None:
     ],
 )
 def test_a_value_of_the_environment_is_hidden(text: str, expected: str) -> None:
-    assert Redactor.of({"SOME_TOKEN": "canary-value-1"}).text(text) == expected
+    assert Redactor.from_environment({"SOME_TOKEN": "canary-value-1"}).redact_text(text) == expected
 
 
 def test_secrets_that_overlap_leave_nothing_of_either() -> None:
-    redactor = Redactor.of({"A_TOKEN": "abcdefgh1", "B_TOKEN": "gh1jklmn2"})
-    assert redactor.text("<abcdefgh1jklmn2>") == "<***>"
+    redactor = Redactor.from_environment({"A_TOKEN": "abcdefgh1", "B_TOKEN": "gh1jklmn2"})
+    assert redactor.redact_text("<abcdefgh1jklmn2>") == "<***>"
 
 
 def test_a_replacement_that_completes_a_secret_is_not_the_end() -> None:
-    assert Redactor.of({}, ["inner-1", "a***b"]).text("ainner-1b") == "***"
+    assert Redactor.from_environment({}, ["inner-1", "a***b"]).redact_text("ainner-1b") == "***"
 
 
 @pytest.mark.parametrize("mask", ["ab1!", "a word", "  padded-mask \n"])
 def test_a_mask_is_hidden_whatever_it_is(mask: str) -> None:
-    assert Redactor.of({}, [mask]).text(f"x {mask.strip()} y") == "x *** y"
+    assert Redactor.from_environment({}, [mask]).redact_text(f"x {mask.strip()} y") == "x *** y"
 
 
 @pytest.mark.parametrize("mask", ["", "  ", "abc"])
 def test_a_mask_that_would_blank_the_report_is_refused_without_telling_it(mask: str) -> None:
-    with pytest.raises(InvalidInput) as raised:
-        Redactor.of({}, ["long-enough", mask])
+    with pytest.raises(InvalidInputError) as raised:
+        Redactor.from_environment({}, ["long-enough", mask])
     assert str(raised.value) == (
         "mask 2 is shorter than 4 characters: to hide it would blank half of every report; "
         "give the whole secret"
@@ -229,18 +229,18 @@ def test_a_mask_that_would_blank_the_report_is_refused_without_telling_it(mask: 
     ],
 )
 def test_a_mask_that_a_program_announces_is_hidden(announcement: str, text: str, expected: str) -> None:
-    assert PLAIN.learning("first", announcement).text(text) == expected
+    assert PLAIN.add_masks_from_texts("first", announcement).redact_text(text) == expected
 
 
 def test_the_lines_of_a_secret_are_hidden_one_by_one() -> None:
-    redactor = Redactor.of({"DEPLOY_KEY": "first-line-1\nsecond-line-2\n}"})
-    assert redactor.text("got second-line-2, first-line-1 }") == "got ***, *** }"
+    redactor = Redactor.from_environment({"DEPLOY_KEY": "first-line-1\nsecond-line-2\n}"})
+    assert redactor.redact_text("got second-line-2, first-line-1 }") == "got ***, *** }"
 
 
 def test_it_does_not_tell_what_it_knows() -> None:
-    assert "canary" not in repr(Redactor.of({"A_TOKEN": "canary-value-1"}, ["canary-mask"]))
+    assert "canary" not in repr(Redactor.from_environment({"A_TOKEN": "canary-value-1"}, ["canary-mask"]))
 
 
 def test_a_flood_of_announcements_is_dammed() -> None:
     flood = "\n".join(f"::add-mask::announced-{number}" for number in range(10_000))
-    assert len(PLAIN.learning(flood).needles) < 2_000
+    assert len(PLAIN.add_masks_from_texts(flood).needles) < 2_000

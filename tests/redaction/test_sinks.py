@@ -11,10 +11,10 @@ import pytest
 
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.types import CaseMetric, Failure, ToolCall, ToolResult
-from evalgate.redaction.live_redactor import Hiding
+from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.checkpoint.checkpoint import Journaling
-from evalgate.runner.plan import make_plan
+from evalgate.runner.checkpoint.checkpoint import Checkpoint
+from evalgate.runner.plan import build_plan
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 
 OF_ENVIRONMENT = "blue-monkey-4711-tango"
@@ -133,7 +133,7 @@ def test_the_text_of_judges_and_tools_is_hidden_wherever_it_stands_in_a_record()
     run = a_run_result(turn, outcome="crashed", failure=Failure("exception", told, told))
     metric = CaseMetric("rubric", 0.0, 1.0, "failed", f"{told} ::add-mask::")
     record = a_record(a_case_result(told, "failed", metrics=(metric,), runs=(run,)), notices=(told,))
-    hidden = str(Hiding(Redactor.of({"A_TOKEN": OF_ENVIRONMENT})).tree(record))
+    hidden = str(LiveRedactor(Redactor.from_environment({"A_TOKEN": OF_ENVIRONMENT})).redact_tree(record))
     assert WELL_KNOWN not in hidden
     assert OF_ENVIRONMENT not in hidden
 
@@ -143,11 +143,11 @@ def test_a_journal_that_is_left_behind_holds_no_secret(tmp_path: Path) -> None:
     (tmp_path / "evalgate.json").write_text(json.dumps(THRESHOLDS))
     environ = {"AGENT_TOKEN": OF_ENVIRONMENT}
     said = Overrides(mask=(ASKED_FOR,))
-    plan = make_plan(said, thresholds=None, folder=tmp_path, environ=environ)
+    plan = build_plan(said, thresholds=None, folder=tmp_path, environ=environ)
     told = f"{OF_ENVIRONMENT} {WELL_KNOWN} {ASKED_FOR} said"
-    with Journaling(plan, tmp_path / "out", resume=False) as journaling:
-        journaling.begin()
-        journaling.add([(0, a_run_result(a_turn_result(told, a_reply(told))))])
+    with Checkpoint(plan, tmp_path / "out", resume=False) as journaling:
+        journaling.begin_run()
+        journaling.add_runs([(0, a_run_result(a_turn_result(told, a_reply(told))))])
     (kept,) = (path.read_text("utf-8") for path in (tmp_path / "out").iterdir())
     assert "*** *** *** said" in kept
     assert not [canary for canary in CANARIES if canary in kept]
@@ -156,11 +156,11 @@ def test_a_journal_that_is_left_behind_holds_no_secret(tmp_path: Path) -> None:
 def test_a_secret_that_is_new_is_hidden_in_the_runs_of_an_old_journal(tmp_path: Path) -> None:
     (tmp_path / "a.evalset.json").write_text(eval_set())
     (tmp_path / "evalgate.json").write_text(json.dumps(THRESHOLDS))
-    before = make_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
-    with Journaling(before, tmp_path / "out", resume=False) as journaling:
-        journaling.begin()
-        journaling.add([(0, a_run_result(a_turn_result(f"{OF_ENVIRONMENT} said")))])
-    after = make_plan(Overrides(), thresholds=None, folder=tmp_path, environ={"AGENT_TOKEN": OF_ENVIRONMENT})
-    with Journaling(after, tmp_path / "out", resume=True) as journaling:
+    before = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+    with Checkpoint(before, tmp_path / "out", resume=False) as journaling:
+        journaling.begin_run()
+        journaling.add_runs([(0, a_run_result(a_turn_result(f"{OF_ENVIRONMENT} said")))])
+    after = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={"AGENT_TOKEN": OF_ENVIRONMENT})
+    with Checkpoint(after, tmp_path / "out", resume=True) as journaling:
         ((run,),) = journaling.finished.values()
     assert run.turns[0].user == "*** said"

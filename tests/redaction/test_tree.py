@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.sanitize import visible
+from evalgate.core.sanitize import strip_invisible
 from evalgate.redaction.redactor import Redactor
-from evalgate.redaction.tree import TOO_DEEP, rewritten
+from evalgate.redaction.tree import TOO_DEEP, rewrite_tree
 from tests.situations import hostile
 
 CANARY = "canary-value-1"
-REDACTOR = Redactor.of({"A_TOKEN": CANARY})
+REDACTOR = Redactor.from_environment({"A_TOKEN": CANARY})
 
 
 class Word(StrEnum):
@@ -61,9 +61,9 @@ class Node:
     ],
 )
 def test_every_text_in_it_is_redacted(value: object, expected: object) -> None:
-    redacted = REDACTOR.tree(value)
+    redacted = REDACTOR.redact_tree(value)
     assert redacted == expected
-    assert REDACTOR.tree(redacted) is redacted
+    assert REDACTOR.redact_tree(redacted) is redacted
 
 
 @pytest.mark.parametrize(
@@ -85,24 +85,24 @@ def test_every_text_in_it_is_redacted(value: object, expected: object) -> None:
     ],
 )
 def test_what_holds_no_secret_is_the_same_object(value: object) -> None:
-    assert REDACTOR.tree(value) is value
+    assert REDACTOR.redact_tree(value) is value
 
 
 def test_what_does_not_change_is_shared() -> None:
     kept = Leaf("kept")
-    assert REDACTOR.tree(Node((kept, Leaf(CANARY)))).leaves[0] is kept
+    assert REDACTOR.redact_tree(Node((kept, Leaf(CANARY)))).leaves[0] is kept
 
 
 def test_a_record_without_secrets_is_the_same_object() -> None:
     record = hostile()
-    assert REDACTOR.tree(record) is record
+    assert REDACTOR.redact_tree(record) is record
 
 
 def test_what_is_too_deep_to_look_through_is_told() -> None:
     deep: object = CANARY
     for _ in range(5000):
         deep = [deep]
-    shown = REDACTOR.tree(deep)
+    shown = REDACTOR.redact_tree(deep)
     while isinstance(shown, list):
         shown = shown[0]
     assert shown == TOO_DEEP
@@ -117,7 +117,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_a_tree_keeps_its_shape(value: Any) -> None:
-    assert _shape(Redactor().tree(value)) == _shape(value)
+    assert _shape(Redactor().redact_tree(value)) == _shape(value)
 
 
 def _shape(value: object) -> object:
@@ -136,9 +136,9 @@ class Judged:
 
 
 def test_words_that_only_we_write_stay() -> None:
-    redactor = Redactor.of({}, ["passed"])
+    redactor = Redactor.from_environment({}, ["passed"])
     judged = Judged("passed", "passed", "it passed")
-    assert redactor.tree([judged]) == [Judged("passed", "passed", "it ***")]
+    assert redactor.redact_tree([judged]) == [Judged("passed", "passed", "it ***")]
 
 
 ANY_TEXT = st.text() | st.sampled_from(
@@ -161,13 +161,13 @@ DATA = st.recursive(ANY_TEXT, lambda inner: st.lists(inner) | st.dictionaries(KE
 
 @given(st.lists(st.builds(Node, st.just(()), st.dictionaries(KEYS, DATA))))
 def test_looking_at_all_texts_at_once_misses_none(nodes: list[Node]) -> None:
-    each = [rewritten(node, REDACTOR._member) for node in nodes]
-    assert REDACTOR.tree(nodes) == each
+    each = [rewrite_tree(node, REDACTOR._redact_member) for node in nodes]
+    assert REDACTOR.redact_tree(nodes) == each
 
 
 @pytest.mark.parametrize(
     "text", ["canary-\u200bvalue-1", "can\x1b[1mary-value-1", "canary-value\u2060-1 and canary-value-1"]
 )
 def test_a_secret_broken_by_what_nobody_sees_is_one(text: str) -> None:
-    assert CANARY not in visible(REDACTOR.text(text))
-    assert CANARY not in visible(REDACTOR.tree([Leaf(text)])[0].text)
+    assert CANARY not in strip_invisible(REDACTOR.redact_text(text))
+    assert CANARY not in strip_invisible(REDACTOR.redact_tree([Leaf(text)])[0].text)

@@ -3,7 +3,7 @@
 import re
 from html.parser import HTMLParser
 
-from evalgate.core.sanitize import spelled_out
+from evalgate.core.sanitize import escape_invisible
 
 ELEMENTS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
@@ -94,4 +94,4 @@ class Page(HTMLParser):
 
 def unseen_spelled_out(text: str) -> str:
     """The text with an escape for each character that cannot be seen, but for line ends and tabs."""
-    return re.sub(r"[^\n\t]+", lambda found: spelled_out(found[0]), text)
+    return re.sub(r"[^\n\t]+", lambda found: escape_invisible(found[0]), text)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from evalgate.core.types import CaseMetric, CaseResult, Failure, Quarantine, Record
-from evalgate.reporting.codequality import CodeQuality
+from evalgate.reporting.codequality import CodeQualityReport
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_record, a_run_result
 from tests.situations import GOLDEN, HOSTILE, green, huge, regression
 
@@ -49,7 +49,7 @@ TEXT = st.text(st.characters(exclude_categories=()), max_size=40) | st.sampled_f
 
 
 def issues(record: Record, folder: str = "") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(CodeQuality(folder).render(record))
+    found: list[dict[str, Any]] = json.loads(CodeQualityReport(folder).render(record))
     Draft202012Validator(SCHEMA).validate(found)
     prints = [each["fingerprint"] for each in found]
     assert len(set(prints)) == len(prints)
@@ -72,7 +72,7 @@ def test_every_situation_has_the_form_that_gitlab_reads(situation: object) -> No
 
 
 def test_nothing_is_wrong_in_a_green_run() -> None:
-    assert CodeQuality().render(green()) == "[]\n"
+    assert CodeQualityReport().render(green()) == "[]\n"
 
 
 def test_each_metric_that_failed_stands_on_the_line_of_the_case() -> None:
@@ -144,11 +144,11 @@ def test_valid_whatever_anybody_wrote(eval_id: str, eval_set_id: str, text: str,
     one = replace(failed(eval_id), eval_set_id=eval_set_id, path=path)
     named = (CaseMetric(text, 0.0, 1.0, "failed", text),)
     record = a_record(one, replace(one, eval_id=eval_id + "2", metrics=named))
-    rendered = CodeQuality(text).render(record)
+    rendered = CodeQualityReport(text).render(record)
     issues(record, text)
     assert not re.search(r"(?m)##(\[|vso\[)|^\s*::", rendered)
     assert rendered.isascii()
 
 
 def test_each_issue_is_a_line() -> None:
-    assert len(CodeQuality().render(huge(300)).splitlines()) == 2 * 300 + 2
+    assert len(CodeQualityReport().render(huge(300)).splitlines()) == 2 * 300 + 2

@@ -13,8 +13,8 @@ from evalgate.core.types import (
     CaseResult,
     Comparison,
     Failure,
-    Judgement,
-    JudgeTotals,
+    MetricComparison,
+    ModelUsage,
     Quarantine,
     Record,
     RunMetric,
@@ -23,8 +23,8 @@ from evalgate.core.types import (
     TurnResult,
     Verdict,
 )
-from evalgate.reporting.comment.markdown import prose
-from evalgate.reporting.comment.reporter import LIMIT, Comment
+from evalgate.reporting.comment.markdown import escape_prose
+from evalgate.reporting.comment.reporter import LIMIT, CommentReport
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_summary
 from tests.core.test_sanitize import MARKDOWN, tokens_of
 from tests.situations import GOLDEN, HOSTILE, huge
@@ -36,7 +36,7 @@ TEMPLATES = Path(__file__).parents[2] / "evalgate" / "reporting" / "templates"
 
 
 def comment_of(record: Record) -> str:
-    return Comment().render(record)
+    return CommentReport().render(record)
 
 
 def a_hostile_record(text: str) -> Record:
@@ -218,7 +218,7 @@ def test_no_command_is_offered_that_a_shell_would_misread() -> None:
     ],
 )
 def test_a_key_cannot_end_the_marker(key: str, marker: str) -> None:
-    first = Comment(key).render(a_record(a_case_result())).splitlines()[0]
+    first = CommentReport(key).render(a_record(a_case_result())).splitlines()[0]
     assert first == f"<!-- evalgate:v1 key={marker} -->"
 
 
@@ -229,7 +229,7 @@ def test_each_failing_case_has_the_command_that_runs_it_alone(situation: str) ->
 
 
 def test_a_case_that_a_model_judged_is_not_called_offline() -> None:
-    judged = replace(a_run_result(), judge=JudgeTotals(calls=3))
+    judged = replace(a_run_result(), judge=ModelUsage(calls=3))
     text = comment_of(a_record(a_case_result("paris", "failed", runs=(judged,))))
     assert "offline" not in text
     assert "the judge is asked what the cache does not know:\n\n```sh\nevalgate run " in text
@@ -251,7 +251,7 @@ def test_a_delta_with_crashes_in_it_says_so() -> None:
 
 
 def test_noise_has_the_digits_of_the_delta_and_is_never_nothing() -> None:
-    judgement = Judgement("pass", "no_sign", (), 0.02, noise=0.00019)
+    judgement = MetricComparison("pass", "no_sign", (), 0.02, noise=0.00019)
     metric = replace(a_summary(score=0.9, baseline=0.902, delta=-0.002, compared=1), judgement=judgement)
     text = comment_of(a_record(metrics=(metric,), comparison=Comparison("b.json")))
     assert "| −0.002 ±\N{NO-BREAK SPACE}0.0002 |" in text
@@ -280,7 +280,7 @@ def test_what_was_not_evaluated_says_why_by_the_reason() -> None:
     ],
 )
 def test_what_is_quoted_in_a_sentence_is_code(said: str, shown: str) -> None:
-    assert prose(said) == shown
+    assert escape_prose(said) == shown
 
 
 def test_a_green_comment_is_short() -> None:

@@ -17,7 +17,11 @@ from evalgate.core.types import (
     ToolResult,
     TurnResult,
 )
-from evalgate.reporting.diagnoses import tell_missing_variables, tell_no_tool_calls, tell_unrecorded_results
+from evalgate.reporting.diagnoses import (
+    describe_missing_tool_calls,
+    describe_missing_variables,
+    describe_unrecorded_results,
+)
 from tests.agents.host.capture.provider import Provider
 from tests.cli.test_cli import evalgate
 
@@ -59,7 +63,7 @@ def case(expected: Reply, actual: Reply | None, failure: Failure | None = None) 
     ],
 )
 def test_a_run_without_any_tool_call_says_what_to_do(kind: str, options: JsonObject, way: str) -> None:
-    told = tell_no_tool_calls([case(CALL, QUIET), case(QUIET, QUIET)], kind, options.items())
+    told = describe_missing_tool_calls([case(CALL, QUIET), case(QUIET, QUIET)], kind, options.items())
     assert told.startswith("No tool call was seen in the whole run, although 1 case expects some. ")
     assert way in told
 
@@ -76,7 +80,7 @@ def test_a_run_without_any_tool_call_says_what_to_do(kind: str, options: JsonObj
     ids=["nothing", "none expected", "one made", "one made unexpectedly", "nothing answered"],
 )
 def test_nothing_is_said_where_calls_were_made_or_none_could_be(cases: list[CaseResult]) -> None:
-    assert tell_no_tool_calls(cases, "python", []) == ""
+    assert describe_missing_tool_calls(cases, "python", []) == ""
 
 
 # --- variables ----------------------------------------------------------------------------------------------
@@ -105,14 +109,16 @@ WITHHELD = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DATABASE_URL", "LESSOPEN", "
 )
 def test_a_variable_that_the_agent_lacks_is_named(message: str, detail: str, names: list[str]) -> None:
     cases = [case(QUIET, None, Failure("exception", message, detail))] * 2
-    told = list(tell_missing_variables(cases, WITHHELD))
+    told = list(describe_missing_variables(cases, WITHHELD))
     assert [each.partition(" ")[0] for each in told] == names
     assert all(f"add `--env {name}`." in each for each, name in zip(told, names, strict=True))
 
 
 def test_an_agent_that_cannot_be_loaded_for_it_counts() -> None:
     why = "cannot load the agent `agent:run`: importing it raised KeyError: 'DATABASE_URL'"
-    assert [each.partition(" ")[0] for each in tell_missing_variables([], WITHHELD, why)] == ["DATABASE_URL"]
+    assert [each.partition(" ")[0] for each in describe_missing_variables([], WITHHELD, why)] == [
+        "DATABASE_URL"
+    ]
 
 
 # --- results that evalgate made up --------------------------------------------------------------------------
@@ -120,13 +126,13 @@ def test_an_agent_that_cannot_be_loaded_for_it_counts() -> None:
 
 def test_a_tool_that_evalgate_answered_is_named() -> None:
     answered = Reply("?", (*CALL.events, ToolResult("get_forecast", dict(NOT_RECORDED))))
-    told = tell_unrecorded_results([case(CALL, answered)], NOT_RECORDED)
+    told = describe_unrecorded_results([case(CALL, answered)], NOT_RECORDED)
     assert told == (
         "evalgate answered 1 tool call itself, as the cases hold no result for it (`get_forecast`): the agent "
         'read "no result is recorded for this call". Record the results in the eval set, or give `tool_mocks`.'
     )
     recorded = Reply("?", (*CALL.events, ToolResult("get_forecast", "sunny")))
-    assert tell_unrecorded_results([case(CALL, recorded)], NOT_RECORDED) == ""
+    assert describe_unrecorded_results([case(CALL, recorded)], NOT_RECORDED) == ""
 
 
 # --- through the command line -------------------------------------------------------------------------------

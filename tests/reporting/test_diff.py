@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from evalgate.core.types import TurnResult
-from evalgate.reporting.diff import odd_turn
+from evalgate.reporting.diff import describe_odd_turn
 from tests.builders import a_reply
 
 ASKED = TurnResult("hi", a_reply("hello"), a_reply("hello"))
@@ -26,4 +26,4 @@ PLAYED_IN_VAIN = TurnResult("crash, please", None, None)
     ],
 )
 def test_a_turn_that_only_one_side_has(turns: Sequence[TurnResult], number: int, said: list[str]) -> None:
-    assert list(odd_turn(turns, number)) == said
+    assert list(describe_odd_turn(turns, number)) == said

@@ -8,33 +8,39 @@ from evalgate.core.types import (
     CaseMetric,
     CaseResult,
     Comparison,
-    Effort,
     Failure,
-    Judgement,
+    MetricComparison,
     Quarantine,
     RunMetric,
     RunResult,
+    SamplingCost,
     Totals,
     TurnMetric,
     TurnResult,
     Verdict,
 )
-from evalgate.reporting.comment.reporter import Comment
+from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.findings import (
     Finding,
-    beside_baseline,
-    case_counts,
-    change_counts,
-    faults,
-    findings,
+    describe_comparisons,
+    describe_faults,
+    explain_not_evaluated,
+    format_case_counts,
+    format_change_counts,
+    format_run_counts,
+    format_score_and_threshold,
+    format_threshold,
     group_findings,
-    not_evaluated_because,
-    run_counts,
-    score_beside_threshold,
-    shown_threshold,
+    list_findings,
 )
-from evalgate.reporting.repro_command import reproduce_all, reproduction
-from evalgate.reporting.summary_lines import changed_cases, facts, flaky_cases, headline, resting
+from evalgate.reporting.repro_command import build_group_command, build_repro_command
+from evalgate.reporting.summary_lines import (
+    build_headline,
+    describe_run_totals,
+    list_changed_cases,
+    list_flaky_cases,
+    list_quarantined,
+)
 from evalgate.reporting.terminal import TerminalReport
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_summary, a_turn_result
 from tests.situations import flaky_runs
@@ -52,7 +58,7 @@ def test_the_newly_failing_come_first_and_the_rest_in_file_order() -> None:
         a_case_result("e", "not_evaluated"),
     )
     comparison = Comparison("b.json", changes=(CaseChange("travel", "d", "newly_failing"),))
-    found = findings(a_record(*cases, comparison=comparison))
+    found = list_findings(a_record(*cases, comparison=comparison))
     assert [(finding.name, finding.is_new) for finding in found] == [
         ("travel/d", True),
         ("travel/a", False),
@@ -106,7 +112,7 @@ def test_each_metric_that_fell_short_is_a_fault() -> None:
         CaseMetric("c", None, 0.5, "errored", "judge is down"),
         CaseMetric("d", 0.0, 0.5, "failed"),
     )
-    assert list(faults(a_case_result(metrics=metrics))) == [
+    assert list(describe_faults(a_case_result(metrics=metrics))) == [
         "b 0.79999 < 0.80: too short",
         "c could not be evaluated: judge is down",
         "d 0.00 < 0.50",
@@ -115,16 +121,16 @@ def test_each_metric_that_fell_short_is_a_fault() -> None:
 
 def test_how_the_agent_failed_is_the_only_fault() -> None:
     alone = a_case_result(runs=(a_run_result(outcome="crashed", failure=CRASH),))
-    assert list(faults(alone)) == ["crashed: the agent raised KeyError: 'x'"]
+    assert list(describe_faults(alone)) == ["crashed: the agent raised KeyError: 'x'"]
     one_of_two = a_case_result(runs=(a_run_result(), a_run_result(run=2, outcome="timed_out")))
-    assert list(faults(one_of_two)) == ["timed out in run 2 of 2"]
+    assert list(describe_faults(one_of_two)) == ["timed out in run 2 of 2"]
 
 
 def test_why_nothing_was_evaluated() -> None:
     metrics = (CaseMetric("m", None, 0.5, "not_evaluated", "no tool is expected"),)
-    assert not_evaluated_because(a_case_result(metrics=metrics)) == "no tool is expected"
-    assert not_evaluated_because(a_case_result(metrics=())) == "no metric applies to this case"
-    assert not_evaluated_because(a_case_result(runs=(a_run_result(outcome="not_run"),))) == "not run"
+    assert explain_not_evaluated(a_case_result(metrics=metrics)) == "no tool is expected"
+    assert explain_not_evaluated(a_case_result(metrics=())) == "no metric applies to this case"
+    assert explain_not_evaluated(a_case_result(runs=(a_run_result(outcome="not_run"),))) == "not run"
 
 
 @pytest.mark.parametrize(
@@ -137,14 +143,14 @@ def test_why_nothing_was_evaluated() -> None:
     ],
 )
 def test_score_beside_threshold(score: float | None, threshold: float, text: str) -> None:
-    assert score_beside_threshold(CaseMetric("m", score, threshold, "failed")) == text
+    assert format_score_and_threshold(CaseMetric("m", score, threshold, "failed")) == text
 
 
 @pytest.mark.parametrize(
     ("threshold", "text"), [(1.0, "1.00"), (0.8, "0.80"), (0.725, "0.725"), (1e-07, "1e-07")]
 )
 def test_a_threshold_is_shown_as_written(threshold: float, text: str) -> None:
-    assert shown_threshold(threshold) == text
+    assert format_threshold(threshold) == text
 
 
 @pytest.mark.parametrize(
@@ -163,19 +169,19 @@ def test_a_threshold_is_shown_as_written(threshold: float, text: str) -> None:
 )
 def test_reproduction(path: str, eval_id: str, what: str, command: str) -> None:
     record = replace(a_record(), agent=AgentInfo("python", what))
-    assert reproduction(record, a_case_result(eval_id, path=path)) == command
+    assert build_repro_command(record, a_case_result(eval_id, path=path)) == command
 
 
 def test_counts() -> None:
-    assert case_counts(Totals(3, passed=2, failed=1)) == "3 cases: 2 passed, 1 failed"
-    assert case_counts(Totals()) == "0 cases"
+    assert format_case_counts(Totals(3, passed=2, failed=1)) == "3 cases: 2 passed, 1 failed"
+    assert format_case_counts(Totals()) == "0 cases"
     changes = (
         CaseChange("s", "a", "new"),
         CaseChange("s", "b", "newly_failing"),
         CaseChange("s", "c", "new"),
     )
     assert (
-        change_counts(a_record(), Comparison("b", changes=changes, unchanged=5))
+        format_change_counts(a_record(), Comparison("b", changes=changes, unchanged=5))
         == "1 newly failing, 2 new, 5 unchanged"
     )
 
@@ -188,8 +194,8 @@ def test_a_quarantined_case_is_in_no_count_of_changes() -> None:
         "b", changes=(CaseChange("travel", "b", "newly_failing"),), unchanged=3, left_out=2
     )
     record = a_record(*resting, a_case_result("d"), comparison=comparison)
-    assert change_counts(record, comparison) == "1 unchanged, 3 quarantined, 2 not part of this run"
-    assert list(changed_cases(record, 5)) == []
+    assert format_change_counts(record, comparison) == "1 unchanged, 3 quarantined, 2 not part of this run"
+    assert list(list_changed_cases(record, 5)) == []
 
 
 @pytest.mark.parametrize(
@@ -201,8 +207,8 @@ def test_a_flaky_case_in_quarantine_is_told_of_there_alone(
     about = Quarantine("anna", "slow", "2026-12-31") if rests else None
     record = flaky_runs()
     record = replace(record, cases=tuple(replace(case, quarantine=about) for case in record.cases[1:]))
-    assert len(flaky_cases(record)) == flaky_now
-    assert [case.status for case in resting(record)] == told
+    assert len(list_flaky_cases(record)) == flaky_now
+    assert [case.status for case in list_quarantined(record)] == told
 
 
 def _failed(eval_id: str, reason: str, score: float = 0.0) -> Finding:
@@ -243,15 +249,15 @@ def test_cases_of_one_cause_are_grouped(found: tuple[Finding, ...], groups: list
         (1, 2, None, "1 run each, 2 follow-up runs"),
         (3, 0, None, "3 runs each"),
         (3, 1, None, "3 runs each, 1 follow-up run"),
-        (1, 0, Effort(2, 10, 0), "2 runs"),
-        (1, 3, Effort(5, 10, 5), "5 runs, 3 of them to follow up, 5 saved by `runs: auto`"),
+        (1, 0, SamplingCost(2, 10, 0), "2 runs"),
+        (1, 3, SamplingCost(5, 10, 5), "5 runs, 3 of them to follow up, 5 saved by `runs: auto`"),
     ],
 )
-def test_how_many_runs_were_made(runs: int, further: int, effort: Effort | None, told: str) -> None:
+def test_how_many_runs_were_made(runs: int, further: int, effort: SamplingCost | None, told: str) -> None:
     made = [replace(a_run_result(run=at), confirms=at > runs) for at in range(1, runs + further + 1)]
     record = replace(a_record(a_case_result(runs=tuple(made))), runs=runs, effort=effort)
-    assert run_counts(record) == told
-    assert (told in set(facts(record))) is bool(told)
+    assert format_run_counts(record) == told
+    assert (told in set(describe_run_totals(record))) is bool(told)
     assert f" s, {told}" in TerminalReport().render(record) or not told
 
 
@@ -266,7 +272,7 @@ def test_how_many_runs_were_made(runs: int, further: int, effort: Effort | None,
 )
 def test_a_headline_has_one_colon(reason: str, told: str) -> None:
     record = replace(a_record(a_case_result()), verdict=Verdict("fail", 1, (reason,)))
-    assert headline(record)[0] == told
+    assert build_headline(record)[0] == told
 
 
 def _named(path: str, eval_id: str) -> CaseResult:
@@ -290,17 +296,17 @@ def _named(path: str, eval_id: str) -> CaseResult:
 def test_one_command_repeats_a_group(cases: list[tuple[str, str]], words: str, command: str) -> None:
     found = [_named(*case) for case in cases]
     agent = "--agent python:agent.py:answer"
-    made, told = reproduce_all(a_record(*found), found)
+    made, told = build_group_command(a_record(*found), found)
     assert (made, told) == (f"evalgate run {command} {agent}" if command else "", words)
 
 
 def test_a_metric_of_which_nothing_can_be_told_is_said_beside_another_that_decides() -> None:
-    undecided = Judgement("inconclusive", "noisy_drop", ("It may be luck.",), 0.05)
-    worse = Judgement("fail", "average_fell", ("It fell.",), 0.05)
+    undecided = MetricComparison("inconclusive", "noisy_drop", ("It may be luck.",), 0.05)
+    worse = MetricComparison("fail", "average_fell", ("It fell.",), 0.05)
     metrics = (replace(a_summary("a"), judgement=worse), replace(a_summary("b"), judgement=undecided))
     record = replace(a_record(a_case_result(), metrics=metrics), verdict=Verdict("fail", 1, ("a: It fell.",)))
-    assert list(beside_baseline(record)) == [("b", "It may be luck.")]
+    assert list(describe_comparisons(record)) == [("b", "It may be luck.")]
     silent = replace(record, verdict=Verdict("inconclusive", 0, ("b: It may be luck.",)))
-    assert list(beside_baseline(silent)) == [("a", "It fell.")]
-    for reporter in (TerminalReport(), Comment()):
+    assert list(describe_comparisons(silent)) == [("a", "It fell.")]
+    for reporter in (TerminalReport(), CommentReport()):
         assert "It may be luck." in reporter.render(record)

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.sanitize import visible
+from evalgate.core.sanitize import strip_invisible
 from evalgate.reporting.github_actions import (
     SUMMARY_LIMIT,
     add_summary,
-    annotate,
-    announce_masks,
-    command,
+    format_workflow_command,
+    register_masks,
     set_outputs,
-    tell_github,
+    write_annotations,
+    write_step_outputs,
 )
 from tests.builders import a_case_result, a_record
 from tests.conformance.test_runner_commands import ATTACKS
@@ -47,7 +47,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def test_a_finished_run_is_told_in_three_places(tmp_path: Path) -> None:
     stream = io.StringIO()
-    tell_github(
+    write_step_outputs(
         GOLDEN["regression"](), "# comment", {"verdict": "fail"}, environ=environment(tmp_path), stream=stream
     )
     assert (tmp_path / "summary").read_text() == "# comment\n"
@@ -60,7 +60,7 @@ def test_a_finished_run_is_told_in_three_places(tmp_path: Path) -> None:
 
 def test_nothing_happens_elsewhere(tmp_path: Path) -> None:
     stream = io.StringIO()
-    tell_github(
+    write_step_outputs(
         a_record(), "x", {"a": "b"}, environ={**environment(tmp_path), "GITHUB_ACTIONS": ""}, stream=stream
     )
     assert (stream.getvalue(), list(tmp_path.iterdir())) == ("", [])
@@ -69,7 +69,7 @@ def test_nothing_happens_elsewhere(tmp_path: Path) -> None:
 def test_missing_and_unwritable_files_are_warnings(tmp_path: Path) -> None:
     stream = io.StringIO()
     environ = {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(tmp_path)}
-    tell_github(a_record(), "x", {"a": "b"}, environ=environ, stream=stream)
+    write_step_outputs(a_record(), "x", {"a": "b"}, environ=environ, stream=stream)
     assert stream.getvalue().splitlines() == [
         "::warning title=evalgate::GITHUB_STEP_SUMMARY is not set: this runner takes no such file.",
         "::warning title=evalgate::GITHUB_OUTPUT cannot be written: Is a directory.",
@@ -87,7 +87,7 @@ def test_summaries_add_up_to_the_limit_and_not_beyond(tmp_path: Path) -> None:
 
 def test_at_most_ten_annotations_and_the_rest_is_counted() -> None:
     stream = io.StringIO()
-    annotate(huge(25), stream)
+    write_annotations(huge(25), stream)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 10
     assert lines[-1] == "::error title=evalgate::16 more failing cases: see the step summary."
@@ -105,13 +105,13 @@ def test_at_most_ten_annotations_and_the_rest_is_counted() -> None:
 )
 def test_commands_are_escaped(message: str, place: dict[str, str | int], expected: str) -> None:
     file, title, line = str(place.get("file", "")), str(place.get("title", "")), int(place.get("line", 0))
-    assert command("error", message, file=file, line=line, title=title) == expected
+    assert format_workflow_command("error", message, file=file, line=line, title=title) == expected
 
 
 @given(ATTACKS)
 def test_text_never_becomes_a_second_command(text: str) -> None:
     stream = io.StringIO()
-    annotate(a_record(a_case_result(text, "failed", eval_set_id=text, path=text)), stream)
+    write_annotations(a_record(a_case_result(text, "failed", eval_set_id=text, path=text)), stream)
     (line,) = stream.getvalue().splitlines()
     assert line.startswith("::error ")
     assert "##[" not in line
@@ -122,7 +122,7 @@ def test_outputs_hold_any_value(outputs: dict[str, str]) -> None:
     with TemporaryDirectory() as folder:
         set_outputs(outputs, environ=environment(Path(folder)), stream=io.StringIO())
         text = (Path(folder) / "output").read_text(encoding="utf-8")
-    assert read_outputs(text) == {name: visible(value) for name, value in outputs.items()}
+    assert read_outputs(text) == {name: strip_invisible(value) for name, value in outputs.items()}
 
 
 def test_an_output_cannot_set_another(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_an_output_cannot_set_another(tmp_path: Path) -> None:
 )
 def test_annotations_name_files_as_the_repository_does(folder: str, path: str, expected: str) -> None:
     stream = io.StringIO()
-    annotate(a_record(a_case_result("x", "failed", path=path)), stream, folder)
+    write_annotations(a_record(a_case_result("x", "failed", path=path)), stream, folder)
     assert re.findall(r"^::error file=(.+?),", stream.getvalue()) == [expected]
 
 
@@ -158,12 +158,12 @@ def test_annotations_name_files_as_the_repository_does(folder: str, path: str, e
 )
 def test_masks_are_announced_as_the_runner_reads_them(masks: list[str], announced: list[str]) -> None:
     stream = io.StringIO()
-    announce_masks(masks, environ={"GITHUB_ACTIONS": "true"}, stream=stream)
+    register_masks(masks, environ={"GITHUB_ACTIONS": "true"}, stream=stream)
     heard = [line.removeprefix("::add-mask::") for line in stream.getvalue().splitlines()]
     assert [line.replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%") for line in heard] == announced
 
 
 def test_masks_are_no_secret_to_a_log_that_nobody_masks() -> None:
     stream = io.StringIO()
-    announce_masks(["hunter2000"], environ={}, stream=stream)
+    register_masks(["hunter2000"], environ={}, stream=stream)
     assert stream.getvalue() == ""

@@ -7,22 +7,22 @@ import pytest
 
 from evalgate.core.protocols import Reporter
 from evalgate.core.types import Record
-from evalgate.reporting.codequality import CodeQuality
-from evalgate.reporting.comment.reporter import Comment
-from evalgate.reporting.html.reporter import Page
-from evalgate.reporting.junit import JUnit
-from evalgate.reporting.report_files import ResultsJson
+from evalgate.reporting.codequality import CodeQualityReport
+from evalgate.reporting.comment.reporter import CommentReport
+from evalgate.reporting.html.reporter import HtmlReport
+from evalgate.reporting.junit import JUnitReport
+from evalgate.reporting.report_files import ResultsJsonReport
 from evalgate.reporting.terminal import TerminalReport
 from tests.situations import COMMENTS, GOLDEN
 
 FOLDER = Path(__file__).parents[1] / "golden"
 REPORTERS: tuple[Reporter, ...] = (
-    ResultsJson(),
-    JUnit(),
-    Comment(),
-    CodeQuality(),
+    ResultsJsonReport(),
+    JUnitReport(),
+    CommentReport(),
+    CodeQualityReport(),
     TerminalReport(),
-    Page(),
+    HtmlReport(),
 )
 
 

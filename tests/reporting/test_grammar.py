@@ -7,30 +7,41 @@ from dataclasses import replace
 import pytest
 
 from evalgate.config.schema.gate import GateConfig
-from evalgate.core.sanitize import block, last_lines
+from evalgate.core.sanitize import keep_last_lines, truncate_block
 from evalgate.core.types import (
+    AverageRunUsage,
     CaseChange,
     CaseMetric,
     Change,
     Comparison,
-    Effort,
-    Evidence,
-    JudgeTotals,
+    GateInput,
+    ModelUsage,
     Quarantine,
     Record,
     RunMetric,
-    Spent,
+    SamplingCost,
     Totals,
     Verdict,
 )
-from evalgate.gating.verdict import decide
-from evalgate.llm.usage import left_undone
-from evalgate.metrics.aggregation import repeated_unequally
-from evalgate.reporting.comment.reporter import Comment
-from evalgate.reporting.findings import case_counts, change_counts, run_costs, run_counts
-from evalgate.reporting.html.reporter import Page
-from evalgate.reporting.reviews import Posting, check_of
-from evalgate.reporting.summary_lines import baseline_line, facts, flaky_cases, judge_use, metric_line
+from evalgate.gating.verdict import decide_verdict
+from evalgate.llm.usage import describe_budget_shortfall
+from evalgate.metrics.aggregation import describe_inconsistent_cases
+from evalgate.reporting.comment.reporter import CommentReport
+from evalgate.reporting.findings import (
+    describe_run_costs,
+    format_case_counts,
+    format_change_counts,
+    format_run_counts,
+)
+from evalgate.reporting.html.reporter import HtmlReport
+from evalgate.reporting.reviews import PostOptions, build_check
+from evalgate.reporting.summary_lines import (
+    build_baseline_line,
+    build_metric_line,
+    describe_run_totals,
+    format_judge_usage,
+    list_flaky_cases,
+)
 from evalgate.reporting.terminal import TerminalReport
 from tests.builders import a_case_result, a_record, a_run_result, a_summary
 from tests.situations import flaky_runs, huge
@@ -73,7 +84,7 @@ def compared(number: int) -> Record:
         *(replace(a_case_result(f"resting_{at}"), quarantine=about) for at in range(number)),
         *(replace(flaky, eval_id=f"flaky_{at}") for at in range(number)),
     )  # fmt: skip
-    spent = Spent(number, 1.0, number / 2, number / 2, 0.01)
+    spent = AverageRunUsage(number, 1.0, number / 2, number / 2, 0.01)
     comparison = Comparison(
         "b.json",
         changes=changes,
@@ -90,27 +101,27 @@ def compared(number: int) -> Record:
     record = a_record(
         *cases, verdict=Verdict("fail", 1, ("It is bad.",)), comparison=comparison, metrics=metrics
     )
-    judge = JudgeTotals(number, number, 0, 0.5, number, number)
-    return replace(record, runs=number, judge=judge, effort=Effort(number, 2 * number, number))
+    judge = ModelUsage(number, number, 0, 0.5, number, number)
+    return replace(record, runs=number, judge=judge, effort=SamplingCost(number, 2 * number, number))
 
 
 def told_of(number: int) -> Iterator[str]:
     record = compared(number)
     comparison = record.comparison
     assert comparison is not None
-    yield case_counts(Totals(number, number, number, number, number))
-    yield change_counts(record, comparison)
-    yield run_costs(comparison)
-    yield run_counts(record)
-    yield " ".join(facts(record))
-    yield " ".join(facts(replace(record, effort=None)))
-    yield str(baseline_line(record))
-    yield " ".join(str(metric_line(metric)) for metric in record.metrics)
-    yield " ".join(told for _, told in flaky_cases(record))
-    yield judge_use(record.judge or JudgeTotals())
-    yield repeated_unequally([case for case in record.cases if case.eval_id.startswith("flaky")])
-    yield check_of(replace(record, verdict=Verdict("pass", 0)), Posting(), "").title
-    yield " ".join(left_undone(record.cases[:number], more_wanted=True, why=""))
+    yield format_case_counts(Totals(number, number, number, number, number))
+    yield format_change_counts(record, comparison)
+    yield describe_run_costs(comparison)
+    yield format_run_counts(record)
+    yield " ".join(describe_run_totals(record))
+    yield " ".join(describe_run_totals(replace(record, effort=None)))
+    yield str(build_baseline_line(record))
+    yield " ".join(str(build_metric_line(metric)) for metric in record.metrics)
+    yield " ".join(told for _, told in list_flaky_cases(record))
+    yield format_judge_usage(record.judge or ModelUsage())
+    yield describe_inconsistent_cases([case for case in record.cases if case.eval_id.startswith("flaky")])
+    yield build_check(replace(record, verdict=Verdict("pass", 0)), PostOptions(), "").title
+    yield " ".join(describe_budget_shortfall(record.cases[:number], more_wanted=True, why=""))
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 11])
@@ -119,11 +130,11 @@ def test_every_sentence_counts_well(number: int) -> None:
 
 
 REPORTS: tuple[Callable[[Record], str], ...] = (
-    Comment().render,
-    Comment(limit=2_000).render,
-    Comment(limit=6_000).render,
+    CommentReport().render,
+    CommentReport(limit=2_000).render,
+    CommentReport(limit=6_000).render,
     TerminalReport().render,
-    Page().render,
+    HtmlReport().render,
 )
 
 
@@ -135,7 +146,7 @@ def test_every_report_counts_well(number: int, report: Callable[[Record], str]) 
 
 @pytest.mark.parametrize("failing", [1, 2, 10, 11, 12, 20, 21, 22, 60, 61, 62])
 def test_what_a_report_leaves_out_is_counted_well(failing: int) -> None:
-    assert wrong_numbers(Comment().render(huge(failing))) == []
+    assert wrong_numbers(CommentReport().render(huge(failing))) == []
     assert wrong_numbers(TerminalReport().render(huge(failing))) == []
 
 
@@ -145,7 +156,7 @@ def test_what_a_list_leaves_out_is_counted_well(listed: int) -> None:
     reasons = tuple(f"Reason {at}." for at in range(listed))
     metrics = tuple(a_summary(f"m{at}") for at in range(3 * listed - 2))
     record = replace(record, verdict=Verdict("fail", 1, reasons), metrics=metrics)
-    assert wrong_numbers(Comment().render(record)) == []
+    assert wrong_numbers(CommentReport().render(record)) == []
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -161,16 +172,16 @@ def test_every_verdict_counts_well(number: int) -> None:
     for cases in (failed, passed, unclear, crashed):
         for interrupted in (False, True):
             record = a_record(*cases, metrics=(a_summary("m", 0.5, 0.5),))
-            evidence = Evidence(record.metrics, cases, record.totals, interrupted=interrupted)
+            evidence = GateInput(record.metrics, cases, record.totals, interrupted=interrupted)
             for policy in (
                 GateConfig(),
                 GateConfig(min_cases=5),
                 GateConfig(max_failed_cases=9, max_error_rate=1.0),
             ):
-                assert wrong_numbers(" ".join(decide(evidence, policy).reasons)) == []
+                assert wrong_numbers(" ".join(decide_verdict(evidence, policy).reasons)) == []
 
 
 def test_what_is_cut_is_counted_well() -> None:
-    assert block("abc", limit=2).endswith("… 1 more character")
-    assert block("abcd", limit=2).endswith("… 2 more characters")
-    assert last_lines("abc", limit=2).startswith("… 1 character before")
+    assert truncate_block("abc", limit=2).endswith("… 1 more character")
+    assert truncate_block("abcd", limit=2).endswith("… 2 more characters")
+    assert keep_last_lines("abc", limit=2).startswith("… 1 character before")

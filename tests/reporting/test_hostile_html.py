@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evalgate.core.sanitize import html_text, visible
+from evalgate.core.sanitize import strip_invisible, to_html_text
 from tests.reporting.pages import unseen_spelled_out
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=80)
@@ -42,18 +42,18 @@ class _Texts(HTMLParser):
     ],
 )
 def test_text_of_an_element(text: str, expected: str) -> None:
-    assert html_text(text) == expected
+    assert to_html_text(text) == expected
 
 
 @settings(deadline=None)
 @example("</script><i>&#x202e;\x00")
 @given(ANYTHING)
 def test_a_reader_sees_every_character(text: str) -> None:
-    page = html_text(text)
+    page = to_html_text(text)
     page.encode()
     found = _Texts()
     found.feed(page)
     found.close()
     assert set(found.tags) <= {"i"}
     assert found.text == unseen_spelled_out(text)
-    assert visible(found.text) == found.text
+    assert strip_invisible(found.text) == found.text

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from evalgate.core.sanitize import visible
+from evalgate.core.sanitize import strip_invisible
 from evalgate.core.types import (
     CaseChange,
     CaseMetric,
@@ -26,11 +26,11 @@ from evalgate.core.types import (
     TurnMetric,
     Verdict,
 )
-from evalgate.reporting.codequality import CodeQuality
-from evalgate.reporting.comment.reporter import Comment
-from evalgate.reporting.html.reporter import Page
-from evalgate.reporting.junit import JUnit
-from evalgate.reporting.report_files import ResultsJson
+from evalgate.reporting.codequality import CodeQualityReport
+from evalgate.reporting.comment.reporter import CommentReport
+from evalgate.reporting.html.reporter import HtmlReport
+from evalgate.reporting.junit import JUnitReport
+from evalgate.reporting.report_files import ResultsJsonReport
 from evalgate.reporting.terminal import TerminalReport
 from tests.builders import (
     TRAJECTORY,
@@ -125,12 +125,12 @@ def attacked(text: str) -> Record:
 
 
 REPORTS: dict[str, Callable[[Record], str]] = {
-    "comment": Comment().render,
-    "comment of a fork": Comment(is_trusted=False, limit=4000).render,
-    "JUnit": JUnit().render,
-    "Code Quality": CodeQuality("sub").render,
+    "comment": CommentReport().render,
+    "comment of a fork": CommentReport(is_trusted=False, limit=4000).render,
+    "JUnit": JUnitReport().render,
+    "Code Quality": CodeQualityReport("sub").render,
     "terminal": TerminalReport().render,
-    "page": Page().render,
+    "page": HtmlReport().render,
 }
 
 
@@ -142,17 +142,19 @@ REPORTS: dict[str, Callable[[Record], str]] = {
 def test_no_report_gives_orders_or_hides_anything(render: Callable[[Record], str], text: str) -> None:
     report = render(attacked(text))
     report.encode()
-    assert visible(report.replace("\u200b", "")) == report.replace("\u200b", "")
+    assert strip_invisible(report.replace("\u200b", "")) == report.replace("\u200b", "")
     assert not re.search(r"(?m)^[^\S\n]*::", report)
     assert not re.search(r"(?i)##(\[|vso\[|teamcity\[)", report)
 
 
-@pytest.mark.parametrize("comment", [Comment(), Comment(is_trusted=False)], ids=["ours", "of a fork"])
+@pytest.mark.parametrize(
+    "comment", [CommentReport(), CommentReport(is_trusted=False)], ids=["ours", "of a fork"]
+)
 @example("".join(PIECES))
 @example("```\n/merge\n```\n<!-- evalgate:section key= run=9 attempt=9 -->")
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 @given(ATTACKS)
-def test_a_comment_is_ours_alone(comment: Comment, text: str) -> None:
+def test_a_comment_is_ours_alone(comment: CommentReport, text: str) -> None:
     body = comment.render(attacked(text))
     tokens = [token for block in MARKDOWN.parse(body) for token in (block, *(block.children or []))]
 
@@ -170,7 +172,7 @@ def test_a_comment_is_ours_alone(comment: Comment, text: str) -> None:
 @given(ATTACKS)
 def test_github_shows_a_comment_without_anything_that_others_put_in(text: str) -> None:
     page = cmarkgfm.github_flavored_markdown_to_html(
-        Comment().render(attacked(text)), Options.CMARK_OPT_UNSAFE
+        CommentReport().render(attacked(text)), Options.CMARK_OPT_UNSAFE
     )
     tags = set(re.findall(r"<([a-z]+\d?)", page))
     assert tags.isdisjoint({"a", "img", "script", "h1", "h2", "em", "del", "input", "hr"})
@@ -182,4 +184,4 @@ def test_github_shows_a_comment_without_anything_that_others_put_in(text: str) -
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
 @given(ATTACKS)
 def test_the_record_itself_stays_one_json_document(text: str) -> None:
-    assert json.loads(ResultsJson().render(attacked(text)))["totals"]["cases"] == 2
+    assert json.loads(ResultsJsonReport().render(attacked(text)))["totals"]["cases"] == 2

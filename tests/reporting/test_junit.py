@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from evalgate.core.types import CaseMetric, Failure, Record, Status, Verdict
-from evalgate.reporting.junit import JUnit
+from evalgate.reporting.junit import JUnitReport
 from tests.builders import a_case_result, a_record, a_run_result
 from tests.conformance import shared_folder
 from tests.situations import GOLDEN, HOSTILE, huge
@@ -48,7 +48,7 @@ def _schemas() -> list[etree.XMLSchema]:
 
 def parsed(record: Record) -> etree._Element:
     """The report as XML, checked against every schema that is at hand and against the strict one's attributes."""
-    root = etree.fromstring(JUnit().render(record).encode())
+    root = etree.fromstring(JUnitReport().render(record).encode())
     for schema in _schemas():
         schema.assertValid(root)
     for element in root.iter():
@@ -143,6 +143,6 @@ def test_times_add_up_with_three_decimals() -> None:
 
 
 def test_a_huge_run_is_told_briefly_after_the_first_thousand() -> None:
-    text = JUnit().render(huge(1200))
+    text = JUnitReport().render(huge(1200))
     assert text.count("first divergence") == 1000
     assert text.count("details: see results.json") == 200

@@ -14,8 +14,8 @@ from evalgate.core.types import (
     CaseMetric,
     CaseResult,
     Failure,
-    JudgeTotals,
     Message,
+    ModelUsage,
     Record,
     RunMetric,
     ToolCall,
@@ -25,7 +25,7 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.reporting.html.reporter import LIMIT
-from evalgate.reporting.html.reporter import Page as Report
+from evalgate.reporting.html.reporter import HtmlReport as Report
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.reporting.pages import WORDS, Page, unseen_spelled_out
 from tests.reporting.test_hostile_laws import ATTACKS, PIECES, attacked
@@ -68,7 +68,7 @@ def judged() -> Record:
         a_run_result(a_turn_result("Weather?", a_reply("It rains."), reply, (scored,))),
         usage=Usage(120, 30, 0.0021),
         user_usage=Usage(7, 5),
-        judge=JudgeTotals(3, 300, 40, 0.01),
+        judge=ModelUsage(3, 300, 40, 0.01),
         final_state={"city": "Paris"},
         earlier_attempts=(
             Attempt("crashed", Failure("exited", "the worker died", "Segmentation fault"), 0.25),
@@ -128,7 +128,7 @@ def test_any_limit_is_kept(text: str) -> None:
 
 def test_pieces_are_the_whole() -> None:
     record = regression()
-    assert "".join(Report().pieces(record)) == Report().render(record) == Report().render(regression())
+    assert "".join(Report().iter_chunks(record)) == Report().render(record) == Report().render(regression())
 
 
 def test_the_most_telling_cases_stand_first() -> None:

@@ -34,10 +34,10 @@ def a_progress(*, tty: bool, width: int = 80) -> tuple[LiveProgress, io.StringIO
 
 def test_a_log_gets_a_line_every_tenth_which_names_the_last_failure() -> None:
     progress, stream, clock = a_progress(tty=False)
-    progress.planned(20)
+    progress.on_runs_planned(20)
     for at in range(20):
         clock.now += 0.5
-        progress.finished("set", f"case_{at}", BAD if at == 4 else GOOD)
+        progress.on_run_finished("set", f"case_{at}", BAD if at == 4 else GOOD)
     progress.close()
     lines = stream.getvalue().splitlines()
     assert lines[0] == "[ 10%] 2/20  passed 2 failed 0  2/s  eta 9s"
@@ -48,10 +48,10 @@ def test_a_log_gets_a_line_every_tenth_which_names_the_last_failure() -> None:
 
 def test_a_terminal_gets_one_line_that_is_redrawn() -> None:
     progress, stream, clock = a_progress(tty=True)
-    progress.planned(4)
+    progress.on_runs_planned(4)
     for at in range(4):
         clock.now += 1
-        progress.finished("set", f"case_{at}", BAD if at == 1 else GOOD)
+        progress.on_run_finished("set", f"case_{at}", BAD if at == 1 else GOOD)
     progress.close()
     drawn = stream.getvalue().split("\r\x1b[2K")
     assert drawn == [
@@ -67,22 +67,22 @@ def test_a_terminal_gets_one_line_that_is_redrawn() -> None:
 
 def test_a_terminal_is_not_redrawn_for_every_case() -> None:
     progress, stream, clock = a_progress(tty=True)
-    progress.planned(1000)
+    progress.on_runs_planned(1000)
     for at in range(999):
         clock.now += 0.001
-        progress.finished("set", f"case_{at}", GOOD)
+        progress.on_run_finished("set", f"case_{at}", GOOD)
     assert stream.getvalue().count("\r") < 12
 
 
 def test_the_line_never_wraps() -> None:
     progress, stream, _ = a_progress(tty=True, width=30)
-    progress.planned(10)
+    progress.on_runs_planned(10)
     assert max(map(len, stream.getvalue().split("\r\x1b[2K"))) == 29
 
 
 def test_every_way_to_go_wrong_is_counted() -> None:
     progress, _, _ = a_progress(tty=False)
-    progress.planned(100)
+    progress.on_runs_planned(100)
     crash = a_run_result(run=2, outcome="crashed", failure=Failure("exception", "it raised \x1b[31mKeyError"))
     broken = a_run_result(metrics=(RunMetric("metric", None, "errored", "no reference"),))
     silent = a_run_result(metrics=(RunMetric("metric", None, "not_evaluated", "no call"),))
@@ -95,24 +95,24 @@ def test_every_way_to_go_wrong_is_counted() -> None:
         "g": replace(BAD, metrics=(*broken.metrics, RunMetric("unheld", 0.0, "failed"))),
         "f": a_run_result(outcome="not_run", failure=Failure("interrupted", "the run was interrupted")),
     }.items():
-        progress.finished("set", eval_id, result)
+        progress.on_run_finished("set", eval_id, result)
     assert (progress.passed, progress.failed, progress.not_evaluated) == (0, 4, 3)
 
 
 def test_the_name_of_a_failure_is_harmless_in_a_log() -> None:
     progress, stream, _ = a_progress(tty=False)
-    progress.planned(1)
-    progress.finished("set", "##[group]a", BAD)
+    progress.on_runs_planned(1)
+    progress.on_run_finished("set", "##[group]a", BAD)
     assert stream.getvalue() == "[100%] 1/1  passed 0 failed 1 (last: set/# #[group]a)\n"
 
 
 def test_a_slow_run_tells_minutes_and_hours() -> None:
     progress, stream, clock = a_progress(tty=False)
-    progress.planned(10)
+    progress.on_runs_planned(10)
     clock.now += 600
-    progress.finished("set", "slow", GOOD)
+    progress.on_run_finished("set", "slow", GOOD)
     clock.now += 6
-    progress.finished("set", "slow", GOOD)
+    progress.on_run_finished("set", "slow", GOOD)
     assert stream.getvalue().splitlines() == [
         "[ 10%] 1/10  passed 1 failed 0  0.1/min  eta 1h30m",
         "[ 20%] 2/10  passed 2 failed 0  0.2/min  eta 40m24s",
@@ -122,6 +122,6 @@ def test_a_slow_run_tells_minutes_and_hours() -> None:
 def test_a_terminal_of_another_alphabet_does_not_end_the_run() -> None:
     raw = io.BytesIO()
     progress = LiveProgress(io.TextIOWrapper(raw, encoding="ascii"), tty=False, clock=Clock())
-    progress.planned(1)
-    progress.finished("set", "日本", a_run_result(outcome="crashed"))
+    progress.on_runs_planned(1)
+    progress.on_run_finished("set", "日本", a_run_result(outcome="crashed"))
     assert raw.getvalue() == b"[100%] 1/1  passed 0 failed 1 (last: set/??)\n"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
-from evalgate.reporting.report_files import ReportsNotWritten, check_writable, remove_reports, write_reports
-from evalgate.system.files import atomic_write, make_folder
+from evalgate.reporting.report_files import ReportWriteError, check_writable, remove_reports, write_reports
+from evalgate.system.files import make_folder, write_atomically
 from tests.builders import a_record
 
 
@@ -55,7 +55,7 @@ def test_a_full_disk_costs_only_what_does_not_fit(tmp_path: Path) -> None:
     (tmp_path / "big.txt").write_text("the old one")
     reporters = (Fixed("a.txt", "small"), Fixed("big.txt", "x" * 100_000), Fixed("z.txt", "small"))
     opened = check_writable(tmp_path)
-    with full_disk(4096), pytest.raises(ReportsNotWritten) as caught:
+    with full_disk(4096), pytest.raises(ReportWriteError) as caught:
         write_reports(a_record(), opened, reporters)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "big.txt", "z.txt"]
     assert (tmp_path / "big.txt").read_text() == "the old one"
@@ -67,7 +67,7 @@ def test_a_full_disk_costs_only_what_does_not_fit(tmp_path: Path) -> None:
 
 def test_a_folder_in_the_way_of_a_report_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.txt").mkdir()
-    with pytest.raises(ReportsNotWritten, match=r"a\.txt: Is a directory"):
+    with pytest.raises(ReportWriteError, match=r"a\.txt: Is a directory"):
         write_reports(a_record(), check_writable(tmp_path), (Fixed("a.txt", ""),))
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
@@ -81,7 +81,7 @@ def test_a_writable_folder_is_made_and_left_empty(tmp_path: Path) -> None:
 def test_a_file_in_the_way_is_the_users_to_mend(tmp_path: Path, below: str) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(
-        InvalidInput, match=r"report folder .* cannot be written \(.+\)\. Choose another"
+        InvalidInputError, match=r"report folder .* cannot be written \(.+\)\. Choose another"
     ) as caught:
         check_writable(tmp_path / "out" / below)
     assert caught.value.exit_code == 2
@@ -103,7 +103,7 @@ def test_a_report_folder_that_is_replaced_during_the_run_is_not_followed(
     else:
         (root / swapped).symlink_to(elsewhere if by == "link" else tmp_path / "moved")
     remove_reports(opened, (Fixed("a.txt", ""),))
-    with pytest.raises(ReportsNotWritten, match=r"during the run") as caught:
+    with pytest.raises(ReportWriteError, match=r"during the run") as caught:
         write_reports(a_record(), opened, (Fixed("a.txt", "report"),))
     assert caught.value.written == ()
     assert [path.read_text() for path in sorted(elsewhere.rglob("a.txt"))] == ["precious"] * 2
@@ -160,13 +160,13 @@ def test_an_agent_that_swaps_the_report_folder_gets_no_open_gate(tmp_path: Path)
 def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "a.txt").symlink_to(tmp_path / "precious")
-    atomic_write(tmp_path / "a.txt", "report")
+    write_atomically(tmp_path / "a.txt", "report")
     assert (tmp_path / "precious").read_text() == "precious"
     assert not (tmp_path / "a.txt").is_symlink()
 
 
 def test_text_that_utf8_cannot_hold_is_written_all_the_same(tmp_path: Path) -> None:
-    atomic_write(tmp_path / "a.txt", "\ud800")
+    write_atomically(tmp_path / "a.txt", "\ud800")
     assert (tmp_path / "a.txt").read_text() == "\\ud800"
 
 
@@ -174,7 +174,7 @@ def test_files_and_created_folders_belong_to_the_owner(tmp_path: Path) -> None:
     owner = (4711, 4712) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
     existing = tmp_path / "existing"
     existing.mkdir()
-    atomic_write(existing / "new" / "newer" / "a.txt", "x", owner)
+    write_atomically(existing / "new" / "newer" / "a.txt", "x", owner)
     for path in ("new", "new/newer", "new/newer/a.txt"):
         stat = (existing / path).stat()
         assert (stat.st_uid, stat.st_gid) == owner

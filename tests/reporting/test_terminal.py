@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from evalgate.core.types import Comparison, PlanId, Shard, Verdict
-from evalgate.reporting.comment.reporter import Comment
+from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.terminal import TerminalReport
 from tests.builders import a_case_result, a_record, a_summary
 from tests.situations import GOLDEN, huge
@@ -19,7 +19,7 @@ def test_columns_line_up() -> None:
 
 def test_colour_is_asked_for() -> None:
     record = GOLDEN["regression"]()
-    plain, coloured = TerminalReport().render(record), TerminalReport(colour=True).render(record)
+    plain, coloured = TerminalReport().render(record), TerminalReport(color=True).render(record)
     assert "\x1b" not in plain
     assert "\x1b[31mGATE CLOSED\x1b[0m" in coloured
     for code in ("\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"):
@@ -87,4 +87,4 @@ def test_a_shard_says_why_it_is_compared_with_nothing() -> None:
     record = replace(a_record(), shard=Shard(1, 2, (0,), 2, PlanId("sets", "thresholds", "agent")))
     sentence = "\nOne shard alone is compared with no baseline: that is done when all are merged.\n"
     assert sentence in TerminalReport().render(record)
-    assert sentence in Comment().render(record)
+    assert sentence in CommentReport().render(record)

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.baselines.history import baseline_of
+from evalgate.baselines.history import build_baseline
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.config.cli_overrides import Overrides
-from evalgate.core.errors import InvalidInput
-from evalgate.core.protocols import Judged
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.protocols import LlmJudged
 from evalgate.core.types import BaselineSource
 from evalgate.llm.prompting import Prompt
-from evalgate.runner.base_branch import BaseRules, Policy
-from evalgate.runner.plan import Plan, make_plan
+from evalgate.runner.base_branch import BaseBranchPolicy, Policy
+from evalgate.runner.plan import Plan, build_plan
 from tests.builders import a_case_result, a_record
 
 PULL_REQUEST = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
@@ -45,7 +45,7 @@ def thresholds(least: float, **gate: str) -> str:
 
 
 def baseline(commit: str) -> str:
-    return dump_baseline(baseline_of(a_record(a_case_result()), BaselineSource(commit=commit)))
+    return dump_baseline(build_baseline(a_record(a_case_result()), BaselineSource(commit=commit)))
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def repository(tmp_path: Path) -> Path:
 
 def plan_in(folder: Path, policy: Policy | None = None, environ: dict[str, str] | None = None) -> Plan:
     said = Overrides(policy=policy)
-    return make_plan(
+    return build_plan(
         said, thresholds=None, folder=folder, environ=PULL_REQUEST if environ is None else environ
     )
 
@@ -223,7 +223,7 @@ def test_the_base_that_nobody_fetched_is_told(repository: Path) -> None:
             "change is merged into. Check out with `fetch-depth: 2`, so that no change can soften its own rules."
         ),
     )
-    with pytest.raises(InvalidInput, match="--policy base: git does not know here"):
+    with pytest.raises(InvalidInputError, match="--policy base: git does not know here"):
         plan_in(repository, "base")
 
 
@@ -303,7 +303,7 @@ def judged(repository: Path) -> Path:
 def test_every_file_that_the_rules_name_is_the_base_s(judged: Path) -> None:
     plan = plan_in(judged, environ=PULL_REQUEST | {"OPENAI_API_KEY": "k"})
     metric = plan.suites[0].metrics[0].metric
-    assert isinstance(metric, Judged)
+    assert isinstance(metric, LlmJudged)
     assert metric.judged_by["prompts"] == [Prompt(EXACT.replace("\r\n", "\n")).version]
     assert plan.anchors is not None
     assert [case.label for case, _ in plan.anchors.cases] == [True]
@@ -375,7 +375,7 @@ def test_the_base_policy_refuses_where_the_base_cannot_be_read(
     repository: Path, environ: dict[str, str], message: str
 ) -> None:
     git(repository, "update-ref", "-d", "refs/remotes/origin/main")
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         plan_in(repository, "base", environ)
 
 
@@ -400,7 +400,7 @@ def test_a_branch_to_stay_is_gated_by_its_own_rules(repository: Path, environ: d
 
 
 def test_the_baseline_of_another_branch_is_not_changed(repository: Path) -> None:
-    with BaseRules(repository, PULL_REQUEST) as base:
-        store = base.baseline("base.json", None)
-    with pytest.raises(InvalidInput, match="cannot be changed from here"):
-        store.update(lambda before: before or baseline_of(a_record()))
+    with BaseBranchPolicy(repository, PULL_REQUEST) as base:
+        store = base.open_baseline("base.json", None)
+    with pytest.raises(InvalidInputError, match="cannot be changed from here"):
+        store.update(lambda before: before or build_baseline(a_record()))

@@ -7,22 +7,32 @@ from typing import Self
 
 import pytest
 
-from evalgate.core.protocols import AgentFailed, SessionEnd, SessionLost
-from evalgate.core.types import Attempt, CaseRun, EvalCase, Failure, Outcome, Reply, Turn, Usage, UserMessage
-from evalgate.llm.simulated_user.scripted import written_user
-from evalgate.runner.case_runner import CasePlayer
+from evalgate.core.protocols import AgentError, SessionLostError, SessionResult
+from evalgate.core.types import (
+    Attempt,
+    CaseRun,
+    CaseTurn,
+    EvalCase,
+    Failure,
+    Outcome,
+    Reply,
+    Usage,
+    UserMessage,
+)
+from evalgate.llm.simulated_user.scripted import create_scripted_user
+from evalgate.runner.case_runner import CaseRunner
 from evalgate.runner.scheduler import RunRequest, run_cases
-from evalgate.throttling.rate_limiter import Clock, keeper, stand_back
-from evalgate.throttling.throttle import Pace, PaceSettings
+from evalgate.throttling.rate_limiter import Clock, slot_release, wait_without_slot
+from evalgate.throttling.throttle import Throttle, ThrottleSettings
 
 BUSY = Failure("rate_limited", "slow down")
 DOWN = Failure("unavailable", "it is down")
 WRONG = Failure("exception", "the agent raised ValueError")
-CASE = EvalCase("a", (Turn(UserMessage("hello")),))
+CASE = EvalCase("a", (CaseTurn(UserMessage("hello")),))
 
 
-def busy(retry_after_s: float | None = None) -> AgentFailed:
-    return AgentFailed(BUSY, "faulted", Usage(3), retry_after_s)
+def busy(retry_after_s: float | None = None) -> AgentError:
+    return AgentError(BUSY, "faulted", Usage(3), retry_after_s)
 
 
 @dataclass
@@ -39,17 +49,17 @@ class Script:
 
     async def __aexit__(self, *exc: object) -> None: ...
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> "Script":
+    def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "Script":
         self.alone.append(alone)
         return self
 
-    async def turn(self, message: UserMessage) -> Reply:
+    async def run_turn(self, message: UserMessage) -> Reply:
         if self.errors:
             raise self.errors.pop(0)
         return Reply(message.text)
 
-    async def end(self) -> SessionEnd:
-        return SessionEnd()
+    async def end(self) -> SessionResult:
+        return SessionResult()
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -57,14 +67,16 @@ class Script:
         await asyncio.sleep(0)
 
     async def played(self, retries: int = 1, refused: Callable[[], Failure | None] = lambda: None) -> CaseRun:
-        pace = Pace(PaceSettings(4, retries=retries), Clock(lambda: self.now, sleep=self.sleep), lambda: 0.5)
-        run = await CasePlayer(self, written_user, pace, refused).play(CASE, 1)
+        pace = Throttle(
+            ThrottleSettings(4, retries=retries), Clock(lambda: self.now, sleep=self.sleep), lambda: 0.5
+        )
+        run = await CaseRunner(self, create_scripted_user, pace, refused).run_case(CASE, 1)
         attempts = tuple(replace(attempt, duration_s=0.0) for attempt in run.earlier_attempts)
         return replace(run, duration_s=0.0, earlier_attempts=attempts)
 
 
 async def test_a_fault_that_passes_is_an_earlier_attempt_of_an_answer() -> None:
-    script = Script([busy(), AgentFailed(DOWN, "faulted")])
+    script = Script([busy(), AgentError(DOWN, "faulted")])
     run = await script.played(retries=2)
     assert (run.outcome, run.replies) == ("answered", (Reply("hello"),))
     assert run.earlier_attempts == (Attempt("faulted", BUSY, usage=Usage(3)), Attempt("faulted", DOWN))
@@ -76,14 +88,16 @@ class Paid:
 
     usage = Usage(1, 2, 0.5)
 
-    async def next(self, replies: Sequence[Reply | None]) -> UserMessage | None:
+    async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
         return None if replies else UserMessage("hello")
 
 
 async def test_what_the_user_used_in_attempts_that_came_to_nothing_is_counted() -> None:
-    script = Script([busy(), AgentFailed(DOWN, "faulted")])
-    pace = Pace(PaceSettings(4, retries=2), Clock(lambda: script.now, sleep=script.sleep), lambda: 0.5)
-    run = await CasePlayer(script, lambda case, number: Paid(), pace, lambda: None).play(CASE, 1)
+    script = Script([busy(), AgentError(DOWN, "faulted")])
+    pace = Throttle(
+        ThrottleSettings(4, retries=2), Clock(lambda: script.now, sleep=script.sleep), lambda: 0.5
+    )
+    run = await CaseRunner(script, lambda case, number: Paid(), pace, lambda: None).run_case(CASE, 1)
 
     assert (run.outcome, len(run.earlier_attempts)) == ("answered", 2)
     assert run.user_usage == Usage(3, 6, 1.5)
@@ -92,9 +106,9 @@ async def test_what_the_user_used_in_attempts_that_came_to_nothing_is_counted() 
 class StandsBack(Script):
     """Is asked to wait in the middle of a turn."""
 
-    async def turn(self, message: UserMessage) -> Reply:
-        await stand_back(30.0, too_fast=True)
-        return await super().turn(message)
+    async def run_turn(self, message: UserMessage) -> Reply:
+        await wait_without_slot(30.0, is_rate_limited=True)
+        return await super().run_turn(message)
 
 
 async def test_who_waits_within_a_turn_keeps_the_pace_of_the_run() -> None:
@@ -102,7 +116,7 @@ async def test_who_waits_within_a_turn_keeps_the_pace_of_the_run() -> None:
     run = await script.played()
     assert (run.outcome, run.earlier_attempts) == ("answered", ())
     assert script.slept == [30.0]
-    assert keeper.get() is None
+    assert slot_release.get() is None
 
 
 async def test_the_last_fault_is_the_outcome() -> None:
@@ -124,9 +138,9 @@ async def test_what_was_used_before_a_wait_that_is_cut_short_is_counted() -> Non
         await asyncio.Event().wait()
 
     waiting, script = asyncio.Event(), Script([busy(200.0)])
-    pace = Pace(PaceSettings(1, retries=1), Clock(sleep=wait))
+    pace = Throttle(ThrottleSettings(1, retries=1), Clock(sleep=wait))
     running = asyncio.create_task(
-        run_cases(script, [RunRequest(CASE, 1)], concurrency=1, on_finished=note, pace=pace)
+        run_cases(script, [RunRequest(CASE, 1)], concurrency=1, on_finished=note, throttle=pace)
     )
     await waiting.wait()
     running.cancel()
@@ -152,10 +166,10 @@ async def test_a_day_is_too_long() -> None:
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (AgentFailed(WRONG), "crashed"),
-        (AgentFailed(Failure("timeout", "too long"), "timed_out"), "timed_out"),
-        (AgentFailed(Failure("unsupported", "no images"), "faulted"), "faulted"),
-        (AgentFailed(BUSY, "crashed"), "crashed"),
+        (AgentError(WRONG), "crashed"),
+        (AgentError(Failure("timeout", "too long"), "timed_out"), "timed_out"),
+        (AgentError(Failure("unsupported", "no images"), "faulted"), "faulted"),
+        (AgentError(BUSY, "crashed"), "crashed"),
         (RuntimeError("a bug in a plugin"), "crashed"),
     ],
 )
@@ -165,7 +179,7 @@ async def test_what_the_agent_does_is_never_tried_again(error: Exception, outcom
 
 
 async def test_a_session_lost_among_neighbours_is_played_alone_and_once() -> None:
-    lost = SessionLost(Failure("killed", "gone (3 cases at once in that process)"), "crashed", Usage(5))
+    lost = SessionLostError(Failure("killed", "gone (3 cases at once in that process)"), "crashed", Usage(5))
     script = Script([lost, busy(), lost])
     run = await script.played()
     assert script.alone == [False, True, True]

@@ -5,10 +5,16 @@ from collections.abc import Mapping
 import pytest
 
 from evalgate.baselines.serialization import dump_baseline, load_baseline
-from evalgate.config.schema.budget import Budget, Spent, Tokens
+from evalgate.config.schema.budget import Budget, MeteredUsage, Tokens
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource, Usage
 from evalgate.documents.strict_json import parse_json
-from evalgate.runner.cost_estimate import Estimate, Part, estimated, other_judges, told
+from evalgate.runner.cost_estimate import (
+    CostEstimate,
+    UsageEstimate,
+    describe_estimate,
+    estimate_cost,
+    find_other_judges,
+)
 
 SOURCE = BaselineSource("2026-11-20T00:00:00+00:00", "1a2b3c4d5e6f", "main")
 
@@ -42,18 +48,18 @@ def wanted(**runs: int) -> dict[tuple[str, str], int]:
     return {("s", name): number for name, number in runs.items()}
 
 
-def an_estimate(baseline: Baseline = BASELINE, concurrency: int = 2, **runs: int) -> Estimate:
-    found = estimated(wanted(**runs), baseline, concurrency)
+def an_estimate(baseline: Baseline = BASELINE, concurrency: int = 2, **runs: int) -> CostEstimate:
+    found = estimate_cost(wanted(**runs), baseline, concurrency)
     assert found is not None
     return found
 
 
 def test_each_case_counts_as_often_as_it_will_be_run() -> None:
-    assert an_estimate(tea=10, cake=1) == Estimate(
+    assert an_estimate(tea=10, cake=1) == CostEstimate(
         runs=11,
-        agent=Part(10 * 240 + 1000, 10 * 1.0 + 2.0),
-        judges=Part(12_000, 5.0),
-        users=Part(20, 0.125),
+        agent=UsageEstimate(10 * 240 + 1000, 10 * 1.0 + 2.0),
+        judges=UsageEstimate(12_000, 5.0),
+        users=UsageEstimate(20, 0.125),
         seconds=(10 * 2 + 6) / 2,
         source="main@1a2b3c4",
     )
@@ -63,8 +69,8 @@ def test_a_case_that_is_new_is_as_the_others_on_average() -> None:
     found = an_estimate(tea=1, cake=1, milk=2)
 
     assert found.unknown == 1
-    assert found.agent == Part(240 + 1000 + 2 * 620, 1 + 2 + 2 * 1.5)
-    assert found.judges == Part(1200 + 2 * 600, 0.5 + 2 * 0.25)
+    assert found.agent == UsageEstimate(240 + 1000 + 2 * 620, 1 + 2 + 2 * 1.5)
+    assert found.judges == UsageEstimate(1200 + 2 * 600, 0.5 + 2 * 0.25)
 
 
 def test_nobody_waits_less_than_for_the_longest_case() -> None:
@@ -73,14 +79,14 @@ def test_nobody_waits_less_than_for_the_longest_case() -> None:
 
 @pytest.mark.parametrize("runs", [{}, {"milk": 3}])
 def test_without_a_known_case_nothing_is_guessed(runs: Mapping[str, int]) -> None:
-    assert estimated(wanted(**runs), BASELINE, 4) is None
+    assert estimate_cost(wanted(**runs), BASELINE, 4) is None
 
 
 def test_a_judge_that_is_another_one_is_named() -> None:
     judged = {("s", "tea"): {"m": "1-b", "new": "2-a"}, ("s", "milk"): {"x": "3-a"}}
 
-    assert other_judges(judged, BASELINE, wanted(tea=1, milk=1)) == ("m", "new")
-    assert other_judges({("s", "tea"): {"m": "1-a"}}, BASELINE, wanted(tea=1)) == ()
+    assert find_other_judges(judged, BASELINE, wanted(tea=1, milk=1)) == ("m", "new")
+    assert find_other_judges({("s", "tea"): {"m": "1-a"}}, BASELINE, wanted(tea=1)) == ()
 
 
 HEAD = "Estimate: about 14 k tokens (agent 2.4 k, judges 12 k), $15.00, 10 s of conversations for 10 runs, from the usage of the baseline main@1a2b3c4."
@@ -89,16 +95,16 @@ HEAD = "Estimate: about 14 k tokens (agent 2.4 k, judges 12 k), $15.00, 10 s of 
 @pytest.mark.parametrize(
     ("budget", "spent", "rest"),
     [
-        (Budget(), Spent(), []),
-        (Budget(usd=15.0, tokens=14_400, minutes=1), Spent(), []),
+        (Budget(), MeteredUsage(), []),
+        (Budget(usd=15.0, tokens=14_400, minutes=1), MeteredUsage(), []),
         (
             Budget(usd=14.99),
-            Spent(),
+            MeteredUsage(),
             ["That is more than the budget of $14.99: the run will stop before its end, without a verdict."],
         ),
         (
             Budget(usd=15.5, tokens=15_000, minutes=0.1),
-            Spent(tokens=Tokens(700), usd=1.0),
+            MeteredUsage(tokens=Tokens(700), usd=1.0),
             [
                 f"With what was used already that is more than the budget of {limit}: the run will stop before its end, without a verdict."
                 for limit in ("$15.50", "15,000 tokens", "0.1 minutes")
@@ -106,14 +112,16 @@ HEAD = "Estimate: about 14 k tokens (agent 2.4 k, judges 12 k), $15.00, 10 s of 
         ),
     ],
 )
-def test_a_budget_that_will_not_do_is_told(budget: Budget, spent: Spent, rest: list[str]) -> None:
-    assert list(told(an_estimate(tea=10), budget, spent)) == [HEAD, *rest]
+def test_a_budget_that_will_not_do_is_told(budget: Budget, spent: MeteredUsage, rest: list[str]) -> None:
+    assert list(describe_estimate(an_estimate(tea=10), budget, spent)) == [HEAD, *rest]
 
 
 def test_what_cannot_be_known_is_said() -> None:
     silent = a_baseline(tea=[a_run(None, Usage(3_400_000, 0))])
 
-    assert list(told(an_estimate(silent, 1, tea=30, milk=60), Budget(), others=("m",), rounds=5)) == [
+    assert list(
+        describe_estimate(an_estimate(silent, 1, tea=30, milk=60), Budget(), others=("m",), rounds=5)
+    ) == [
         "Estimate: about 310 M tokens, 3 min of conversations for 90 runs, from the usage of the baseline main@1a2b3c4.",
         "The agent did not report what it uses: that comes on top.",
         "What judging cost is not known.",
@@ -126,7 +134,7 @@ def test_what_cannot_be_known_is_said() -> None:
 def test_a_cost_that_is_known_in_part_is_a_lower_bound() -> None:
     partly = a_baseline(tea=[a_run(Usage(1000, 0, 2.0)), a_run(Usage(1000, 0, None, known_usd=1.0))])
 
-    assert list(told(an_estimate(partly, 1, tea=2), Budget())) == [
+    assert list(describe_estimate(an_estimate(partly, 1, tea=2), Budget())) == [
         "Estimate: about 2 k tokens, at least $3.00, 4 s for 2 runs, from the usage of the baseline main@1a2b3c4.",
         "What the agent cost is not known.",
     ]
@@ -135,8 +143,8 @@ def test_a_cost_that_is_known_in_part_is_a_lower_bound() -> None:
 def test_where_nobody_tells_of_tokens_only_a_budget_of_time_is_spoken_of() -> None:
     silent = an_estimate(a_baseline(tea=[a_run(None, seconds=90.0)]), 1, tea=90)
 
-    assert list(told(silent, Budget(minutes=200))) == []
-    assert next(told(silent, Budget(minutes=100))).startswith(
+    assert list(describe_estimate(silent, Budget(minutes=200))) == []
+    assert next(describe_estimate(silent, Budget(minutes=100))).startswith(
         "Estimate: about 2.2 h for 90 runs, from the usage"
     )
 

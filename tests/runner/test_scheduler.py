@@ -7,8 +7,24 @@ from typing import Self
 
 import pytest
 
-from evalgate.core.protocols import AgentFailed, AgentUnreachable, SessionEnd, SessionLost, UserFailed
-from evalgate.core.types import Attempt, CaseRun, EvalCase, Failure, Reply, Scenario, Turn, Usage, UserMessage
+from evalgate.core.protocols import (
+    AgentError,
+    AgentUnreachableError,
+    SessionLostError,
+    SessionResult,
+    SimulatedUserError,
+)
+from evalgate.core.types import (
+    Attempt,
+    CaseRun,
+    CaseTurn,
+    EvalCase,
+    Failure,
+    Reply,
+    Scenario,
+    Usage,
+    UserMessage,
+)
 from evalgate.runner.scheduler import RunRequest, run_cases
 
 Behaviour = Callable[["FakeSession"], Awaitable[Reply | None]]
@@ -31,11 +47,11 @@ class FakeSession:
     async def __aexit__(self, *exc: object) -> None:
         self.agent.open -= 1
 
-    async def turn(self, message: UserMessage) -> Reply | None:
+    async def run_turn(self, message: UserMessage) -> Reply | None:
         return await self.agent.behaviours.get(message.text, answer)(self)
 
-    async def end(self) -> SessionEnd:
-        return SessionEnd(Usage(1), {"said": self.case.eval_id}, self.agent.unasked)
+    async def end(self) -> SessionResult:
+        return SessionResult(Usage(1), {"said": self.case.eval_id}, self.agent.unasked)
 
 
 @dataclass
@@ -53,7 +69,7 @@ class FakeAgent:
 
     async def __aexit__(self, *exc: object) -> None: ...
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> FakeSession:
+    def open_session(self, case: EvalCase, run: int, *, alone: bool) -> FakeSession:
         return FakeSession(self, case, alone)
 
 
@@ -79,7 +95,7 @@ def raising(error: Exception, *, alone: Behaviour | None = None) -> Behaviour:
 def requests(*texts: str) -> list[RunRequest]:
     """One case per text, a `/` between its turns; the case is called like the text."""
     return [
-        RunRequest(EvalCase(text, tuple(Turn(UserMessage(each)) for each in text.split("/"))), 1, n)
+        RunRequest(EvalCase(text, tuple(CaseTurn(UserMessage(each)) for each in text.split("/"))), 1, n)
         for n, text in enumerate(texts)
     ]
 
@@ -111,14 +127,14 @@ async def test_answered() -> None:
 @pytest.mark.parametrize(
     ("behaviour", "expected"),
     [
-        (raising(AgentFailed(BROKEN, "crashed", Usage(2))), CaseRun(1, "crashed", (), 0, Usage(2), BROKEN)),
-        (raising(AgentFailed(BROKEN, "timed_out")), CaseRun(1, "timed_out", (), 0, None, BROKEN)),
+        (raising(AgentError(BROKEN, "crashed", Usage(2))), CaseRun(1, "crashed", (), 0, Usage(2), BROKEN)),
+        (raising(AgentError(BROKEN, "timed_out")), CaseRun(1, "timed_out", (), 0, None, BROKEN)),
         (
-            raising(SessionLost(BROKEN, "timed_out")),
+            raising(SessionLostError(BROKEN, "timed_out")),
             CaseRun(1, "timed_out", (), 0, None, BROKEN, earlier_attempts=(Attempt("timed_out", BROKEN),)),
         ),
         (
-            raising(SessionLost(BROKEN), alone=answer),
+            raising(SessionLostError(BROKEN), alone=answer),
             CaseRun(
                 1,
                 "answered",
@@ -131,7 +147,7 @@ async def test_answered() -> None:
             ),
         ),
         (
-            raising(SessionLost(BROKEN), alone=raising(AgentFailed(BROKEN))),
+            raising(SessionLostError(BROKEN), alone=raising(AgentError(BROKEN))),
             CaseRun(1, "crashed", (), 0, None, BROKEN, earlier_attempts=(Attempt("crashed", BROKEN),)),
         ),
     ],
@@ -147,7 +163,7 @@ async def test_outcome_of_one_case_leaves_the_others_alone(behaviour: Behaviour,
 
 
 async def test_replies_before_a_failure_are_kept() -> None:
-    [run] = await played(FakeAgent({"x": raising(AgentFailed(BROKEN))}), requests("a/x/b"))
+    [run] = await played(FakeAgent({"x": raising(AgentError(BROKEN))}), requests("a/x/b"))
     assert (run.outcome, run.replies) == ("crashed", (Reply("a/x/b"),))
 
 
@@ -159,12 +175,12 @@ class Curious:
     breaks: bool = False
     usage: Usage | None = None
 
-    async def next(self, replies: Sequence[Reply | None]) -> UserMessage | None:
+    async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
         self.usage = Usage(len(replies))
         if len(replies) < self.times:
             return UserMessage(f"why {replies[-1].response}?" if replies and replies[-1] else "hello")
         if self.breaks:
-            raise UserFailed(BROKEN)
+            raise SimulatedUserError(BROKEN)
         return None
 
 
@@ -201,7 +217,7 @@ async def test_bug_in_an_agent_plugin_fails_its_case() -> None:
 
 async def test_unreachable_agent_leaves_the_rest_not_run() -> None:
     gone = Failure("import", "cannot be imported")
-    agent = FakeAgent({"x": raising(AgentUnreachable(gone))})
+    agent = FakeAgent({"x": raising(AgentUnreachableError(gone))})
     runs = await played(agent, requests("a", "x", "b", "c", "d"), concurrency=1)
     assert [run.outcome for run in runs] == ["answered", "not_run", "not_run", "not_run", "not_run"]
     assert [run.failure for run in runs[1:]] == [gone] * 4
@@ -339,7 +355,7 @@ async def test_what_is_played_is_ended_when_a_case_spent_what_was_left() -> None
         requests("a", "b", "c"),
         concurrency=2,
         on_finished=note,
-        refusal=lambda: spent if found else None,
+        stop_reason=lambda: spent if found else None,
     )
     assert (refusal, agent.open) == (None, 0)
     assert {name: (run.outcome, run.failure) for name, run in found} == {
@@ -388,7 +404,7 @@ async def test_second_interruption_gives_up() -> None:
 
 
 async def test_error_of_the_callback_stops_the_run() -> None:
-    agent = FakeAgent({"x": hang, "u": raising(AgentUnreachable(BROKEN))})
+    agent = FakeAgent({"x": hang, "u": raising(AgentUnreachableError(BROKEN))})
 
     async def full_disk(request: RunRequest, run: CaseRun) -> None:
         raise OSError("disk full")

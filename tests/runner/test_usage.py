@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.agents.workers.wire import usage
+from evalgate.agents.workers.wire import parse_usage
 from evalgate.baselines.serialization import dump_baseline, load_baseline
-from evalgate.config.schema.budget import Spent, Tokens
+from evalgate.config.schema.budget import MeteredUsage, Tokens
 from evalgate.core.types import (
     Attempt,
     Baseline,
@@ -17,19 +17,19 @@ from evalgate.core.types import (
     CaseResult,
     Comparison,
     Failure,
-    JudgeTotals,
+    ModelUsage,
     Record,
     Usage,
 )
 from evalgate.datasets.results_io import dump_record, load_record
 from evalgate.documents.strict_json import parse_json
-from evalgate.gating.comparison import spent
-from evalgate.llm.usage import Used, totals_of
-from evalgate.metrics.aggregation import total
-from evalgate.reporting.findings import run_costs, total_cost
-from evalgate.reporting.summary_lines import facts
+from evalgate.gating.comparison import compare_usage
+from evalgate.llm.usage import RunUsage, build_model_usage
+from evalgate.metrics.aggregation import compute_totals
+from evalgate.reporting.findings import describe_run_costs, format_total_cost
+from evalgate.reporting.summary_lines import describe_run_totals
 from evalgate.reporting.terminal import TerminalReport
-from evalgate.runner.checkpoint.row_codec import dump_run, dump_used, load_run, load_used
+from evalgate.runner.checkpoint.row_codec import dump_run, dump_usage, load_run, load_usage
 from tests.builders import a_case_result, a_record, a_run_result
 
 FREE, PAID, UNPRICED = Usage(), Usage(10, 5, 0.5), Usage(10, 5, None)
@@ -47,7 +47,7 @@ PARTLY = Usage(20, 10, None, known_usd=0.5)
     ],
 )
 def test_a_cost_that_is_not_reported_is_not_known(message: dict[str, object], expected: Usage) -> None:
-    assert usage({"type": "usage", **message}) == expected
+    assert parse_usage({"type": "usage", **message}) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,15 +72,15 @@ def test_a_sum_keeps_what_is_known_of_its_cost(parts: tuple[Usage, Usage], whole
 def test_what_judges_used_has_no_cost_where_a_call_has_no_price(
     unpriced: int, spent_usd: float, expected: Usage
 ) -> None:
-    calls = Spent(2, Tokens(10, 5), spent_usd, unpriced)
-    totals = totals_of(calls, calls)
+    calls = MeteredUsage(2, Tokens(10, 5), spent_usd, unpriced)
+    totals = build_model_usage(calls, calls)
     assert (totals.usage, totals.spared_usage) == (expected, expected)
-    assert load_used(dump_used(Used(totals, calls))) == Used(totals, calls)
+    assert load_usage(dump_usage(RunUsage(totals, calls))) == RunUsage(totals, calls)
 
 
 def a_record_of(*usages: Usage | None, user: Usage | None = None) -> Record:
     cases = [a_case_of(f"case-{number}", used, user) for number, used in enumerate(usages)]
-    return replace(a_record(*cases), totals=total(cases))
+    return replace(a_record(*cases), totals=compute_totals(cases))
 
 
 def a_case_of(name: str, used: Usage | None, user: Usage | None = None) -> CaseResult:
@@ -100,8 +100,8 @@ def a_case_of(name: str, used: Usage | None, user: Usage | None = None) -> CaseR
 )  # fmt: skip
 def test_totals_say_what_is_not_known(record: Record, cost: float | None, known: float, told: str) -> None:
     assert (record.totals.cost_usd, record.totals.known_usd) == (cost, known)
-    assert total_cost(record) == told
-    assert (told in list(facts(record))) is bool(told)
+    assert format_total_cost(record) == told
+    assert (told in list(describe_run_totals(record))) is bool(told)
     assert (f" s, {told}\n" in TerminalReport().render(record)) is bool(told)
     document = json.loads(dump_record(record))
     assert document["totals"]["cost_usd"] == cost
@@ -112,13 +112,13 @@ def test_an_attempt_without_a_cost_makes_that_of_its_run_unknown() -> None:
     attempt = Attempt("crashed", Failure("exited", "gone"), usage=UNPRICED)
     run = replace(a_run_result(), usage=PAID, earlier_attempts=(attempt,))
     cases = [a_case_result(runs=(run,))]
-    record = replace(a_record(*cases), totals=total(cases))
-    assert total_cost(record) == "at least 0.5000 USD: the cost of 1 run is not known"
+    record = replace(a_record(*cases), totals=compute_totals(cases))
+    assert format_total_cost(record) == "at least 0.5000 USD: the cost of 1 run is not known"
 
 
 @pytest.mark.parametrize("used", [FREE, PAID, UNPRICED, PARTLY, Usage(1, 2, None, ("m",), 0.1)])
 def test_a_journal_keeps_that_a_cost_is_not_known(used: Usage) -> None:
-    run = replace(a_run_result(), usage=used, user_usage=used, judge=JudgeTotals(spared=1, spared_usage=used))
+    run = replace(a_run_result(), usage=used, user_usage=used, judge=ModelUsage(spared=1, spared_usage=used))
     again = load_run(dump_run(run))
     assert (again.usage, again.user_usage, again.judge) == (used, used, run.judge)
 
@@ -153,10 +153,10 @@ def test_a_baseline_keeps_that_a_cost_is_not_known(used: Usage | None) -> None:
 def test_costs_are_compared_where_both_are_known(
     then: Usage, now: Usage, costs: tuple[float | None, float | None], told: str
 ) -> None:
-    before, after = spent([(a_case_of("case-0", now), a_baseline_case(then))])
+    before, after = compare_usage([(a_case_of("case-0", now), a_baseline_case(then))])
     assert before is not None
     assert after is not None
     assert (before.cost_usd, after.cost_usd) == costs
-    sentence = run_costs(Comparison("main.json", then=before, now=after))
+    sentence = describe_run_costs(Comparison("main.json", then=before, now=after))
     assert told in sentence
     assert ("USD" in sentence) is bool(told)

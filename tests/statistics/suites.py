@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair, Score, cleaned
-from evalgate.statistics.parameters import Rule
+from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair, Score, normalize_scores
+from evalgate.statistics.parameters import MetricRule
 
 
 def runs(text: str) -> tuple[Score, ...]:
@@ -12,7 +12,7 @@ def runs(text: str) -> tuple[Score, ...]:
 
 
 def pair(case: str, baseline: Sequence[Score], candidate: Sequence[Score], weight: float = 1.0) -> Pair:
-    return Pair(case, cleaned(baseline), cleaned(candidate), weight, len(candidate))
+    return Pair(case, normalize_scores(baseline), normalize_scores(candidate), weight, len(candidate))
 
 
 def pairs(*sides: tuple[str, str]) -> list[Pair]:
@@ -20,7 +20,7 @@ def pairs(*sides: tuple[str, str]) -> list[Pair]:
 
 
 def metric(
-    baseline: Mapping[str, str | None], candidate: Mapping[str, str | None], rule: Rule | None = None
+    baseline: Mapping[str, str | None], candidate: Mapping[str, str | None], rule: MetricRule | None = None
 ) -> GatingMetric:
     cases = {
         case: CaseScores(
@@ -29,11 +29,11 @@ def metric(
         )
         for case in dict.fromkeys([*baseline, *candidate])
     }
-    return GatingMetric(cases, rule or Rule())
+    return GatingMetric(cases, rule or MetricRule())
 
 
 def suite(
-    size: int, baseline: str, candidate: str, *, rule: Rule | None = None, **other: str
+    size: int, baseline: str, candidate: str, *, rule: MetricRule | None = None, **other: str
 ) -> GatingMetric:
     """`size` equal cases c0, c1 …, whose candidate runs `other` names differently."""
     names = [f"c{index}" for index in range(size)]

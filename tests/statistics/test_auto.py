@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.statistics.adaptive_runs import NextRuns, conclude, next_step
-from evalgate.statistics.decision import decide
+from evalgate.statistics.adaptive_runs import NextRuns, decide_available_runs, plan_next_step
+from evalgate.statistics.decision import decide_fixed_runs
 from evalgate.statistics.pairing import CaseScores, GatingMetric
-from evalgate.statistics.parameters import Parameters, Reliability, Rule
+from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from evalgate.statistics.results import Decision
 from tests.statistics.suites import metric, runs, suite
 
@@ -30,7 +30,7 @@ def played(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> tuple
             )
             for name, table in metrics.items()
         }
-        step = next_step(tables, parameters)
+        step = plan_next_step(tables, parameters)
         if isinstance(step, Decision):
             return step, asked
         asked.append(step)
@@ -65,7 +65,7 @@ def test_a_suspect_that_recovers_is_listed_and_closes_nothing() -> None:
     found, _ = played({"m": suite(50, TEN, "1", c3="01")}, Parameters())
 
     assert found.verdict == "pass"
-    assert found.metrics["m"].having("suspect") == ("c3",)
+    assert found.metrics["m"].list_cases("suspect") == ("c3",)
 
 
 def test_two_suspects_are_followed_up_together() -> None:
@@ -80,7 +80,7 @@ def test_a_collapse_is_certain_after_one_round() -> None:
 
     assert (found.verdict, len(asked)) == ("fail", 1)
     assert found.metrics["m"].level == pytest.approx(0.005)
-    assert len(found.metrics["m"].having("suspect")) == 20
+    assert len(found.metrics["m"].list_cases("suspect")) == 20
 
 
 def test_a_worse_average_gets_more_rounds_until_the_last_has_the_whole_level() -> None:
@@ -98,7 +98,7 @@ def test_without_fail_fast_the_average_is_measured_on() -> None:
     thorough, _ = played(tables, Parameters(fail_fast=False))
 
     assert quick.runs.spent < thorough.runs.spent
-    assert thorough.metrics["m"].having("broken") == ("c3",)
+    assert thorough.metrics["m"].list_cases("broken") == ("c3",)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_cell_is_a_case_and_a_metric() -> None:
 
 
 def test_a_minimum_in_doubt_asks_for_more() -> None:
-    rule = Rule(max_drop=None, min_score=0.8)
+    rule = MetricRule(max_drop=None, min_score=0.8)
     doubtful, asked = played(
         {"m": suite(20, TEN, "1", c0="0", c1="0", c2="0", c3="0", c4="0", rule=rule)}, Parameters()
     )
@@ -151,7 +151,7 @@ def test_a_minimum_in_doubt_asks_for_more() -> None:
 
 
 def test_new_cases_count_for_a_minimum_and_not_for_the_comparison() -> None:
-    rule = Rule(min_score=0.9)
+    rule = MetricRule(min_score=0.9)
     found, _ = played({"m": metric({"a": TEN, "b": TEN}, {"a": "1", "b": "1", "c": "0"}, rule)}, Parameters())
     result = found.metrics["m"]
 
@@ -163,7 +163,7 @@ def test_new_cases_count_for_a_minimum_and_not_for_the_comparison() -> None:
 
 def test_reliability_gets_the_runs_it_needs() -> None:
     found, asked = played(
-        {"m": suite(40, TEN, "1", rule=Rule(reliability=Reliability(3, 0.9)))}, Parameters()
+        {"m": suite(40, TEN, "1", rule=MetricRule(reliability=PassKRule(3, 0.9)))}, Parameters()
     )
 
     assert found.metrics["m"].reliability is not None
@@ -171,7 +171,7 @@ def test_reliability_gets_the_runs_it_needs() -> None:
 
 
 def test_a_demanded_proof_gets_the_runs_it_needs() -> None:
-    found, asked = played({"m": suite(40, TEN, "1", rule=Rule(require="proof"))}, Parameters())
+    found, asked = played({"m": suite(40, TEN, "1", rule=MetricRule(require="proof"))}, Parameters())
 
     assert (found.verdict, found.metrics["m"].change is not None) == ("pass", True)
     assert 1 < len(asked) < 5
@@ -187,19 +187,19 @@ def test_a_suspect_whose_runs_give_no_score_is_given_up() -> None:
     found, _ = played({"m": suite(50, TEN, "1", c0="0xxxxxxxxxxxxxxx")}, Parameters())
 
     assert found.runs.per_case["c0"] == 10
-    assert found.metrics["m"].having("suspect") == ("c0",)
+    assert found.metrics["m"].list_cases("suspect") == ("c0",)
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped() -> None:
-    step = next_step({"m": suite(20, TEN, "1", c3="00", c4="")}, Parameters())
+    step = plan_next_step({"m": suite(20, TEN, "1", c3="00", c4="")}, Parameters())
 
     assert step == NextRuns({"c4": (1,)}, "round")
 
 
 def test_runs_beyond_those_asked_for_change_nothing() -> None:
     """Stored runs can be replayed through other parameters."""
-    short = next_step({"m": suite(20, TEN, "1")}, Parameters())
-    long = next_step({"m": suite(20, TEN, "10000")}, Parameters())
+    short = plan_next_step({"m": suite(20, TEN, "1")}, Parameters())
+    long = plan_next_step({"m": suite(20, TEN, "10000")}, Parameters())
 
     assert isinstance(short, Decision)
     assert isinstance(long, Decision)
@@ -212,7 +212,7 @@ def test_a_deterministic_agent_is_run_once(candidate: str) -> None:
     found, asked = played({"m": suite(20, "1", "1", c0=candidate)}, Parameters(deterministic=True))
 
     assert len(asked) == 1
-    assert found.metrics["m"].having("broken") == (() if candidate == "1" else ("c0",))
+    assert found.metrics["m"].list_cases("broken") == (() if candidate == "1" else ("c0",))
     assert found.verdict == ("pass" if candidate == "1" else "fail")
 
 
@@ -241,7 +241,7 @@ def test_single_runs_on_both_sides_are_judged_by_the_exact_test(fallen: int, ver
         name: replace(scores, candidate=(0.0,)) if at < fallen else scores
         for at, (name, scores) in enumerate(steady.cases.items())
     }
-    found = decide({"m": replace(steady, cases=cases)}, Parameters(runs=1))
+    found = decide_fixed_runs({"m": replace(steady, cases=cases)}, Parameters(runs=1))
 
     assert found.verdict == verdict
     assert found.metrics["m"].change is not None
@@ -250,21 +250,23 @@ def test_single_runs_on_both_sides_are_judged_by_the_exact_test(fallen: int, ver
 
 def test_what_ended_early_is_concluded_from_what_is_there() -> None:
     metrics = {"m": suite(20, TEN, "11", c0="0", c1="10")}
-    found = conclude(metrics, Parameters())
+    found = decide_available_runs(metrics, Parameters())
 
-    assert isinstance(next_step(metrics, Parameters()), NextRuns)
+    assert isinstance(plan_next_step(metrics, Parameters()), NextRuns)
     assert (found.metrics["m"].rounds, found.metrics["m"].level) == (1, 0.05)
-    assert found.metrics["m"].having("suspect") == ("c0", "c1")
+    assert found.metrics["m"].list_cases("suspect") == ("c0", "c1")
 
 
 def test_what_was_never_run_concludes_nothing() -> None:
-    assert conclude({"m": suite(20, TEN, "")}, Parameters()).metrics["m"].reason == "missing_runs"
+    assert (
+        decide_available_runs({"m": suite(20, TEN, "")}, Parameters()).metrics["m"].reason == "missing_runs"
+    )
 
 
 def test_what_auto_had_decided_is_its_conclusion() -> None:
     metrics = {"m": suite(20, TEN, "1", c3="0000")}
 
-    assert conclude(metrics, Parameters()) == next_step(metrics, Parameters())
+    assert decide_available_runs(metrics, Parameters()) == plan_next_step(metrics, Parameters())
 
 
 def test_metrics_without_a_test_take_no_share_of_the_level() -> None:
@@ -276,7 +278,7 @@ def test_metrics_without_a_test_take_no_share_of_the_level() -> None:
 
 def test_no_round_at_all_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one run"):
-        next_step({"m": suite(1, "1", "1")}, Parameters(max_runs=0))
+        plan_next_step({"m": suite(1, "1", "1")}, Parameters(max_runs=0))
 
 
 def test_scripts_read_as_written() -> None:

@@ -7,8 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from evalgate.config.schema.gate import GateConfig, StatisticsConfig
-from evalgate.statistics.case_regression import confirmation_plan
-from evalgate.statistics.parameters import Parameters, Rule
+from evalgate.statistics.case_regression import build_confirmation_plan
+from evalgate.statistics.parameters import MetricRule, Parameters
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "statistics.md").read_text("utf-8")
@@ -24,7 +24,7 @@ def test_the_picture_is_up_to_date() -> None:
 def test_the_failures_that_confirm_a_case(row: str) -> None:
     baseline, cases, failures = (cell.strip() for cell in row.strip("|").split("|"))
     scores = (1000,) * int(baseline.split()[-1])
-    plan = confirmation_plan(
+    plan = build_confirmation_plan(
         {("m", str(index)): scores for index in range(int(cases))},
         case_alpha=0.02,
         case_drop=0.25,
@@ -38,7 +38,7 @@ def test_the_defaults() -> None:
     table = PAGE.split("## Defaults")[1].split("## Limits")[0]
     rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
     documented = {name.strip(" `"): float(value) for _, name, value, *_ in rows}
-    parameters, rule = Parameters(), Rule()
+    parameters, rule = Parameters(), MetricRule()
 
     assert documented == {
         name: getattr(rule if name == "max_drop" else parameters, name) for name in documented

@@ -6,8 +6,8 @@ from statistics import NormalDist, mean
 
 import pytest
 
-from evalgate.statistics.adaptive_runs import NextRuns, early_stop_bias, next_step
-from evalgate.statistics.pairing import CaseScores, GatingMetric, sort_out
+from evalgate.statistics.adaptive_runs import NextRuns, estimate_early_stop_bias, plan_next_step
+from evalgate.statistics.pairing import CaseScores, GatingMetric, pair_cases
 from evalgate.statistics.parameters import Parameters
 from evalgate.statistics.results import Decision
 from tests.statistics.suites import pairs
@@ -23,7 +23,7 @@ def played(chances: list[float], stored: int, dice: random.Random) -> tuple[Gati
     made: dict[str, list[float]] = {case: [] for case in baseline}
     while True:
         table = GatingMetric({case: CaseScores(runs, tuple(made[case])) for case, runs in baseline.items()})
-        step = next_step({"m": table}, Parameters())
+        step = plan_next_step({"m": table}, Parameters())
         if not isinstance(step, NextRuns):
             return table, step
         for case, numbers in step.runs.items():
@@ -38,9 +38,9 @@ def excesses(chances: list[float], stored: int, repeats: int) -> Mapping[str, li
         metric = decision.metrics["m"]
         if metric.change is None or metric.rounds == 5 or metric.change.drop >= 0.025:
             continue
-        sorted_out = sort_out(table.cases, keep=20, first=metric.rounds, runs=metric.rounds)
+        sorted_out = pair_cases(table.cases, keep=20, first=metric.rounds, runs=metric.rounds)
         excess = metric.change.candidate - mean(chances)
-        bias = early_stop_bias(sorted_out.pairs, max_drop=0.05, rounds=metric.rounds)
+        bias = estimate_early_stop_bias(sorted_out.pairs, max_drop=0.05, rounds=metric.rounds)
         found["plain"].append(excess)
         found["corrected"].append(excess - bias)
     return found
@@ -70,7 +70,7 @@ def test_the_bias_of_one_round_is_that_of_a_normal_cut_off() -> None:
     z = 0.025 / spread
     expected = deviation**2 / spread * NormalDist().pdf(z) / NormalDist().cdf(z)
 
-    assert early_stop_bias(sides, max_drop=0.05, rounds=1) == pytest.approx(expected, rel=0.01)
+    assert estimate_early_stop_bias(sides, max_drop=0.05, rounds=1) == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_the_bias_of_one_round_is_that_of_a_normal_cut_off() -> None:
     ids=["no luck", "so many rounds that it hardly matters"],
 )
 def test_nothing_is_taken_off(baseline: str, candidate: str, rounds: int) -> None:
-    assert early_stop_bias(pairs(*[(baseline, candidate)] * 5), max_drop=0.05, rounds=rounds) == 0.0
+    assert estimate_early_stop_bias(pairs(*[(baseline, candidate)] * 5), max_drop=0.05, rounds=rounds) == 0.0

@@ -2,18 +2,20 @@
 
 import pytest
 
-from evalgate.statistics.decision import decide
-from evalgate.statistics.parameters import Parameters, Reliability, Rule
-from evalgate.statistics.results import Flip, MetricDecision
+from evalgate.statistics.decision import decide_fixed_runs
+from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
+from evalgate.statistics.results import Margin, MetricDecision
 from tests.statistics.suites import metric, suite
 
 TEN = "1" * 10
 
 
-def decided(failing: int, rule: Rule | None = None, size: int = 20) -> MetricDecision:
+def decided(failing: int, rule: MetricRule | None = None, size: int = 20) -> MetricDecision:
     names = [f"c{index}" for index in range(size)]
     candidate = {name: "000" if index < failing else "111" for index, name in enumerate(names)}
-    return decide({"m": metric(dict.fromkeys(names, TEN), candidate, rule)}, Parameters(runs=3)).metrics["m"]
+    return decide_fixed_runs(
+        {"m": metric(dict.fromkeys(names, TEN), candidate, rule)}, Parameters(runs=3)
+    ).metrics["m"]
 
 
 def test_a_pass_tells_how_many_failed_runs_would_have_ended_it() -> None:
@@ -35,15 +37,15 @@ def test_a_fail_tells_how_many_passed_runs_would_have_lifted_it() -> None:
 
 
 def test_the_named_number_of_runs_turns_the_verdict_and_one_less_does_not() -> None:
-    turned = decide({"m": suite(20, TEN, "111", c0="000")}, Parameters(runs=3)).metrics["m"]
-    nearly = decide({"m": suite(20, TEN, "111", c0="001")}, Parameters(runs=3)).metrics["m"]
+    turned = decide_fixed_runs({"m": suite(20, TEN, "111", c0="000")}, Parameters(runs=3)).metrics["m"]
+    nearly = decide_fixed_runs({"m": suite(20, TEN, "111", c0="001")}, Parameters(runs=3)).metrics["m"]
 
     assert turned.verdict == "fail"
     assert nearly.verdict == "pass"
 
 
 def test_a_minimum_has_its_own_distance() -> None:
-    rule = Rule(max_drop=None, min_score=0.9)
+    rule = MetricRule(max_drop=None, min_score=0.9)
     short, met = decided(4, rule).flip, decided(0, rule).flip
 
     assert short is not None
@@ -54,7 +56,7 @@ def test_a_minimum_has_its_own_distance() -> None:
 
 
 def test_reliability_has_a_distance_alone() -> None:
-    found = decided(4, Rule(max_drop=None, reliability=Reliability(3, 0.9)))
+    found = decided(4, MetricRule(max_drop=None, reliability=PassKRule(3, 0.9)))
 
     assert found.flip is not None
     assert (found.flip.limit, found.flip.runs) == (0.9, None)
@@ -62,13 +64,13 @@ def test_reliability_has_a_distance_alone() -> None:
 
 
 def test_what_hangs_on_proof_or_data_has_no_such_number() -> None:
-    assert decided(0, Rule(require="proof"), size=5).flip is None
-    assert decide({"m": metric({}, {"a": "1"})}, Parameters(runs=1)).metrics["m"].flip is None
+    assert decided(0, MetricRule(require="proof"), size=5).flip is None
+    assert decide_fixed_runs({"m": metric({}, {"a": "1"})}, Parameters(runs=1)).metrics["m"].flip is None
 
 
 def test_a_limit_below_every_score_cannot_be_reached() -> None:
-    flip = decided(0, Rule(max_drop=1.0)).flip
+    flip = decided(0, MetricRule(max_drop=1.0)).flip
 
     assert flip is not None
     assert flip.runs == 60
-    assert decided(0, Rule(max_drop=0.0)).flip == Flip(1.0, 0.0, None)
+    assert decided(0, MetricRule(max_drop=0.0)).flip == Margin(1.0, 0.0, None)

@@ -7,7 +7,7 @@ import pytest
 from benchmarks import falsealarms
 from benchmarks.falsealarms import Cell
 from benchmarks.gatechain import CRASH, Chain, Setup, close_missed
-from evalgate.baselines.history import baseline_of
+from evalgate.baselines.history import build_baseline
 
 ALL = frozenset(
     {"tool_trajectory_avg_score", "response_match_score", "final_session_state", "trajectory_single_tool_use"}
@@ -31,7 +31,7 @@ def test_stored_runs_are_those_that_the_gate_would_have_saved() -> None:
     outcomes = [[frozenset(), CRASH, frozenset(chain.metrics)]] * 5
     empty = chain.store_runs([[frozenset()]] * 5)
     record = chain.run(empty, lambda index, run: outcomes[index][run - 1])
-    saved, made = baseline_of(record), chain.store_runs(outcomes)
+    saved, made = build_baseline(record), chain.store_runs(outcomes)
     for one, other in zip(saved.cases, made.cases, strict=True):
         assert (one.eval_id, one.status, one.fingerprint) == (other.eval_id, other.status, other.fingerprint)
         assert [(run.outcome, run.scores) for run in one.runs] == [

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evalgate.statistics.threshold_test import quantile, wilson_interval
+from evalgate.statistics.threshold_test import compute_normal_quantile, compute_wilson_interval
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(3, 200), (10, 20), (1, 2), (199, 200)])
@@ -12,8 +12,8 @@ def test_the_bounds_of_a_share_are_those_from_which_it_is_just_so_far_away(
     successes: int, trials: int
 ) -> None:
     share = successes / trials
-    for bound in wilson_interval(successes, trials):
-        reach = quantile(0.025) * math.sqrt(bound * (1 - bound) / trials)
+    for bound in compute_wilson_interval(successes, trials):
+        reach = compute_normal_quantile(0.025) * math.sqrt(bound * (1 - bound) / trials)
         assert abs(share - bound) == pytest.approx(reach)
 
 
@@ -24,4 +24,4 @@ def test_the_bounds_of_a_share_are_those_from_which_it_is_just_so_far_away(
 def test_a_share_that_was_never_or_always_seen_has_an_interval(
     successes: int, trials: int, low: float, high: float
 ) -> None:
-    assert wilson_interval(successes, trials) == pytest.approx((low, high), abs=1e-5)
+    assert compute_wilson_interval(successes, trials) == pytest.approx((low, high), abs=1e-5)

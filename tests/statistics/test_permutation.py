@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalgate.statistics import mean_difference
-from evalgate.statistics.mean_difference import Change, case_p, largest_p_within, suite_change, sum_law
+from evalgate.statistics.mean_difference import (
+    MeanDifference,
+    compare_means,
+    compute_case_p,
+    compute_sum_distribution,
+    find_largest_p,
+)
 from evalgate.statistics.pairing import Pair
 from tests.statistics.suites import pair, pairs, runs
 
@@ -26,8 +32,8 @@ def suites(draw: st.DrawFn, most: int = 3, longest: int = 3) -> list[Pair]:
     ]
 
 
-def compared(suite: list[Pair]) -> Change:
-    return suite_change(suite, alpha=0.05)
+def compared(suite: list[Pair]) -> MeanDifference:
+    return compare_means(suite, alpha=0.05)
 
 
 def every_choice(one: Pair) -> list[int]:
@@ -68,14 +74,16 @@ def test_a_case_alone_is_enumeration(baseline: list[float], candidate: list[floa
     one = pair("c", baseline, candidate)
     sums = every_choice(one)
 
-    assert case_p(one.baseline, one.candidate) == sum(s <= sum(one.candidate) for s in sums) / len(sums)
+    assert compute_case_p(one.baseline, one.candidate) == sum(s <= sum(one.candidate) for s in sums) / len(
+        sums
+    )
 
 
 @given(st.lists(scores, min_size=2, max_size=8), st.data())
 def test_the_law_of_a_sum_counts_every_choice(pooled: list[float], data: st.DataObject) -> None:
     ordered = pair("c", pooled, []).baseline
     size = data.draw(st.integers(1, len(ordered) - 1))
-    law = sum_law(ordered, size)
+    law = compute_sum_distribution(ordered, size)
 
     found = {law.lowest + index * law.step: count for index, count in enumerate(law.counts) if count}
     sums = [sum(choice) for choice in itertools.combinations(ordered, size)]
@@ -83,7 +91,7 @@ def test_the_law_of_a_sum_counts_every_choice(pooled: list[float], data: st.Data
 
 
 def test_more_choices_than_a_machine_word_holds() -> None:
-    law = sum_law((0,) * 40 + (1000,) * 40, 40)
+    law = compute_sum_distribution((0,) * 40 + (1000,) * 40, 40)
 
     assert sum(law.counts) == math.comb(80, 40) > 2**64
     assert law.counts[0] == law.counts[-1] == 1
@@ -150,7 +158,7 @@ def test_only_large_suites_are_left_to_the_normal_law() -> None:
 def test_least_attainable_p(baseline: str, candidate: str, p: float) -> None:
     one = pair("c", runs(baseline), runs(candidate))
 
-    assert case_p(one.baseline, one.candidate) == pytest.approx(p, abs=1e-15)
+    assert compute_case_p(one.baseline, one.candidate) == pytest.approx(p, abs=1e-15)
 
 
 @given(st.lists(scores, min_size=2, max_size=8), st.floats(0, 1.1), st.data())
@@ -159,8 +167,8 @@ def test_the_largest_p_within_a_threshold_is_never_too_small(
 ) -> None:
     ordered = pair("c", pooled, []).baseline
     size = data.draw(st.integers(1, len(ordered) - 1))
-    law = sum_law(ordered, size)
+    law = compute_sum_distribution(ordered, size)
     attainable = [below / sum(law.counts) for below in itertools.accumulate(law.counts)]
 
-    found = largest_p_within(ordered, size, threshold)
+    found = find_largest_p(ordered, size, threshold)
     assert max((p for p in attainable if p <= threshold), default=0.0) <= found <= max(threshold, 0)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from evalgate.statistics.parameters import Parameters, Rule
-from evalgate.statistics.power import StoredRun, self_test, trials
-from evalgate.statistics.threshold_test import Flakiness, flakiness
+from evalgate.statistics.parameters import MetricRule, Parameters
+from evalgate.statistics.power import StoredRun, measure_gate_sensitivity, simulate_trials
+from evalgate.statistics.threshold_test import Flakiness, measure_flakiness
 from tests.statistics.suites import runs
 
-RULES = {"m": Rule()}
+RULES = {"m": MetricRule()}
 
 
 def history(size: int, text: str) -> dict[str, list[StoredRun]]:
@@ -15,26 +15,26 @@ def history(size: int, text: str) -> dict[str, list[StoredRun]]:
 
 
 def test_an_agent_that_never_changes_its_mind_never_alarms() -> None:
-    found = trials(history(10, "1" * 10), RULES, Parameters(), repeats=20)
+    found = simulate_trials(history(10, "1" * 10), RULES, Parameters(), repeats=20)
 
     assert (found.failed, found.inconclusive, found.runs_per_case) == (0, 0, 1)
 
 
 def test_a_collapse_is_always_caught() -> None:
-    assert trials(history(10, "1" * 10), RULES, Parameters(), drop=1.0, repeats=20).failed == 1
+    assert simulate_trials(history(10, "1" * 10), RULES, Parameters(), drop=1.0, repeats=20).failed == 1
 
 
 def test_the_same_seed_gives_the_same_figures() -> None:
     stored = history(10, "1110110111")
-    first = trials(stored, RULES, Parameters(), repeats=30, seed=5)
+    first = simulate_trials(stored, RULES, Parameters(), repeats=30, seed=5)
 
-    assert trials(stored, RULES, Parameters(), repeats=30, seed=5) == first
-    assert trials(stored, RULES, Parameters(), repeats=30, seed=6) != first
+    assert simulate_trials(stored, RULES, Parameters(), repeats=30, seed=5) == first
+    assert simulate_trials(stored, RULES, Parameters(), repeats=30, seed=6) != first
 
 
 def test_a_larger_suite_catches_smaller_drops() -> None:
-    small = self_test(history(6, "1111111101"), RULES, Parameters(), repeats=40)
-    large = self_test(history(30, "1111111101"), RULES, Parameters(), repeats=40)
+    small = measure_gate_sensitivity(history(6, "1111111101"), RULES, Parameters(), repeats=40)
+    large = measure_gate_sensitivity(history(30, "1111111101"), RULES, Parameters(), repeats=40)
 
     assert small.smallest_drop is not None
     assert large.smallest_drop is not None
@@ -43,17 +43,20 @@ def test_a_larger_suite_catches_smaller_drops() -> None:
 
 
 def test_what_cannot_fall_cannot_be_caught() -> None:
-    assert self_test(history(5, "0000000000"), RULES, Parameters(), repeats=5).smallest_drop is None
+    assert (
+        measure_gate_sensitivity(history(5, "0000000000"), RULES, Parameters(), repeats=5).smallest_drop
+        is None
+    )
 
 
 def test_fixed_runs_are_played_as_such() -> None:
-    found = trials(history(10, "1" * 10), RULES, Parameters(runs=3), repeats=5)
+    found = simulate_trials(history(10, "1" * 10), RULES, Parameters(runs=3), repeats=5)
 
     assert found.runs_per_case == 3
 
 
 def test_cases_without_stored_runs_are_left_out() -> None:
-    found = self_test(history(5, "1" * 10) | {"new": []}, RULES, Parameters(), repeats=5)
+    found = measure_gate_sensitivity(history(5, "1" * 10) | {"new": []}, RULES, Parameters(), repeats=5)
 
     assert found.unchanged.runs_per_case == 1
 
@@ -70,8 +73,8 @@ def test_cases_without_stored_runs_are_left_out() -> None:
     ],
 )
 def test_the_flip_rate_of_a_case(text: str, expected: Flakiness) -> None:
-    assert flakiness({"c": runs(text)}) == {"c": expected}
+    assert measure_flakiness({"c": runs(text)}) == {"c": expected}
 
 
 def test_what_passes_is_a_matter_of_the_score() -> None:
-    assert flakiness({"c": (0.8, 0.7)}, pass_score=0.75)["c"].passed == 1
+    assert measure_flakiness({"c": (0.8, 0.7)}, pass_score=0.75)["c"].passed == 1

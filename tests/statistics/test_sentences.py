@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from evalgate.gating.messages import Words, effort, sentences
-from evalgate.statistics.adaptive_runs import next_step
-from evalgate.statistics.decision import decide
-from evalgate.statistics.mean_difference import Change
-from evalgate.statistics.parameters import Parameters, Reliability, Rule
-from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision, Part, RunCount, Status
-from evalgate.statistics.threshold_test import Estimate
+from evalgate.gating.messages import MessageContext, describe_metric, describe_sampling_cost
+from evalgate.statistics.adaptive_runs import plan_next_step
+from evalgate.statistics.decision import decide_fixed_runs
+from evalgate.statistics.mean_difference import MeanDifference
+from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
+from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision, RuleCheck, RunCount, Status
+from evalgate.statistics.threshold_test import ThresholdTest
 from tests.statistics.suites import suite
 
-CHANGE = Change(
+CHANGE = MeanDifference(
     cases=20,
     baseline=0.87,
     candidate=0.86,
@@ -29,8 +29,8 @@ CHANGE = Change(
     single=False,
 )
 METRIC = MetricDecision(
-    rule=Rule(),
-    parts=(Part("average", "pass", "no_sign"),),
+    rule=MetricRule(),
+    checks=(RuleCheck("average", "pass", "no_sign"),),
     change=CHANGE,
     level=0.05,
     minimum=None,
@@ -41,7 +41,7 @@ METRIC = MetricDecision(
     rounds=1,
     flip=None,
 )
-MAIN = Words()
+MAIN = MessageContext()
 
 
 def outcome(
@@ -60,55 +60,55 @@ def outcome(
     )
 
 
-def average(part: Part, rounds: int = 1, **figures: Any) -> MetricDecision:
-    return replace(METRIC, parts=(part,), change=replace(CHANGE, **figures), rounds=rounds)
+def average(part: RuleCheck, rounds: int = 1, **figures: Any) -> MetricDecision:
+    return replace(METRIC, checks=(part,), change=replace(CHANGE, **figures), rounds=rounds)
 
 
 PASS = {
     "unchanged": (
-        average(Part("average", "pass", "unchanged"), drop=0.0, same=True),
+        average(RuleCheck("average", "pass", "unchanged"), drop=0.0, same=True),
         "No change: all 20 cases scored the same as on main.",
     ),
     "unchanged alone": (
-        average(Part("average", "pass", "unchanged"), cases=1),
+        average(RuleCheck("average", "pass", "unchanged"), cases=1),
         "No change: the only case scored the same as on main.",
     ),
     "proven": (
-        average(Part("average", "pass", "proven"), half=0.02),
+        average(RuleCheck("average", "pass", "proven"), half=0.02),
         "No regression. 0.86 vs 0.87 on main; at worst about 3 points lower, inside your 5-point allowance.",
     ),
     "proven better": (
-        average(Part("average", "pass", "proven"), drop=-0.1, half=0.02, candidate=0.97),
+        average(RuleCheck("average", "pass", "proven"), drop=-0.1, half=0.02, candidate=0.97),
         "No regression. 0.97 vs 0.87 on main; even at worst no lower.",
     ),
     "pass": (
-        average(Part("average", "pass", "no_sign")),
+        average(RuleCheck("average", "pass", "no_sign")),
         (
             "No sign of a regression: 0.86 vs 0.87 on main (20 cases, 1 run each). "
             "A suite this size reliably catches drops of about 13 points or more."
         ),
     ),
     "too small": (
-        average(Part("average", "pass", "no_sign"), rounds=3, cases=2, notice=1.2),
+        average(RuleCheck("average", "pass", "no_sign"), rounds=3, cases=2, notice=1.2),
         (
             "No sign of a regression: 0.86 vs 0.87 on main (2 cases, 3 runs each). "
             "A suite this size is too small to catch any drop reliably."
         ),
     ),
     "small drop": (
-        average(Part("average", "pass", "small_drop"), drop=0.03, p=0.01),
+        average(RuleCheck("average", "pass", "small_drop"), drop=0.03, p=0.01),
         "Passed. A small real drop of about 3 points, inside your 5-point allowance.",
     ),
     "a drop that would round to the allowance": (
-        average(Part("average", "pass", "small_drop"), drop=0.0496, p=0.01),
+        average(RuleCheck("average", "pass", "small_drop"), drop=0.0496, p=0.01),
         "Passed. A small real drop of just under 5 points, inside your 5-point allowance.",
     ),
     "better": (
-        average(Part("average", "pass", "better"), drop=-0.06),
+        average(RuleCheck("average", "pass", "better"), drop=-0.06),
         "Better than main: +6 points, too much to be luck.",
     ),
     "deterministic": (
-        average(Part("average", "pass", "exact_held"), drop=0.0, same=True, candidate=0.87),
+        average(RuleCheck("average", "pass", "exact_held"), drop=0.0, same=True, candidate=0.87),
         (
             "No change: 0.87 vs 0.87 on main (20 cases). "
             "The agent is declared deterministic, so this was compared exactly."
@@ -119,14 +119,14 @@ PASS = {
 FALL: dict[str, Any] = {"drop": 0.12, "candidate": 0.75, "p": 0.0035}
 FAIL = {
     "average": (
-        average(Part("average", "fail", "average_fell"), rounds=3, **FALL),
+        average(RuleCheck("average", "fail", "average_fell"), rounds=3, **FALL),
         (
             "Regression: the average fell 12 points (0.87 → 0.75) over 20 cases × 3 runs. "
             "Run-to-run noise alone would do this about 1 time in 300."
         ),
     ),
     "never by luck": (
-        average(Part("average", "fail", "average_fell"), rounds=3, **(FALL | {"p": 1e-9})),
+        average(RuleCheck("average", "fail", "average_fell"), rounds=3, **(FALL | {"p": 1e-9})),
         (
             "Regression: the average fell 12 points (0.87 → 0.75) over 20 cases × 3 runs. "
             "Run-to-run noise alone would do this less than 1 time in a million."
@@ -135,7 +135,7 @@ FAIL = {
     "case": (
         replace(
             METRIC,
-            parts=(*METRIC.parts, Part("cases", "fail", "case_broke")),
+            checks=(*METRIC.checks, RuleCheck("cases", "fail", "case_broke")),
             cases={"refund-policy": outcome("broken", (10, 10), (0, 4))},
         ),
         (
@@ -146,7 +146,7 @@ FAIL = {
     "case with judge scores": (
         replace(
             METRIC,
-            parts=(Part("cases", "fail", "case_broke"),),
+            checks=(RuleCheck("cases", "fail", "case_broke"),),
             cases={"tone": replace(outcome("broken", (0, 10), (0, 6)), baseline_mean=0.85, mean=0.12)},
         ),
         (
@@ -157,13 +157,13 @@ FAIL = {
     "deterministic case": (
         replace(
             METRIC,
-            parts=(Part("cases", "fail", "case_fell"),),
+            checks=(RuleCheck("cases", "fail", "case_fell"),),
             cases={"refund": outcome("broken", (1, 1), (0, 1), need=None)},
         ),
         "`refund` broke: 0.00, 1.00 on main.",
     ),
     "deterministic": (
-        average(Part("average", "fail", "exact_fell"), **FALL),
+        average(RuleCheck("average", "fail", "exact_fell"), **FALL),
         (
             "Regression: the average fell 12 points (0.87 → 0.75) over 20 cases × 1 run. "
             "The agent is declared deterministic, so this was compared exactly."
@@ -172,23 +172,23 @@ FAIL = {
     "threshold": (
         replace(
             METRIC,
-            parts=(Part("minimum", "fail", "below_minimum"),),
-            minimum=Estimate(0.71, 0.06, 0.8, "fail"),
+            checks=(RuleCheck("minimum", "fail", "below_minimum"),),
+            minimum=ThresholdTest(0.71, 0.06, 0.8, "fail"),
         ),
         "0.71 is below the required 0.80, beyond noise (at most 0.77).",
     ),
     "reliability": (
         replace(
             METRIC,
-            rule=Rule(reliability=Reliability(3, 0.8)),
-            parts=(Part("reliability", "fail", "unreliable"),),
-            reliability=Estimate(0.5, 0.2, 0.8, "fail"),
+            rule=MetricRule(reliability=PassKRule(3, 0.8)),
+            checks=(RuleCheck("reliability", "fail", "unreliable"),),
+            reliability=ThresholdTest(0.5, 0.2, 0.8, "fail"),
         ),
         "pass^3 of 0.50 is below the required 0.80, beyond noise (at most 0.70).",
     ),
 }
 
-NOISY = Part("average", "inconclusive", "noisy_drop")
+NOISY = RuleCheck("average", "inconclusive", "noisy_drop")
 UNCLEAR = {
     "noise": (
         average(NOISY, rounds=5, drop=0.06, noise=0.09, p=0.2),
@@ -205,17 +205,21 @@ UNCLEAR = {
         ),
     ),
     "no baseline": (
-        replace(METRIC, parts=(Part("data", "inconclusive", "no_baseline"),), change=None),
+        replace(METRIC, checks=(RuleCheck("data", "inconclusive", "no_baseline"),), change=None),
         "No baseline for these cases yet; scores recorded, nothing compared.",
     ),
     "missing": (
         replace(
-            METRIC, parts=(Part("data", "inconclusive", "missing_runs"),), change=None, missing=14, planned=60
+            METRIC,
+            checks=(RuleCheck("data", "inconclusive", "missing_runs"),),
+            change=None,
+            missing=14,
+            planned=60,
         ),
         "Not enough data: 14 of 60 runs have no score (judge or API errors).",
     ),
     "unproven": (
-        average(Part("average", "inconclusive", "unproven")),
+        average(RuleCheck("average", "inconclusive", "unproven")),
         (
             "Not proven. 0.86 vs 0.87 on main; at worst about 9 points lower, outside your 5-point allowance. "
             "Not blocking. Add cases or raise max_runs for a clear answer."
@@ -224,24 +228,24 @@ UNCLEAR = {
     "threshold": (
         replace(
             METRIC,
-            parts=(Part("minimum", "inconclusive", "near_minimum"),),
-            minimum=Estimate(0.78, 0.08, 0.8, "inconclusive"),
+            checks=(RuleCheck("minimum", "inconclusive", "near_minimum"),),
+            minimum=ThresholdTest(0.78, 0.08, 0.8, "inconclusive"),
         ),
         "0.78 is below 0.80 but within noise (0.70–0.86).",
     ),
     "too few runs for pass^k": (
         replace(
             METRIC,
-            rule=Rule(reliability=Reliability(5, 0.8)),
-            parts=(Part("reliability", "inconclusive", "too_few_runs"),),
+            rule=MetricRule(reliability=PassKRule(5, 0.8)),
+            checks=(RuleCheck("reliability", "inconclusive", "too_few_runs"),),
         ),
         "pass^5 needs 5 runs of every case; a case has fewer.",
     ),
     "threshold unproven": (
         replace(
             METRIC,
-            parts=(Part("minimum", "inconclusive", "near_minimum"),),
-            minimum=Estimate(0.82, 0.08, 0.8, "inconclusive"),
+            checks=(RuleCheck("minimum", "inconclusive", "near_minimum"),),
+            minimum=ThresholdTest(0.82, 0.08, 0.8, "inconclusive"),
         ),
         "0.82 meets the required 0.80, but is not proven to (0.74–0.90).",
     ),
@@ -254,32 +258,42 @@ def rows(table: dict[str, tuple[MetricDecision, str]]) -> list[Any]:
 
 @pytest.mark.parametrize(("metric", "text"), rows(PASS) + rows(FAIL) + rows(UNCLEAR))
 def test_the_sentence_of_each_verdict(metric: MetricDecision, text: str) -> None:
-    assert sentences(metric, MAIN) == (text,)
+    assert describe_metric(metric, MAIN) == (text,)
 
 
 @pytest.mark.parametrize(
     ("stored", "rounds", "words", "advice"),
     [
-        (10, 3, Words(fixed_runs=True), "Add cases or raise runs for a clear answer."),
-        (1, 3, Words(fixed_runs=True), "Add cases or store more runs in the baseline for a clear answer."),
-        (10, 5, Words(max_runs=5), "Add cases or raise max_runs for a clear answer."),
-        (10, 2, Words(max_runs=5), "Add cases for a clear answer."),
-        (3, 5, Words(max_runs=5), "Add cases or store more runs in the baseline for a clear answer."),
+        (10, 3, MessageContext(fixed_runs=True), "Add cases or raise runs for a clear answer."),
+        (
+            1,
+            3,
+            MessageContext(fixed_runs=True),
+            "Add cases or store more runs in the baseline for a clear answer.",
+        ),
+        (10, 5, MessageContext(max_runs=5), "Add cases or raise max_runs for a clear answer."),
+        (10, 2, MessageContext(max_runs=5), "Add cases for a clear answer."),
+        (
+            3,
+            5,
+            MessageContext(max_runs=5),
+            "Add cases or store more runs in the baseline for a clear answer.",
+        ),
     ],
 )
-def test_only_what_helps_is_advised(stored: int, rounds: int, words: Words, advice: str) -> None:
+def test_only_what_helps_is_advised(stored: int, rounds: int, words: MessageContext, advice: str) -> None:
     case = CaseOutcome("ok", stored, stored, 1.0, rounds, rounds, 1.0, None, None)
     metric = next(metric for metric, text in UNCLEAR.values() if text.startswith("Can't tell"))
-    told = sentences(replace(metric, cases={"a": case}, rounds=rounds), words)
+    told = describe_metric(replace(metric, cases={"a": case}, rounds=rounds), words)
     assert told[0].endswith(advice)
 
 
 def test_a_met_minimum_says_so() -> None:
-    parts = (Part("minimum", "pass", "meets_minimum"),)
+    parts = (RuleCheck("minimum", "pass", "meets_minimum"),)
 
-    assert sentences(replace(METRIC, parts=parts, minimum=Estimate(0.9, 0.05, 0.8, "pass")), MAIN) == (
-        "0.90 meets the required 0.80.",
-    )
+    assert describe_metric(
+        replace(METRIC, checks=parts, minimum=ThresholdTest(0.9, 0.05, 0.8, "pass")), MAIN
+    ) == ("0.90 meets the required 0.80.",)
 
 
 def test_suspects_are_listed_beside_what_broke() -> None:
@@ -288,9 +302,9 @@ def test_suspects_are_listed_beside_what_broke() -> None:
         "a": outcome("suspect", (6, 10), (0, 1)),
         "b": outcome("suspect", (6, 10), (0, 1)),
     }
-    metric = replace(METRIC, parts=(Part("cases", "fail", "case_broke"),), cases=cases)
+    metric = replace(METRIC, checks=(RuleCheck("cases", "fail", "case_broke"),), cases=cases)
 
-    assert sentences(metric, MAIN)[1:] == (
+    assert describe_metric(metric, MAIN)[1:] == (
         "2 other cases scored lower, which their runs cannot tell from luck: `a`, `b`.",
     )
 
@@ -298,36 +312,36 @@ def test_suspects_are_listed_beside_what_broke() -> None:
 def test_a_long_list_of_suspects_is_cut() -> None:
     cases = {name: outcome("suspect", (6, 10), (0, 1)) for name in "abcdefg"}
 
-    assert sentences(replace(METRIC, cases=cases), MAIN)[1] == (
+    assert describe_metric(replace(METRIC, cases=cases), MAIN)[1] == (
         "7 cases scored lower, which their runs cannot tell from luck: `a`, `b`, `c`, `d`, `e` and 2 more."
     )
 
 
 def test_the_words_are_the_teams_own() -> None:
-    words = Words(base="release/2", blocking=True, fixed_runs=True, quote=lambda name: f"<{name}>")
+    words = MessageContext(base="release/2", blocking=True, fixed_runs=True, quote=lambda name: f"<{name}>")
     noisy = average(NOISY, rounds=5, drop=0.06, noise=0.09)
     suspect = replace(noisy, cases={"a": outcome("suspect", (6, 10), (0, 1))})
 
-    assert sentences(suspect, words) == (
+    assert describe_metric(suspect, words) == (
         (
             "Can't tell. The average is 6 points lower, but this suite's noise is about ±9 points after 5 runs per "
             "case. Blocking, as on_inconclusive: fail asks. Add cases or raise runs for a clear answer."
         ),
         "1 case scored lower, which its runs cannot tell from luck: <a>.",
     )
-    assert sentences(METRIC, words)[0].startswith("No sign of a regression: 0.86 vs 0.87 on release/2 ")
+    assert describe_metric(METRIC, words)[0].startswith("No sign of a regression: 0.86 vs 0.87 on release/2 ")
 
 
 @pytest.mark.parametrize(
     ("drop", "text"), [(0.004, "0.4 points"), (0.01, "1 point"), (0.0004, "0.04 points"), (1.0, "100 points")]
 )
 def test_no_drop_is_rounded_away(drop: float, text: str) -> None:
-    found = sentences(average(Part("average", "pass", "small_drop"), drop=drop), MAIN)[0]
+    found = describe_metric(average(RuleCheck("average", "pass", "small_drop"), drop=drop), MAIN)[0]
 
     assert f"about {text}, inside" in found
 
 
-OWN = Words(score=lambda share: 1 + 4 * share, width=4.0)
+OWN = MessageContext(score=lambda share: 1 + 4 * share, width=4.0)
 
 
 @pytest.mark.parametrize(
@@ -342,46 +356,46 @@ OWN = Words(score=lambda share: 1 + 4 * share, width=4.0)
             "Can't tell. The average is 0.24 lower, but this suite's noise is about ±0.36 after 5 runs per case.",
         ),
         (
-            average(Part("average", "pass", "small_drop"), drop=0.03),
+            average(RuleCheck("average", "pass", "small_drop"), drop=0.03),
             "Passed. A small real drop of about 0.12, inside your allowance of 0.20.",
         ),
         (
-            average(Part("average", "pass", "small_drop"), drop=0.0499999),
+            average(RuleCheck("average", "pass", "small_drop"), drop=0.0499999),
             "Passed. A small real drop of just under 0.20, inside your allowance of 0.20.",
         ),
         (
-            average(Part("average", "pass", "better"), drop=-0.06),
+            average(RuleCheck("average", "pass", "better"), drop=-0.06),
             "Better than main: +0.24, too much to be luck.",
         ),
         (
-            average(Part("average", "pass", "better"), drop=-0.0001),
+            average(RuleCheck("average", "pass", "better"), drop=-0.0001),
             "Better than main: +0.0004, too much to be luck.",
         ),
     ],
 )
 def test_another_range_is_told_in_its_own_numbers(metric: MetricDecision, text: str) -> None:
-    found = sentences(metric, OWN)[0]
+    found = describe_metric(metric, OWN)[0]
 
     assert found.startswith(text)
     assert "point" not in found
 
 
 def test_what_was_saved() -> None:
-    assert effort(RunCount(23, {}, 100)) == "23 runs instead of 100."
+    assert describe_sampling_cost(RunCount(23, {}, 100)) == "23 runs instead of 100."
 
 
 def test_from_scores_to_words() -> None:
-    step = next_step({"m": suite(20, "1" * 10, "1", c0="0000")}, Parameters())
+    step = plan_next_step({"m": suite(20, "1" * 10, "1", c0="0000")}, Parameters())
     assert isinstance(step, Decision)
-    fixed = decide({"m": suite(20, "1" * 10, "111", c0="000", c1="000")}, Parameters(runs=3))
+    fixed = decide_fixed_runs({"m": suite(20, "1" * 10, "111", c0="000", c1="000")}, Parameters(runs=3))
 
-    assert sentences(step.metrics["m"], MAIN) == (
+    assert describe_metric(step.metrics["m"], MAIN) == (
         (
             "`c0` broke: failed 4 of 4 runs, passed 10 of 10 on main. "
             "Less than a 2 % chance of this happening by luck anywhere in the suite."
         ),
     )
-    assert sentences(fixed.metrics["m"], MAIN) == (
+    assert describe_metric(fixed.metrics["m"], MAIN) == (
         (
             "Regression: the average fell 10 points (1.00 → 0.90) over 20 cases × 3 runs. "
             "Run-to-run noise alone would do this about 1 time in 200,000."
@@ -400,8 +414,8 @@ def test_from_scores_to_words() -> None:
     ],
 )
 def test_a_line_about_some_cases_speaks_of_these(cases: int, notice: float, expected: str) -> None:
-    found = average(Part("average", "pass", "no_sign"), cases=cases, notice=notice)
-    [sentence] = sentences(found, Words(is_part=True, base="main"))
+    found = average(RuleCheck("average", "pass", "no_sign"), cases=cases, notice=notice)
+    [sentence] = describe_metric(found, MessageContext(is_part=True, base="main"))
     assert sentence.endswith(expected)
 
 
@@ -419,6 +433,6 @@ def test_a_line_about_some_cases_speaks_of_these(cases: int, notice: float, expe
     ],
 )
 def test_a_drop_beside_its_allowance_is_no_more_exact_than_that(drop: float, limit: float, text: str) -> None:
-    metric = average(Part("average", "pass", "small_drop"), drop=drop)
-    found = sentences(replace(metric, rule=replace(metric.rule, max_drop=limit)), MAIN)[0]
+    metric = average(RuleCheck("average", "pass", "small_drop"), drop=drop)
+    found = describe_metric(replace(metric, rule=replace(metric.rule, max_drop=limit)), MAIN)[0]
     assert found == f"Passed. A small real drop of {text}."

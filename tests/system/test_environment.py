@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.system.workspace import _ALLOWED, agent_environment, environment_notices
+from evalgate.system.workspace import _ALLOWED, build_agent_environment, list_environment_notices
 
 SOURCE = {
     "PATH": "/bin",
@@ -48,14 +48,14 @@ def test_the_documents_name_every_variable(page: str) -> None:
     ],
 )
 def test_given(names: list[str], given: set[str]) -> None:
-    assert agent_environment(SOURCE, names) == {
+    assert build_agent_environment(SOURCE, names) == {
         name: SOURCE[name] for name in SOURCE if name in ALWAYS | given
     }
 
 
 def test_names_that_are_not_given_are_told() -> None:
     names = ["OPENAI_*", "PATH", "NOT_SET", "AZURE_*", "GITHUB_OUTPUT", "GITHUB_TOKEN"]
-    assert environment_notices(SOURCE, names) == (
+    assert list_environment_notices(SOURCE, names) == (
         "the environment variable NOT_SET, wanted for the agent, is not set",
         "the environment variable AZURE_*, wanted for the agent, is not set",
         "the environment variable GITHUB_OUTPUT is never given to the agent",

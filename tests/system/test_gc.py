@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from evalgate.system.gc import collector_paused
+from evalgate.system.gc import pause_gc
 
 
 @pytest.fixture(autouse=True)
@@ -25,14 +25,14 @@ class Cycle:
 def test_the_collector_is_as_before(switch: Callable[[], None]) -> None:
     switch()
     before = gc.isenabled()
-    with collector_paused():
+    with pause_gc():
         assert not gc.isenabled()
     assert gc.isenabled() is before
 
 
 def test_what_was_built_meanwhile_is_found_by_a_whole_collection() -> None:
     gc.enable()
-    with collector_paused():
+    with pause_gc():
         lost = weakref.ref(Cycle())
     gc.collect()
     assert lost() is None
@@ -41,7 +41,7 @@ def test_what_was_built_meanwhile_is_found_by_a_whole_collection() -> None:
 def test_no_look_at_young_objects_goes_through_what_was_built_meanwhile() -> None:
     gc.enable()
     frozen = gc.get_freeze_count()
-    with collector_paused():
+    with pause_gc():
         kept = [Cycle() for _ in range(1000)]
     young = {id(each) for generation in (0, 1) for each in gc.get_objects(generation)}
     assert not young & set(map(id, kept))

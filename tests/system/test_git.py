@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.system.git import branch, commit, git, text_at_base, unmerged
+from evalgate.system.git import describe_unmerged_change, read_branch, read_commit, read_text_at_base, run_git
 
 WHO = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "init.defaultBranch=main")
 PULL_REQUEST = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_REF": "refs/pull/7/merge"}
@@ -73,7 +73,7 @@ def test_the_base_of_a_merge_that_github_made(
 ) -> None:
     made = {known: do(origin, "rev-parse", "refs/pull/7/merge")}
     folder = checked_out(origin, ref, depth, tmp_path / "checkout")
-    assert text_at_base(folder, "rules", PULL_REQUEST | made) == expected
+    assert read_text_at_base(folder, "rules", PULL_REQUEST | made) == expected
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_base_that_the_event_names(
     folder = checked_out(origin, "refs/heads/change", 9, tmp_path / "checkout")
     do(folder, "fetch", "-q", "origin", "main")
     environ = PULL_REQUEST | {"GITHUB_EVENT_PATH": str(tmp_path / "event.json")}
-    assert text_at_base(folder, "rules", environ) == expected
+    assert read_text_at_base(folder, "rules", environ) == expected
 
 
 def test_a_merge_queue_may_squash(origin: Path, tmp_path: Path) -> None:
@@ -106,8 +106,11 @@ def test_a_merge_queue_may_squash(origin: Path, tmp_path: Path) -> None:
     do(origin, "update-ref", QUEUE["GITHUB_REF"], "HEAD")
     (tmp_path / "event.json").write_text(json.dumps({"merge_group": {"base_sha": base}}), "utf-8")
     folder = checked_out(origin, QUEUE["GITHUB_REF"], 2, tmp_path / "checkout")
-    made = {"GITHUB_SHA": git(folder, "rev-parse", "HEAD"), "GITHUB_EVENT_PATH": str(tmp_path / "event.json")}
-    assert text_at_base(folder, "rules", QUEUE | made) == "old"
+    made = {
+        "GITHUB_SHA": run_git(folder, "rev-parse", "HEAD"),
+        "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
+    }
+    assert read_text_at_base(folder, "rules", QUEUE | made) == "old"
 
 
 @pytest.mark.parametrize(
@@ -122,8 +125,8 @@ def test_merge_requests_of_gitlab(
     origin: Path, tmp_path: Path, environ: Mapping[str, str], expected: str | None
 ) -> None:
     folder = checked_out(origin, "refs/pull/7/merge", 2, tmp_path / "checkout")
-    made = {"CI_COMMIT_SHA": git(folder, "rev-parse", "HEAD")}
-    assert text_at_base(folder, "rules", {**environ, **made}) == expected
+    made = {"CI_COMMIT_SHA": run_git(folder, "rev-parse", "HEAD")}
+    assert read_text_at_base(folder, "rules", {**environ, **made}) == expected
 
 
 # --- other services -----------------------------------------------------------------------------------------
@@ -176,16 +179,18 @@ def test_the_base_as_other_services_name_it(
         environ = environ | {"BUILD_SOURCEVERSION": do(folder, "rev-parse", "HEAD")}
     if environ.get("BITBUCKET_PR_DESTINATION_COMMIT") == "MAIN":
         environ = environ | {"BITBUCKET_PR_DESTINATION_COMMIT": do(origin, "rev-parse", "main")[:12]}
-    assert text_at_base(folder, "rules", environ) == expected
+    assert read_text_at_base(folder, "rules", environ) == expected
 
 
 def test_a_short_hash_is_no_name_of_a_tag(origin: Path, tmp_path: Path) -> None:
     short = do(origin, "rev-parse", "main")[:12]
     folder = checked_out(origin, "refs/pull/7/merge", 2, tmp_path / "checkout")
     do(folder, "tag", short, "HEAD")  # the change's own
-    assert text_at_base(folder, "rules", BITBUCKET | {"BITBUCKET_PR_DESTINATION_COMMIT": short}) == "old"
+    assert read_text_at_base(folder, "rules", BITBUCKET | {"BITBUCKET_PR_DESTINATION_COMMIT": short}) == "old"
     do(folder, "tag", "f" * 12, "HEAD")
-    assert text_at_base(folder, "rules", BITBUCKET | {"BITBUCKET_PR_DESTINATION_COMMIT": "f" * 12}) is None
+    assert (
+        read_text_at_base(folder, "rules", BITBUCKET | {"BITBUCKET_PR_DESTINATION_COMMIT": "f" * 12}) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,7 +208,7 @@ def test_a_short_hash_is_no_name_of_a_tag(origin: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_merged(environ: dict[str, str], expected: str) -> None:
-    assert unmerged(environ) == expected
+    assert describe_unmerged_change(environ) == expected
 
 
 @pytest.mark.parametrize(
@@ -223,7 +228,7 @@ def test_the_commit_and_branch_that_services_name(
     do(origin, "checkout", "-q", "main")
     head = do(origin, "rev-parse", "HEAD")
     wanted = (head if expected[0] == "HEAD" else expected[0], expected[1])
-    assert (commit(origin, environ), branch(origin, environ)) == wanted
+    assert (read_commit(origin, environ), read_branch(origin, environ)) == wanted
 
 
 def test_git_runs_no_program_that_the_repository_names_and_hears_no_secret(
@@ -240,8 +245,8 @@ def test_git_runs_no_program_that_the_repository_names_and_hears_no_secret(
     monkeypatch.setenv("INPUT_TOKEN", "ghs_canary")
     monkeypatch.setenv("GIT_DIR", os.devnull)
 
-    assert git(origin, "ls-files", "--", "rules") == "rules"
-    assert git(origin, "cat-file", "blob", "main:./rules") == "old"
+    assert run_git(origin, "ls-files", "--", "rules") == "rules"
+    assert run_git(origin, "cat-file", "blob", "main:./rules") == "old"
     assert not seen.exists()
-    git(origin, "canary")
+    run_git(origin, "canary")
     assert "ghs_canary" not in seen.read_text("utf-8")

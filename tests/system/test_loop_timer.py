@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from evalgate.system.loop_timer import PatientTimeout, PatientTimer
+from evalgate.system.loop_timer import LoopTimeout, LoopTimer
 
 LIMIT_S = 0.3
 
@@ -19,7 +19,7 @@ async def answered_while_stalled(limit: float) -> str:
     # Delivered a round later, as asyncio does for subprocesses.
     loop.add_reader(reading, lambda: loop.call_soon(_settle, answer, "in time"))
     try:
-        async with PatientTimeout(limit):
+        async with LoopTimeout(limit):
             await asyncio.sleep(0)
             os.write(writing, b"x")
             time.sleep(2 * limit)  # noqa: ASYNC251  what a huge answer of a neighbour does
@@ -44,7 +44,7 @@ async def test_an_answer_that_waited_in_the_pipe_is_in_time() -> None:
 async def test_a_loop_that_stood_still_gives_the_time_back() -> None:
     ends: list[float] = []
     started = time.monotonic()
-    timer = PatientTimer(0.05, lambda: ends.append(time.monotonic() - started))
+    timer = LoopTimer(0.05, lambda: ends.append(time.monotonic() - started))
     time.sleep(0.4)  # noqa: ASYNC251
     await asyncio.sleep(0.2)
     assert ends == []
@@ -57,19 +57,19 @@ async def test_a_loop_that_stood_still_gives_the_time_back() -> None:
 
 
 async def test_a_timer_that_is_cancelled_never_acts() -> None:
-    timer = PatientTimer(0.01, lambda: pytest.fail("it acted"))
+    timer = LoopTimer(0.01, lambda: pytest.fail("it acted"))
     timer.cancel()
     await asyncio.sleep(0.05)
 
 
 async def test_a_block_that_takes_too_long_ends() -> None:
     with pytest.raises(TimeoutError):
-        async with PatientTimeout(0.01):
+        async with LoopTimeout(0.01):
             await asyncio.sleep(60)
 
 
 async def test_a_block_can_be_given_more_time() -> None:
-    async with PatientTimeout(0.05) as timeout:
+    async with LoopTimeout(0.05) as timeout:
         timeout.reschedule(None)
         await asyncio.sleep(0.2)
         assert timeout.when() is None

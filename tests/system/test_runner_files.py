@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.ci.events import PullRequest, subject_of
+from evalgate.ci.events import PullRequest, find_subject
 from evalgate.system.runner_files import (
     NOT_WRITTEN,
     WRITTEN,
@@ -119,7 +119,7 @@ def test_files_that_nobody_touched_are_as_they_were(files: dict[str, str]) -> No
 def test_the_event_is_what_it_was_before_the_agent(files: dict[str, str]) -> None:
     hold_runner_files(files)
     Path(files["GITHUB_EVENT_PATH"]).write_text(json.dumps({"pull_request": {"number": 666}}))
-    assert subject_of(files) == PullRequest(7)
+    assert find_subject(files) == PullRequest(7)
 
 
 @pytest.mark.parametrize("attack", [replace_by_pipe, replace_by_link, replace_by_folder])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.system.signals import END_SIGNALS, Patience, cancelled_by_signals
+from evalgate.system.signals import END_SIGNALS, InterruptHandler, cancel_on_signals
 from tests.cli.test_cli import eval_set
 
 LOADED = """
@@ -26,7 +26,7 @@ _CLEAN = {name: value for name, value in os.environ.items() if not name.startswi
 @pytest.mark.parametrize("number", END_SIGNALS)
 def test_the_first_signal_interrupts_and_no_other(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with Patience().kept():
+    with InterruptHandler().handle_signals():
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
         for further in END_SIGNALS:
@@ -36,14 +36,14 @@ def test_the_first_signal_interrupts_and_no_other(number: signal.Signals) -> Non
 
 @pytest.mark.parametrize("number", END_SIGNALS)
 def test_no_signal_interrupts_what_is_certain(number: signal.Signals) -> None:
-    patience = Patience()
-    with patience.kept():
+    patience = InterruptHandler()
+    with patience.handle_signals():
         patience.is_certain = True
         os.kill(os.getpid(), number)
 
 
 def test_no_signal_interrupts_before_all_of_them_are_handled(monkeypatch: pytest.MonkeyPatch) -> None:
-    patience, put = Patience(), signal.signal
+    patience, put = InterruptHandler(), signal.signal
     before = {number: signal.getsignal(number) for number in END_SIGNALS}
 
     def put_in_a_storm(number: signal.Signals, handler: Any) -> object:
@@ -54,7 +54,7 @@ def test_no_signal_interrupts_before_all_of_them_are_handled(monkeypatch: pytest
     monkeypatch.setattr(signal, "signal", put_in_a_storm)
     try:
         with pytest.raises(KeyboardInterrupt):
-            patience.begin()
+            patience.install_handlers()
         assert [signal.getsignal(number) for number in END_SIGNALS] == [patience] * len(END_SIGNALS)
     finally:
         for number, handler in before.items():
@@ -98,7 +98,7 @@ def test_a_storm_of_signals_at_any_moment_ends_in_one_way(
 @pytest.mark.parametrize("number", END_SIGNALS)
 def test_a_signal_cancels_the_task(number: signal.Signals) -> None:
     async def wait() -> None:
-        with cancelled_by_signals():
+        with cancel_on_signals():
             os.kill(os.getpid(), number)
             await asyncio.sleep(60)
 
@@ -116,7 +116,7 @@ async def test_the_second_signal_leaves_the_tidying_up_alone() -> None:
     tidy = []
 
     async def wait() -> None:
-        with cancelled_by_signals():
+        with cancel_on_signals():
             try:
                 os.kill(os.getpid(), signal.SIGTERM)
                 await asyncio.sleep(60)
@@ -133,7 +133,7 @@ async def test_the_second_signal_leaves_the_tidying_up_alone() -> None:
 def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Patience().kept():
+        with InterruptHandler().handle_signals():
             os.kill(os.getpid(), signal.SIGHUP)
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.system.stdio import UnheededFile
+from evalgate.system.stdio import BestEffortFile
 
 
 def text_on(descriptor: int, encoding: str = "utf-8") -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BufferedWriter(UnheededFile(descriptor)), encoding=encoding, errors="replace")
+    return io.TextIOWrapper(
+        io.BufferedWriter(BestEffortFile(descriptor)), encoding=encoding, errors="replace"
+    )
 
 
 def test_what_is_written_arrives(tmp_path: Path) -> None:

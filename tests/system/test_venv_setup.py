@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.core.errors import NoVerdict
-from evalgate.system.venv_setup import Provision, provision
+from evalgate.core.errors import NoVerdictError
+from evalgate.system.venv_setup import SetupResult, run_setup
 
 
-def provided(folder: Path, command: str, python: str | None = None) -> Provision:
+def provided(folder: Path, command: str, python: str | None = None) -> SetupResult:
     env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-    return provision(command, python=python, cwd=folder, env=env, cache=folder / "cache")
+    return run_setup(command, python=python, cwd=folder, env=env, cache=folder / "cache")
 
 
 def test_an_environment_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
@@ -41,6 +41,6 @@ def test_two_at_the_same_time_make_one_environment(tmp_path: Path) -> None:
     ],
 )
 def test_a_command_that_fails_is_shown_with_its_end(tmp_path: Path, command: str, said: str) -> None:
-    with pytest.raises(NoVerdict) as caught:
+    with pytest.raises(NoVerdictError) as caught:
         provided(tmp_path, command, sys.executable)
     assert str(caught.value) == f"the setup command `{command}` failed with {said}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from evalgate.throttling.rate_limiter import Clock
-from evalgate.throttling.throttle import Pace, PaceSettings
+from evalgate.throttling.throttle import Throttle, ThrottleSettings
 
 
 @dataclass
@@ -23,38 +23,38 @@ class Time:
         return Clock(lambda: self.now, lambda: self.now, self.sleep)
 
 
-def a_pace(time: Time, settings: PaceSettings) -> Pace:
-    return Pace(settings, time.clock(), chance=lambda: 0.5)
+def a_pace(time: Time, settings: ThrottleSettings) -> Throttle:
+    return Throttle(settings, time.clock(), chance=lambda: 0.5)
 
 
 async def test_no_more_turns_a_minute_than_are_allowed() -> None:
     time = Time()
-    pace = a_pace(time, PaceSettings(8, requests_per_minute=3))
-    waited = [await pace.turn() for _ in range(7)]
+    pace = a_pace(time, ThrottleSettings(8, requests_per_minute=3))
+    waited = [await pace.wait_for_turn() for _ in range(7)]
     assert waited == [0, 0, 0, 60, 0, 0, 60]
 
 
 async def test_without_a_limit_nobody_waits() -> None:
     time = Time()
-    pace = a_pace(time, PaceSettings(8))
-    assert [await pace.turn() for _ in range(100)] == [0.0] * 100
+    pace = a_pace(time, ThrottleSettings(8))
+    assert [await pace.wait_for_turn() for _ in range(100)] == [0.0] * 100
     assert time.slept == []
 
 
 async def test_no_turn_begins_before_the_pause_that_a_provider_wants_is_over() -> None:
     time = Time()
-    pace = a_pace(time, PaceSettings(8))
-    async with pace.place() as place:
-        pace.too_fast(place, 7.0)
-    assert [await pace.turn(), await pace.turn()] == [7.0, 0.0]
+    pace = a_pace(time, ThrottleSettings(8))
+    async with pace.create_slot() as place:
+        pace.on_rate_limited(place, 7.0)
+    assert [await pace.wait_for_turn(), await pace.wait_for_turn()] == [7.0, 0.0]
 
 
 async def test_a_pause_that_nobody_would_wait_for_is_not_made() -> None:
     time = Time()
-    pace = a_pace(time, PaceSettings(8))
-    async with pace.place() as place:
-        pace.too_fast(place, 86_400.0)
-    assert await pace.turn() == 0.0
+    pace = a_pace(time, ThrottleSettings(8))
+    async with pace.create_slot() as place:
+        pace.on_rate_limited(place, 86_400.0)
+    assert await pace.wait_for_turn() == 0.0
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ async def test_a_pause_that_nobody_would_wait_for_is_not_made() -> None:
 def test_how_long_until_it_is_tried_again(
     retries: int, fault: int, wanted: float | None, pause: float | None
 ) -> None:
-    assert a_pace(Time(), PaceSettings(1, retries=retries)).pause(fault, wanted) == pause
+    assert a_pace(Time(), ThrottleSettings(1, retries=retries)).compute_retry_delay(fault, wanted) == pause
 
 
 @pytest.mark.parametrize(("too_fast", "held"), [(True, 20.0), (False, 0.0)])
 async def test_who_was_too_fast_holds_back_all_others(too_fast: bool, held: float) -> None:
     time = Time()
-    pace = a_pace(time, PaceSettings(8))
-    async with pace.place() as place:
-        assert await pace.stand_back(place, 20.0, too_fast=too_fast) == 20.0
+    pace = a_pace(time, ThrottleSettings(8))
+    async with pace.create_slot() as place:
+        assert await pace.wait_without_slot(place, 20.0, is_rate_limited=too_fast) == 20.0
         time.now = 0.0  # as others see it who ask meanwhile
-        assert await pace.turn() == held
+        assert await pace.wait_for_turn() == held

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.throttling.adaptive_concurrency import Places
+from evalgate.throttling.adaptive_concurrency import AdaptiveConcurrency
 from evalgate.throttling.rate_limiter import Clock
 
 
@@ -20,12 +20,12 @@ class Time:
         return Clock(now=lambda: self.now)
 
 
-async def most_at_once(places: Places, workers: int) -> int:
+async def most_at_once(places: AdaptiveConcurrency, workers: int) -> int:
     at_work = most = 0
 
     async def work() -> None:
         nonlocal at_work, most
-        async with places.place():
+        async with places.create_slot():
             at_work += 1
             most = max(most, at_work)
             await asyncio.sleep(0)
@@ -37,15 +37,15 @@ async def most_at_once(places: Places, workers: int) -> int:
 
 @given(st.integers(1, 20), st.integers(1, 60))
 def test_never_more_than_there_are_and_everybody_gets_one(places: int, workers: int) -> None:
-    assert asyncio.run(most_at_once(Places(places), workers)) == min(places, workers)
+    assert asyncio.run(most_at_once(AdaptiveConcurrency(places), workers)) == min(places, workers)
 
 
 async def test_who_waits_is_not_passed_by_those_who_come_again() -> None:
-    places, order = Places(1), list[str]()
+    places, order = AdaptiveConcurrency(1), list[str]()
 
     async def work(name: str) -> None:
         for _ in range(3):
-            async with places.place():
+            async with places.create_slot():
                 order.append(name)
                 await asyncio.sleep(0)
 
@@ -55,91 +55,91 @@ async def test_who_waits_is_not_passed_by_those_who_come_again() -> None:
 
 async def test_it_halves_once_for_all_that_were_at_work_and_grows_again_by_one_a_round() -> None:
     clock = Time()
-    places = Places(8, clock=clock.clock())
-    since = [await places.take() for _ in range(8)]
+    places = AdaptiveConcurrency(8, clock=clock.clock())
+    since = [await places.acquire_slot() for _ in range(8)]
     clock.now = 1.0
     for each in since:
-        places.lower(each)
-    assert places.open == 4
+        places.on_throttled(each)
+    assert places.open_slots == 4
     for _ in range(8):
-        places.free()
+        places.release_slot()
     assert await most_at_once(places, 8) == 4
     for _ in range(4):
-        places.raise_()
-    assert places.open == 4  # 4 + 1/4 + 1/4.25 + …
-    places.raise_()
-    assert places.open == 5
+        places.on_success()
+    assert places.open_slots == 4  # 4 + 1/4 + 1/4.25 + …
+    places.on_success()
+    assert places.open_slots == 5
     for _ in range(100):
-        places.raise_()
-    assert places.open == 8
+        places.on_success()
+    assert places.open_slots == 8
 
 
 async def test_it_never_closes() -> None:
     clock = Time()
-    places = Places(2, clock=clock.clock())
+    places = AdaptiveConcurrency(2, clock=clock.clock())
     for now in range(1, 9):
         clock.now = now
-        places.lower(now - 0.5)
-    assert places.open == 1
+        places.on_throttled(now - 0.5)
+    assert places.open_slots == 1
     assert await most_at_once(places, 3) == 1
 
 
 async def test_it_halves_what_is_used_not_what_could_be() -> None:
     clock = Time(1.0)
-    places = Places(100, clock=clock.clock())
-    since = [await places.take() for _ in range(4)]
-    places.lower(since[0])
-    assert places.open == 2
+    places = AdaptiveConcurrency(100, clock=clock.clock())
+    since = [await places.acquire_slot() for _ in range(4)]
+    places.on_throttled(since[0])
+    assert places.open_slots == 2
 
 
 async def test_the_ramp_rises_from_one() -> None:
     clock = Time()
-    places = Places(11, ramp_up_s=10.0, clock=clock.clock())
+    places = AdaptiveConcurrency(11, ramp_up_s=10.0, clock=clock.clock())
     found = []
     for now in (0.0, 1.0, 5.5, 9.9, 10.0, 11.0):
         clock.now = now
-        found.append(places.open)
+        found.append(places.open_slots)
     assert found == [1, 2, 6, 10, 11, 11]
 
 
 async def test_who_waits_for_the_ramp_is_called_when_it_has_risen() -> None:
-    places = Places(5, ramp_up_s=0.2)
+    places = AdaptiveConcurrency(5, ramp_up_s=0.2)
     began = time.monotonic()
     for _ in range(5):
-        await asyncio.wait_for(places.take(), 10)  # nobody gives one back
+        await asyncio.wait_for(places.acquire_slot(), 10)  # nobody gives one back
     assert time.monotonic() - began >= 0.15
 
 
 @pytest.mark.parametrize("called", [False, True])
 async def test_who_is_cancelled_takes_nobodys_place(called: bool) -> None:
-    places = Places(1)
-    await places.take()
-    first, second = asyncio.create_task(places.take()), asyncio.create_task(places.take())
+    places = AdaptiveConcurrency(1)
+    await places.acquire_slot()
+    first, second = asyncio.create_task(places.acquire_slot()), asyncio.create_task(places.acquire_slot())
     await asyncio.sleep(0)
     if called:
-        places.free()
+        places.release_slot()
     first.cancel()
     await asyncio.sleep(0)
     if not called:
-        places.free()
+        places.release_slot()
     await asyncio.wait_for(second, 10)
     assert first.cancelled()
 
 
 async def test_who_leaves_for_a_while_lets_others_in_and_waits_for_a_place_again() -> None:
-    places, order, pause = Places(1), list[str](), asyncio.Event()
+    places, order, pause = AdaptiveConcurrency(1), list[str](), asyncio.Event()
 
     async def patient() -> None:
-        async with places.place() as place:
+        async with places.create_slot() as place:
             order.append("first")
-            await place.leave_for(waited())
+            await place.release_during(waited())
             order.append("again")
 
     async def waited() -> None:
         await pause.wait()
 
     async def other() -> None:
-        async with places.place():
+        async with places.create_slot():
             order.append("other")
             pause.set()
             await asyncio.sleep(0.01)
@@ -151,26 +151,26 @@ async def test_who_leaves_for_a_while_lets_others_in_and_waits_for_a_place_again
 
 @pytest.mark.parametrize("pause_is_over", [False, True])
 async def test_who_is_cancelled_while_away_gives_nothing_back_twice(pause_is_over: bool) -> None:
-    places, pause = Places(1), asyncio.Event()
+    places, pause = AdaptiveConcurrency(1), asyncio.Event()
 
     async def patient() -> None:
-        async with places.place() as place:
-            await place.leave_for(waited())
+        async with places.create_slot() as place:
+            await place.release_during(waited())
 
     async def waited() -> None:
         await pause.wait()
 
     away = asyncio.create_task(patient())
     await asyncio.sleep(0)
-    await places.take()
+    await places.acquire_slot()
     if pause_is_over:
         pause.set()
         await asyncio.sleep(0.01)
     away.cancel()
     with pytest.raises(asyncio.CancelledError):
         await away
-    third = asyncio.create_task(places.take())
+    third = asyncio.create_task(places.acquire_slot())
     await asyncio.sleep(0.01)
     assert not third.done()
-    places.free()
+    places.release_slot()
     await asyncio.wait_for(third, 10)

@@ -12,28 +12,33 @@ from typing import ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict
 
 from evalgate.agents.tracing.context import current_turn
-from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, otel_settings
+from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, resolve_otel_settings
 from evalgate.agents.workers.pool import PoolOptions, WorkerPool
 from evalgate.agents.workers.process import (
     AgentProcess,
-    Launch,
+    LaunchSpec,
     MemoryOption,
-    memory_in_bytes,
-    why_not_started,
+    describe_start_error,
+    parse_memory_size,
 )
-from evalgate.agents.workers.wire import MAX_ANSWER_BYTES, TOO_LARGE, NotTheProtocol, without_surrogates
+from evalgate.agents.workers.wire import (
+    MAX_ANSWER_BYTES,
+    TOO_LARGE,
+    WorkerProtocolError,
+    replace_lone_surrogates,
+)
 from evalgate.config.schema.values import Command
-from evalgate.core.protocols import Agent, AgentFailed, AgentPlace, AgentUnreachable, SessionEnd
+from evalgate.core.protocols import Agent, AgentContext, AgentError, AgentUnreachableError, SessionResult
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
-_GOODBYE_S = 1.0
+_EXIT_GRACE_S = 1.0
 """How long a process that took too long may take to end after SIGTERM."""
 
 
 class PerTurnAgent:
     """An `Agent` that is started for each message. Nothing runs between turns."""
 
-    def __init__(self, launch: Launch, *, timeout_s: float) -> None:
+    def __init__(self, launch: LaunchSpec, *, timeout_s: float) -> None:
         self._launch = launch
         self._timeout_s = timeout_s
 
@@ -43,8 +48,8 @@ class PerTurnAgent:
     async def __aexit__(self, *exc: object) -> None:
         """Nothing is running."""
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> "PerTurnSession":
-        """See `Agent.session`."""
+    def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "PerTurnSession":
+        """See `Agent.open_session`."""
         del run, alone
         return PerTurnSession(self._launch, case, self._timeout_s)
 
@@ -52,7 +57,7 @@ class PerTurnAgent:
 class PerTurnSession:
     """See `AgentSession`; its own context manager."""
 
-    def __init__(self, launch: Launch, case: EvalCase, timeout_s: float) -> None:
+    def __init__(self, launch: LaunchSpec, case: EvalCase, timeout_s: float) -> None:
         self._launch = launch
         self._case = case
         self._timeout_s = timeout_s
@@ -65,52 +70,52 @@ class PerTurnSession:
     async def __aexit__(self, *exc: object) -> None:
         """Nothing is open."""
 
-    async def turn(self, message: UserMessage) -> Reply:
-        """See `AgentSession.turn`."""
+    async def run_turn(self, message: UserMessage) -> Reply:
+        """See `AgentSession.run_turn`."""
         self._turns += 1
         if message.attachments:
             sentence = (
                 "a command that is started for each turn takes text, and the case attaches something else"
             )
-            raise AgentFailed(Failure("unsupported", sentence), "faulted")
+            raise AgentError(Failure("unsupported", sentence), "faulted")
         process = _TurnProcess()
-        launch = replace(self._launch, env={**self._launch.env, **self._told()})
+        launch = replace(self._launch, env={**self._launch.env, **self._build_turn_env()})
         try:
             await process.start(launch)
         except (OSError, ValueError) as error:
-            sentence = f"cannot start the agent: {why_not_started(error, launch)}"
-            raise AgentUnreachable(Failure("start", sentence)) from None
+            sentence = f"cannot start the agent: {describe_start_error(error, launch)}"
+            raise AgentUnreachableError(Failure("start", sentence)) from None
         try:
             process.write(message.text.encode("utf-8", "replace"))
             process.close_stdin()
-            return Reply(await self._answer(process))
+            return Reply(await self._wait_for_answer(process))
         finally:
             process.kill()
             await process.ended
 
-    async def end(self) -> SessionEnd:
+    async def end(self) -> SessionResult:
         """See `AgentSession.end`."""
-        return SessionEnd()
+        return SessionResult()
 
-    def _told(self) -> dict[str, str]:
+    def _build_turn_env(self) -> dict[str, str]:
         trace = current_turn.get()
         return {
-            **({} if trace is None else trace.variables(self._launch.env)),
+            **({} if trace is None else trace.build_variables(self._launch.env)),
             "EVALGATE_SESSION": self._id,
-            "EVALGATE_CASE": without_surrogates(self._case.eval_id).replace("\0", "\ufffd"),
+            "EVALGATE_CASE": replace_lone_surrogates(self._case.eval_id).replace("\0", "\ufffd"),
             "EVALGATE_TURN": str(self._turns),
         }
 
-    async def _answer(self, process: "_TurnProcess") -> str:
+    async def _wait_for_answer(self, process: "_TurnProcess") -> str:
         await asyncio.wait([process.ended], timeout=self._timeout_s)
         if not process.ended.done():
             process.kill(signal.SIGTERM)
-            await asyncio.wait([process.ended], timeout=_GOODBYE_S)
+            await asyncio.wait([process.ended], timeout=_EXIT_GRACE_S)
             sentence = f"no answer within {self._timeout_s:g} s (turn {self._turns})"
-            raise AgentFailed(Failure("timeout", sentence, process.stderr_tail()), "timed_out")
+            raise AgentError(Failure("timeout", sentence, process.get_stderr_tail()), "timed_out")
         failure = process.flood or (None if process.exit_code == 0 else process.exit_failure)
         if failure is not None:
-            raise AgentFailed(replace(failure, message=f"{failure.message} (turn {self._turns})"))
+            raise AgentError(replace(failure, message=f"{failure.message} (turn {self._turns})"))
         return process.answer
 
 
@@ -128,16 +133,16 @@ class _TurnProcess(AgentProcess):
         """What it wrote, as a shell's `$(…)` takes it: without the line ends at its end."""
         return self._stdout.decode("utf-8", "replace").rstrip("\r\n")
 
-    def line_received(self, line: bytes) -> None:
-        """See `Listener`: nothing is read by lines here."""
+    def on_line(self, line: bytes) -> None:
+        """See `ProcessListener`: nothing is read by lines here."""
 
-    def broke_protocol(self, error: NotTheProtocol) -> None:
-        """See `Listener`."""
+    def on_protocol_error(self, error: WorkerProtocolError) -> None:
+        """See `ProcessListener`."""
 
-    def process_ended(self) -> None:
-        """See `Listener`: `ended` tells."""
+    def on_process_ended(self) -> None:
+        """See `ProcessListener`: `ended` tells."""
 
-    def _stdout_received(self, data: bytes) -> None:
+    def _on_stdout(self, data: bytes) -> None:
         if self.flood is None:
             self._stdout += data
         if len(self._stdout) > MAX_ANSWER_BYTES:
@@ -146,7 +151,7 @@ class _TurnProcess(AgentProcess):
             self.kill()
 
 
-def command_agent(
+def build_command_agent(
     *,
     command: Sequence[str],
     cwd: Path,
@@ -172,14 +177,14 @@ def command_agent(
         memory: What a process and its children may use, as `512m`; None: as much as there is.
     """
     options = PoolOptions(workers=workers, timeout_s=timeout, start_timeout_s=start_timeout)
-    return WorkerPool(Launch(tuple(command), cwd, env, uid, gid, _limit(memory)), options)
+    return WorkerPool(LaunchSpec(tuple(command), cwd, env, uid, gid, _parse_memory_limit(memory)), options)
 
 
-def _limit(memory: str | None) -> int | None:
-    return None if memory is None else memory_in_bytes(memory)
+def _parse_memory_limit(memory: str | None) -> int | None:
+    return None if memory is None else parse_memory_size(memory)
 
 
-class CommandAgent(BaseModel):
+class CommandAgentOptions(BaseModel):
     """A thresholds file's `agent` section of kind `command`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -195,25 +200,30 @@ class CommandAgent(BaseModel):
     otel: OtelOption = False
     """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
-    def build(self, place: AgentPlace) -> Agent:
+    def build(self, place: AgentContext) -> Agent:
         """See `evalgate.core.protocols.AgentType`."""
-        traces = otel_settings(self.otel)
+        traces = resolve_otel_settings(self.otel)
         if traces is None:
-            return self._agent(place)
+            return self._build_agent(place)
 
-        def told_where(variables: Mapping[str, str]) -> Agent:
-            return self._agent(replace(place, env={**place.env, **variables}))
+        def build_with_env(variables: Mapping[str, str]) -> Agent:
+            return self._build_agent(replace(place, env={**place.env, **variables}))
 
-        return TracedAgent(told_where, traces, port=0)
+        return TracedAgent(build_with_env, traces, port=0)
 
-    def _agent(self, place: AgentPlace) -> WorkerPool | PerTurnAgent:
+    def _build_agent(self, place: AgentContext) -> WorkerPool | PerTurnAgent:
         command = shlex.split(self.command) if isinstance(self.command, str) else self.command
         if self.mode == "per_turn":
-            launch = Launch(
-                tuple(command), place.folder, place.env, place.uid, place.gid, _limit(self.memory)
+            launch = LaunchSpec(
+                tuple(command),
+                place.folder,
+                place.env,
+                place.uid,
+                place.gid,
+                _parse_memory_limit(self.memory),
             )
             return PerTurnAgent(launch, timeout_s=place.timeout)
-        return command_agent(
+        return build_command_agent(
             command=command,
             cwd=place.folder,
             env=place.env,

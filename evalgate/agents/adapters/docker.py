@@ -9,23 +9,23 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
-from evalgate.agents.containers.compose.agent import composed_agent
-from evalgate.agents.containers.server_container import PublishedAgent
-from evalgate.agents.containers.spec import WORKER_FOLDER, Build, ContainerSpec, Limits
-from evalgate.agents.containers.tracing import FROM_ANY_CONTAINER, endpoint_for
-from evalgate.agents.containers.worker_container import HostedAgent
+from evalgate.agents.containers.compose.agent import build_compose_agent
+from evalgate.agents.containers.server_container import ServerContainerAgent
+from evalgate.agents.containers.spec import WORKER_FOLDER, ContainerLimits, ContainerSpec, ImageBuild
+from evalgate.agents.containers.tracing import HOST_GATEWAY_NAME, find_reachable_endpoint
+from evalgate.agents.containers.worker_container import WorkerContainerAgent
 from evalgate.agents.http.agent import RemoteAgent, RemoteOptions
-from evalgate.agents.http.options import WireOptions
-from evalgate.agents.http.server import Server
-from evalgate.agents.tracing.collector import Endpoint
-from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, otel_settings
+from evalgate.agents.http.options import HttpDialectOptions
+from evalgate.agents.http.server import AgentServer
+from evalgate.agents.tracing.collector import CollectorEndpoint
+from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, resolve_otel_settings
 from evalgate.agents.workers.pool import PoolOptions
 from evalgate.config.schema.values import Command
-from evalgate.core.protocols import Agent, AgentPlace
-from evalgate.documents.env_expansion import Filling
-from evalgate.system.workspace import agent_environment
+from evalgate.core.protocols import Agent, AgentContext
+from evalgate.documents.env_expansion import PlaceholderExpander
+from evalgate.system.workspace import build_agent_environment
 
-_OF_IMAGES = frozenset({"image", "build_from", "network"})
+_IMAGE_OPTIONS = frozenset({"image", "build_from", "network"})
 _WORKER = Path(__file__).resolve().parent.parent / "host"
 
 
@@ -40,7 +40,7 @@ class BuildOptions(BaseModel):
     """Relative to it."""
 
 
-class DockerAgent(WireOptions):
+class DockerAgentOptions(HttpDialectOptions):
     """A thresholds file's `agent` section of kind `docker`."""
 
     named_by: ClassVar[str] = "image"
@@ -85,7 +85,7 @@ class DockerAgent(WireOptions):
     """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
     @model_validator(mode="after")
-    def _can_be_traced(self) -> Self:
+    def _validate_tracing(self) -> Self:
         if self.otel is not False and self.entry is not None:
             raise ValueError("has `otel`, which needs a `command` or a `port`: an `entry` reports itself")
         if self.otel is not False and self.network == "none":
@@ -93,104 +93,111 @@ class DockerAgent(WireOptions):
         return self
 
     @model_validator(mode="after")
-    def _is_one_thing(self) -> Self:
+    def _require_one_source(self) -> Self:
         if self.image is None and self.service is None:
             raise ValueError("needs an `image`, or a `service` of a Compose file")
-        if self.service is not None and (own := sorted(_OF_IMAGES & self.model_fields_set)):
+        if self.service is not None and (own := sorted(_IMAGE_OPTIONS & self.model_fields_set)):
             raise ValueError(f"has a `service`, which takes no `{own[0].removesuffix('_from')}`")
         if self.compose is not None and self.service is None:
             raise ValueError("has `compose`, which needs a `service`")
         return self
 
     @model_validator(mode="after")
-    def _can_be_spoken_to(self) -> Self:
+    def _validate_transport(self) -> Self:
         if self.entry is not None and (self.port is not None or self.command is not None):
             raise ValueError("has `entry`, which takes neither `command` nor `port`")
         if self.port is not None and self.network == "none":
             raise ValueError("has a `port`, which needs a network")
-        wire = sorted(set(WireOptions.model_fields) & self.model_fields_set - {"start_timeout"})
+        wire = sorted(set(HttpDialectOptions.model_fields) & self.model_fields_set - {"start_timeout"})
         if self.port is None and wire:
             raise ValueError(f"has `{wire[0]}`, which needs a `port`")
         return self
 
-    def build(self, place: AgentPlace) -> Agent:
+    def build(self, place: AgentContext) -> Agent:
         """See `evalgate.core.protocols.AgentType`."""
-        filling = Filling(place.environ)
-        spec = self._spec(place, filling)
-        headers = {name: filling.filled(f"headers.{name}", value) for name, value in self.headers.items()}
-        filling.check()
+        filling = PlaceholderExpander(place.environ)
+        spec = self._build_spec(place, filling)
+        headers = {
+            name: filling.expand_text(f"headers.{name}", value) for name, value in self.headers.items()
+        }
+        filling.raise_problems()
 
-        def agent_in(container: ContainerSpec) -> Agent:
-            return self._traced(container, lambda each: self._agent_in(each, place, headers, filling.secrets))
+        def build_container_agent(container: ContainerSpec) -> Agent:
+            return self._add_tracing(
+                container, lambda each: self._build_agent(each, place, headers, filling.secrets)
+            )
 
         if self.service is None:
-            return agent_in(spec)
-        return composed_agent(
+            return build_container_agent(spec)
+        return build_compose_agent(
             service=self.service,
             file=self.compose,
             folder=place.folder,
             environ=place.env,
             timeout_s=self.start_timeout,
-            adapted=lambda found: self._over(found, spec),
-            make=agent_in,
+            adapt_spec=lambda found: self._override_service(found, spec),
+            build_agent=build_container_agent,
         )
 
-    def _traced(self, spec: ContainerSpec, make: Callable[[ContainerSpec], Agent]) -> Agent:
-        traces = otel_settings(self.otel)
+    def _add_tracing(self, spec: ContainerSpec, make: Callable[[ContainerSpec], Agent]) -> Agent:
+        traces = resolve_otel_settings(self.otel)
         if traces is None:
             return make(spec)
         host_is_given = "host" in traces.model_fields_set
         calling = replace(spec, calls_gate=True)
 
-        def told_where(variables: Mapping[str, str]) -> Agent:
+        def build_with_env(variables: Mapping[str, str]) -> Agent:
             # Only where it is used: a daemon whose bridge has no address refuses `host-gateway`.
-            is_named = any(FROM_ANY_CONTAINER in value for value in variables.values())
-            known = {FROM_ANY_CONTAINER: "host-gateway"} if is_named else {}
+            is_named = any(HOST_GATEWAY_NAME in value for value in variables.values())
+            known = {HOST_GATEWAY_NAME: "host-gateway"} if is_named else {}
             return make(
                 replace(calling, env={**spec.env, **variables}, extra_hosts={**known, **spec.extra_hosts})
             )
 
-        def reachable(wanted: Endpoint) -> Endpoint:
-            return endpoint_for(calling, wanted, host_is_given=host_is_given)
+        def resolve_endpoint(wanted: CollectorEndpoint) -> CollectorEndpoint:
+            return find_reachable_endpoint(calling, wanted, host_is_given=host_is_given)
 
-        return TracedAgent(told_where, traces, port=0, found=reachable)
+        return TracedAgent(build_with_env, traces, port=0, resolve_endpoint=resolve_endpoint)
 
-    def _agent_in(
-        self, spec: ContainerSpec, place: AgentPlace, headers: Mapping[str, str], secrets: tuple[str, ...]
+    def _build_agent(
+        self, spec: ContainerSpec, place: AgentContext, headers: Mapping[str, str], secrets: tuple[str, ...]
     ) -> Agent:
         if self.port is None:
             options = PoolOptions(
                 workers=place.workers, timeout_s=place.timeout, start_timeout_s=self.start_timeout
             )
-            return HostedAgent(spec, options)
+            return WorkerContainerAgent(spec, options)
 
-        def agent_at(url: str) -> RemoteAgent:
-            server = Server(
+        def build_remote_agent(url: str) -> RemoteAgent:
+            server = AgentServer(
                 url=url, headers=headers, secrets=secrets, relocated=True, connections=place.concurrency
             )
             options = RemoteOptions(
-                timeout_s=place.timeout, start_timeout_s=self.start_timeout, health=self.health_url(url)
+                timeout_s=place.timeout, start_timeout_s=self.start_timeout, health=self.build_health_url(url)
             )
-            return RemoteAgent(server, self.speaking(), options)
+            return RemoteAgent(server, self.build_dialect_factory(), options)
 
-        return PublishedAgent(spec, self.port, agent_at)
+        return ServerContainerAgent(spec, self.port, build_remote_agent)
 
-    def _spec(self, place: AgentPlace, filling: Filling) -> ContainerSpec:
+    def _build_spec(self, place: AgentContext, filling: PlaceholderExpander) -> ContainerSpec:
         copied = [(place.folder, self.workspace)] if self.workspace else []
         if self.entry is not None:
             copied.append((_WORKER, WORKER_FOLDER))
-        limits = Limits(
+        limits = ContainerLimits(
             memory=self.memory,
             cpus=self.cpus,
             pids=self.pids,
             network=self.network,
             read_only=self.read_only,
         )
-        own = {name: filling.filled(f"environment.{name}", value) for name, value in self.environment.items()}
+        own = {
+            name: filling.expand_text(f"environment.{name}", value)
+            for name, value in self.environment.items()
+        }
         return ContainerSpec(
-            image=self._image(place.folder),
-            command=self._command(place.concurrency),
-            env={**_wanted(place.env), **own},
+            image=self._resolve_image(place.folder),
+            command=self._build_command(place.concurrency),
+            env={**_select_requested_env(place.env), **own},
             user=self.user,
             limits=limits,
             copied=tuple(copied),
@@ -198,10 +205,10 @@ class DockerAgent(WireOptions):
             port=self.port,
         )
 
-    def _over(self, service: ContainerSpec, own: ContainerSpec) -> ContainerSpec:
+    def _override_service(self, service: ContainerSpec, own: ContainerSpec) -> ContainerSpec:
         """A service's container, with what the agent's own section says otherwise."""
         given = self.model_fields_set
-        limits = Limits(
+        limits = ContainerLimits(
             memory=self.memory or service.limits.memory,
             cpus=self.cpus or service.limits.cpus,
             pids=self.pids or service.limits.pids,
@@ -220,16 +227,16 @@ class DockerAgent(WireOptions):
             speaks=True,
         )
 
-    def _image(self, folder: Path) -> str | Build:
+    def _resolve_image(self, folder: Path) -> str | ImageBuild:
         match self.build_from:
             case None:
                 return self.image or ""
             case str() as context:
-                return Build(context=folder / context)
+                return ImageBuild(context=folder / context)
             case options:
-                return Build(context=folder / options.context, dockerfile=options.dockerfile)
+                return ImageBuild(context=folder / options.context, dockerfile=options.dockerfile)
 
-    def _command(self, concurrency: int) -> tuple[str, ...] | None:
+    def _build_command(self, concurrency: int) -> tuple[str, ...] | None:
         if self.entry is not None:
             host = json.dumps({"entry": self.entry, "threads": concurrency, "capture": self.capture})
             return (self.python, f"{WORKER_FOLDER}/__main__.py", host)
@@ -238,7 +245,7 @@ class DockerAgent(WireOptions):
         return tuple(shlex.split(self.command) if isinstance(self.command, str) else self.command)
 
 
-def _wanted(env: Mapping[str, str]) -> dict[str, str]:
+def _select_requested_env(env: Mapping[str, str]) -> dict[str, str]:
     """What of the agent's environment was asked for by name: the rest speaks of this machine."""
-    harmless = agent_environment(env, ())
+    harmless = build_agent_environment(env, ())
     return {name: value for name, value in env.items() if name not in harmless}

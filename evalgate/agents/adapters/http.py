@@ -7,27 +7,27 @@ from urllib.parse import urlsplit
 from pydantic import field_validator
 
 from evalgate.agents.http.agent import RemoteAgent, RemoteOptions
-from evalgate.agents.http.conversation import is_address
-from evalgate.agents.http.options import WireOptions
-from evalgate.agents.http.server import Server
-from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, otel_settings
-from evalgate.core.errors import InvalidInput
-from evalgate.core.protocols import Agent, AgentPlace
-from evalgate.documents.env_expansion import Filling, placeholders
+from evalgate.agents.http.conversation import is_http_url
+from evalgate.agents.http.options import HttpDialectOptions
+from evalgate.agents.http.server import AgentServer
+from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, resolve_otel_settings
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.protocols import Agent, AgentContext
+from evalgate.documents.env_expansion import PlaceholderExpander, list_placeholders
 
 _OTLP_PORT = 4318
 
 
-def _problem_of(url: str) -> str:
+def _find_url_problem(url: str) -> str:
     """Why nothing can be asked there; "" when it is an address. Quotes nothing of it."""
-    if not is_address(url):
+    if not is_http_url(url):
         return "must be an address that starts with http:// or https://"
     if "@" in urlsplit(url).netloc:
         return "must not hold a user name or password: give a header `Authorization`"
     return ""
 
 
-class HttpAgent(WireOptions):
+class HttpAgentOptions(HttpDialectOptions):
     """A thresholds file's `agent` section of kind `http`."""
 
     named_by: ClassVar[str] = "url"
@@ -43,25 +43,27 @@ class HttpAgent(WireOptions):
 
     @field_validator("url")
     @classmethod
-    def _is_an_address(cls, url: str) -> str:
-        if not placeholders(url) and (problem := _problem_of(url)):
+    def _validate_url(cls, url: str) -> str:
+        if not list_placeholders(url) and (problem := _find_url_problem(url)):
             raise ValueError(problem)
         return url.rstrip("/")
 
-    def build(self, place: AgentPlace) -> Agent:
+    def build(self, place: AgentContext) -> Agent:
         """See `evalgate.core.protocols.AgentType`."""
-        agent, traces = self._remote(place), otel_settings(self.otel)
+        agent, traces = self._build_remote_agent(place), resolve_otel_settings(self.otel)
         # It runs already: nobody can tell it where to send its spans, so that is where exporters send them.
         return agent if traces is None else TracedAgent(lambda _: agent, traces, port=_OTLP_PORT)
 
-    def _remote(self, place: AgentPlace) -> RemoteAgent:
-        filling = Filling(place.environ)
-        url = filling.filled("url", self.url).rstrip("/")
-        headers = {name: filling.filled(f"headers.{name}", value) for name, value in self.headers.items()}
-        filling.check()
-        if problem := _problem_of(url):
-            raise InvalidInput(f"`agent.url`, with its placeholders filled in, {problem}")
-        server = Server(
+    def _build_remote_agent(self, place: AgentContext) -> RemoteAgent:
+        filling = PlaceholderExpander(place.environ)
+        url = filling.expand_text("url", self.url).rstrip("/")
+        headers = {
+            name: filling.expand_text(f"headers.{name}", value) for name, value in self.headers.items()
+        }
+        filling.raise_problems()
+        if problem := _find_url_problem(url):
+            raise InvalidInputError(f"`agent.url`, with its placeholders filled in, {problem}")
+        server = AgentServer(
             url=url,
             headers=headers,
             secrets=filling.secrets,
@@ -70,6 +72,6 @@ class HttpAgent(WireOptions):
             connections=max(place.concurrency, 1),
         )
         options = RemoteOptions(
-            timeout_s=place.timeout, start_timeout_s=self.start_timeout, health=self.health_url(url)
+            timeout_s=place.timeout, start_timeout_s=self.start_timeout, health=self.build_health_url(url)
         )
-        return RemoteAgent(server, self.speaking(), options)
+        return RemoteAgent(server, self.build_dialect_factory(), options)

@@ -9,14 +9,14 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from evalgate.agents.workers.pool import PoolOptions, WorkerPool
-from evalgate.agents.workers.process import Launch, MemoryOption, memory_in_bytes
-from evalgate.core.protocols import AgentPlace
+from evalgate.agents.workers.process import LaunchSpec, MemoryOption, parse_memory_size
+from evalgate.core.protocols import AgentContext
 from evalgate.core.types import JsonObject
 
 _WORKER = Path(__file__).resolve().parent.parent / "host" / "__main__.py"
 
 
-def python_launch(
+def build_python_launch(
     what: JsonObject,
     *,
     cwd: Path,
@@ -26,7 +26,7 @@ def python_launch(
     uid: int | None = None,
     gid: int | None = None,
     memory: str | None = None,
-) -> Launch:
+) -> LaunchSpec:
     """A process that hosts what `what` names.
 
     Args:
@@ -39,12 +39,12 @@ def python_launch(
         gid: The group to run as.
         memory: What a process and its children may use, as `512m`; None: as much as there is.
     """
-    limit = None if memory is None else memory_in_bytes(memory)
+    limit = None if memory is None else parse_memory_size(memory)
     host = json.dumps({**what, "threads": concurrency})
-    return Launch((python or sys.executable, str(_WORKER), host), cwd, env, uid, gid, limit)
+    return LaunchSpec((python or sys.executable, str(_WORKER), host), cwd, env, uid, gid, limit)
 
 
-def python_agent(
+def build_python_agent(
     *,
     entry: str,
     cwd: Path,
@@ -75,7 +75,7 @@ def python_agent(
         memory: What a process and its children may use, as `512m`; None: as much as there is.
         capture: Whether model calls and spans are captured of an agent that reports none itself.
     """
-    launch = python_launch(
+    launch = build_python_launch(
         {"entry": entry, "capture": capture},
         cwd=cwd,
         env=env,
@@ -89,7 +89,7 @@ def python_agent(
     return WorkerPool(launch, options)
 
 
-class PythonAgent(BaseModel):
+class PythonAgentOptions(BaseModel):
     """A thresholds file's `agent` section of kind `python`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -105,14 +105,14 @@ class PythonAgent(BaseModel):
 
     @field_validator("entry")
     @classmethod
-    def _names_an_attribute(cls, entry: str) -> str:
+    def _validate_entry(cls, entry: str) -> str:
         if not all(entry.rpartition(":")[::2]):
             raise ValueError(f"must be `package.module:attribute` or `file.py:attribute`, not {entry!r}")
         return entry
 
-    def build(self, place: AgentPlace) -> WorkerPool:
+    def build(self, place: AgentContext) -> WorkerPool:
         """See `evalgate.core.protocols.AgentType`."""
-        return python_agent(
+        return build_python_agent(
             entry=self.entry,
             cwd=place.folder,
             env=place.env,
@@ -127,7 +127,7 @@ class PythonAgent(BaseModel):
         )
 
 
-class AdkAgent(BaseModel):
+class AdkAgentOptions(BaseModel):
     """A thresholds file's `agent` section of kind `adk`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -144,9 +144,9 @@ class AdkAgent(BaseModel):
     memory: MemoryOption = None
     """Memory that one worker and its children may use, as `512m`; no limit when absent."""
 
-    def build(self, place: AgentPlace) -> WorkerPool:
+    def build(self, place: AgentContext) -> WorkerPool:
         """See `evalgate.core.protocols.AgentType`."""
-        launch = python_launch(
+        launch = build_python_launch(
             {"entry": self.entry, "adk": True, "agent": self.agent_name},
             cwd=place.folder,
             env=place.env,

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalgate.agents.containers.spec import Build, ContainerSpec, HealthTest
-from evalgate.core.errors import InvalidInput
+from evalgate.agents.containers.spec import ContainerSpec, HealthTest, ImageBuild
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
-from evalgate.core.protocols import AgentUnreachable
-from evalgate.core.sanitize import end_of, one_line
+from evalgate.core.protocols import AgentUnreachableError
+from evalgate.core.sanitize import to_one_line, truncate_start
 from evalgate.core.types import Failure
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/\S+ /etc/(?:hosts|hostn
 # As the source of one of these files: the machine itself has mounts with such paths of all its containers.
 
 
-def own_container() -> str:
+def find_own_container() -> str:
     """Id of the container that this process runs in; empty when it runs in none.
 
     Docker mounts a container's own files from a folder of its id; its host name may be anything.
@@ -44,12 +44,12 @@ def own_container() -> str:
     return ""
 
 
-def labels() -> dict[str, str]:
+def build_labels() -> dict[str, str]:
     """What every container, network and volume of this gate is labelled with."""
-    return {LABEL: f"{_machine()}/{os.getpid()}/{_began(os.getpid())}"}
+    return {LABEL: f"{_identify_machine()}/{os.getpid()}/{_read_process_start(os.getpid())}"}
 
 
-def sweep(client: "DockerClient") -> int:
+def remove_orphans(client: "DockerClient") -> int:
     """Remove what gates that are gone left: containers, then networks and volumes; how many.
 
     What cannot be removed, or looked at, is left to the next sweep.
@@ -59,7 +59,7 @@ def sweep(client: "DockerClient") -> int:
     removed = 0
     # A container may vanish between being listed and being looked at: others end, or sweep as well.
     with suppress(docker.errors.APIError, OSError):
-        for found, remove in _labelled(client):
+        for found, remove in _iter_labeled(client):
             with suppress(docker.errors.APIError):
                 if _is_orphan(client, found.attrs):
                     remove()
@@ -67,7 +67,7 @@ def sweep(client: "DockerClient") -> int:
     return removed
 
 
-def _labelled(client: "DockerClient") -> "Iterator[tuple[Any, Callable[[], None]]]":
+def _iter_labeled(client: "DockerClient") -> "Iterator[tuple[Any, Callable[[], None]]]":
     with_label: dict[str, str | list[str] | bool] = {"label": LABEL}
     for container in client.containers.list(all=True, filters=with_label, ignore_removed=True):
         yield container, partial(container.remove, force=True, v=True)
@@ -83,18 +83,18 @@ def _is_orphan(client: "DockerClient", attrs: Mapping[str, Any]) -> bool:
     labels = attrs.get("Labels") or (attrs.get("Config") or {}).get("Labels") or {}
     machine, _, process = str(labels.get(LABEL, "")).partition("/")
     number, _, began = process.partition("/")
-    if machine == _machine():
-        return not number.isdecimal() or _began(int(number)) != began
+    if machine == _identify_machine():
+        return not number.isdecimal() or _read_process_start(int(number)) != began
     if re.fullmatch(r"[0-9a-f]{64}", machine):
         try:
             return str(client.containers.get(machine).status) not in {"running", "paused", "restarting"}
         except docker.errors.NotFound:
             return True
-    return _age(attrs) > _FOREIGN_AGE_S
+    return _compute_age(attrs) > _FOREIGN_AGE_S
 
 
-def _machine() -> str:
-    container = own_container()
+def _identify_machine() -> str:
+    container = find_own_container()
     if container:
         return container
     with suppress(OSError):
@@ -104,7 +104,7 @@ def _machine() -> str:
     return "unknown"
 
 
-def _began(process: int) -> str:
+def _read_process_start(process: int) -> str:
     """When a process began, in clock ticks since the machine did; empty when there is none."""
     with suppress(OSError):
         # The name, in parentheses, may hold anything; the 20th field behind it is the start.
@@ -112,7 +112,7 @@ def _began(process: int) -> str:
     return ""
 
 
-def _age(attrs: Mapping[str, Any]) -> float:
+def _compute_age(attrs: Mapping[str, Any]) -> float:
     created = str(attrs.get("Created") or attrs.get("CreatedAt") or "")[:19]
     try:
         return time.time() - datetime.fromisoformat(f"{created}+00:00").timestamp()
@@ -125,23 +125,23 @@ _LEFT_OUT = frozenset(
 )
 
 
-def archive_of_file(file: Path, target: str) -> bytes:
+def build_file_archive(file: Path, target: str) -> bytes:
     """A file, as `target` seen from the root; readable by everybody."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.add(file.resolve(), arcname=target.lstrip("/"), filter=_entry)
+        archive.add(file.resolve(), arcname=target.lstrip("/"), filter=_normalize_entry)
     return buffer.getvalue()
 
 
-def archive_of(folder: Path) -> bytes:
+def build_folder_archive(folder: Path) -> bytes:
     """The content of a folder, owned by root and readable by everybody; what is made anew is left out."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.add(folder, arcname=".", filter=_entry)
+        archive.add(folder, arcname=".", filter=_normalize_entry)
     return buffer.getvalue()
 
 
-def _entry(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _normalize_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     if _LEFT_OUT & set(Path(entry.name).parts):
         return None
     entry.uid = entry.gid = 0
@@ -155,18 +155,18 @@ _ANSWER_S = 60
 _TMP = "/tmp"  # noqa: S108  # the container's own
 
 
-def connect() -> "DockerClient":
+def connect_to_daemon() -> "DockerClient":
     """A client of the daemon that the environment names.
 
     Raises:
-        InvalidInput: the SDK is missing.
-        AgentUnreachable: no daemon answers.
+        InvalidInputError: the SDK is missing.
+        AgentUnreachableError: no daemon answers.
     """
     try:
         import docker
         import docker.errors
     except ImportError:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"an agent of kind `docker` needs the package `docker`: {describe_install('docker')}"
         ) from None
     client = None
@@ -178,33 +178,33 @@ def connect() -> "DockerClient":
             client.close()
         sentence = (
             "no Docker daemon answers: start it, or set DOCKER_HOST to where it listens (in a container "
-            f"action, the daemon's socket must be mounted): {one_line(str(error), 200)}"
+            f"action, the daemon's socket must be mounted): {to_one_line(str(error), 200)}"
         )
-        raise AgentUnreachable(Failure("start", sentence)) from None
+        raise AgentUnreachableError(Failure("start", sentence)) from None
     return client
 
 
-def image_of(client: "DockerClient", spec: ContainerSpec) -> str:
+def ensure_image(client: "DockerClient", spec: ContainerSpec) -> str:
     """The image, built or pulled where it is not there. Raises AgentUnreachable: it cannot be had."""
     import docker.errors
 
-    if isinstance(spec.image, Build):
-        return _built(client, spec.image)
+    if isinstance(spec.image, ImageBuild):
+        return _build_image(client, spec.image)
     try:
         client.images.get(spec.image)
     except docker.errors.ImageNotFound:
         try:
             client.images.pull(spec.image)
         except docker.errors.APIError as error:
-            sentence = f"there is no image `{spec.image}` here, and it cannot be pulled: {_said(error)}"
-            raise AgentUnreachable(Failure("start", sentence)) from None
+            sentence = f"there is no image `{spec.image}` here, and it cannot be pulled: {_describe_api_error(error)}"
+            raise AgentUnreachableError(Failure("start", sentence)) from None
     except docker.errors.APIError as error:  # what is no name of an image
-        sentence = f"the image `{spec.image}` cannot be had: {_said(error)}"
-        raise AgentUnreachable(Failure("start", sentence)) from None
+        sentence = f"the image `{spec.image}` cannot be had: {_describe_api_error(error)}"
+        raise AgentUnreachableError(Failure("start", sentence)) from None
     return spec.image
 
 
-def _built(client: "DockerClient", build: Build) -> str:
+def _build_image(client: "DockerClient", build: ImageBuild) -> str:
     import docker.errors
 
     try:
@@ -218,49 +218,49 @@ def _built(client: "DockerClient", build: Build) -> str:
         )
     except docker.errors.BuildError as error:
         lines = (str(line.get("stream") or line.get("error") or "") for line in error.build_log)
-        detail = end_of("".join(lines), _LOG_TAIL)
-        sentence = f"the image of {build.context} cannot be built: {one_line(str(error.msg), 300)}"
-        raise AgentUnreachable(Failure("start", sentence, detail)) from None
+        detail = truncate_start("".join(lines), _LOG_TAIL)
+        sentence = f"the image of {build.context} cannot be built: {to_one_line(str(error.msg), 300)}"
+        raise AgentUnreachableError(Failure("start", sentence, detail)) from None
     except (docker.errors.APIError, TypeError, OSError) as error:
-        sentence = f"the image of {build.context} cannot be built: {_said(error)}"
-        raise AgentUnreachable(Failure("start", sentence)) from None
+        sentence = f"the image of {build.context} cannot be built: {_describe_api_error(error)}"
+        raise AgentUnreachableError(Failure("start", sentence)) from None
     return str(image.id)
 
 
-def create(client: "DockerClient", image: str, spec: ContainerSpec) -> "Container":
+def create_container(client: "DockerClient", image: str, spec: ContainerSpec) -> "Container":
     """A container that is not started, with everything copied into it. Raises AgentUnreachable."""
     import docker.errors
 
     container = None
     try:
-        container = client.containers.create(image, **_settings(client, spec))
+        container = client.containers.create(image, **_build_settings(client, spec))
         for source, target in spec.copied:
             if source.is_dir():
-                container.put_archive(target, archive_of(source))
+                container.put_archive(target, build_folder_archive(source))
             else:
-                container.put_archive("/", archive_of_file(source, target))
+                container.put_archive("/", build_file_archive(source, target))
     except (docker.errors.APIError, OSError) as error:
         if container is not None:
-            remove(container)
-        raise AgentUnreachable(
-            Failure("start", f"cannot make {spec.whose}'s container: {_said(error)}")
+            remove_container(container)
+        raise AgentUnreachableError(
+            Failure("start", f"cannot make {spec.whose}'s container: {_describe_api_error(error)}")
         ) from None
     return container
 
 
-def start(container: "Container", whose: str = "the agent") -> None:
+def start_container(container: "Container", whose: str = "the agent") -> None:
     """Raises AgentUnreachable: its command cannot be executed."""
     import docker.errors
 
     try:
         container.start()
     except docker.errors.APIError as error:
-        raise AgentUnreachable(
-            Failure("start", f"cannot start {whose}'s container: {_said(error)}")
+        raise AgentUnreachableError(
+            Failure("start", f"cannot start {whose}'s container: {_describe_api_error(error)}")
         ) from None
 
 
-def remove(container: "Container") -> None:
+def remove_container(container: "Container") -> None:
     """End a container, and remove it with its volumes."""
     import docker.errors
 
@@ -268,23 +268,23 @@ def remove(container: "Container") -> None:
         container.remove(force=True, v=True)
 
 
-def prepared(spec: ContainerSpec) -> "tuple[DockerClient, str]":
+def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
     """A client and the image, once what earlier runs left is removed. Raises AgentUnreachable."""
-    client = connect()
+    client = connect_to_daemon()
     try:
-        sweep(client)
-        return client, image_of(client, spec)
+        remove_orphans(client)
+        return client, ensure_image(client, spec)
     except BaseException:
         client.close()
         raise
 
 
-def _settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
+def _build_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
     limits = spec.limits
     settings: dict[str, Any] = {
         "command": None if spec.command is None else list(spec.command),
         "environment": dict(spec.env),
-        "labels": labels(),
+        "labels": build_labels(),
         "user": spec.user,
         "working_dir": spec.folder,
         "init": True,
@@ -295,12 +295,12 @@ def _settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
         "nano_cpus": None if limits.cpus is None else int(limits.cpus * 1e9),
         "pids_limit": limits.pids,
         "read_only": limits.read_only,
-        "volumes": _volumes(spec) or None,
+        "volumes": _list_volumes(spec) or None,
         "entrypoint": None if spec.entrypoint is None else list(spec.entrypoint) or [""],
         "hostname": spec.hostname,
         "extra_hosts": dict(spec.extra_hosts) or None,
         "cap_drop": list(spec.cap_drop) or None,
-        "healthcheck": _health(spec.health),
+        "healthcheck": _build_healthcheck(spec.health),
         "tmpfs": dict.fromkeys((*spec.tmpfs, *((_TMP,) if limits.read_only else ())), "") or None,
     }
     if spec.aliases:
@@ -309,36 +309,36 @@ def _settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
     if spec.port is None and spec.speaks:
         settings |= {"stdin_open": True, "detach": False}
     if spec.port is not None or spec.calls_gate:
-        settings |= _met(client, spec)
+        settings |= _build_network_settings(client, spec)
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _met(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
+def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
     """What lets the container and the gate reach each other."""
-    if own := gates_container(client):
-        return {"network": meeting_place(client, own, spec)}
+    if own := find_gate_container(client):
+        return {"network": find_shared_network(client, own, spec)}
     return {} if spec.port is None else {"ports": {f"{spec.port}/tcp": ("127.0.0.1", None)}}
 
 
-def gates_container(client: "DockerClient") -> str:
+def find_gate_container(client: "DockerClient") -> str:
     """The container that the gate runs in; empty when it is on the machine itself, or in its network."""
-    own = own_container()
-    return own if own and network_of(client, own) != "host" else ""
+    own = find_own_container()
+    return own if own and find_container_network(client, own) != "host" else ""
 
 
-def meeting_place(client: "DockerClient", own: str, spec: ContainerSpec) -> str:
+def find_shared_network(client: "DockerClient", own: str, spec: ContainerSpec) -> str:
     """The network in which the gate's own container and that of the agent are."""
-    return network_of(client, own) if spec.limits.network == "bridge" else spec.limits.network
+    return find_container_network(client, own) if spec.limits.network == "bridge" else spec.limits.network
 
 
-def _volumes(spec: ContainerSpec) -> list[str]:
+def _list_volumes(spec: ContainerSpec) -> list[str]:
     """Those without a name can be written in a container that is read-only, and go with it."""
     copies = [target for source, target in spec.copied if source.is_dir()]
     named = [f"{name}:{target}{':ro' if is_read else ''}" for name, target, is_read in spec.volumes]
     return [*copies, *spec.scratch, *named]
 
 
-def _health(health: HealthTest | None) -> dict[str, Any] | None:
+def _build_healthcheck(health: HealthTest | None) -> dict[str, Any] | None:
     if health is None:
         return None
     times = {name: getattr(health, name) for name in ("interval", "timeout", "start_period")}
@@ -349,13 +349,13 @@ def _health(health: HealthTest | None) -> dict[str, Any] | None:
     }
 
 
-def network_of(client: "DockerClient", container: str) -> str:
+def find_container_network(client: "DockerClient", container: str) -> str:
     """The network that the gate's own container is in: there both reach each other. `host`: the machine's."""
     networks = client.containers.get(container).attrs["NetworkSettings"]["Networks"]
     return next(iter(networks), "bridge")
 
 
-def address_of(container: "Container", port: int) -> str:
+def find_address(container: "Container", port: int) -> str:
     """Where a started container's port is reached from here; empty while it is not."""
     container.reload()
     settings = container.attrs["NetworkSettings"]
@@ -366,15 +366,15 @@ def address_of(container: "Container", port: int) -> str:
     return next((f"{address}:{port}" for address in addresses if address), "")
 
 
-def tail(container: "Container") -> str:
+def read_log_tail(container: "Container") -> str:
     """The end of what a container wrote."""
     import docker.errors
 
     with suppress(docker.errors.APIError, OSError):
-        return end_of(bytes(container.logs(tail=200)).decode("utf-8", "replace"), _LOG_TAIL)
+        return truncate_start(bytes(container.logs(tail=200)).decode("utf-8", "replace"), _LOG_TAIL)
     return ""
 
 
-def _said(error: Exception) -> str:
+def _describe_api_error(error: Exception) -> str:
     explanation = getattr(error, "explanation", None)
-    return one_line(str(explanation or error), 400)
+    return to_one_line(str(explanation or error), 400)

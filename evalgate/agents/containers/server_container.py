@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from evalgate.agents.containers import docker_client
 from evalgate.agents.containers.spec import ContainerSpec
 from evalgate.agents.http.agent import RemoteAgent, RemoteSession
-from evalgate.core.protocols import AgentFailed, AgentUnreachable, SessionEnd, SessionLost
+from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionLostError, SessionResult
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ class ServerPlan:
     spec: ContainerSpec
     port: int
     """Where it listens in the container."""
-    agent_at: Callable[[str], RemoteAgent]
+    agent_factory: Callable[[str], RemoteAgent]
     """The agent, once its URL is known."""
 
 
-class ContainedServer:
+class ServerContainer:
     """A container that listens, from `start` to `stop`."""
 
     def __init__(self, plan: ServerPlan) -> None:
@@ -68,18 +68,18 @@ class ContainedServer:
         """Make the container and wait until its server answers.
 
         Raises:
-            AgentUnreachable: it does not; with the end of the container's log.
+            AgentUnreachableError: it does not; with the end of the container's log.
         """
-        making = asyncio.ensure_future(asyncio.to_thread(self._make))
+        making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
         try:
             await asyncio.shield(making)
-            agent = self._plan.agent_at(f"http://{await self._address()}")
+            agent = self._plan.agent_factory(f"http://{await self._wait_for_address()}")
             self._agent = await agent.__aenter__()
-            await self._until_ready(agent)
-        except AgentUnreachable as error:
-            failure = replace(error.failure, detail=error.failure.detail or await self.log())
+            await self._wait_until_ready(agent)
+        except AgentUnreachableError as error:
+            failure = replace(error.failure, detail=error.failure.detail or await self.read_log())
             await self.stop()
-            raise AgentUnreachable(failure) from None
+            raise AgentUnreachableError(failure) from None
         except BaseException:
             await asyncio.wait([making])
             await self.stop()
@@ -96,70 +96,78 @@ class ContainedServer:
         finally:
             container, self._container = self._container, None
             if container is not None:
-                await asyncio.to_thread(docker_client.remove, container)
+                await asyncio.to_thread(docker_client.remove_container, container)
 
-    async def log(self) -> str:
+    async def read_log(self) -> str:
         """The end of what the container wrote."""
-        return "" if self._container is None else await asyncio.to_thread(docker_client.tail, self._container)
+        return (
+            ""
+            if self._container is None
+            else await asyncio.to_thread(docker_client.read_log_tail, self._container)
+        )
 
-    async def ending(self) -> Failure | None:
+    async def detect_end(self) -> Failure | None:
         """Whether the container has ended, or does in this moment, and how; None: it goes on."""
         self.crowd = max(self.crowd, self.busy)
         if self._looking is None or (self._looking.done() and self.gone is None):
-            self._looking = asyncio.create_task(self._look())
+            self._looking = asyncio.create_task(self._watch_end())
         return await asyncio.shield(self._looking)
 
-    async def _look(self) -> Failure | None:
+    async def _watch_end(self) -> Failure | None:
         clock = asyncio.get_running_loop().time
         began = clock()
-        while (ended := await asyncio.to_thread(self._how_it_ended)) is None:
+        while (ended := await asyncio.to_thread(self._find_end_failure)) is None:
             if not await self._may_be_dying(clock() - began):
                 break
             await asyncio.sleep(_POLL_S)
         if ended is None:
             self.crowd = 0
         else:
-            self.gone = replace(ended, detail=await self.log())
+            self.gone = replace(ended, detail=await self.read_log())
         return self.gone
 
     async def _may_be_dying(self, seconds: float) -> bool:
         """Whether the daemon may merely not have heard of the end, so long after a connection broke."""
-        return seconds < _DYING_S or (seconds < _DEAD_S and not await self.agent.answers())
+        return seconds < _DYING_S or (seconds < _DEAD_S and not await self.agent.is_healthy())
 
-    def _make(self) -> None:
+    def _create_container(self) -> None:
         plan = self._plan
-        self._container = docker_client.create(plan.client, plan.image, plan.spec)
-        docker_client.start(self._container)
+        self._container = docker_client.create_container(plan.client, plan.image, plan.spec)
+        docker_client.start_container(self._container)
 
-    async def _address(self) -> str:
+    async def _wait_for_address(self) -> str:
         end = asyncio.get_running_loop().time() + _ADDRESS_S
         while self._container is not None and asyncio.get_running_loop().time() < end:
-            if address := await asyncio.to_thread(docker_client.address_of, self._container, self._plan.port):
+            if address := await asyncio.to_thread(
+                docker_client.find_address, self._container, self._plan.port
+            ):
                 return address
-            await self._check_lives()
+            await self._require_running()
             await asyncio.sleep(_POLL_S)
-        raise AgentUnreachable(Failure("start", "the agent's container has no address: it has no network"))
+        raise AgentUnreachableError(
+            Failure("start", "the agent's container has no address: it has no network")
+        )
 
-    async def _until_ready(self, agent: RemoteAgent) -> None:
-        ready = asyncio.ensure_future(agent.ready())
+    async def _wait_until_ready(self, agent: RemoteAgent) -> None:
+        ready = asyncio.ensure_future(agent.wait_until_ready())
         try:
             while not ready.done():
                 await asyncio.wait([ready], timeout=_LOOK_S)
                 if not ready.done():
-                    await self._check_lives()
+                    await self._require_running()
             ready.result()
         finally:
             ready.cancel()
             await asyncio.wait([ready])
 
-    async def _check_lives(self) -> None:
-        ended = await asyncio.to_thread(self._how_it_ended)
+    async def _require_running(self) -> None:
+        ended = await asyncio.to_thread(self._find_end_failure)
         if ended is not None:
-            raise AgentUnreachable(
+            raise AgentUnreachableError(
                 replace(ended, kind="start", message=f"{ended.message} before it answered")
             )
 
-    def _how_it_ended(self) -> Failure | None:
+    def _find_end_failure(self) -> Failure | None:
         import docker.errors
 
         container = self._container
@@ -179,104 +187,104 @@ class ContainedServer:
         return Failure("exited", f"the agent's container ended with exit code {state['ExitCode']}")
 
 
-_ISOLATED = 4
+_MAX_ISOLATED = 4
 """Containers for single conversations, at the same time."""
-_BROKEN = frozenset({"connection", "unavailable"})
+_BROKEN_KINDS = frozenset({"connection", "unavailable"})
 """Kinds of failures after which the container may be gone."""
 
 
-class PublishedAgent:
+class ServerContainerAgent:
     """An `Agent` that listens in a container."""
 
-    def __init__(self, spec: ContainerSpec, port: int, agent_at: Callable[[str], RemoteAgent]) -> None:
+    def __init__(self, spec: ContainerSpec, port: int, agent_factory: Callable[[str], RemoteAgent]) -> None:
         """Nothing is started yet.
 
         Args:
             spec: The container.
             port: Where the server listens in it.
-            agent_at: The agent, once its URL is known.
+            agent_factory: The agent, once its URL is known.
         """
         self._spec = spec
         self._port = port
-        self._agent_at = agent_at
+        self._agent_factory = agent_factory
         self._plan: ServerPlan | None = None
-        self._shared: ContainedServer | None = None
-        self._servers: set[ContainedServer] = set()
+        self._shared: ServerContainer | None = None
+        self._servers: set[ServerContainer] = set()
         self._replacing = asyncio.Lock()
-        self._isolated = asyncio.Semaphore(_ISOLATED)
-        self._refusal: AgentUnreachable | None = None
+        self._isolated = asyncio.Semaphore(_MAX_ISOLATED)
+        self._refusal: AgentUnreachableError | None = None
 
     async def __aenter__(self) -> Self:
-        preparing = asyncio.ensure_future(asyncio.to_thread(self._prepare))
+        preparing = asyncio.ensure_future(asyncio.to_thread(self._prepare_plan))
         try:
             await asyncio.shield(preparing)
-            self._shared = await self._started()
-        except AgentUnreachable as error:
+            self._shared = await self._start_server()
+        except AgentUnreachableError as error:
             self._refusal = error
         except BaseException:
             await asyncio.wait([preparing])
-            await self._close()
+            await self._close_servers()
             raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._close()
+        await self._close_servers()
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_Place":
-        """See `Agent.session`."""
+    def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_ServerSession":
+        """See `Agent.open_session`."""
         if self._refusal is not None:
             raise self._refusal
         if self._plan is None:
             raise RuntimeError("the agent was not entered")
-        return _Place(self, case, run, alone=alone)
+        return _ServerSession(self, case, run, alone=alone)
 
-    async def acquire(self, *, alone: bool) -> ContainedServer:
+    async def acquire_server(self, *, alone: bool) -> ServerContainer:
         """A server that answers: of the caller's own when it wants to be alone.
 
         Raises:
-            AgentUnreachable: another one was needed, and does not start.
+            AgentUnreachableError: another one was needed, and does not start.
         """
         if alone:
             await self._isolated.acquire()
             try:
-                return await self._started()
+                return await self._start_server()
             except BaseException:
                 self._isolated.release()
                 raise
         async with self._replacing:
             if self._shared is None or self._shared.gone is not None:
                 if self._shared is not None:
-                    await self._stopped(self._shared)
-                self._shared = await self._started()
+                    await self._stop_server(self._shared)
+                self._shared = await self._start_server()
             return self._shared
 
-    async def release(self, server: ContainedServer, *, alone: bool) -> None:
+    async def release_server(self, server: ServerContainer, *, alone: bool) -> None:
         """The conversation that acquired it is over."""
         if alone:
             try:
-                await self._stopped(server)
+                await self._stop_server(server)
             finally:
                 self._isolated.release()
 
-    def _prepare(self) -> None:
-        client, image = docker_client.prepared(self._spec)
+    def _prepare_plan(self) -> None:
+        client, image = docker_client.prepare_image(self._spec)
         self._plan = ServerPlan(
-            client=client, image=image, spec=self._spec, port=self._port, agent_at=self._agent_at
+            client=client, image=image, spec=self._spec, port=self._port, agent_factory=self._agent_factory
         )
 
-    async def _started(self) -> ContainedServer:
+    async def _start_server(self) -> ServerContainer:
         if self._plan is None:
             raise RuntimeError("the agent was not entered")
-        server = ContainedServer(self._plan)
+        server = ServerContainer(self._plan)
         self._servers.add(server)
         await server.start()
         return server
 
-    async def _stopped(self, server: ContainedServer) -> None:
+    async def _stop_server(self, server: ServerContainer) -> None:
         await server.stop()
         self._servers.discard(server)
 
-    async def _close(self) -> None:
+    async def _close_servers(self) -> None:
         try:
             await asyncio.gather(*(server.stop() for server in self._servers))
         finally:
@@ -284,10 +292,10 @@ class PublishedAgent:
                 self._plan.client.close()
 
 
-class _Place:
+class _ServerSession:
     """One conversation; what fails carries the end of the container's log."""
 
-    def __init__(self, agent: PublishedAgent, case: EvalCase, run: int, *, alone: bool) -> None:
+    def __init__(self, agent: ServerContainerAgent, case: EvalCase, run: int, *, alone: bool) -> None:
         self._agent = agent
         self._case = case
         self._run = run
@@ -295,8 +303,8 @@ class _Place:
         self._turns = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await self._agent.acquire(alone=self._alone)
-        self._inner: RemoteSession = self._server.agent.session(self._case, self._run, alone=self._alone)
+        self._server = await self._agent.acquire_server(alone=self._alone)
+        self._inner: RemoteSession = self._server.agent.open_session(self._case, self._run, alone=self._alone)
         await self._inner.__aenter__()
         return self
 
@@ -305,44 +313,44 @@ class _Place:
             if self._server.gone is None:
                 await self._inner.__aexit__(kind, *exc)
         finally:
-            await self._agent.release(self._server, alone=self._alone)
+            await self._agent.release_server(self._server, alone=self._alone)
 
     @property
     def applies_mocks(self) -> bool:
-        """See `AppliesMocks`."""
+        """See `SupportsToolMocks`."""
         return self._inner.applies_mocks
 
-    async def turn(self, message: UserMessage) -> Reply:
-        """See `AgentSession.turn`."""
+    async def run_turn(self, message: UserMessage) -> Reply:
+        """See `AgentSession.run_turn`."""
         server = self._server
         if server.gone is not None:
-            raise await self._lost(server.gone)
+            raise await self._build_lost_error(server.gone)
         self._turns += 1
         server.busy += 1
         try:
-            return await self._inner.turn(message)
-        except AgentFailed as error:
-            ended = await server.ending() if error.failure.kind in _BROKEN else None
+            return await self._inner.run_turn(message)
+        except AgentError as error:
+            ended = await server.detect_end() if error.failure.kind in _BROKEN_KINDS else None
             if ended is None:
-                failure = _with_log(error.failure, await server.log())
-                raise AgentFailed(failure, error.outcome, error.usage, error.retry_after_s) from None
+                failure = _append_log(error.failure, await server.read_log())
+                raise AgentError(failure, error.outcome, error.usage, error.retry_after_s) from None
             if server.crowd > 1 or error.failure.kind == "unavailable":
-                raise await self._lost(ended) from None
+                raise await self._build_lost_error(ended) from None
             told = f"{ended.message} while it answered (turn {self._turns})"
-            raise AgentFailed(replace(ended, message=told), usage=error.usage) from None
+            raise AgentError(replace(ended, message=told), usage=error.usage) from None
         finally:
             server.busy -= 1
 
-    async def end(self) -> SessionEnd:
+    async def end(self) -> SessionResult:
         """See `AgentSession.end`."""
         return await self._inner.end()
 
-    async def _lost(self, ended: Failure) -> SessionLost:
+    async def _build_lost_error(self, ended: Failure) -> SessionLostError:
         crowd = f" ({self._server.crowd} cases at once in it)" if self._server.crowd > 1 else ""
         usage = (await self._inner.end()).usage
-        return SessionLost(replace(ended, message=ended.message + crowd), usage=usage)
+        return SessionLostError(replace(ended, message=ended.message + crowd), usage=usage)
 
 
-def _with_log(failure: Failure, log: str) -> Failure:
+def _append_log(failure: Failure, log: str) -> Failure:
     parts = [failure.detail, log and f"The container's log:\n{log}"]
     return replace(failure, detail="\n".join(filter(None, parts)))

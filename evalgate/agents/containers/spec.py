@@ -9,7 +9,7 @@ WORKER_FOLDER = "/opt/evalgate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Build:
+class ImageBuild:
     """An image that is built before the first case."""
 
     context: Path
@@ -20,7 +20,7 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ContainerLimits:
     """What a container may use."""
 
     memory: str | None = None
@@ -49,12 +49,12 @@ class HealthTest:
 class ContainerSpec:
     """A container that hosts the agent, or something that it needs."""
 
-    image: str | Build
+    image: str | ImageBuild
     command: tuple[str, ...] | None = None
     """None: the image's own."""
     env: Mapping[str, str] = field(default_factory=dict)
     user: str | None = None
-    limits: Limits = Limits()
+    limits: ContainerLimits = ContainerLimits()
     copied: tuple[tuple[Path, str], ...] = ()
     """Folders and files of this machine, and where they are copied to. Nothing of the machine is mounted: in
     a container action the daemon would not find the path, or find another folder there."""

@@ -12,23 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from evalgate.agents.containers import docker_client
 from evalgate.agents.containers.spec import ContainerSpec
-from evalgate.agents.tracing.collector import Endpoint
-from evalgate.core.protocols import AgentUnreachable
+from evalgate.agents.tracing.collector import CollectorEndpoint
+from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.types import Failure
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-FROM_ANY_CONTAINER = "host.docker.internal"
+HOST_GATEWAY_NAME = "host.docker.internal"
 """What Docker Desktop calls the machine, and Docker Engine where it is told to."""
-_NOT_TO_BE_CALLED = frozenset({"0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})  # noqa: S104  they are refused
+_UNREACHABLE_HOSTS = frozenset({"0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})  # noqa: S104  they are refused
 """Hosts that lead a container to itself or to nothing."""
 _SIOCGIFADDR = 0x8915
 # Of Linux, in <linux/sockios.h>: an interface's address.
 _LONGEST_INTERFACE = 15
 
 
-def endpoint_for(spec: ContainerSpec, wanted: Endpoint, *, host_is_given: bool) -> Endpoint:
+def find_reachable_endpoint(
+    spec: ContainerSpec, wanted: CollectorEndpoint, *, host_is_given: bool
+) -> CollectorEndpoint:
     """Return an endpoint that the container can reach, and as few others as can be. Blocks.
 
     That is the address of its network's gateway, which is the machine; where the gate is in a container too,
@@ -36,25 +38,25 @@ def endpoint_for(spec: ContainerSpec, wanted: Endpoint, *, host_is_given: bool) 
     than the gate's.
 
     Raises:
-        AgentUnreachable: the network has no such address.
+        AgentUnreachableError: the network has no such address.
     """
     try:
-        client = docker_client.connect()
-    except AgentUnreachable:
+        client = docker_client.connect_to_daemon()
+    except AgentUnreachableError:
         return wanted  # whoever makes the container says so
     try:
-        address = _find_address(client, spec)
-        if address == "" and _is_on_this_machine(client):
-            return _without_gateway(spec.limits.network, wanted, host_is_given=host_is_given)
+        address = _find_gateway_address(client, spec)
+        if address == "" and _is_local_daemon(client):
+            return _resolve_without_gateway(spec.limits.network, wanted, host_is_given=host_is_given)
     finally:
         client.close()
-    if not address or not (host_is_given or _is_ours(address)):
+    if not address or not (host_is_given or _is_local_address(address)):
         # The daemon is in a virtual machine, as Docker Desktop's is: it leads there to what listens here.
-        return replace(wanted, known_as=FROM_ANY_CONTAINER)
+        return replace(wanted, known_as=HOST_GATEWAY_NAME)
     return replace(wanted, host=wanted.host if host_is_given else address, known_as=address)
 
 
-def _find_address(client: "DockerClient", spec: ContainerSpec) -> str | None:
+def _find_gateway_address(client: "DockerClient", spec: ContainerSpec) -> str | None:
     """Return the gate's IPv4 address as the container reaches it; "" if there is none.
 
     None: there is no such network, which whoever makes the container says.
@@ -62,14 +64,14 @@ def _find_address(client: "DockerClient", spec: ContainerSpec) -> str | None:
     import docker.errors
 
     with suppress(docker.errors.APIError, LookupError):
-        if own := docker_client.gates_container(client):
+        if own := docker_client.find_gate_container(client):
             networks = client.containers.get(own).attrs["NetworkSettings"]["Networks"]
-            return str(networks[docker_client.meeting_place(client, own, spec)]["IPAddress"])
-        return gateway_of(client.networks.get(spec.limits.network).attrs)
+            return str(networks[docker_client.find_shared_network(client, own, spec)]["IPAddress"])
+        return find_network_gateway(client.networks.get(spec.limits.network).attrs)
     return None
 
 
-def _is_on_this_machine(client: "DockerClient") -> bool:
+def _is_local_daemon(client: "DockerClient") -> bool:
     """Return whether containers share this kernel: no virtual machine leads them to what listens here.
 
     Docker Desktop shares it in WSL, and leads them all the same.
@@ -83,11 +85,13 @@ def _is_on_this_machine(client: "DockerClient") -> bool:
     return False
 
 
-def _without_gateway(network: str, wanted: Endpoint, *, host_is_given: bool) -> Endpoint:
+def _resolve_without_gateway(
+    network: str, wanted: CollectorEndpoint, *, host_is_given: bool
+) -> CollectorEndpoint:
     """Return where a container sends spans to from a network in which the machine has no address."""
     if network == "host":
         return wanted
-    if host_is_given and wanted.host not in _NOT_TO_BE_CALLED:
+    if host_is_given and wanted.host not in _UNREACHABLE_HOSTS:
         return replace(wanted, known_as=wanted.host)
     sentence = (
         "the agent's container cannot send its spans: this machine has no IPv4 address in Docker's network "
@@ -95,10 +99,10 @@ def _without_gateway(network: str, wanted: Endpoint, *, host_is_given: bool) -> 
         'Docker\'s bridge an address (`"bip": "172.17.0.1/16"` in /etc/docker/daemon.json), or name an '
         "address of this machine as `agent.otel.host`"
     )
-    raise AgentUnreachable(Failure("start", sentence))
+    raise AgentUnreachableError(Failure("start", sentence))
 
 
-def gateway_of(network: Mapping[str, Any]) -> str:
+def find_network_gateway(network: Mapping[str, Any]) -> str:
     """Return the machine's IPv4 address in a network of Docker's; "" if that cannot be known.
 
     A daemon that found the default bridge already there reports its subnet without a gateway. Then it is the
@@ -108,10 +112,10 @@ def gateway_of(network: Mapping[str, Any]) -> str:
     settings = network["IPAM"]["Config"] or ()
     told = next((str(each["Gateway"]) for each in settings if "." in each.get("Gateway", "")), "")
     name = (network.get("Options") or {}).get("com.docker.network.bridge.name", "")
-    return told or _address_of_interface(name)
+    return told or _read_interface_address(name)
 
 
-def _address_of_interface(name: str) -> str:
+def _read_interface_address(name: str) -> str:
     """Return the IPv4 address of an interface of this machine; "" if it has none, or is not Linux."""
     if not name or sys.platform != "linux":
         return ""
@@ -122,7 +126,7 @@ def _address_of_interface(name: str) -> str:
     return ""
 
 
-def _is_ours(address: str) -> bool:
+def _is_local_address(address: str) -> bool:
     """Whether this machine has the address."""
     with socket.socket() as found, suppress(OSError):
         found.bind((address, 0))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 from evalgate.agents.containers import docker_client
 from evalgate.agents.containers.spec import ContainerSpec
 from evalgate.agents.workers.pool import PoolOptions, WorkerPool
-from evalgate.agents.workers.process import AgentProcess, Launch, Listener
-from evalgate.core.protocols import AgentUnreachable
+from evalgate.agents.workers.process import AgentProcess, LaunchSpec, ProcessListener
+from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.types import EvalCase, Failure
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ _FRAME = struct.Struct(">BxxxL")
 class ContainerProcess(AgentProcess):
     """See `AgentProcess`: one container, removed when it ends."""
 
-    def __init__(self, listener: Listener, client: "DockerClient", image: str, spec: ContainerSpec) -> None:
+    def __init__(
+        self, listener: ProcessListener, client: "DockerClient", image: str, spec: ContainerSpec
+    ) -> None:
         super().__init__(listener)
         self._client = client
         self._image = image
@@ -44,23 +46,23 @@ class ContainerProcess(AgentProcess):
         self._was_out_of_memory = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, launch: Launch) -> None:
+    async def start(self, launch: LaunchSpec) -> None:
         """Make and start the container; what `launch` says is in its spec already."""
         del launch
-        making = asyncio.ensure_future(asyncio.to_thread(self._make))
+        making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
         try:
             stream = await asyncio.shield(making)
         except asyncio.CancelledError:
             await asyncio.wait([making])
             if making.exception() is None:
                 making.result().close()
-            await self._remove()
+            await self._remove_container()
             raise
         except BaseException:
             self.ended.set_result(None)
             raise
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_connection(lambda: _Attached(self), sock=stream)
+        transport, _ = await loop.create_connection(lambda: _FrameProtocol(self), sock=stream)
         self._stdin = transport
 
     @property
@@ -75,12 +77,12 @@ class ContainerProcess(AgentProcess):
         """See `AgentProcess`."""
         if self._was_out_of_memory:
             sentence = "the agent's container exceeded its memory limit and was killed"
-            return Failure("killed", sentence, self.stderr_tail())
+            return Failure("killed", sentence, self.get_stderr_tail())
         return super().exit_failure
 
     def close_stdin(self) -> None:
         """Hang up, and go on listening."""
-        self._flush()
+        self._flush_pending()
         if self._stdin is not None and self._stdin.can_write_eof():
             with suppress(OSError):
                 self._stdin.write_eof()
@@ -88,17 +90,17 @@ class ContainerProcess(AgentProcess):
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Signal the container, which is everything that runs in it."""
         if self._container is not None and not self.ended.done():
-            task = asyncio.create_task(self._signal(number))
+            task = asyncio.create_task(self._send_signal(number))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def detached(self) -> None:
+    def on_detached(self) -> None:
         """The stream is over: so is the container, or it is now."""
-        task = asyncio.create_task(self._finish())
+        task = asyncio.create_task(self._finish_process())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _signal(self, number: signal.Signals) -> None:
+    async def _send_signal(self, number: signal.Signals) -> None:
         container = self._container
         if container is None:
             return
@@ -106,38 +108,40 @@ class ContainerProcess(AgentProcess):
         with suppress(Exception):
             await asyncio.to_thread(container.kill, number.value)
 
-    async def _finish(self) -> None:
+    async def _finish_process(self) -> None:
         if self._container is not None:
             with suppress(Exception):  # the daemon may be gone: then nobody can tell how it ended
-                self._code, self._was_out_of_memory = await asyncio.to_thread(_how_it_ended, self._container)
-        await self._remove()
-        self._end()
+                self._code, self._was_out_of_memory = await asyncio.to_thread(
+                    _read_exit_state, self._container
+                )
+        await self._remove_container()
+        self._mark_ended()
 
-    async def _remove(self) -> None:
+    async def _remove_container(self) -> None:
         container, self._container = self._container, None
         if container is not None:
-            await asyncio.to_thread(docker_client.remove, container)
+            await asyncio.to_thread(docker_client.remove_container, container)
 
-    def _make(self) -> socket.socket:
-        container = self._container = docker_client.create(self._client, self._image, self._spec)
+    def _create_container(self) -> socket.socket:
+        container = self._container = docker_client.create_container(self._client, self._image, self._spec)
         stream = None
         try:
             attached = container.attach_socket(
                 params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 0}
             )
-            stream = _own_socket(attached)
-            docker_client.start(container)
+            stream = _detach_socket(attached)
+            docker_client.start_container(container)
         except BaseException:
             self._container = None
             if stream is not None:
                 stream.close()
-            docker_client.remove(container)
+            docker_client.remove_container(container)
             raise
         stream.setblocking(False)
         return stream
 
 
-class _Attached(asyncio.Protocol):
+class _FrameProtocol(asyncio.Protocol):
     """Takes the frames of an attached stream apart."""
 
     def __init__(self, process: ContainerProcess) -> None:
@@ -164,10 +168,10 @@ class _Attached(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The same."""
         del exc
-        self._process.detached()
+        self._process.on_detached()
 
 
-def _how_it_ended(container: "Container") -> tuple[int, bool]:
+def _read_exit_state(container: "Container") -> tuple[int, bool]:
     try:
         result = container.wait(timeout=_ENDING_S)
     except Exception:  # noqa: BLE001  # the SDK lets its HTTP client's timeouts through
@@ -178,7 +182,7 @@ def _how_it_ended(container: "Container") -> tuple[int, bool]:
     return int(result["StatusCode"]), bool(container.attrs["State"].get("OOMKilled"))
 
 
-def _own_socket(attached: Any) -> socket.socket:
+def _detach_socket(attached: Any) -> socket.socket:
     """The attached stream by itself: what the SDK wraps it in is let go of."""
     inner = getattr(attached, "_sock", attached)
     stream = socket.socket(fileno=os.dup(inner.fileno()))
@@ -189,7 +193,7 @@ def _own_socket(attached: Any) -> socket.socket:
     return stream
 
 
-class HostedAgent:
+class WorkerContainerAgent:
     """An `Agent` that speaks the worker protocol in containers."""
 
     def __init__(self, spec: ContainerSpec, options: PoolOptions) -> None:
@@ -197,21 +201,21 @@ class HostedAgent:
         self._options = options
         self._client: DockerClient | None = None
         self._pool: WorkerPool | None = None
-        self._refusal: AgentUnreachable | None = None
+        self._refusal: AgentUnreachableError | None = None
 
     async def __aenter__(self) -> Self:
         try:
-            client, image = await asyncio.to_thread(docker_client.prepared, self._spec)
-        except AgentUnreachable as error:
+            client, image = await asyncio.to_thread(docker_client.prepare_image, self._spec)
+        except AgentUnreachableError as error:
             self._refusal = error
             return self
         self._client = client
 
-        def process_of(listener: Listener) -> ContainerProcess:
+        def create_process(listener: ProcessListener) -> ContainerProcess:
             return ContainerProcess(listener, client, image, self._spec)
 
-        launch = Launch(self._spec.command or (), Path("/"), self._spec.env)
-        self._pool = WorkerPool(launch, self._options, process_of)
+        launch = LaunchSpec(self._spec.command or (), Path("/"), self._spec.env)
+        self._pool = WorkerPool(launch, self._options, create_process)
         await self._pool.__aenter__()
         return self
 
@@ -228,12 +232,12 @@ class HostedAgent:
         if self._pool is not None:
             await self._pool.check_entry()
 
-    def session(
+    def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> "AbstractAsyncContextManager[AgentSession]":
-        """See `Agent.session`."""
+        """See `Agent.open_session`."""
         if self._refusal is not None:
             raise self._refusal
         if self._pool is None:
             raise RuntimeError("the agent was not entered")
-        return self._pool.session(case, run, alone=alone)
+        return self._pool.open_session(case, run, alone=alone)

@@ -19,7 +19,7 @@ def _refuse_old_python() -> None:
         sys.exit(1)
 
 
-def _start() -> None:
+def _start_host() -> None:
     folder = __file__.rpartition("/")[0]
     if sys.path and sys.path[0] == folder:
         del sys.path[0]
@@ -40,4 +40,4 @@ def _start() -> None:
 # Guarded: a `multiprocessing` child of the agent imports this file again.
 if __name__ == "__main__":
     _refuse_old_python()
-    _start()
+    _start_host()

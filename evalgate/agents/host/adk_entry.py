@@ -13,8 +13,8 @@ import os
 from types import ModuleType
 from typing import Any, Iterator, Optional
 
-from .entry import attribute_of, load_module, package_name
-from .failures import NotFoundError, Refused
+from .entry import load_module, make_importable, resolve_attribute
+from .failures import EntryNotFoundError, UnusableEntryError
 from .frameworks.adk import is_adk, is_app
 
 _NAMES = ("app", "root_agent", "get_agent_async")
@@ -32,46 +32,46 @@ def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEven
         loop: Where `get_agent_async` runs.
 
     Raises:
-        Refused: there is no such agent.
+        UnusableEntryError: there is no such agent.
         BaseException: whatever the module raises.
     """
-    found = _found(entry)
-    agent = _called(found, loop) if inspect.isroutine(found) else found
+    found = _resolve_entry(entry)
+    agent = _call_factory(found, loop) if inspect.isroutine(found) else found
     if not is_adk(agent):
-        raise Refused(f"it is of type {type(agent).__name__}, not an agent or app of Google ADK")
-    return _narrowed(agent, sub_agent) if sub_agent else agent
+        raise UnusableEntryError(f"it is of type {type(agent).__name__}, not an agent or app of Google ADK")
+    return _select_sub_agent(agent, sub_agent) if sub_agent else agent
 
 
-def _found(entry: str) -> object:
+def _resolve_entry(entry: str) -> object:
     where, _, attribute = entry.partition(":")
     if where.endswith((".yaml", ".yml")) and not attribute:
-        return _configured_in(os.path.abspath(where), where)  # noqa: PTH100
-    module = _load(where)
-    return attribute_of(module, where, attribute) if attribute else _look_into(module, where)
+        return _load_config_agent(os.path.abspath(where), where)  # noqa: PTH100
+    module = _load_adk_module(where)
+    return resolve_attribute(module, where, attribute) if attribute else _search_module(module, where)
 
 
-def _configured_in(file: str, where: str) -> object:
+def _load_config_agent(file: str, where: str) -> object:
     """The agent of a configuration file, which names code as seen from the folder above its own."""
     if not os.path.isfile(file):  # noqa: PTH113
-        raise NotFoundError(f"there is no file {where} in {os.getcwd()}")  # noqa: PTH109
+        raise EntryNotFoundError(f"there is no file {where} in {os.getcwd()}")  # noqa: PTH109
     folder = os.path.dirname(file)  # noqa: PTH120
     _load_dotenv(folder)
-    package_name(folder)
+    make_importable(folder)
     adk, yaml = (importlib.import_module(name) for name in ("google.adk.agents.config_agent_utils", "yaml"))
     try:
         return adk.from_config(file)
     except (ValueError, yaml.YAMLError) as error:
         why = " ".join(str(error).split())
-        raise Refused(f"{where} is no agent of Google ADK: {why[:_MAX_WHY]}") from None
+        raise UnusableEntryError(f"{where} is no agent of Google ADK: {why[:_MAX_WHY]}") from None
 
 
-def _load(where: str) -> ModuleType:
+def _load_adk_module(where: str) -> ModuleType:
     path = os.path.abspath(where)  # noqa: PTH100  pathlib is not loaded for a few calls
     if os.path.isdir(path):  # noqa: PTH112
         _load_dotenv(path)
-        return importlib.import_module(package_name(path))
+        return importlib.import_module(make_importable(path))
     if "/" in where and not where.endswith(".py"):
-        raise NotFoundError(f"there is no folder {where} in {os.getcwd()}")  # noqa: PTH109
+        raise EntryNotFoundError(f"there is no folder {where} in {os.getcwd()}")  # noqa: PTH109
     if where.endswith(".py"):
         _load_dotenv(os.path.dirname(path))  # noqa: PTH120
     return load_module(where)
@@ -81,14 +81,14 @@ def _load_dotenv(folder: str) -> None:
     """Set what the nearest `.env` says and the environment does not, as ADK's command line does."""
     if os.environ.get("ADK_DISABLE_LOAD_DOTENV", "").lower() in ("1", "true"):
         return
-    for each in _up_to_here(folder):
+    for each in _iter_parent_folders(folder):
         file = os.path.join(each, ".env")  # noqa: PTH118
         if os.path.isfile(file):  # noqa: PTH113
             importlib.import_module("dotenv").load_dotenv(file, override=False)
             return
 
 
-def _up_to_here(folder: str) -> Iterator[str]:
+def _iter_parent_folders(folder: str) -> Iterator[str]:
     """`folder` and those above it, up to the working folder; `folder` alone when it is elsewhere."""
     here = os.getcwd()  # noqa: PTH109
     yield folder
@@ -97,8 +97,8 @@ def _up_to_here(folder: str) -> Iterator[str]:
         yield folder
 
 
-def _look_into(module: ModuleType, where: str) -> object:
-    for place in (module, getattr(module, "agent", None), _submodule(module)):
+def _search_module(module: ModuleType, where: str) -> object:
+    for place in (module, getattr(module, "agent", None), _import_agent_submodule(module)):
         for name in _NAMES:
             found = getattr(place, name, None)
             if found is not None and (name != "app" or is_app(found)):
@@ -106,13 +106,13 @@ def _look_into(module: ModuleType, where: str) -> object:
     for folder in getattr(module, "__path__", ()):
         file = os.path.join(folder, _CONFIG)  # noqa: PTH118
         if os.path.isfile(file):  # noqa: PTH113
-            return _configured_in(file, os.path.relpath(file))
-    raise Refused(
+            return _load_config_agent(file, os.path.relpath(file))
+    raise UnusableEntryError(
         f"neither `{where}` nor its `agent` has one of {', '.join(_NAMES)}, nor is there a {_CONFIG}"
     )
 
 
-def _submodule(module: ModuleType) -> Optional[ModuleType]:
+def _import_agent_submodule(module: ModuleType) -> Optional[ModuleType]:
     if not hasattr(module, "__path__"):
         return None
     name = module.__name__ + ".agent"
@@ -124,28 +124,30 @@ def _submodule(module: ModuleType) -> Optional[ModuleType]:
         return None
 
 
-def _called(function: Any, loop: asyncio.AbstractEventLoop) -> object:
+def _call_factory(function: Any, loop: asyncio.AbstractEventLoop) -> object:
     found = function()
     if inspect.isawaitable(found):
-        found = loop.run_until_complete(_awaited(found))
+        found = loop.run_until_complete(_await_result(found))
     # ADK wants a pair, of which the second closes what the agent holds: that ends with the process here.
     return found[0] if isinstance(found, tuple) and found else found
 
 
-async def _awaited(found: Any) -> object:
+async def _await_result(found: Any) -> object:
     return await found
 
 
-def _narrowed(agent: Any, name: str) -> object:
+def _select_sub_agent(agent: Any, name: str) -> object:
     """The agent of that name below the root; an app keeps all that is its own."""
     root = agent.root_agent if is_app(agent) else agent
     found = root.find_agent(name) if hasattr(root, "find_agent") else None
     if found is None:
-        raise NotFoundError(f"there is no agent `{name}` in it; there are: {', '.join(_names(root))}")
+        raise EntryNotFoundError(
+            f"there is no agent `{name}` in it; there are: {', '.join(_list_agent_names(root))}"
+        )
     return agent.model_copy(update={"root_agent": found}) if is_app(agent) else found
 
 
-def _names(agent: Any) -> Iterator[str]:
+def _list_agent_names(agent: Any) -> Iterator[str]:
     yield agent.name
     for each in getattr(agent, "sub_agents", ()):
-        yield from _names(each)
+        yield from _list_agent_names(each)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Optional
 
 
-class Named:
+class JsonNamespace:
     """The fields of a JSON object as attributes, to any depth."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
-        self.__dict__.update((name, named(value)) for name, value in fields.items())
+        self.__dict__.update((name, to_namespace(value)) for name, value in fields.items())
 
     def __repr__(self) -> str:
         return "(" + ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items()) + ")"
@@ -19,123 +19,131 @@ class Named:
 _DATA = ("args", "result", "state", "final_state", "attachments", "response")
 
 
-def named(value: Any) -> Any:
-    """`value` with its objects as `Named`, except where they are data: arguments, results, states."""
+def to_namespace(value: Any) -> Any:
+    """`value` with its objects as `JsonNamespace`, except where they are data: arguments, results, states."""
     if isinstance(value, list):
-        return [named(each) for each in value]
+        return [to_namespace(each) for each in value]
     if isinstance(value, dict):
-        found = Named({})
+        found = JsonNamespace({})
         for name, each in value.items():
-            setattr(found, name, each if name in _DATA else named(each))
+            setattr(found, name, each if name in _DATA else to_namespace(each))
         return found
     return value
 
 
-def _object(**fields: Any) -> Named:
-    found = Named({})
+def _build_object(**fields: Any) -> JsonNamespace:
+    found = JsonNamespace({})
     found.__dict__.update(fields)
     return found
 
 
-def _part(**fields: Any) -> Named:
+def _build_part(**fields: Any) -> JsonNamespace:
     empty = dict.fromkeys(
         (
             *("text", "thought", "function_call", "function_response", "inline_data", "file_data"),
             *("executable_code", "code_execution_result"),
         )
     )
-    return _object(**{**empty, **fields})
+    return _build_object(**{**empty, **fields})
 
 
-def _content(text: Optional[str], role: str) -> Optional[Named]:
+def _build_content(text: Optional[str], role: str) -> Optional[JsonNamespace]:
     if text is None:
         return None
-    return _object(role=role, parts=[_part(text=text)])
+    return _build_object(role=role, parts=[_build_part(text=text)])
 
 
-def expected_invocations(case: dict[str, Any]) -> list[Named]:
+def build_expected_invocations(case: dict[str, Any]) -> list[JsonNamespace]:
     """One `Invocation` per written turn, with the rubrics of that turn."""
-    return [_invocation(turn["user"]["text"], turn["expected"], turn["rubrics"]) for turn in case["turns"]]
+    return [
+        _build_invocation(turn["user"]["text"], turn["expected"], turn["rubrics"]) for turn in case["turns"]
+    ]
 
 
-def actual_invocations(case: dict[str, Any], run: dict[str, Any]) -> list[Named]:
+def build_actual_invocations(case: dict[str, Any], run: dict[str, Any]) -> list[JsonNamespace]:
     """One `Invocation` per reply, to what the user said, with the rubrics of case and turn, as in ADK."""
     turns, said = case["turns"], run["said"]
     texts = said + [turn["user"]["text"] for turn in turns[len(said) :]]
     found = []
     for index, reply in enumerate(run["replies"]):
         own = turns[index]["rubrics"] if index < len(turns) else []
-        found.append(_invocation(texts[index] if index < len(texts) else "", reply, case["rubrics"] + own))
+        found.append(
+            _build_invocation(texts[index] if index < len(texts) else "", reply, case["rubrics"] + own)
+        )
     return found
 
 
-def _rubric(rubric: dict[str, Any]) -> Named:
-    return _object(
+def _build_rubric(rubric: dict[str, Any]) -> JsonNamespace:
+    return _build_object(
         rubric_id=rubric["rubric_id"],
-        rubric_content=_object(text_property=rubric["text"]),
+        rubric_content=_build_object(text_property=rubric["text"]),
         description=rubric["description"],
         type=rubric["type"],
     )
 
 
-def _invocation(user: str, reply: Optional[dict[str, Any]], rubrics: list[dict[str, Any]]) -> Named:
+def _build_invocation(
+    user: str, reply: Optional[dict[str, Any]], rubrics: list[dict[str, Any]]
+) -> JsonNamespace:
     reply = reply or {"response": None, "events": []}
-    return _object(
+    return _build_object(
         invocation_id="",
-        user_content=_content(user, "user"),
-        final_response=_content(reply["response"], "model"),
-        intermediate_data=_intermediate_data(reply["events"]),
+        user_content=_build_content(user, "user"),
+        final_response=_build_content(reply["response"], "model"),
+        intermediate_data=_build_intermediate_data(reply["events"]),
         creation_timestamp=0.0,
-        rubrics=[_rubric(each) for each in rubrics] or None,
+        rubrics=[_build_rubric(each) for each in rubrics] or None,
         app_details=None,
     )
 
 
-def _intermediate_data(events: list[dict[str, Any]]) -> Named:
-    calls = [_call(each) for each in events if each["type"] == "tool_call"]
-    answers = [_result(each) for each in events if each["type"] == "tool_result"]
-    said = [(each["author"], [_part(text=each["text"])]) for each in events if each["type"] == "message"]
-    return _object(
+def _build_intermediate_data(events: list[dict[str, Any]]) -> JsonNamespace:
+    calls = [_build_call(each) for each in events if each["type"] == "tool_call"]
+    answers = [_build_result(each) for each in events if each["type"] == "tool_result"]
+    said = [
+        (each["author"], [_build_part(text=each["text"])]) for each in events if each["type"] == "message"
+    ]
+    return _build_object(
         tool_uses=calls,
         tool_responses=answers,
         intermediate_responses=said,
-        invocation_events=[_event(each) for each in events],
+        invocation_events=[_build_event(each) for each in events],
     )
 
 
-def _call(event: dict[str, Any]) -> Named:
-    return _object(id=event["id"], name=event["name"], args=event["args"])
+def _build_call(event: dict[str, Any]) -> JsonNamespace:
+    return _build_object(id=event["id"], name=event["name"], args=event["args"])
 
 
-def _result(event: dict[str, Any]) -> Named:
-    return _object(id=event["id"], name=event["name"], response=event["result"])
+def _build_result(event: dict[str, Any]) -> JsonNamespace:
+    return _build_object(id=event["id"], name=event["name"], response=event["result"])
 
 
-def _event(event: dict[str, Any]) -> Named:
+def _build_event(event: dict[str, Any]) -> JsonNamespace:
     if event["type"] == "tool_call":
-        part = _part(function_call=_call(event))
+        part = _build_part(function_call=_build_call(event))
     elif event["type"] == "tool_result":
-        part = _part(function_response=_result(event))
+        part = _build_part(function_response=_build_result(event))
     else:
-        part = _part(text=event["text"])
-    return _object(author=event["author"], content=_object(role="model", parts=[part]))
+        part = _build_part(text=event["text"])
+    return _build_object(author=event["author"], content=_build_object(role="model", parts=[part]))
 
 
-def scenario_object(scenario: Optional[dict[str, Any]]) -> Optional[Named]:
+def build_scenario(scenario: Optional[dict[str, Any]]) -> Optional[JsonNamespace]:
     """The `ConversationScenario`, if there is one."""
-    return _object(**scenario) if scenario else None
+    return _build_object(**scenario) if scenario else None
 
 
-def criterion_object(request: dict[str, Any]) -> Named:
+def build_criterion(request: dict[str, Any]) -> JsonNamespace:
     """The criterion: `threshold`, and each option as an attribute."""
-    return _object(**{**request["options"], "threshold": request["threshold"]})
+    return _build_object(**{**request["options"], "threshold": request["threshold"]})
 
 
-def metric_object(request: dict[str, Any]) -> Named:
+def build_eval_metric(request: dict[str, Any]) -> JsonNamespace:
     """The `EvalMetric`. As in Google ADK, its own `threshold` is None: the criterion has it."""
-    return _object(
+    return _build_object(
         metric_name=request["metric"],
         threshold=None,
-        criterion=criterion_object(request),
+        criterion=build_criterion(request),
         custom_function_path=request["entry"],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .failures import WrongAnswer
+from .failures import InvalidAnswerError
 from .session import Recorder, Session
 
 _ANSWER_KEYS = ("response", "tool_calls", "state", "usage")
@@ -18,7 +18,7 @@ _EVENT_KEYS = {
 }
 
 
-class Answer:
+class AnswerCollector:
     """The answer of one turn, collected from whatever the agent returns and yields."""
 
     def __init__(self, session: Session, recorder: Recorder) -> None:
@@ -27,111 +27,115 @@ class Answer:
         self._pieces: list[str] = []
         self._response: str | None = None
 
-    def yielded(self, value: object) -> None:
+    def add_yielded(self, value: object) -> None:
         """Take one value of a generator: a piece of the response, an event, or an answer.
 
         Raises:
-            WrongAnswer: it is none of them.
+            InvalidAnswerError: it is none of them.
         """
         if isinstance(value, str):
             self._pieces.append(value)
         elif isinstance(value, dict) and "type" in value:
-            self._event(value)
+            self._report_event(value)
         elif isinstance(value, dict):
-            self._answer(value, "yielded")
+            self._read_answer(value, "yielded")
         else:
-            raise WrongAnswer(
-                f"the agent yielded {_a(value)}; expected a str, an event such as "
+            raise InvalidAnswerError(
+                f"the agent yielded {_describe_type(value)}; expected a str, an event such as "
                 '{"type": "tool_call", "name": …, "args": …}, or {"response": …}'
             )
 
-    def returned(self, value: object) -> None:
+    def add_returned(self, value: object) -> None:
         """Take what a function returned.
 
         Raises:
-            WrongAnswer: it is neither a text nor an answer.
+            InvalidAnswerError: it is neither a text nor an answer.
         """
         if isinstance(value, str):
             self._response = value
         elif isinstance(value, dict):
-            self._answer(value, "returned")
+            self._read_answer(value, "returned")
         elif value is not None or self.is_empty():
-            raise WrongAnswer(
-                f'the agent returned {_a(value)}; expected a str or a dict {{"response": str, …}}'
+            raise InvalidAnswerError(
+                f'the agent returned {_describe_type(value)}; expected a str or a dict {{"response": str, …}}'
             )
 
     def is_empty(self) -> bool:
         """Whether the agent has given nothing at all so far."""
         return not self._pieces and self._response is None and self._recorder.events == 0
 
-    def response(self) -> str | None:
+    def get_response(self) -> str | None:
         """The final response; None when the turn has none."""
         if self._response is not None:
             return self._response
         return "".join(self._pieces) if self._pieces else self._recorder.final
 
-    def _answer(self, answer: dict[Any, Any], how: str) -> None:
-        _known_keys(answer, _ANSWER_KEYS, f"the dict that the agent {how}")
+    def _read_answer(self, answer: dict[Any, Any], how: str) -> None:
+        _check_keys(answer, _ANSWER_KEYS, f"the dict that the agent {how}")
         response = answer.get("response")
         if response is not None and not isinstance(response, str):
-            raise WrongAnswer(f"the agent's `response` is {_a(response)}; expected a str")
-        self._recorder.tells_calls |= answer.get("tool_calls") is not None
-        for call in _list(answer.get("tool_calls")):
-            self._call(call)
+            raise InvalidAnswerError(f"the agent's `response` is {_describe_type(response)}; expected a str")
+        self._recorder.has_calls |= answer.get("tool_calls") is not None
+        for call in _require_list(answer.get("tool_calls")):
+            self._report_call(call)
         _update_state(self._session, answer.get("state"))
         if answer.get("usage") is not None:
-            self._report("usage", answer["usage"], _USAGE_KEYS)
+            self._report_fields("usage", answer["usage"], _USAGE_KEYS)
         self._response = self._response if response is None else response
 
-    def _call(self, call: object) -> None:
+    def _report_call(self, call: object) -> None:
         if not isinstance(call, dict):
-            raise WrongAnswer(
-                f'one of `tool_calls` is {_a(call)}; expected a dict {{"name": str, "args": dict}}'
+            raise InvalidAnswerError(
+                f'one of `tool_calls` is {_describe_type(call)}; expected a dict {{"name": str, "args": dict}}'
             )
-        _known_keys(call, _CALL_KEYS, "one of `tool_calls`")
-        self._report("tool_call", {key: call[key] for key in call if key != "result"}, _CALL_KEYS)
+        _check_keys(call, _CALL_KEYS, "one of `tool_calls`")
+        self._report_fields("tool_call", {key: call[key] for key in call if key != "result"}, _CALL_KEYS)
         if "result" in call:
-            self._report("tool_result", {key: call[key] for key in call if key != "args"}, _CALL_KEYS)
+            self._report_fields("tool_result", {key: call[key] for key in call if key != "args"}, _CALL_KEYS)
 
-    def _event(self, event: dict[Any, Any]) -> None:
+    def _report_event(self, event: dict[Any, Any]) -> None:
         kind = event["type"]
         if kind not in _EVENT_KEYS:
-            raise WrongAnswer(
+            raise InvalidAnswerError(
                 f"the agent yielded an event of type {kind!r}; known are {', '.join(_EVENT_KEYS)}"
             )
-        self._report(kind, {key: event[key] for key in event if key != "type"}, _EVENT_KEYS[kind])
+        self._report_fields(kind, {key: event[key] for key in event if key != "type"}, _EVENT_KEYS[kind])
 
-    def _report(self, kind: str, fields: object, known: tuple[str, ...]) -> None:
+    def _report_fields(self, kind: str, fields: object, known: tuple[str, ...]) -> None:
         if not isinstance(fields, dict):
-            raise WrongAnswer(f"the agent's `{kind}` is {_a(fields)}; expected a dict of {', '.join(known)}")
-        _known_keys(fields, known, f"the agent's `{kind}`")
+            raise InvalidAnswerError(
+                f"the agent's `{kind}` is {_describe_type(fields)}; expected a dict of {', '.join(known)}"
+            )
+        _check_keys(fields, known, f"the agent's `{kind}`")
         try:
             getattr(self._session, kind)(**fields)
         except (TypeError, ValueError, RecursionError) as error:
-            raise WrongAnswer(f"the agent's `{kind}` cannot be used: {error}") from None
+            raise InvalidAnswerError(f"the agent's `{kind}` cannot be used: {error}") from None
 
 
 def _update_state(session: Session, state: object) -> None:
     if state is None:
         return
     if not isinstance(state, dict):
-        raise WrongAnswer(f"the agent's `state` is {_a(state)}; expected a dict")
+        raise InvalidAnswerError(f"the agent's `state` is {_describe_type(state)}; expected a dict")
     session.state.update(state)
 
 
-def _list(value: object) -> list[object]:
+def _require_list(value: object) -> list[object]:
     if value is None:
         return []
     if not isinstance(value, (list, tuple)):
-        raise WrongAnswer(f"the agent's `tool_calls` is {_a(value)}; expected a list of dicts")
+        raise InvalidAnswerError(
+            f"the agent's `tool_calls` is {_describe_type(value)}; expected a list of dicts"
+        )
     return list(value)
 
 
-def _known_keys(given: dict[Any, Any], known: tuple[str, ...], what: str) -> None:
+def _check_keys(given: dict[Any, Any], known: tuple[str, ...], what: str) -> None:
     unknown = [key for key in given if key not in known]
     if unknown:
-        raise WrongAnswer(f"{what} has the unknown key {unknown[0]!r}; known are {', '.join(known)}")
+        raise InvalidAnswerError(f"{what} has the unknown key {unknown[0]!r}; known are {', '.join(known)}")
 
 
-def _a(value: object) -> str:
+def _describe_type(value: object) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"

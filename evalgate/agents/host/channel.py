@@ -10,7 +10,7 @@ import os
 import threading
 from typing import Any, Callable
 
-from .failures import TooLarge
+from .failures import MessageTooLargeError
 from .threads import end_if_forked
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -18,7 +18,7 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _READ_BYTES = 256 * 1024
 
 
-def _plain(value: object) -> object:
+def _convert_unknown(value: object) -> object:
     """What JSON can hold of an object that it does not know: fields where there are fields, else its text."""
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
@@ -30,28 +30,28 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_convert_unknown)
 
 
-def encode(message: dict[str, Any]) -> bytes:
+def encode_line(message: dict[str, Any]) -> bytes:
     """Return one line.
 
     Raises:
-        TooLarge: the gate would not take it; while it was sent, other conversations would wait.
+        MessageTooLargeError: the gate would not take it; while it was sent, other conversations would wait.
         TypeError, ValueError, RecursionError: the message holds something that JSON cannot.
     """
     line = _ENCODER.encode(message).encode("ascii") + b"\n"
     if len(line) > MAX_ANSWER_BYTES:
-        raise TooLarge
+        raise MessageTooLargeError
     return line
 
 
 def write_line(outgoing: int, message: dict[str, Any]) -> None:
     """Write one message at once."""
-    _write(outgoing, encode(message))
+    _write_all(outgoing, encode_line(message))
 
 
-def _write(outgoing: int, data: bytes) -> None:
+def _write_all(outgoing: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(outgoing, view) :]
@@ -75,46 +75,46 @@ class Channel:
     def open(self, receive: Callable[[dict[str, Any]], None]) -> None:
         """Hand every message of the gate to `receive`, from now on."""
         self._receive = receive
-        self._loop.add_reader(self._incoming, self._readable)
+        self._loop.add_reader(self._incoming, self._read_messages)
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message, from any thread.
 
         Raises:
-            TypeError, ValueError, RecursionError: as `encode`.
+            TypeError, ValueError, RecursionError: as `encode_line`.
         """
-        self._pending.append(encode(message))
+        self._pending.append(encode_line(message))
         if self._flushing:
             return
         self._flushing = True
         if threading.get_ident() == self._thread:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush_pending)
         else:
-            self._loop.call_soon_threadsafe(self._flush)
+            self._loop.call_soon_threadsafe(self._flush_pending)
 
-    def _flush(self) -> None:
+    def _flush_pending(self) -> None:
         end_if_forked()
         self._flushing = False  # first: a line that is appended from here on asks for a flush of its own
         lines = []
         while self._pending:
             lines.append(self._pending.popleft())
         try:
-            _write(self._outgoing, b"".join(lines))
+            _write_all(self._outgoing, b"".join(lines))
         except OSError:
-            self._hang_up()
+            self._close_channel()
 
-    def _readable(self) -> None:
+    def _read_messages(self) -> None:
         end_if_forked()
         data = os.read(self._incoming, _READ_BYTES)
         if not data:
-            self._hang_up()
+            self._close_channel()
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if line and self._receive is not None:
                 self._receive(json.loads(line.decode("utf-8", "replace")))
 
-    def _hang_up(self) -> None:
+    def _close_channel(self) -> None:
         self.closed = True
         self._loop.remove_reader(self._incoming)
         self._loop.stop()

@@ -7,12 +7,12 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
-from .answers import Answer
+from .answers import AnswerCollector
 from .channel import Channel
-from .failures import TooLarge, describe_error
-from .frameworks import Host
+from .failures import MessageTooLargeError, describe_error
+from .frameworks import AgentHost
 from .session import Recorder, Session
-from .threads import Threads, end_if_forked
+from .threads import DaemonThreadPool, end_if_forked
 
 if TYPE_CHECKING:
     from .capture.turns import SessionCapture, TurnCapture
@@ -23,7 +23,7 @@ CANCEL_WAIT_S = 0.25
 _Message = Dict[str, Any]
 
 
-class _Turn:
+class _ActiveTurn:
     """One turn in progress."""
 
     def __init__(self, session: Session, recorder: Recorder) -> None:
@@ -35,38 +35,38 @@ class _Turn:
         self.cancelled = False
         self.crowded = False
         """Whether another turn was in progress at the same time: its agent may have cancelled this one."""
-        self.told = False  # that it is cancelled: nothing may follow
+        self.is_cancel_reported = False  # that it is cancelled: nothing may follow
 
 
-class Conversations:
+class SessionManager:
     """Answers the gate's `start`, `turn`, `cancel` and `end`. All methods run in the event loop."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, host: Host, channel: Channel, threads: Threads
+        self, loop: asyncio.AbstractEventLoop, host: AgentHost, channel: Channel, threads: DaemonThreadPool
     ) -> None:
         self._loop = loop
         self._host = host
         self._channel = channel
         self._threads = threads
         self._sessions: dict[str, tuple[Session, Recorder]] = {}
-        self._hosts: dict[str, Host] = {}
+        self._hosts: dict[str, AgentHost] = {}
         # By session, where each conversation has an agent of its own.
-        self._turns: dict[str, _Turn] = {}
+        self._turns: dict[str, _ActiveTurn] = {}
         self._captures: dict[str, SessionCapture] = {}
         self._handlers: dict[str, Callable[[_Message], None]] = {
-            "start": self._start,
-            "turn": self._turn,
-            "cancel": self._cancel,
-            "end": self._end,
+            "start": self._start_session,
+            "turn": self._start_turn,
+            "cancel": self._cancel_turn,
+            "end": self._end_session,
         }
 
-    def receive(self, message: _Message) -> None:
+    def handle_message(self, message: _Message) -> None:
         """Handle one message of the gate. Types that this host does not know are left alone."""
         handler = self._handlers.get(message.get("type", ""))
         if handler is not None:
             handler(message)
 
-    def _start(self, message: _Message) -> None:
+    def _start_session(self, message: _Message) -> None:
         recorder = Recorder(message["session"], self._channel.send)
         self._sessions[message["session"]] = Session(message, recorder), recorder
         if self._host.capture:
@@ -74,65 +74,65 @@ class Conversations:
 
             self._captures[message["session"]] = SessionCapture()
 
-    def _end(self, message: _Message) -> None:
+    def _end_session(self, message: _Message) -> None:
         self._sessions.pop(message["session"], None)
         self._hosts.pop(message["session"], None)
         self._captures.pop(message["session"], None)
 
-    def _turn(self, message: _Message) -> None:
+    def _start_turn(self, message: _Message) -> None:
         session, recorder = self._sessions[message["session"]]
         session.attachments = message.get("attachments", [])
-        recorder.begin()
+        recorder.begin_turn()
         session.mocks.begin_turn()
-        turn = self._turns[session.id] = _Turn(session, recorder)
+        turn = self._turns[session.id] = _ActiveTurn(session, recorder)
         if len(self._turns) > 1:
             for each in self._turns.values():
                 each.crowded = True
-        turn.task = self._loop.create_task(self._answer(turn, message["text"]))
+        turn.task = self._loop.create_task(self._run_turn(turn, message["text"]))
 
-    def _cancel(self, message: _Message) -> None:
+    def _cancel_turn(self, message: _Message) -> None:
         turn = self._turns.get(message["session"])
         if turn is None or turn.task is None:
             self._channel.send({"type": "cancelled", "session": message["session"]})
             return
         turn.cancelled = True
         if turn.in_thread:
-            self._tell_cancelled(turn, still_running=True)
+            self._report_cancelled(turn, still_running=True)
         else:
-            self._loop.call_later(CANCEL_WAIT_S, self._tell_of_end, turn, turn.task)
+            self._loop.call_later(CANCEL_WAIT_S, self._report_cancel_outcome, turn, turn.task)
         # Not told by the task itself: one that is cancelled before its first step never runs.
-        turn.task.add_done_callback(lambda _: self._tell_cancelled(turn, still_running=False))
+        turn.task.add_done_callback(lambda _: self._report_cancelled(turn, still_running=False))
         turn.task.cancel()
 
-    def _tell_of_end(self, turn: _Turn, task: asyncio.Task[None]) -> None:
+    def _report_cancel_outcome(self, turn: _ActiveTurn, task: asyncio.Task[None]) -> None:
         # On a busy machine this may be called late, and before the callback of a task that ended in time.
-        self._tell_cancelled(turn, still_running=not task.done())
+        self._report_cancelled(turn, still_running=not task.done())
 
-    def _tell_cancelled(self, turn: _Turn, still_running: bool) -> None:
-        if turn.told:
+    def _report_cancelled(self, turn: _ActiveTurn, still_running: bool) -> None:
+        if turn.is_cancel_reported:
             return
-        turn.told = True
-        self._close(turn)
+        turn.is_cancel_reported = True
+        self._close_turn(turn)
         message: _Message = {"type": "cancelled", "session": turn.session.id}
         if still_running:
             message["still_running"] = True
         self._channel.send(message)
 
-    def _close(self, turn: _Turn) -> None:
+    def _close_turn(self, turn: _ActiveTurn) -> None:
         turn.recorder.open = False
         if turn.capture is not None:
             turn.capture.close()
         if self._turns.get(turn.session.id) is turn:
             del self._turns[turn.session.id]
 
-    async def _answer(self, turn: _Turn, text: str) -> None:
+    async def _run_turn(self, turn: _ActiveTurn, text: str) -> None:
         session = turn.session
         if session.id in self._captures:
             turn.capture = self._captures[session.id].begin_turn()
         try:
-            answer = await self._ask(turn, text)
+            answer = await self._ask_agent(turn, text)
             end_if_forked()
-            message: _Message = {"type": "done", "session": session.id, "response": answer.response()}
+            message: _Message = {"type": "done", "session": session.id, "response": answer.get_response()}
             message["state"] = session.state
         except BaseException as error:  # noqa: BLE001  the agent's code may raise anything, also SystemExit
             end_if_forked(error)
@@ -148,53 +148,55 @@ class Conversations:
         session.history.append({"role": "user", "text": text})
         session.history.append({"role": "agent", "text": message.get("response") or ""})
         self._send_captured(turn)
-        self._close(turn)
-        self._send_last(session.id, message)
+        self._close_turn(turn)
+        self._send_result(session.id, message)
 
-    def _send_captured(self, turn: _Turn) -> None:
+    def _send_captured(self, turn: _ActiveTurn) -> None:
         captured = turn.capture.close() if turn.capture is not None else None
         if captured is None:
             return
-        if turn.recorder.tells_calls:
+        if turn.recorder.has_calls:
             captured["usage_only"] = True
         message = {"type": "captured", "session": turn.session.id, **captured}
         try:
             try:
                 self._channel.send(message)
-            except TooLarge:  # with what the agent reported itself: the gate is told how many are missing
+            except (
+                MessageTooLargeError
+            ):  # with what the agent reported itself: the gate is told how many are missing
                 spans = message.pop("spans", ())
                 self._channel.send({**message, "dropped_spans": message.get("dropped_spans", 0) + len(spans)})
         except (TypeError, ValueError, RecursionError) as error:
             sys.stderr.write(f"evalgate: what was captured cannot be written as JSON: {error}\n")
 
-    def _send_last(self, session: str, message: _Message) -> None:
+    def _send_result(self, session: str, message: _Message) -> None:
         try:
             self._channel.send(message)
-        except TooLarge as error:
+        except MessageTooLargeError as error:
             self._channel.send({"type": "error", "session": session, **describe_error(error)})
         except (TypeError, ValueError, RecursionError) as error:
             why = f"the agent's state cannot be written as JSON: {error}"
             self._channel.send({"type": "error", "session": session, "kind": "protocol", "message": why})
 
-    async def _ask(self, turn: _Turn, text: str) -> Answer:
+    async def _ask_agent(self, turn: _ActiveTurn, text: str) -> AnswerCollector:
         host = await self._find_host(turn)
-        answer = Answer(turn.session, turn.recorder)
+        answer = AnswerCollector(turn.session, turn.recorder)
         if host.asynchronous:
             result = host.answer(text, turn.session)
         else:
             result = await self._ask_in_thread(host, turn, text, answer)
         if inspect.isasyncgen(result) or hasattr(result, "__aiter__"):
             async for piece in result:
-                answer.yielded(piece)
+                answer.add_yielded(piece)
             result = "" if answer.is_empty() else None  # an empty stream is an empty text
         elif inspect.isawaitable(result):
             result = await result
-        answer.returned(result)
+        answer.add_returned(result)
         if turn.session.mocks.missing is not None:
             raise turn.session.mocks.missing
         return answer
 
-    async def _find_host(self, turn: _Turn) -> Host:
+    async def _find_host(self, turn: _ActiveTurn) -> AgentHost:
         """Return the host of the turn's conversation; the first turn makes it if each has its own."""
         renew, session = self._host.renew, turn.session.id
         if renew is None:
@@ -204,21 +206,23 @@ class Conversations:
             self._hosts[session] = await made if inspect.isawaitable(made) else made
         return self._hosts[session]
 
-    async def _ask_in_thread(self, host: Host, turn: _Turn, text: str, answer: Answer) -> object:
-        def work() -> object:
+    async def _ask_in_thread(
+        self, host: AgentHost, turn: _ActiveTurn, text: str, answer: AnswerCollector
+    ) -> object:
+        def call_host() -> object:
             result = host.answer(text, turn.session)
-            return _drain(result, answer) if inspect.isgenerator(result) else result
+            return _drain_generator(result, answer) if inspect.isgenerator(result) else result
 
-        return await self._run_in_thread(turn, work)
+        return await self._run_in_thread(turn, call_host)
 
-    async def _run_in_thread(self, turn: _Turn, work: Callable[[], object]) -> Any:
+    async def _run_in_thread(self, turn: _ActiveTurn, work: Callable[[], object]) -> Any:
         turn.in_thread = True
-        result = await self._threads.run(work)
+        result = await self._threads.run_in_thread(work)
         turn.in_thread = False
         return result
 
 
-def _drain(generator: Any, answer: Answer) -> object:
+def _drain_generator(generator: Any, answer: AnswerCollector) -> object:
     """Take every value of a generator; its return value is what the agent returned."""
     while True:
         try:
@@ -227,4 +231,4 @@ def _drain(generator: Any, answer: Answer) -> object:
             if stop.value is not None:
                 return stop.value
             return "" if answer.is_empty() else None
-        answer.yielded(piece)
+        answer.add_yielded(piece)

@@ -9,7 +9,7 @@ import os
 import sys
 from types import ModuleType
 
-from .failures import NotFoundError, Refused
+from .failures import EntryNotFoundError, UnusableEntryError
 
 _MAX_NAMES = 12
 
@@ -18,33 +18,33 @@ def load_entry(entry: str, home: str | None = None) -> object:
     """Import what `entry` names, relative to `home`, else to the working folder.
 
     Raises:
-        NotFoundError: the entry is not well formed, or names nothing.
+        EntryNotFoundError: the entry is not well formed, or names nothing.
         BaseException: whatever the module raises.
     """
     where, colon, attribute = entry.rpartition(":")
     if not colon or not where or not attribute:
-        raise NotFoundError("write it as `package.module:attribute` or `path/file.py:attribute`")
-    return attribute_of(load_module(where, home), where, attribute)
+        raise EntryNotFoundError("write it as `package.module:attribute` or `path/file.py:attribute`")
+    return resolve_attribute(load_module(where, home), where, attribute)
 
 
 def load_module(where: str, home: str | None = None) -> ModuleType:
     """Import `package.module` or `path/file.py`, relative to `home`, else to the working folder.
 
     Raises:
-        NotFoundError: there is no such module or file.
+        EntryNotFoundError: there is no such module or file.
         BaseException: whatever the module raises.
     """
-    return _load_file(where, home) if where.endswith(".py") else _load_module(where)
+    return _load_file(where, home) if where.endswith(".py") else _import_module(where)
 
 
-def _load_module(name: str) -> ModuleType:
+def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         # Only when the entry's own module is what is missing; one that it imports is told as Python tells it.
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            message = f"there is no module `{error.name}` in {_here()} or on the path of {sys.executable}"
-            raise NotFoundError(message) from None
+            message = f"there is no module `{error.name}` in {_get_working_folder()} or on the path of {sys.executable}"
+            raise EntryNotFoundError(message) from None
         raise
 
 
@@ -52,12 +52,12 @@ def _load_file(path: str, home: str | None = None) -> ModuleType:
     """Import a file: as a module of its package when it stands in one, else as Python runs a script."""
     file = os.path.abspath(os.path.join(home or "", path))  # noqa: PTH100, PTH118  pathlib is not loaded here
     if not os.path.isfile(file):  # noqa: PTH113
-        raise NotFoundError(f"there is no file {path} in {_here()}")
-    name = package_name(file[: -len(".py")])
+        raise EntryNotFoundError(f"there is no file {path} in {_get_working_folder()}")
+    name = make_importable(file[: -len(".py")])
     return importlib.import_module(name) if "." in name else _run_file(name, file)
 
 
-def package_name(path: str) -> str:
+def make_importable(path: str) -> str:
     """The dotted name of the module or package at an absolute path; the folder above it joins `sys.path`."""
     folder, name = os.path.split(path)
     parts = [name]
@@ -74,29 +74,29 @@ def _run_file(name: str, file: str) -> ModuleType:
     loader = None if verified is None else verified.find_loader(name, file)
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     if spec is None or spec.loader is None:
-        raise Refused(f"{file} is not a Python file")
+        raise UnusableEntryError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
 
-def attribute_of(module: ModuleType, where: str, attribute: str) -> object:
+def resolve_attribute(module: ModuleType, where: str, attribute: str) -> object:
     """What a dotted `attribute` names in the module that `where` names.
 
     Raises:
-        NotFoundError: it names nothing.
+        EntryNotFoundError: it names nothing.
     """
     found: object = module
     for name in attribute.split("."):
         try:
             found = getattr(found, name)
         except AttributeError:
-            raise NotFoundError(_no_attribute(found, where, name)) from None
+            raise EntryNotFoundError(_describe_missing_attribute(found, where, name)) from None
     return found
 
 
-def _no_attribute(owner: object, where: str, name: str) -> str:
+def _describe_missing_attribute(owner: object, where: str, name: str) -> str:
     kind = f"module `{where}`" if isinstance(owner, ModuleType) else f"`{type(owner).__name__}`"
     names = [each for each in vars(owner) if not each.startswith("_")] if hasattr(owner, "__dict__") else []
     if isinstance(owner, ModuleType):
@@ -107,5 +107,5 @@ def _no_attribute(owner: object, where: str, name: str) -> str:
     return f"{kind} has no attribute `{name}`; it has: {listed or 'nothing'}"
 
 
-def _here() -> str:
+def _get_working_folder() -> str:
     return os.getcwd()  # noqa: PTH109

@@ -23,33 +23,33 @@ _GRPC = {"RESOURCE_EXHAUSTED": RATE_LIMITED, "UNAVAILABLE": UNAVAILABLE}
 _MAX_CAUSES = 8
 
 
-def passing_fault(error: BaseException) -> tuple[str, float | None] | None:
+def classify_transient_error(error: BaseException) -> tuple[str, float | None] | None:
     """The reserved kind of the failure and the seconds that the provider wants; None: it is the agent's own.
 
     What an error was raised `from` counts; what was merely being handled when it was raised does not.
     """
     try:
-        for depth, each in enumerate(reasons := list(_reasons(error))):
-            kind = _kind(each)
+        for depth, each in enumerate(reasons := list(_iter_causes(error))):
+            kind = _find_kind(each)
             if kind is not None:
                 # A framework wraps what the provider's SDK raised, and keeps the status alone.
-                wanted = (_wanted_pause(below) for below in reasons[depth:])
+                wanted = (_find_retry_after(below) for below in reasons[depth:])
                 return kind, next((pause for pause in wanted if pause is not None), None)
     except Exception:  # noqa: BLE001  properties of foreign objects may raise anything
         return None
     return None
 
 
-def _reasons(error: BaseException) -> Iterator[BaseException]:
+def _iter_causes(error: BaseException) -> Iterator[BaseException]:
     current: BaseException | None = error
     for _ in range(_MAX_CAUSES):
         if current is None:
             return
         yield current
-        current = _reason(current)
+        current = _get_cause(current)
 
 
-def _reason(error: BaseException) -> BaseException | None:
+def _get_cause(error: BaseException) -> BaseException | None:
     """What the error was raised from; the only member of a group."""
     members = getattr(error, "exceptions", None)
     if isinstance(members, (list, tuple)) and len(members) == 1 and isinstance(members[0], BaseException):
@@ -57,20 +57,20 @@ def _reason(error: BaseException) -> BaseException | None:
     return error.__cause__
 
 
-def _kind(error: BaseException) -> str | None:
+def _find_kind(error: BaseException) -> str | None:
     response = getattr(error, "response", None)
     for owner in (error, response):
         for name in ("status_code", "code", "status"):
-            found = _kind_of(getattr(owner, name, None))
+            found = _map_status(getattr(owner, name, None))
             if found is not None:
                 return found
     if isinstance(response, dict):
         metadata = response.get("ResponseMetadata")
-        return _kind_of(metadata.get("HTTPStatusCode")) if isinstance(metadata, dict) else None
+        return _map_status(metadata.get("HTTPStatusCode")) if isinstance(metadata, dict) else None
     return None
 
 
-def _kind_of(status: Any) -> str | None:
+def _map_status(status: Any) -> str | None:
     if callable(status):
         status = status()
     if isinstance(status, int):
@@ -79,8 +79,8 @@ def _kind_of(status: Any) -> str | None:
     return _GRPC.get(name) if isinstance(name, str) else None
 
 
-def _wanted_pause(error: BaseException) -> float | None:
-    own = _seconds(getattr(error, "retry_after", None))
+def _find_retry_after(error: BaseException) -> float | None:
+    own = _parse_seconds(getattr(error, "retry_after", None))
     if own is not None:
         return own
     for owner in (getattr(error, "response", None), error):
@@ -88,18 +88,18 @@ def _wanted_pause(error: BaseException) -> float | None:
         get = getattr(headers, "get", None)
         if get is None:
             continue
-        milliseconds = _seconds(get("retry-after-ms"))
+        milliseconds = _parse_seconds(get("retry-after-ms"))
         if milliseconds is not None:
             return milliseconds / 1000
         text = get("retry-after") or get("Retry-After")
-        seconds = _seconds(text)
-        found = _until(text) if seconds is None and isinstance(text, str) else seconds
+        seconds = _parse_seconds(text)
+        found = _parse_date_delay(text) if seconds is None and isinstance(text, str) else seconds
         if found is not None:
             return found
-    return _retry_delay(getattr(error, "details", None))
+    return _read_retry_delay(getattr(error, "details", None))
 
 
-def _retry_delay(details: Any) -> float | None:
+def _read_retry_delay(details: Any) -> float | None:
     """What Google's APIs say in the body alone: `google.rpc.RetryInfo`, as `{"retryDelay": "37s"}`."""
     if isinstance(details, dict):
         error = details.get("error", details)
@@ -107,11 +107,11 @@ def _retry_delay(details: Any) -> float | None:
     for each in details if isinstance(details, (list, tuple)) else ():
         delay = each.get("retryDelay") if isinstance(each, dict) else None
         if isinstance(delay, str) and delay.endswith("s"):
-            return _seconds(delay[:-1])
+            return _parse_seconds(delay[:-1])
     return None
 
 
-def _seconds(value: Any) -> float | None:
+def _parse_seconds(value: Any) -> float | None:
     if not isinstance(value, (str, int, float)):
         return None
     try:
@@ -121,7 +121,7 @@ def _seconds(value: Any) -> float | None:
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
-def _until(date: str) -> float | None:
+def _parse_date_delay(date: str) -> float | None:
     import time
     from email.utils import parsedate_to_datetime
 
@@ -136,11 +136,11 @@ _MAX_SENTENCE = 500
 _MAX_TRACEBACK = 16 * 1024
 
 
-class Refused(Exception):
+class UnusableEntryError(Exception):
     """The agent cannot be used as it is; the message says why."""
 
 
-class NotFoundError(Refused):
+class EntryNotFoundError(UnusableEntryError):
     """The entry names nothing; the message says what is missing."""
 
 
@@ -148,26 +148,26 @@ class AgentCreationError(Exception):
     """The agent's class or factory raised, which is the cause; the message says what."""
 
 
-class WrongAnswer(Exception):
+class InvalidAnswerError(Exception):
     """The agent gave something that is no answer; the message says what was expected."""
 
 
-class Unsupported(Exception):
+class UnsupportedCaseError(Exception):
     """The case asks for something that this kind of agent cannot be given; says nothing about the agent."""
 
 
-class NoMock(Exception):
+class NoMatchingMockError(Exception):
     """A mocked tool was called in a way that no mock answers; says nothing about the agent."""
 
 
-class TooLarge(ValueError):
+class MessageTooLargeError(ValueError):
     """One message of the agent's is larger than the gate takes."""
 
     def __init__(self) -> None:
         super().__init__("the agent sent more than 16 MiB in one turn; let it send large data as a reference")
 
 
-class ModelFailed(Exception):
+class ModelError(Exception):
     """The agent's model gave an error in the place of an answer, and the agent raised nothing."""
 
 
@@ -176,51 +176,51 @@ def describe_error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SystemExit):
         code = "" if error.code is None else repr(error.code)
         kind, message = "exited", f"the agent called sys.exit({code})"
-    elif isinstance(error, WrongAnswer):
+    elif isinstance(error, InvalidAnswerError):
         kind, message = "protocol", str(error)
-    elif isinstance(error, TooLarge):
+    elif isinstance(error, MessageTooLargeError):
         kind, message = "flood", str(error)
-    elif isinstance(error, ModelFailed):
+    elif isinstance(error, ModelError):
         kind, message = "model", str(error)
-    elif isinstance(error, NoMock):
+    elif isinstance(error, NoMatchingMockError):
         kind, message = "no_mock", str(error)
-    elif isinstance(error, Unsupported):
+    elif isinstance(error, UnsupportedCaseError):
         kind, message = "unsupported", str(error)
-    elif isinstance(error, Exception) and (fault := passing_fault(error)) is not None:
-        return {**_busy(error, *fault), "traceback": trace(error)}
+    elif isinstance(error, Exception) and (fault := classify_transient_error(error)) is not None:
+        return {**_describe_busy(error, *fault), "traceback": format_traceback(error)}
     else:
-        kind, message = "exception", f"the agent raised {summary(error)}"
-    return {"kind": kind, "message": message, "traceback": trace(error)}
+        kind, message = "exception", f"the agent raised {summarize_error(error)}"
+    return {"kind": kind, "message": message, "traceback": format_traceback(error)}
 
 
-def _busy(error: BaseException, kind: str, wanted_s: float | None) -> dict[str, Any]:
+def _describe_busy(error: BaseException, kind: str, wanted_s: float | None) -> dict[str, Any]:
     what = "limits how often the agent may ask" if kind == RATE_LIMITED else "is not available"
-    message = f"a service {what}: {summary(error)}"
+    message = f"a service {what}: {summarize_error(error)}"
     fields = {"kind": kind, "message": message}
     return fields if wanted_s is None else {**fields, "retry_after_s": wanted_s}
 
 
 def describe_fatal(error: BaseException, entry: str) -> dict[str, Any]:
     """The fields of a `fatal` message for an agent that could not be loaded."""
-    message = f"cannot load the agent `{entry}`: {_why(error)}"
+    message = f"cannot load the agent `{entry}`: {_describe_load_error(error)}"
     cause = error.__cause__ if isinstance(error, AgentCreationError) else None
-    is_wrong = isinstance(error, NotFoundError) or _find_encoding_fault(error) is not None
+    is_wrong = isinstance(error, EntryNotFoundError) or _find_encoding_fault(error) is not None
     kind = "entry" if is_wrong else "import"
-    return {"kind": kind, "message": message, "traceback": trace(cause or error)}
+    return {"kind": kind, "message": message, "traceback": format_traceback(cause or error)}
 
 
-def _why(error: BaseException) -> str:
-    if isinstance(error, (Refused, AgentCreationError)):
+def _describe_load_error(error: BaseException) -> str:
+    if isinstance(error, (UnusableEntryError, AgentCreationError)):
         return str(error)
     if isinstance(error, SystemExit):
         return f"importing it called sys.exit({'' if error.code is None else repr(error.code)})"
     if isinstance(error, ModuleNotFoundError):
-        return f"{summary(error)} (is it installed for {sys.executable}?)"
+        return f"{summarize_error(error)} (is it installed for {sys.executable}?)"
     if fault := _find_encoding_fault(error):
         return fault
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
-    return f"importing it raised {summary(error)}"
+    return f"importing it raised {summarize_error(error)}"
 
 
 def _find_encoding_fault(error: BaseException) -> str | None:
@@ -228,7 +228,7 @@ def _find_encoding_fault(error: BaseException) -> str | None:
     if not isinstance(error, (SyntaxError, ValueError)):
         return None
     if isinstance(error, SyntaxError) and error.msg.startswith("(unicode error) 'utf-8' codec"):
-        where = _place(error.filename or "the file", error.lineno)
+        where = _format_location(error.filename or "the file", error.lineno)
         return f"{where}: this is not UTF-8: save the file as UTF-8"
     if "source code string cannot contain null bytes" not in str(error):  # ValueError before Python 3.12
         return None
@@ -237,9 +237,9 @@ def _find_encoding_fault(error: BaseException) -> str | None:
         return f"{place} imports a file that is no text in UTF-8, as one in UTF-16: save it as UTF-8"
     encoding = _guess_encoding(path)
     if encoding is None:
-        return f"{_place(path)}: this is no text: it holds null bytes"
+        return f"{_format_location(path)}: this is no text: it holds null bytes"
     command = f"iconv -f {encoding} -t UTF-8"
-    return f"{_place(path)}: this is {encoding}: save the file as UTF-8, in the editor or with `{command}`"
+    return f"{_format_location(path)}: this is {encoding}: save the file as UTF-8, in the editor or with `{command}`"
 
 
 def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]:
@@ -249,8 +249,8 @@ def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]
         code = frames.tb_frame.f_code
         if code.co_name == "source_to_code" and code.co_filename.startswith("<frozen importlib"):
             path = frames.tb_frame.f_locals.get("path")
-        elif not _is_ours(code.co_filename):
-            place = _place(code.co_filename, frames.tb_lineno)
+        elif not _is_host_frame(code.co_filename):
+            place = _format_location(code.co_filename, frames.tb_lineno)
         frames = frames.tb_next
     return path, place
 
@@ -268,42 +268,44 @@ def _guess_encoding(path: str) -> str | None:
     return "UTF-16LE" if start[1:2] == b"\0" else "UTF-16BE" if start[:1] == b"\0" else None
 
 
-def _place(path: str, line: int | None = None) -> str:
+def _format_location(path: str, line: int | None = None) -> str:
     """Return a path below the working folder as a user there would type it, with the line if it is known."""
     here = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118  pathlib is not loaded for one call
     shown = path.removeprefix(here)
     return shown if line is None else f"{shown}:{line}"
 
 
-def summary(error: BaseException) -> str:
+def summarize_error(error: BaseException) -> str:
     """`Type: first line of the message`, bounded."""
     name = type(error).__name__
     try:
         lines = str(error).strip().splitlines()
     except Exception:  # noqa: BLE001  a broken __str__ of the agent's
         lines = []
-    return f"{name}: {_shorten(lines[0])}" if lines else name
+    return f"{name}: {_shorten_text(lines[0])}" if lines else name
 
 
-def _shorten(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= _MAX_SENTENCE else text[:_MAX_SENTENCE] + "…"
 
 
-def trace(error: BaseException) -> str:
+def format_traceback(error: BaseException) -> str:
     """The traceback from the agent's first frame on; the end of it when it is long."""
-    if isinstance(error, (Refused, WrongAnswer, ModelFailed, NoMock, Unsupported)):
+    if isinstance(
+        error, (UnusableEntryError, InvalidAnswerError, ModelError, NoMatchingMockError, UnsupportedCaseError)
+    ):
         return ""
-    frames = _agent_frames(error.__traceback__)
+    frames = _skip_host_frames(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, frames))
     return text if len(text) <= _MAX_TRACEBACK else text[-_MAX_TRACEBACK:].partition("\n")[2]
 
 
-def _agent_frames(frames: TracebackType | None) -> TracebackType | None:
+def _skip_host_frames(frames: TracebackType | None) -> TracebackType | None:
     current = frames
-    while current is not None and _is_ours(current.tb_frame.f_code.co_filename):
+    while current is not None and _is_host_frame(current.tb_frame.f_code.co_filename):
         current = current.tb_next
     return current or frames
 
 
-def _is_ours(filename: str) -> bool:
+def _is_host_frame(filename: str) -> bool:
     return filename.startswith((_HERE, "<frozen importlib")) or filename.endswith("/importlib/__init__.py")

@@ -10,13 +10,13 @@ import sys
 from typing import Any
 
 from .channel import Channel, write_line
-from .conversations import Conversations
+from .conversations import SessionManager
 from .entry import load_entry
 from .failures import describe_fatal
-from .frameworks import Host, find_host_of_entry
-from .threads import Threads, end_if_forked, watch_forks
+from .frameworks import AgentHost, find_entry_host
+from .threads import DaemonThreadPool, end_if_forked, watch_forks
 
-PROTOCOL = 1
+PROTOCOL_VERSION = 1
 
 
 def main() -> None:
@@ -33,12 +33,12 @@ def main() -> None:
         from .capture import install_capture
 
         install_capture()  # before the agent imports what is watched
-    host = _load(loop, options, outgoing)
+    host = _load_host(loop, options, outgoing)
     end_if_forked()
     watch_forks(loop)
     if not options.get("capture"):
         host = host._replace(capture=False)
-    _serve(loop, host, Channel(loop, incoming, outgoing), options["threads"])
+    _serve_messages(loop, host, Channel(loop, incoming, outgoing), options["threads"])
     # Threads that hang must not keep the process alive; what they print is flushed.
     sys.stdout.flush()
     sys.stderr.flush()
@@ -59,10 +59,10 @@ def _take_over_stdio() -> tuple[int, int]:
     return incoming, outgoing
 
 
-def _load(loop: asyncio.AbstractEventLoop, options: dict[str, Any], outgoing: int) -> Host:
+def _load_host(loop: asyncio.AbstractEventLoop, options: dict[str, Any], outgoing: int) -> AgentHost:
     entry: str = options["entry"]
     try:
-        return find_host_of_entry(_find(loop, entry, options), entry.rpartition(":")[0], loop)
+        return find_entry_host(_find_agent(loop, entry, options), entry.rpartition(":")[0], loop)
     except BaseException as error:  # noqa: BLE001  the agent's module may raise anything, also SystemExit
         end_if_forked(error)
         write_line(outgoing, {"type": "fatal", **describe_fatal(error, entry)})
@@ -70,7 +70,7 @@ def _load(loop: asyncio.AbstractEventLoop, options: dict[str, Any], outgoing: in
         os._exit(1)
 
 
-def _find(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, Any]) -> object:
+def _find_agent(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, Any]) -> object:
     if options.get("adk"):
         from .adk_entry import find_adk_agent
 
@@ -87,21 +87,21 @@ def _find(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, Any]) 
     return found
 
 
-def _ready(host: Host) -> dict[str, Any]:
-    message: dict[str, Any] = {"type": "ready", "protocol": PROTOCOL, "name": "python"}
+def _build_ready_message(host: AgentHost) -> dict[str, Any]:
+    message: dict[str, Any] = {"type": "ready", "protocol": PROTOCOL_VERSION, "name": "python"}
     return {**message, "features": list(host.features)} if host.features else message
 
 
-def _serve(loop: asyncio.AbstractEventLoop, host: Host, channel: Channel, threads: int) -> None:
-    conversations = Conversations(loop, host, channel, Threads(threads))
+def _serve_messages(loop: asyncio.AbstractEventLoop, host: AgentHost, channel: Channel, threads: int) -> None:
+    conversations = SessionManager(loop, host, channel, DaemonThreadPool(threads))
 
-    def receive(message: dict[str, Any]) -> None:
+    def receive_message(message: dict[str, Any]) -> None:
         if message.get("type") == "hello":
-            channel.send(_ready(host))
+            channel.send(_build_ready_message(host))
         else:
-            conversations.receive(message)
+            conversations.handle_message(message)
 
-    channel.open(receive)
+    channel.open(receive_message)
     while not channel.closed:
         try:
             loop.run_forever()

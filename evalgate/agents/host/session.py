@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-from .failures import NoMock
+from .failures import NoMatchingMockError
 
 FEATURE = "tool_mocks"
 """The name under which a host says that it applies them."""
@@ -14,7 +14,7 @@ class Mocks:
     """The mocks of one session; a tool that has any is never called itself."""
 
     def __init__(self, given: list[dict[str, Any]]) -> None:
-        self.missing: Optional[NoMock] = None
+        self.missing: Optional[NoMatchingMockError] = None
         """Set once a mocked tool was called in a way that no mock answers."""
         self._given = given
         self._turn = -1
@@ -26,48 +26,50 @@ class Mocks:
         """The next turn starts: mocks of single turns change."""
         self._turn += 1
 
-    def mocked(self, name: str) -> bool:
+    def is_mocked(self, name: str) -> bool:
         """Whether the tool is mocked in this turn."""
-        return bool(self._of(name))
+        return bool(self._list_mocks(name))
 
-    def ever_mocked(self, name: str) -> bool:
+    def is_ever_mocked(self, name: str) -> bool:
         """Whether the tool is mocked in any turn."""
         return any(each["name"] == name for each in self._given)
 
-    def result(self, name: str, args: dict[str, Any]) -> Any:
+    def require_result(self, name: str, args: dict[str, Any]) -> Any:
         """What stands in for this call of a mocked tool: the first that matches.
 
         Raises:
-            NoMock: none does. `missing` keeps it, since frameworks hide what a tool raises.
+            NoMatchingMockError: none does. `missing` keeps it, since frameworks hide what a tool raises.
         """
-        for mock in self._of(name):
-            if _matches(mock.get("args"), args, mock.get("exact") is True):
+        for mock in self._list_mocks(name):
+            if _matches_args(mock.get("args"), args, mock.get("exact") is True):
                 return mock.get("result")
-        self.missing = NoMock(f"`{name}` is mocked, and no mock of it answers the arguments {args!r}")
+        self.missing = NoMatchingMockError(
+            f"`{name}` is mocked, and no mock of it answers the arguments {args!r}"
+        )
         raise self.missing
 
-    def _of(self, name: str) -> list[dict[str, Any]]:
+    def _list_mocks(self, name: str) -> list[dict[str, Any]]:
         return [
             each for each in self._given if each["name"] == name and each.get("turn") in (None, self._turn)
         ]
 
 
-def _matches(wanted: Optional[dict[str, Any]], args: dict[str, Any], exact: bool) -> bool:
+def _matches_args(wanted: Optional[dict[str, Any]], args: dict[str, Any], exact: bool) -> bool:
     if wanted is None:
         return True
     if exact and wanted.keys() != args.keys():
         return False
-    return all(key in args and _same(args[key], value) for key, value in wanted.items())
+    return all(key in args and _is_equal(args[key], value) for key, value in wanted.items())
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal; unlike in Python, true is not 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_is_equal(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(_same(one[at], other[at]) for at in range(len(one)))
+        return len(one) == len(other) and all(_is_equal(one[at], other[at]) for at in range(len(one)))
     return bool(one == other)
 
 
@@ -79,18 +81,18 @@ class Recorder:
         """Whether a turn is in progress."""
         self.events = 0
         """Reports in this turn."""
-        self.tells_calls = False
+        self.has_calls = False
         """Whether the agent said which tools it called in this turn, if only that it called none."""
         self.final: str | None = None
         """The final response that the agent reported as a message, if any."""
         self._session = session
         self._send = send
 
-    def begin(self) -> None:
+    def begin_turn(self) -> None:
         """A turn starts."""
-        self.open, self.events, self.tells_calls, self.final = True, 0, False, None
+        self.open, self.events, self.has_calls, self.final = True, 0, False, None
 
-    def report(self, kind: str, **fields: object) -> None:
+    def report_event(self, kind: str, **fields: object) -> None:
         """Send one event.
 
         Raises:
@@ -134,10 +136,10 @@ class Session:
         author: str | None = None,
     ) -> None:
         """Report that the agent calls a tool."""
-        _expect("name", name, str)
-        _expect("args", {} if args is None else args, dict)
-        _expect_texts(id=id, author=author)
-        self.recorder.report("tool_call", name=name, args=args or {}, id=id, author=author)
+        _require_type("name", name, str)
+        _require_type("args", {} if args is None else args, dict)
+        _require_texts(id=id, author=author)
+        self.recorder.report_event("tool_call", name=name, args=args or {}, id=id, author=author)
 
     def tool_result(
         self,
@@ -147,29 +149,29 @@ class Session:
         author: str | None = None,
     ) -> None:
         """Report what a tool answered."""
-        _expect("name", name, str)
-        _expect_texts(id=id, author=author)
-        self.recorder.report("tool_result", name=name, result=result, id=id, author=author)
+        _require_type("name", name, str)
+        _require_texts(id=id, author=author)
+        self.recorder.report_event("tool_result", name=name, result=result, id=id, author=author)
 
     def message(self, text: str, author: str | None = None, final: bool = False) -> None:
         """Report something that the agent says on its way; `final`: it is the final response."""
-        _expect("text", text, str)
-        _expect_texts(author=author)
-        self.recorder.report("message", text=text, author=author, final=True if final else None)
+        _require_type("text", text, str)
+        _require_texts(author=author)
+        self.recorder.report_event("message", text=text, author=author, final=True if final else None)
         if final:
             self.recorder.final = text
 
     def usage(self, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float | None = None) -> None:
         """Report what was consumed since the last report; reports add up."""
-        _expect("input_tokens", input_tokens, int)
-        _expect("output_tokens", output_tokens, int)
-        _expect("cost_usd", 0 if cost_usd is None else cost_usd, (int, float))
-        self.recorder.report(
+        _require_type("input_tokens", input_tokens, int)
+        _require_type("output_tokens", output_tokens, int)
+        _require_type("cost_usd", 0 if cost_usd is None else cost_usd, (int, float))
+        self.recorder.report_event(
             "usage", input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost_usd
         )
 
 
-def _expect(field: str, value: object, kind: type | tuple[type, ...]) -> None:
+def _require_type(field: str, value: object, kind: type | tuple[type, ...]) -> None:
     # A bool is an int to Python and a mistake here.
     if isinstance(value, kind) and not isinstance(value, bool):
         return
@@ -177,7 +179,7 @@ def _expect(field: str, value: object, kind: type | tuple[type, ...]) -> None:
     raise TypeError(f"`{field}` must be of type {kinds}, not {type(value).__name__}")
 
 
-def _expect_texts(**fields: object) -> None:
+def _require_texts(**fields: object) -> None:
     for field, value in fields.items():
         if value is not None:
-            _expect(field, value, str)
+            _require_type(field, value, str)

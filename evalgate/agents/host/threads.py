@@ -26,10 +26,10 @@ def watch_forks(loop: asyncio.AbstractEventLoop) -> None:
     """
     register = getattr(os, "register_at_fork", None)
     if register is not None:
-        register(after_in_child=lambda: _end_soon(loop))
+        register(after_in_child=lambda: _schedule_end_check(loop))
 
 
-def _end_soon(loop: asyncio.AbstractEventLoop) -> None:
+def _schedule_end_check(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.call_soon(end_if_forked)
     except RuntimeError:  # the loop is closed, or debugged and of another thread: it does not go on here
@@ -56,7 +56,7 @@ def end_if_forked(error: Optional[BaseException] = None) -> None:
 _Job = Tuple["asyncio.AbstractEventLoop", "asyncio.Future[Any]", Callable[[], Any]]
 
 
-class Threads:
+class DaemonThreadPool:
     """Up to `size` threads, started when they are needed."""
 
     def __init__(self, size: int) -> None:
@@ -65,7 +65,7 @@ class Threads:
         self._idle = threading.Semaphore(0)
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
 
-    def run(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+    def run_in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Call `work` in a thread, with the caller's context variables. To be called in the event loop."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
@@ -73,10 +73,10 @@ class Threads:
         self._jobs.put((loop, done, lambda: context.run(work)))
         if not self._idle.acquire(blocking=False) and self._threads < self._size:
             self._threads += 1
-            threading.Thread(target=self._serve, daemon=True, name=f"agent-{self._threads}").start()
+            threading.Thread(target=self._serve_jobs, daemon=True, name=f"agent-{self._threads}").start()
         return done
 
-    def _serve(self) -> None:
+    def _serve_jobs(self) -> None:
         while True:
             loop, done, work = self._jobs.get()
             try:
@@ -84,16 +84,16 @@ class Threads:
                 end_if_forked()
             except BaseException as error:  # noqa: BLE001  a future carries it to whoever awaits the turn
                 end_if_forked(error)
-                _finish(loop, done, None, error)
+                _finish_job(loop, done, None, error)
             else:
-                _finish(loop, done, result, None)
+                _finish_job(loop, done, result, None)
             self._idle.release()
 
 
-def _finish(
+def _finish_job(
     loop: asyncio.AbstractEventLoop, done: asyncio.Future[Any], result: object, error: BaseException | None
 ) -> None:
-    def settle() -> None:
+    def settle_future() -> None:
         if done.cancelled():
             return
         if isinstance(error, StopIteration):  # a future refuses it
@@ -103,4 +103,4 @@ def _finish(
         else:
             done.set_result(result)
 
-    loop.call_soon_threadsafe(settle)
+    loop.call_soon_threadsafe(settle_future)

@@ -21,7 +21,7 @@ from importlib.machinery import (
 from types import ModuleType
 from typing import Any, NoReturn
 
-from .failures import Refused
+from .failures import UnusableEntryError
 
 MANIFEST = ".evalgate-digests.json"
 """The file in the folder that names every other one, with its SHA-256."""
@@ -38,69 +38,69 @@ def verify_code(home: str, digest: str) -> None:
         digest: SHA-256 of its manifest.
 
     Raises:
-        Refused: a file was changed or removed.
+        UnusableEntryError: a file was changed or removed.
     """
-    manifest = _read(os.path.join(home, MANIFEST))  # noqa: PTH118  pathlib is not loaded here
+    manifest = _read_bytes(os.path.join(home, MANIFEST))  # noqa: PTH118  pathlib is not loaded here
     if manifest is None or hashlib.sha256(manifest).hexdigest() != digest:
-        _refuse(MANIFEST)
+        _raise_changed(MANIFEST)
     digests: dict[str, str] = json.loads(manifest)
     _homes[home] = digests
     for path in digests:
-        _check(os.path.join(home, path))  # noqa: PTH118
+        _read_verified(os.path.join(home, path))  # noqa: PTH118
     sys.path_hooks.insert(0, _find_in_home)
     sys.path_importer_cache.clear()
 
 
 def find_loader(name: str, file: str) -> SourceFileLoader | None:
     """Return what loads a file of such a folder; None for every other file."""
-    return _VerifiedSource(name, file) if _home_of(file) else None
+    return _VerifiedSourceLoader(name, file) if _find_home(file) else None
 
 
-class _VerifiedSource(SourceFileLoader):
+class _VerifiedSourceLoader(SourceFileLoader):
     """Compiles the bytes that were checked."""
 
     def get_data(self, path: str) -> bytes:
-        return _check(path) if _home_of(path) else super().get_data(path)
+        return _read_verified(path) if _find_home(path) else super().get_data(path)
 
     def path_stats(self, path: str) -> NoReturn:
         # Without them Python looks for no compiled file, which the agent could have put there.
         raise OSError(path)
 
 
-class _VerifiedExtension(ExtensionFileLoader):
+class _VerifiedExtensionLoader(ExtensionFileLoader):
     """Loads a compiled module that was checked a moment before."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        _check(self.path)
+        _read_verified(self.path)
         return super().create_module(spec)
 
 
 def _find_in_home(path: str) -> Any:
-    if path not in _homes and not _home_of(path):
+    if path not in _homes and not _find_home(path):
         raise ImportError("not a folder of the metric")
-    loaders = ((_VerifiedExtension, EXTENSION_SUFFIXES), (_VerifiedSource, SOURCE_SUFFIXES))
+    loaders = ((_VerifiedExtensionLoader, EXTENSION_SUFFIXES), (_VerifiedSourceLoader, SOURCE_SUFFIXES))
     return FileFinder(path, *loaders)
 
 
-def _home_of(path: str) -> str:
+def _find_home(path: str) -> str:
     return next((home for home in _homes if path.startswith(home + os.sep)), "")
 
 
-def _check(path: str) -> bytes:
+def _read_verified(path: str) -> bytes:
     """Return the content of a file.
 
     Raises:
-        Refused: it is not what it was.
+        UnusableEntryError: it is not what it was.
     """
-    home = _home_of(path)
+    home = _find_home(path)
     inner = os.path.relpath(path, home)
-    data = _read(path)
+    data = _read_bytes(path)
     if data is None or hashlib.sha256(data).hexdigest() != _homes[home].get(inner):
-        _refuse(inner)
+        _raise_changed(inner)
     return data
 
 
-def _read(path: str) -> bytes | None:
+def _read_bytes(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:  # noqa: PTH123  pathlib is not loaded here
             return file.read()
@@ -108,8 +108,8 @@ def _read(path: str) -> bytes | None:
         return None
 
 
-def _refuse(path: str) -> NoReturn:
-    raise Refused(
+def _raise_changed(path: str) -> NoReturn:
+    raise UnusableEntryError(
         f"{path} in the copy that it runs from is not what the gate read before it started an agent: "
         "something that runs as the same user changed it. Run the gate as another user, as the container does"
     )

@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
-from evalgate.agents.http.connection import Connection
-from evalgate.agents.http.conversation import Answer, Conversation, Dialect, turn_timer
-from evalgate.agents.http.server import Server
-from evalgate.core.protocols import AgentFailed, AgentUnreachable, AppliesMocks, SessionEnd
+from evalgate.agents.http.connection import AgentConnection
+from evalgate.agents.http.conversation import Dialect, RemoteConversation, TurnAnswer, turn_timer
+from evalgate.agents.http.server import AgentServer
+from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionResult, SupportsToolMocks
 from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
-from evalgate.system.loop_timer import PatientTimeout
+from evalgate.system.loop_timer import LoopTimeout
 
 _PROBE_S = 0.05
 _LONGEST_PROBE_S = 1.0
@@ -33,16 +33,19 @@ class RemoteAgent:
     """An `Agent` over HTTP."""
 
     def __init__(
-        self, server: Server, speak: Callable[[Connection], Dialect], options: RemoteOptions
+        self,
+        server: AgentServer,
+        dialect_factory: Callable[[AgentConnection], Dialect],
+        options: RemoteOptions,
     ) -> None:
-        self._connection = Connection(server)
-        self._dialect = speak(self._connection)
+        self._connection = AgentConnection(server)
+        self._dialect = dialect_factory(self._connection)
         self._options = options
         self._waiting: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         await self._connection.open()
-        self._waiting = asyncio.create_task(self._wait())
+        self._waiting = asyncio.create_task(self._wait_for_server())
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -51,42 +54,42 @@ class RemoteAgent:
             await asyncio.gather(self._waiting, return_exceptions=True)
         await self._connection.close()
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> "RemoteSession":
-        """See `Agent.session`."""
+    def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "RemoteSession":
+        """See `Agent.open_session`."""
         del run, alone
-        return RemoteSession(self, self._dialect.open(case), self._options.timeout_s)
+        return RemoteSession(self, self._dialect.open_conversation(case), self._options.timeout_s)
 
-    def shown(self, failure: Failure) -> Failure:
+    def redact_failure(self, failure: Failure) -> Failure:
         """A failure as it may be told."""
-        hide = self._connection.without_secrets
+        hide = self._connection.hide_secrets
         return replace(failure, message=hide(failure.message), detail=hide(failure.detail))
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until the server answers. Raises AgentUnreachable: it never did."""
         if self._waiting is None:
             raise RuntimeError("the agent was not entered")
         await asyncio.shield(self._waiting)
 
-    async def answers(self) -> bool:
+    async def is_healthy(self) -> bool:
         """Whether the server is well in this moment."""
         try:
             async with asyncio.timeout(_ANSWERS_S):
-                return not await self._connection.probe(self._options.health)
+                return not await self._connection.probe_url(self._options.health)
         except TimeoutError:
             return False
 
-    async def _wait(self) -> None:
+    async def _wait_for_server(self) -> None:
         options, pause = self._options, _PROBE_S
         end = asyncio.get_running_loop().time() + options.start_timeout_s
         why = "no answer"
         while (left := end - asyncio.get_running_loop().time()) > 0:
             try:
                 async with asyncio.timeout(left):
-                    why = await self._connection.probe(options.health)
+                    why = await self._connection.probe_url(options.health)
             except TimeoutError:
                 break
-            except AgentUnreachable as error:
-                raise AgentUnreachable(self.shown(error.failure)) from None
+            except AgentUnreachableError as error:
+                raise AgentUnreachableError(self.redact_failure(error.failure)) from None
             if not why:
                 return
             await asyncio.sleep(min(pause, max(left, 0)))
@@ -94,13 +97,13 @@ class RemoteAgent:
         sentence = (
             f"the agent at {options.health} cannot be reached within {options.start_timeout_s:g} s: {why}"
         )
-        raise AgentUnreachable(self.shown(Failure("unreachable", sentence)))
+        raise AgentUnreachableError(self.redact_failure(Failure("unreachable", sentence)))
 
 
 class RemoteSession:
     """See `AgentSession`; its own context manager."""
 
-    def __init__(self, agent: RemoteAgent, conversation: Conversation, timeout_s: float) -> None:
+    def __init__(self, agent: RemoteAgent, conversation: RemoteConversation, timeout_s: float) -> None:
         self._agent = agent
         self._conversation = conversation
         self._timeout_s = timeout_s
@@ -109,55 +112,55 @@ class RemoteSession:
         self._state: JsonObject | None = None
 
     async def __aenter__(self) -> Self:
-        await self._agent.ready()
+        await self._agent.wait_until_ready()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         """Say goodbye; a server that does not want to hear it has answered all the same."""
-        if self._turns and (kind is None or issubclass(kind, AgentFailed)):
-            with suppress(AgentFailed, TimeoutError):
-                await self._conversation.leave()
+        if self._turns and (kind is None or issubclass(kind, AgentError)):
+            with suppress(AgentError, TimeoutError):
+                await self._conversation.end_conversation()
 
     @property
     def applies_mocks(self) -> bool:
-        """See `AppliesMocks`: where the wire format lets the gate answer the agent's tool calls."""
-        return isinstance(self._conversation, AppliesMocks) and self._conversation.applies_mocks
+        """See `SupportsToolMocks`: where the wire format lets the gate answer the agent's tool calls."""
+        return isinstance(self._conversation, SupportsToolMocks) and self._conversation.applies_mocks
 
-    async def turn(self, message: UserMessage) -> Reply:
-        """See `AgentSession.turn`."""
+    async def run_turn(self, message: UserMessage) -> Reply:
+        """See `AgentSession.run_turn`."""
         self._turns += 1
         try:
-            answer = await self._asked(message)
+            answer = await self._ask_with_timeout(message)
         except TimeoutError:
-            raise self._failed(
+            raise self._build_error(
                 Failure("timeout", f"no answer within {self._timeout_s:g} s"), "timed_out"
             ) from None
-        except AgentFailed as error:
+        except AgentError as error:
             spent = self._usage if error.usage is None else (self._usage or Usage()) + error.usage
-            raise self._failed(error.failure, error.outcome, spent, error.retry_after_s) from None
+            raise self._build_error(error.failure, error.outcome, spent, error.retry_after_s) from None
         if answer.usage is not None:
             self._usage = (self._usage or Usage()) + answer.usage
         self._state = answer.state if answer.state is not None else self._state
         return answer.reply
 
-    async def end(self) -> SessionEnd:
+    async def end(self) -> SessionResult:
         """See `AgentSession.end`."""
-        return SessionEnd(self._usage, self._state)
+        return SessionResult(self._usage, self._state)
 
-    async def _asked(self, message: UserMessage) -> Answer:
-        async with PatientTimeout(self._timeout_s) as timer:
+    async def _ask_with_timeout(self, message: UserMessage) -> TurnAnswer:
+        async with LoopTimeout(self._timeout_s) as timer:
             token = turn_timer.set(timer)
             try:
-                return await self._conversation.ask(message)
+                return await self._conversation.ask_agent(message)
             finally:
                 turn_timer.reset(token)
 
-    def _failed(
+    def _build_error(
         self,
         failure: Failure,
         outcome: Outcome,
         usage: Usage | None = None,
         retry_after_s: float | None = None,
-    ) -> AgentFailed:
+    ) -> AgentError:
         told = replace(failure, message=f"{failure.message} (turn {self._turns})")
-        return AgentFailed(self._agent.shown(told), outcome, usage or self._usage, retry_after_s)
+        return AgentError(self._agent.redact_failure(told), outcome, usage or self._usage, retry_after_s)

@@ -5,13 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from evalgate.agents.http.completions import Chunks, Completion, completion_in
-from evalgate.agents.http.connection import Connection, parsed
-from evalgate.agents.http.conversation import Answer, Attachment, attachments_of, unsupported
+from evalgate.agents.http.completions import Completion, CompletionAssembler, parse_chat_completion
+from evalgate.agents.http.connection import AgentConnection, parse_json_body
+from evalgate.agents.http.conversation import (
+    Attachment,
+    TurnAnswer,
+    build_unsupported_error,
+    read_attachments,
+)
 from evalgate.agents.http.off_loop import run_off_loop
-from evalgate.agents.http.response_body import events, whole
+from evalgate.agents.http.response_body import iter_events, read_body
 from evalgate.agents.http.tool_stubs import CaseTools
-from evalgate.core.protocols import AgentFailed
+from evalgate.core.protocols import AgentError
 from evalgate.core.types import (
     EvalCase,
     Event,
@@ -43,11 +48,11 @@ class ChatOptions:
 class ChatDialect:
     """See `Dialect`."""
 
-    def __init__(self, connection: Connection, options: ChatOptions) -> None:
+    def __init__(self, connection: AgentConnection, options: ChatOptions) -> None:
         self._connection = connection
         self._options = options
 
-    def open(self, case: EvalCase) -> "ChatConversation":
+    def open_conversation(self, case: EvalCase) -> "ChatConversation":
         """See `Dialect.open`."""
         return ChatConversation(self._connection, self._options, case)
 
@@ -55,96 +60,100 @@ class ChatDialect:
 class ChatConversation:
     """See `Conversation`."""
 
-    def __init__(self, connection: Connection, options: ChatOptions, case: EvalCase) -> None:
+    def __init__(self, connection: AgentConnection, options: ChatOptions, case: EvalCase) -> None:
         self._connection = connection
         self._options = options
         self._case = case
         self._turn = 0
         self._tools = CaseTools(case.tool_mocks)
-        first = [] if options.instructions is None else [_said("system", options.instructions)]
+        first = [] if options.instructions is None else [_build_message("system", options.instructions)]
         self._messages: list[JsonObject] = [*first, *case.context_messages]
 
     @property
     def applies_mocks(self) -> bool:
-        """See `AppliesMocks`: whatever a tool answers comes from here."""
+        """See `SupportsToolMocks`: whatever a tool answers comes from here."""
         return True
 
-    async def ask(self, message: UserMessage) -> Answer:
+    async def ask_agent(self, message: UserMessage) -> TurnAnswer:
         """See `Conversation.ask`."""
-        self._messages.append({"role": "user", "content": _content(message)})
-        self._tools.begin_turn(self._expected())
+        self._messages.append({"role": "user", "content": _build_content(message)})
+        self._tools.begin_turn(self._get_expected())
         self._turn += 1
         events: list[Event] = []
         usage: Usage | None = None
         for _ in range(self._options.max_rounds):
-            said = await self._completion(usage)
+            said = await self._request_completion(usage)
             usage = said.usage if usage is None or said.usage is None else usage + said.usage
             self._messages.append(said.message)
             calls = await run_off_loop(said.size, partial(said.read_calls, usage))
             if not calls:
-                return Answer(Reply(said.text, tuple(events)), usage)
+                return TurnAnswer(Reply(said.text, tuple(events)), usage)
             events += [Message(said.text)] if said.text else []
             events += calls
-            results = self._results(calls, usage)
+            results = self._get_results(calls, usage)
             events += results
-            self._messages += [_tool_message(result) for result in results]
+            self._messages += [_build_tool_message(result) for result in results]
         rounds = self._options.max_rounds
         sentence = f"the agent still calls tools after {rounds} rounds: raise `max_rounds` if it should"
-        raise AgentFailed(Failure("rounds", sentence), usage=usage)
+        raise AgentError(Failure("rounds", sentence), usage=usage)
 
-    async def leave(self) -> None:
+    async def end_conversation(self) -> None:
         """See `Conversation.leave`: the server remembers nothing."""
 
-    def _results(self, calls: Sequence[ToolCall], spent: Usage | None) -> list[ToolResult]:
+    def _get_results(self, calls: Sequence[ToolCall], spent: Usage | None) -> list[ToolResult]:
         try:
-            return [self._tools.result_of(call) for call in calls]
-        except AgentFailed as error:
+            return [self._tools.get_result(call) for call in calls]
+        except AgentError as error:
             error.usage = spent
             raise
 
-    def _expected(self) -> Reply:
+    def _get_expected(self) -> Reply:
         turns = self._case.turns
         return turns[self._turn].expected if self._turn < len(turns) else Reply()
 
-    async def _completion(self, spent: Usage | None) -> Completion:
+    async def _request_completion(self, spent: Usage | None) -> Completion:
         options = self._options
         body: dict[str, object] = {**options.body, "model": options.model, "messages": self._messages}
         if options.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        url = self._connection.at("/chat/completions")
+        url = self._connection.build_url("/chat/completions")
         headers = {"Accept": "text/event-stream"} if options.stream else {}
         try:
-            async with self._connection.answer("POST", url, body, headers) as response:
+            async with self._connection.open_response("POST", url, body, headers) as response:
                 if response.content_type != "text/event-stream":
-                    answer = await whole(response)
-                    return await run_off_loop(len(answer), lambda: completion_in(parsed(answer)))
-                chunks = Chunks()
-                async for data in events(response, lambda: chunks.is_done):
-                    await run_off_loop(len(data), partial(chunks.add, data))
-                return chunks.completion()
-        except AgentFailed as error:
+                    answer = await read_body(response)
+                    return await run_off_loop(
+                        len(answer), lambda: parse_chat_completion(parse_json_body(answer))
+                    )
+                chunks = CompletionAssembler()
+                async for data in iter_events(response, lambda: chunks.is_done):
+                    await run_off_loop(len(data), partial(chunks.add_event, data))
+                return chunks.build_completion()
+        except AgentError as error:
             error.usage = error.usage or spent
             raise
 
 
-def _said(role: str, text: str) -> JsonObject:
+def _build_message(role: str, text: str) -> JsonObject:
     return {"role": role, "content": text}
 
 
-def _tool_message(result: ToolResult) -> JsonObject:
+def _build_tool_message(result: ToolResult) -> JsonObject:
     text = result.result if isinstance(result.result, str) else json.dumps(result.result)
     return {"role": "tool", "tool_call_id": result.id or "", "content": text}
 
 
-def _content(message: UserMessage) -> object:
+def _build_content(message: UserMessage) -> object:
     if not message.attachments:
         return message.text
-    parts = [_part(attachment) for attachment in attachments_of(message)]
+    parts = [_build_part(attachment) for attachment in read_attachments(message)]
     return [{"type": "text", "text": message.text}, *parts]
 
 
-def _part(attachment: Attachment) -> JsonObject:
+def _build_part(attachment: Attachment) -> JsonObject:
     if not attachment.mime_type.startswith("image/"):
-        raise unsupported(f"chat completions take images, and the case attaches {attachment.mime_type!r}")
+        raise build_unsupported_error(
+            f"chat completions take images, and the case attaches {attachment.mime_type!r}"
+        )
     url = attachment.uri or f"data:{attachment.mime_type};base64,{attachment.base64}"
     return {"type": "image_url", "image_url": {"url": url}}

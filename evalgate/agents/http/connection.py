@@ -8,26 +8,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from evalgate.agents.http.conversation import below, broken, not_counted
+from evalgate.agents.http.conversation import append_path, build_format_error, pause_turn_timer
 from evalgate.agents.http.errors import (
     EXCERPT_BYTES,
-    PROXY_REFUSES,
-    TOO_FAST,
-    cause_of,
-    distrusted,
-    lost,
-    refused,
-    unavailable,
-    wanted_pause_of,
+    PROXY_AUTH_REQUIRED,
+    TOO_MANY_REQUESTS,
+    build_certificate_error,
+    build_connection_error,
+    build_status_error,
+    build_unavailable_error,
+    describe_connection_error,
+    get_retry_after,
 )
 from evalgate.agents.http.off_loop import run_off_loop
-from evalgate.agents.http.response_body import whole
-from evalgate.agents.http.server import Server, client_of
+from evalgate.agents.http.response_body import read_body
+from evalgate.agents.http.server import AgentServer, create_http_client
 from evalgate.agents.tracing.context import current_turn
-from evalgate.agents.workers.wire import NotTheProtocol, json_value, quote
-from evalgate.core.protocols import AgentFailed
-from evalgate.core.sanitize import shortened
-from evalgate.throttling.rate_limiter import RetryPolicy, stand_back
+from evalgate.agents.workers.wire import WorkerProtocolError, parse_untrusted_json, quote_text
+from evalgate.core.protocols import AgentError
+from evalgate.core.sanitize import shorten_text
+from evalgate.throttling.rate_limiter import RetryPolicy, wait_without_slot
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -43,10 +43,10 @@ _SPREAD = RetryPolicy(first_pause=0.2)
 # On top of what a busy server wants: those whom it told the same do not come back in the same moment.
 
 
-class Connection:
+class AgentConnection:
     """A client of one server, open while it is entered."""
 
-    def __init__(self, server: Server, chance: Callable[[], float] = random.random) -> None:
+    def __init__(self, server: AgentServer, chance: Callable[[], float] = random.random) -> None:
         """`chance`: a number in [0, 1), by which pauses differ."""
         self._chance = chance
         self.url = server.url
@@ -61,27 +61,27 @@ class Connection:
         repeated.
         """
 
-    def without_secrets(self, text: str) -> str:
+    def hide_secrets(self, text: str) -> str:
         """`text` with everything blotted out that a placeholder stood for."""
         for secret in self._server.secrets:
             text = text.replace(secret, "[hidden]")
         return text
 
     async def open(self) -> None:
-        """Make the pool. Raises InvalidInput: see `client_of`."""
-        self._client = client_of(self._server, keeps=True)
-        self._single = client_of(self._server, keeps=False)
+        """Make the pool. Raises InvalidInput: see `create_http_client`."""
+        self._client = create_http_client(self._server, keeps=True)
+        self._single = create_http_client(self._server, keeps=False)
 
-    def located(self, address: str) -> str:
+    def relocate_url(self, address: str) -> str:
         """Where an address of its own that the server tells is reached."""
         if not self._server.relocated:
             return address
         told, known = urlsplit(address), urlsplit(self.url)
         return told._replace(scheme=known.scheme, netloc=known.netloc).geturl()
 
-    def at(self, path: str) -> str:
-        """See `below`: the address of a path of the server's."""
-        return below(self.url, path)
+    def build_url(self, path: str) -> str:
+        """See `append_path`: the address of a path of the server's."""
+        return append_path(self.url, path)
 
     @property
     def sends_headers(self) -> bool:
@@ -94,51 +94,51 @@ class Connection:
             if client is not None:
                 await client.close()
 
-    async def probe(self, url: str) -> str:
+    async def probe_url(self, url: str) -> str:
         """Why the server does not answer `url`; empty when it does, with anything but a server error.
 
         Raises:
-            AgentUnreachable: it answers with a certificate that is not trusted.
+            AgentUnreachableError: it answers with a certificate that is not trusted.
         """
         import aiohttp
 
         try:
             async with self._open_client.get(url, allow_redirects=False) as response:
-                if response.status == PROXY_REFUSES:
+                if response.status == PROXY_AUTH_REQUIRED:
                     return "the proxy wants to know who asks (status 407)"
                 return "" if response.status < 500 else f"it answers with status {response.status}"
         except aiohttp.ClientConnectorCertificateError as error:
-            raise distrusted(url, error) from None
+            raise build_certificate_error(url, error) from None
         except (aiohttp.ClientError, OSError) as error:
-            return cause_of(error)
+            return describe_connection_error(error)
 
-    async def json(
+    async def request_json(
         self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS
     ) -> object:
         """The JSON of an answer; None when it is empty.
 
         Raises:
-            AgentFailed: there is no answer, or none with a good status, or it is no JSON.
+            AgentError: there is no answer, or none with a good status, or it is no JSON.
         """
-        async with self.answer(method, url, body, headers) as response:
-            body = await whole(response)
-            return await run_off_loop(len(body), lambda: parsed(body))
+        async with self.open_response(method, url, body, headers) as response:
+            body = await read_body(response)
+            return await run_off_loop(len(body), lambda: parse_json_body(body))
 
-    def answer(
+    def open_response(
         self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS
-    ) -> "_Answered":
+    ) -> "_ResponseContext":
         """The context of an answer with a good status, its body still to be read.
 
         Raises:
-            AgentFailed: there is none; also when the connection breaks while the body is read.
+            AgentError: there is none; also when the connection breaks while the body is read.
         """
-        return _Answered(self._sent(method, url, body, headers))
+        return _ResponseContext(self._send_with_retries(method, url, body, headers))
 
     @property
     def _open_client(self) -> "ClientSession":
-        return _opened(self._client)
+        return _require_open(self._client)
 
-    async def _sent(
+    async def _send_with_retries(
         self, method: Method, url: str, body: object, headers: Mapping[str, str]
     ) -> "ClientResponse":
         """The first answer that is not a wish to be left alone for a while."""
@@ -150,21 +150,21 @@ class Connection:
             sent["Content-Type"] = "application/json"
         for attempt in range(1, _ATTEMPTS + 1):
             last = attempt == _ATTEMPTS
-            response = await self._tried(method, url, data, sent, last=last)
+            response = await self._try_request(method, url, data, sent, last=last)
             if response is None:
                 await asyncio.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
             elif 200 <= response.status < 300:
                 return response
-            elif (pause := wanted_pause_of(response)) is None or pause > _LONGEST_PAUSE_S or last:
-                raise await refused(response)
+            elif (pause := get_retry_after(response)) is None or pause > _LONGEST_PAUSE_S or last:
+                raise await build_status_error(response)
             else:
                 response.close()
-                pause += _SPREAD.pause(attempt, self._chance())
-                with not_counted():
-                    await stand_back(pause, too_fast=response.status == TOO_FAST)
+                pause += _SPREAD.compute_delay(attempt, self._chance())
+                with pause_turn_timer():
+                    await wait_without_slot(pause, is_rate_limited=response.status == TOO_MANY_REQUESTS)
         raise RuntimeError("the last attempt gives an answer or fails")
 
-    async def _tried(
+    async def _try_request(
         self, method: Method, url: str, data: bytes | None, headers: Mapping[str, str], *, last: bool
     ) -> "ClientResponse | None":
         """Return an answer; None if there is none and asking again does no harm.
@@ -173,26 +173,26 @@ class Connection:
         """
         import aiohttp
 
-        client = _opened(self._single) if method == "POST" else self._open_client
+        client = _require_open(self._single) if method == "POST" else self._open_client
         try:
             return await client.request(method, url, data=data, headers=headers, allow_redirects=False)
         except aiohttp.ClientConnectorCertificateError as error:
-            raise unavailable(error) from None
+            raise build_unavailable_error(error) from None
         except (
             aiohttp.ClientConnectorError,
             aiohttp.ConnectionTimeoutError,
             aiohttp.ClientHttpProxyError,  # it did not let us through
         ) as error:
             if last:
-                raise unavailable(error) from None
+                raise build_unavailable_error(error) from None
         except (aiohttp.ClientError, ConnectionError) as error:
             if last or method == "POST":
-                raise lost(error) from None
+                raise build_connection_error(error) from None
         return None
 
 
-class _Answered:
-    """See `Connection.answer`. Not made by `contextlib`, which costs time in each turn."""
+class _ResponseContext:
+    """See `AgentConnection.open_response`. Not made by `contextlib`, which costs time in each turn."""
 
     __slots__ = ("_asking", "_response")
 
@@ -214,25 +214,25 @@ class _Answered:
         else:
             self._response.close()
         if isinstance(error, aiohttp.ClientError | ConnectionError):
-            raise lost(error) from None
+            raise build_connection_error(error) from None
 
 
-def parsed(body: bytes | str) -> object:
+def parse_json_body(body: bytes | str) -> object:
     """The JSON in an answer; None when it is empty. Raises AgentFailed: it is no JSON."""
     text = body if isinstance(body, str) else body.decode("utf-8-sig", "replace")
     if not text or text.isspace():
         return None
     try:
-        return json_value(text)
+        return parse_untrusted_json(text)
     except json.JSONDecodeError:
-        raise broken(
-            f"the agent's answer is not JSON: {quote(text)}", shortened(text, EXCERPT_BYTES)
+        raise build_format_error(
+            f"the agent's answer is not JSON: {quote_text(text)}", shorten_text(text, EXCERPT_BYTES)
         ) from None
-    except NotTheProtocol as error:
-        raise AgentFailed(error.failure) from None
+    except WorkerProtocolError as error:
+        raise AgentError(error.failure) from None
 
 
-def _opened(client: "ClientSession | None") -> "ClientSession":
+def _require_open(client: "ClientSession | None") -> "ClientSession":
     if client is None:
         raise RuntimeError("the connection is not open")
     return client

@@ -8,11 +8,11 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import AgentFailed
+from evalgate.core.protocols import AgentError
 from evalgate.core.types import EvalCase, Failure, JsonObject, Reply, Usage, UserMessage
 
 
-def is_address(text: str) -> bool:
+def is_http_url(text: str) -> bool:
     """Whether a text is an `http://` or `https://` address that something may listen at."""
     try:
         parts = urlsplit(text)
@@ -22,14 +22,14 @@ def is_address(text: str) -> bool:
     return is_one and not any(map(str.isspace, text))
 
 
-def below(url: str, path: str) -> str:
+def append_path(url: str, path: str) -> str:
     """`path` added to that of `url`, whose query, if it has one, stays at the end."""
     parts = urlsplit(url)
     return parts._replace(path=parts.path.rstrip("/") + path).geturl()
 
 
 @frozen
-class Answer:
+class TurnAnswer:
     """What the agent did in one turn."""
 
     reply: Reply
@@ -39,22 +39,22 @@ class Answer:
     """The session's state as it is now, where the format tells."""
 
 
-class Conversation(Protocol):
+class RemoteConversation(Protocol):
     """One conversation over the wire."""
 
-    async def ask(self, message: UserMessage) -> Answer:
+    async def ask_agent(self, message: UserMessage) -> TurnAnswer:
         """The answer to one message.
 
         Raises:
-            AgentFailed: there is none.
+            AgentError: there is none.
         """
         ...
 
-    async def leave(self) -> None:
+    async def end_conversation(self) -> None:
         """The conversation is over: let the server forget it. Takes a few seconds at most.
 
         Raises:
-            AgentFailed: the server cannot be told.
+            AgentError: the server cannot be told.
             TimeoutError: it takes too long.
         """
         ...
@@ -63,7 +63,7 @@ class Conversation(Protocol):
 class Dialect(Protocol):
     """A wire format, with the options that it was given."""
 
-    def open(self, case: EvalCase) -> Conversation:
+    def open_conversation(self, case: EvalCase) -> RemoteConversation:
         """A conversation for a case; nothing is sent yet."""
         ...
 
@@ -85,7 +85,7 @@ turn_timer: ContextVar[TurnTimer | None] = ContextVar("turn_timer", default=None
 
 
 @contextmanager
-def not_counted() -> Iterator[None]:
+def pause_turn_timer() -> Iterator[None]:
     """Time that passes within the block is not the agent's: a busy server wants to be left alone."""
     timer, clock = turn_timer.get(), asyncio.get_running_loop().time
     if timer is None or (when := timer.when()) is None:
@@ -99,14 +99,14 @@ def not_counted() -> Iterator[None]:
         timer.reschedule(clock() + left)
 
 
-def broken(sentence: str, detail: str = "") -> AgentFailed:
+def build_format_error(sentence: str, detail: str = "") -> AgentError:
     """The failure of an answer that is not in the format."""
-    return AgentFailed(Failure("protocol", sentence, detail))
+    return AgentError(Failure("protocol", sentence, detail))
 
 
-def unsupported(sentence: str) -> AgentFailed:
+def build_unsupported_error(sentence: str) -> AgentError:
     """The failure of a message that the format has no place for: nothing that the agent can do about."""
-    return AgentFailed(Failure("unsupported", sentence), "faulted")
+    return AgentError(Failure("unsupported", sentence), "faulted")
 
 
 @frozen
@@ -118,20 +118,22 @@ class Attachment:
     uri: str = ""
 
 
-def attachments_of(message: UserMessage) -> list[Attachment]:
+def read_attachments(message: UserMessage) -> list[Attachment]:
     """The attachments of a message. Raises AgentFailed: one is neither data nor a reference."""
-    return [_attachment(part) for part in message.attachments]
+    return [_read_attachment(part) for part in message.attachments]
 
 
-def _attachment(part: JsonObject) -> Attachment:
+def _read_attachment(part: JsonObject) -> Attachment:
     inline = part.get("inline_data") or part.get("inlineData")
     if isinstance(inline, dict):
-        return Attachment(_mime_type(inline), base64=str(inline.get("data") or ""))
+        return Attachment(_read_mime_type(inline), base64=str(inline.get("data") or ""))
     file = part.get("file_data") or part.get("fileData")
     if isinstance(file, dict):
-        return Attachment(_mime_type(file), uri=str(file.get("file_uri") or file.get("fileUri") or ""))
-    raise unsupported(f"the case attaches a part that cannot be sent: {', '.join(sorted(part))[:80]}")
+        return Attachment(_read_mime_type(file), uri=str(file.get("file_uri") or file.get("fileUri") or ""))
+    raise build_unsupported_error(
+        f"the case attaches a part that cannot be sent: {', '.join(sorted(part))[:80]}"
+    )
 
 
-def _mime_type(found: JsonObject) -> str:
+def _read_mime_type(found: JsonObject) -> str:
     return str(found.get("mime_type") or found.get("mimeType") or "application/octet-stream")

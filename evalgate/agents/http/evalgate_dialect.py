@@ -6,69 +6,69 @@
 import uuid
 from functools import partial
 
-from evalgate.agents.http.connection import Connection, parsed
-from evalgate.agents.http.conversation import Answer, broken
+from evalgate.agents.http.connection import AgentConnection, parse_json_body
+from evalgate.agents.http.conversation import TurnAnswer, build_format_error
 from evalgate.agents.http.off_loop import run_off_loop
-from evalgate.agents.http.response_body import events, lines, whole
+from evalgate.agents.http.response_body import iter_events, iter_lines, read_body
 from evalgate.agents.workers import wire
-from evalgate.agents.workers.wire import BadMessage, Transcript
-from evalgate.core.protocols import AgentFailed
+from evalgate.agents.workers.wire import InvalidMessageError, Transcript
+from evalgate.core.protocols import AgentError
 from evalgate.core.types import EvalCase, JsonObject, Usage, UserMessage
 
-PROTOCOL = 1
+TURN_PROTOCOL_VERSION = 1
 _STREAMS = {"text/event-stream", "application/x-ndjson", "application/jsonl"}
 _ACCEPT = {"Accept": "application/json, application/x-ndjson, text/event-stream"}
 
 
-class TurnDialect:
+class EvalgateDialect:
     """See `Dialect`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: AgentConnection) -> None:
         self._connection = connection
 
-    def open(self, case: EvalCase) -> "TurnConversation":
+    def open_conversation(self, case: EvalCase) -> "EvalgateConversation":
         """See `Dialect.open`."""
-        return TurnConversation(self._connection, case)
+        return EvalgateConversation(self._connection, case)
 
 
-class TurnConversation:
+class EvalgateConversation:
     """See `Conversation`. Sends what a server needs that remembers nothing."""
 
-    def __init__(self, connection: Connection, case: EvalCase) -> None:
+    def __init__(self, connection: AgentConnection, case: EvalCase) -> None:
         self._connection = connection
         self._case = case
         self._session = str(uuid.uuid4())
         self._state: JsonObject = case.session.state
         self._history: list[JsonObject] = []
 
-    async def ask(self, message: UserMessage) -> Answer:
+    async def ask_agent(self, message: UserMessage) -> TurnAnswer:
         """See `Conversation.ask`."""
-        turn = _Turn()
-        asked = self._request(message)
-        async with self._connection.answer("POST", self._connection.url, asked, _ACCEPT) as response:
+        turn = _TurnResponse()
+        asked = self._build_request(message)
+        async with self._connection.open_response("POST", self._connection.url, asked, _ACCEPT) as response:
             if response.content_type == "text/event-stream":
-                async for data in events(response, turn.is_over):
+                async for data in iter_events(response, turn.is_over):
                     await run_off_loop(len(data), partial(turn.read_event, data))
             elif response.content_type in _STREAMS:
-                async for line in lines(response, turn.is_over):
+                async for line in iter_lines(response, turn.is_over):
                     await run_off_loop(len(line), partial(turn.read_event, line))
             else:
-                body = await whole(response)
+                body = await read_body(response)
                 await run_off_loop(len(body), partial(turn.read_whole, body))
-        answer = turn.answer()
+        answer = turn.build_answer()
         if answer.state is not None:
             self._state = answer.state
         said = ("user", message.text), ("agent", answer.reply.response or "")
         self._history += [{"role": role, "text": text} for role, text in said]
         return answer
 
-    async def leave(self) -> None:
+    async def end_conversation(self) -> None:
         """See `Conversation.leave`: nothing is kept that had to be forgotten."""
 
-    def _request(self, message: UserMessage) -> JsonObject:
+    def _build_request(self, message: UserMessage) -> JsonObject:
         case, given = self._case, self._case.session
         body: dict[str, object] = {
-            "protocol": PROTOCOL,
+            "protocol": TURN_PROTOCOL_VERSION,
             "session": self._session,
             "case": case.eval_id,
             "turn": len(self._history) // 2 + 1,
@@ -85,88 +85,92 @@ class TurnConversation:
         return body
 
 
-class _Turn:
+class _TurnResponse:
     """Collects one answer."""
 
     def __init__(self) -> None:
         self._transcript = Transcript()
         self._usage: Usage | None = None
-        self._done: Answer | None = None
+        self._done: TurnAnswer | None = None
 
     def read_whole(self, body: bytes) -> None:
         """Read the body that is the whole answer. Raises AgentFailed."""
-        self.whole(parsed(body))
+        self.accept_answer(parse_json_body(body))
 
     def read_event(self, data: bytes | str) -> None:
         """Read one event of the turn. Raises AgentFailed."""
-        self.event(parsed(data))
+        self.accept_event(parse_json_body(data))
 
-    def whole(self, found: object) -> None:
+    def accept_answer(self, found: object) -> None:
         """The object that is the whole answer. Raises AgentFailed."""
         if found is None:
-            raise broken("the agent's answer is empty: it must be a JSON object")
+            raise build_format_error("the agent's answer is empty: it must be a JSON object")
         if not isinstance(found, dict):
-            raise broken("the agent's answer is not a JSON object")
+            raise build_format_error("the agent's answer is not a JSON object")
         for name in ("events", "tool_calls"):
             if not isinstance(found.get(name, []), list | None):
-                raise broken(f"the agent's answer has `{name}` that is not a list")
+                raise build_format_error(f"the agent's answer has `{name}` that is not a list")
         for event in found.get("events") or ():
-            self.event(event)
+            self.accept_event(event)
         for number, call in enumerate(found.get("tool_calls") or (), start=1):
-            self._call_with_result(call, str(number))
+            self._read_call_with_result(call, str(number))
         if isinstance(usage := found.get("usage"), dict):
-            self.event({**usage, "type": "usage"})
+            self.accept_event({**usage, "type": "usage"})
         if found.get("error") is not None:
             error = found["error"]
-            self.event({**(error if isinstance(error, dict) else {"message": error}), "type": "error"})
-        self.event({"type": "done", "response": found.get("response"), "state": found.get("state")})
+            self.accept_event({**(error if isinstance(error, dict) else {"message": error}), "type": "error"})
+        self.accept_event({"type": "done", "response": found.get("response"), "state": found.get("state")})
 
-    def event(self, event: object) -> None:
+    def accept_event(self, event: object) -> None:
         """One event of the turn. Raises AgentFailed."""
         if event is None:  # an empty line
             return
         if not isinstance(event, dict):
-            raise broken("the agent sent an event that is not a JSON object")
+            raise build_format_error("the agent sent an event that is not a JSON object")
         if self._done is not None:
-            raise broken("the agent sent an event after `done`")
+            raise build_format_error("the agent sent an event after `done`")
         try:
-            self._take(event)
-        except BadMessage as error:
-            raise broken(str(error)) from None
+            self._apply_event(event)
+        except InvalidMessageError as error:
+            raise build_format_error(str(error)) from None
 
     def is_over(self) -> bool:
         """Whether the agent said that it is done."""
         return self._done is not None
 
-    def answer(self) -> Answer:
+    def build_answer(self) -> TurnAnswer:
         """The answer, now that everything has arrived. Raises AgentFailed: it has no end."""
         if self._done is None:
-            raise broken("the agent's answer ended without `done`")
+            raise build_format_error("the agent's answer ended without `done`")
         return self._done
 
-    def _take(self, event: JsonObject) -> None:
+    def _apply_event(self, event: JsonObject) -> None:
         match event.get("type"):
             case "tool_call":
-                self._transcript.add(wire.tool_call(event))
+                self._transcript.add_event(wire.parse_tool_call(event))
             case "tool_result":
-                self._transcript.add(wire.tool_result(event))
+                self._transcript.add_event(wire.parse_tool_result(event))
             case "message":
                 self._transcript.add_message(event)
             case "usage":
-                self._usage = (self._usage or Usage()) + wire.usage(event)
+                self._usage = (self._usage or Usage()) + wire.parse_usage(event)
             case "done":
-                self._done = Answer(self._transcript.reply(event), self._usage, wire.state(event))
+                self._done = TurnAnswer(
+                    self._transcript.build_reply(event), self._usage, wire.read_state(event)
+                )
             case "error":
-                failure = wire.failure(event, kind="exception")
-                wanted_s = wire.retry_after(event)
-                raise AgentFailed(failure, wire.outcome_of(failure), self._usage, wanted_s)
+                failure = wire.parse_failure(event, kind="exception")
+                wanted_s = wire.read_retry_after(event)
+                raise AgentError(failure, wire.classify_failure(failure), self._usage, wanted_s)
             case other:
-                raise broken(f"the agent sent an event of type {str(other)[:60]!r}, which does not exist")
+                raise build_format_error(
+                    f"the agent sent an event of type {str(other)[:60]!r}, which does not exist"
+                )
 
-    def _call_with_result(self, call: object, id_: str) -> None:
+    def _read_call_with_result(self, call: object, id_: str) -> None:
         if not isinstance(call, dict):
-            raise broken("the agent's answer has a tool call that is not a JSON object")
+            raise build_format_error("the agent's answer has a tool call that is not a JSON object")
         event = {"id": id_, **call}
-        self.event({**event, "type": "tool_call"})
+        self.accept_event({**event, "type": "tool_call"})
         if "result" in call:
-            self.event({**event, "type": "tool_result"})
+            self.accept_event({**event, "type": "tool_result"})

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from evalgate.agents.http.conversation import not_counted
+from evalgate.agents.http.conversation import pause_turn_timer
 from evalgate.agents.workers.wire import LARGE
 
 _T = TypeVar("_T")
@@ -17,5 +17,5 @@ async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
     """
     if size <= LARGE:
         return work()
-    with not_counted():
+    with pause_turn_timer():
         return await asyncio.to_thread(work)

@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, mode
 from evalgate.agents.http.a2a import A2aDialect
 from evalgate.agents.http.adk_server import AdkServerDialect, AdkServerOptions
 from evalgate.agents.http.chat import ChatDialect, ChatOptions
-from evalgate.agents.http.connection import Connection
-from evalgate.agents.http.conversation import Dialect, below
-from evalgate.agents.http.evalgate_dialect import TurnDialect
-from evalgate.documents.env_expansion import without_placeholders
+from evalgate.agents.http.connection import AgentConnection
+from evalgate.agents.http.conversation import Dialect, append_path
+from evalgate.agents.http.evalgate_dialect import EvalgateDialect
+from evalgate.documents.env_expansion import strip_placeholders
 
 DialectName: TypeAlias = Literal["evalgate", "openai", "adk", "a2a"]
 
@@ -31,7 +31,7 @@ _OURS_IN_HEADERS = frozenset({"content-length", "transfer-encoding", "connection
 _OURS_IN_BODY = frozenset({"model", "messages", "stream", "stream_options", "n"})
 
 
-class WireOptions(BaseModel):
+class HttpDialectOptions(BaseModel):
     """How an agent is spoken to over HTTP."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -59,7 +59,7 @@ class WireOptions(BaseModel):
 
     @field_validator("headers")
     @classmethod
-    def _can_be_sent(cls, headers: Mapping[str, str]) -> Mapping[str, str]:
+    def _validate_headers(cls, headers: Mapping[str, str]) -> Mapping[str, str]:
         for name, value in headers.items():
             if not _HEADER.fullmatch(name):
                 raise ValueError(f"has {name!r}, which is no name of a header")
@@ -67,19 +67,19 @@ class WireOptions(BaseModel):
                 raise ValueError(f"must not set {name}: it says how the body is sent")
             if not value.isprintable() or not value.isascii():
                 raise ValueError(f"has {name} with characters that cannot be sent")
-            if "${" in without_placeholders(value):
+            if "${" in strip_placeholders(value):
                 raise ValueError(f"has {name} with a placeholder that is none: write ${{NAME}}")
         return headers
 
     @field_validator("body")
     @classmethod
-    def _leaves_ours_alone(cls, body: Mapping[str, object]) -> Mapping[str, object]:
+    def _validate_body(cls, body: Mapping[str, object]) -> Mapping[str, object]:
         if ours := sorted(_OURS_IN_BODY & set(body)):
             raise ValueError(f"must not set {', '.join(ours)}: evalgate does")
         return body
 
     @model_validator(mode="after")
-    def _has_what_its_dialect_needs(self) -> Self:
+    def _validate_dialect_options(self) -> Self:
         for option, dialects in _OWN_OPTIONS.items():
             if option in self.model_fields_set and self.dialect not in dialects:
                 known = " or ".join(f"`{name}`" for name in sorted(dialects))
@@ -88,26 +88,26 @@ class WireOptions(BaseModel):
             raise ValueError("needs `model`, which chat completions are asked of")
         return self
 
-    def health_url(self, url: str) -> str:
+    def build_health_url(self, url: str) -> str:
         """What is asked for before the first case."""
         if self.health is not None:
-            return urljoin(below(url, "/"), self.health)
-        return below(url, _HEALTH[self.dialect]) if self.dialect in _HEALTH else url
+            return urljoin(append_path(url, "/"), self.health)
+        return append_path(url, _HEALTH[self.dialect]) if self.dialect in _HEALTH else url
 
-    def speaking(self) -> Callable[[Connection], Dialect]:
+    def build_dialect_factory(self) -> Callable[[AgentConnection], Dialect]:
         """What makes the dialect, once there is a connection."""
         match self.dialect:
             case "evalgate":
-                return TurnDialect
+                return EvalgateDialect
             case "openai":
-                return lambda connection: ChatDialect(connection, self._chat_options())
+                return lambda connection: ChatDialect(connection, self._build_chat_options())
             case "adk":
                 options = AdkServerOptions(app=self.app, stream=bool(self.stream))
                 return lambda connection: AdkServerDialect(connection, options)
             case "a2a":
                 return lambda connection: A2aDialect(connection, stream=self.stream)
 
-    def _chat_options(self) -> ChatOptions:
+    def _build_chat_options(self) -> ChatOptions:
         return ChatOptions(
             model=self.model or "",
             stream=bool(self.stream),

@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from evalgate.agents.http.errors import flood
+from evalgate.agents.http.errors import build_flood_error
 from evalgate.agents.workers.wire import MAX_ANSWER_BYTES
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
-class EventReader:
+class SseReader:
     """Takes bytes in pieces of any size and gives the data of each event that is complete."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class EventReader:
         self._data: list[str] = []
         self._is_first = True
 
-    def feed(self, piece: bytes) -> Iterator[str]:
+    def parse_bytes(self, piece: bytes) -> Iterator[str]:
         """The data of the events that `piece` completes."""
         self._rest += piece
         # A \r at the end may be half of an \r\n: it waits for what follows.
@@ -34,25 +34,25 @@ class EventReader:
         for found in _LINE_END.finditer(self._rest, self._seen, end):
             line = bytes(self._rest[start : found.start()])
             start = found.end()
-            yield from self._line(line)
+            yield from self._parse_line(line)
         self._seen = end - start
         del self._rest[:start]
 
-    def finish(self) -> Iterator[str]:
+    def finish_stream(self) -> Iterator[str]:
         """What is left when the stream ends: a last event without its empty line is still an event.
 
         The standard drops it; servers that forget the last line end exist, and what they said counts.
         """
         if self._rest:
-            yield from self._line(bytes(self._rest).rstrip(b"\r"))
-        yield from self._line(b"")
+            yield from self._parse_line(bytes(self._rest).rstrip(b"\r"))
+        yield from self._parse_line(b"")
 
     @property
     def held(self) -> int:
         """Bytes of the line that is not complete yet."""
         return len(self._rest)
 
-    def _line(self, line: bytes) -> Iterator[str]:
+    def _parse_line(self, line: bytes) -> Iterator[str]:
         if self._is_first:
             line, self._is_first = line.removeprefix(b"\xef\xbb\xbf"), False
         if not line:
@@ -73,52 +73,52 @@ _HANGING_UP_S = 1.0
 # Servers exist that say that they are done and do not end the stream.
 
 
-async def whole(response: "ClientResponse") -> bytes:
+async def read_body(response: "ClientResponse") -> bytes:
     """The body. Raises AgentFailed: it is larger than any answer may be."""
     if (response.content_length or _SMALL) < _SMALL and "Content-Encoding" not in response.headers:
         return await response.read()
-    return b"".join([piece async for piece in _pieces(response, lambda: False)])
+    return b"".join([piece async for piece in _iter_pieces(response, lambda: False)])
 
 
-async def events(response: "ClientResponse", is_over: IsOver = lambda: False) -> AsyncIterator[str]:
+async def iter_events(response: "ClientResponse", is_over: IsOver = lambda: False) -> AsyncIterator[str]:
     """The data of each server-sent event, until the stream ends, or a second after it `is_over`.
 
     Raises:
-        AgentFailed: as for `whole`.
+        AgentError: as for `read_body`.
     """
-    reader = EventReader()
-    async for piece in _pieces(response, is_over):
-        for data in reader.feed(piece):
+    reader = SseReader()
+    async for piece in _iter_pieces(response, is_over):
+        for data in reader.parse_bytes(piece):
             yield data
-    for data in reader.finish():
+    for data in reader.finish_stream():
         yield data
 
 
-async def lines(response: "ClientResponse", is_over: IsOver) -> AsyncIterator[bytes]:
+async def iter_lines(response: "ClientResponse", is_over: IsOver) -> AsyncIterator[bytes]:
     """Each line that is not empty, until the stream ends, or a second after it `is_over`.
 
     Raises:
-        AgentFailed: as for `whole`.
+        AgentError: as for `read_body`.
     """
     kept: list[bytes] = []
-    async for piece in _pieces(response, is_over):
+    async for piece in _iter_pieces(response, is_over):
         first, *others = piece.split(b"\n")
         kept.append(first)
         for line in others:
-            for each in _said(kept):
+            for each in _join_line(kept):
                 yield each
             kept = [line]
-    for each in _said(kept):
+    for each in _join_line(kept):
         yield each
 
 
-def _said(kept: list[bytes]) -> Iterator[bytes]:
+def _join_line(kept: list[bytes]) -> Iterator[bytes]:
     line = b"".join(kept).strip()
     if line:
         yield line
 
 
-async def _pieces(response: "ClientResponse", is_over: IsOver) -> AsyncIterator[bytes]:
+async def _iter_pieces(response: "ClientResponse", is_over: IsOver) -> AsyncIterator[bytes]:
     clock, end, size = asyncio.get_running_loop().time, None, 0
     while True:
         if end is None and is_over():
@@ -132,5 +132,5 @@ async def _pieces(response: "ClientResponse", is_over: IsOver) -> AsyncIterator[
             return
         size += len(piece)
         if size > MAX_ANSWER_BYTES:
-            raise flood()
+            raise build_flood_error()
         yield piece

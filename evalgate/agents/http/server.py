@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
 
-from evalgate.agents.http.conversation import is_address
-from evalgate.core.errors import InvalidInput
+from evalgate.agents.http.conversation import is_http_url
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
 from evalgate.system.files import check_is_regular
@@ -20,26 +20,28 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 
-def proxy_for(url: str) -> str | None:
+def find_proxy(url: str) -> str | None:
     """The address of the proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY); None: there is none.
 
     What listens on this machine is never asked for through a proxy, which would look for it on its own.
 
     Raises:
-        InvalidInput: what the environment names is no HTTP proxy.
+        InvalidInputError: what the environment names is no HTTP proxy.
     """
     parts, proxies = urlsplit(url), getproxies_environment()
     host = parts.hostname or ""
     exempt = (entry.strip().lower() for entry in proxies.get("no", "").split(","))
-    if _is_here(host) or any(_exempts(entry, host, parts.netloc.lower()) for entry in exempt if entry):
+    if _is_loopback(host) or any(
+        _matches_exemption(entry, host, parts.netloc.lower()) for entry in exempt if entry
+    ):
         return None
     for name in (parts.scheme, "all"):
         if proxy := proxies.get(name):
-            return _checked(name, proxy)
+            return _validate_proxy(name, proxy)
     return None
 
 
-def _is_here(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -48,7 +50,7 @@ def _is_here(host: str) -> bool:
         return False
 
 
-def _exempts(entry: str, host: str, netloc: str) -> bool:
+def _matches_exemption(entry: str, host: str, netloc: str) -> bool:
     """Whether an entry of NO_PROXY speaks of a host, of one with its port, or of its domain or network."""
     domain = entry.lstrip(".*")
     if entry == "*" or entry in (host, netloc) or (domain and f".{host}".endswith(f".{domain}")):
@@ -59,17 +61,19 @@ def _exempts(entry: str, host: str, netloc: str) -> bool:
         return False
 
 
-def _checked(name: str, proxy: str) -> str:
+def _validate_proxy(name: str, proxy: str) -> str:
     """No message shows the address: it may hold a password."""
     variable, address = f"{name.upper()}_PROXY", proxy if "://" in proxy else f"http://{proxy}"
     kind = address.partition(":")[0].lower()
     if kind not in {"http", "https"}:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{variable} names a proxy of the kind `{kind}`: an agent is asked through HTTP proxies alone. "
             "Name one, or exempt the agent's host in NO_PROXY"
         )
-    if not is_address(address):
-        raise InvalidInput(f"{variable} names a proxy that is no address: it must look like http://host:port")
+    if not is_http_url(address):
+        raise InvalidInputError(
+            f"{variable} names a proxy that is no address: it must look like http://host:port"
+        )
     return address
 
 
@@ -79,7 +83,7 @@ _CONNECT_S = 30
 
 
 @frozen
-class Server:
+class AgentServer:
     """Where the agent listens, and how it is spoken to. Its repr shows no header's value."""
 
     url: str
@@ -98,32 +102,34 @@ class Server:
     """At the same time, at most."""
 
 
-def client_of(server: Server, *, keeps: bool) -> "ClientSession":
+def create_http_client(server: AgentServer, *, keeps: bool) -> "ClientSession":
     """A client of the server. `keeps`: a connection is used for more than one request.
 
     Raises:
-        InvalidInput: the HTTP client is not installed, the certificates cannot be read, or the environment
+        InvalidInputError: the HTTP client is not installed, the certificates cannot be read, or the environment
             names a proxy that is none.
     """
     try:
         from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
     except ImportError:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"an agent of kind `http` needs the package `aiohttp`: {describe_install('http')}"
         ) from None
     keeping = {"keepalive_timeout": _KEEPALIVE_S} if keeps else {"force_close": True}
-    connector = TCPConnector(limit=server.connections, ssl=_tls(server), ttl_dns_cache=300, **keeping)
+    connector = TCPConnector(
+        limit=server.connections, ssl=_build_tls_context(server), ttl_dns_cache=300, **keeping
+    )
     return ClientSession(
         connector=connector,
         cookie_jar=DummyCookieJar(),  # one conversation must not go on in the session of another
         headers=dict(server.headers),
         timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
         # Its own way of finding a proxy looks into the user's .netrc, in a thread, for each request.
-        proxy=proxy_for(server.url),
+        proxy=find_proxy(server.url),
     )
 
 
-def _tls(server: Server) -> "SSLContext | bool":
+def _build_tls_context(server: AgentServer) -> "SSLContext | bool":
     import ssl
 
     if not server.verify:
@@ -134,6 +140,6 @@ def _tls(server: Server) -> "SSLContext | bool":
         check_is_regular(server.ca_file)
         return ssl.create_default_context(cafile=server.ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"`agent.ca_file`: cannot read certificates from {server.ca_file}: {error}"
         ) from None

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from evalgate.agents.host.failures import NoMock
+from evalgate.agents.host.failures import NoMatchingMockError
 from evalgate.agents.host.session import Mocks
-from evalgate.agents.workers.wire import told_mock
-from evalgate.core.protocols import AgentFailed
+from evalgate.agents.workers.wire import encode_tool_mock
+from evalgate.core.protocols import AgentError
 from evalgate.core.types import Failure, Reply, ToolCall, ToolMock, ToolResult
 
 NOT_RECORDED = {"error": "no result is recorded for this call"}
@@ -16,7 +16,7 @@ class CaseTools:
     """The tools of one case, turn by turn. A tool that is mocked is answered by its mocks alone."""
 
     def __init__(self, mocks: Iterable[ToolMock]) -> None:
-        self._mocks = Mocks([told_mock(mock) for mock in mocks])
+        self._mocks = Mocks([encode_tool_mock(mock) for mock in mocks])
         self._recorded = RecordedTools(Reply())
 
     def begin_turn(self, expected: Reply) -> None:
@@ -24,29 +24,29 @@ class CaseTools:
         self._mocks.begin_turn()
         self._recorded = RecordedTools(expected)
 
-    def result_of(self, call: ToolCall) -> ToolResult:
+    def get_result(self, call: ToolCall) -> ToolResult:
         """What the tool answers.
 
         Raises:
-            AgentFailed: the tool is mocked, and no mock of it answers the call. No fault of the agent.
+            AgentError: the tool is mocked, and no mock of it answers the call. No fault of the agent.
         """
-        if not self._mocks.mocked(call.name):
-            return self._recorded.result_of(call)
+        if not self._mocks.is_mocked(call.name):
+            return self._recorded.get_result(call)
         if call.args is None:
             return ToolResult(call.name, NO_ARGUMENTS, call.id)
         try:
-            return ToolResult(call.name, self._mocks.result(call.name, dict(call.args)), call.id)
-        except NoMock as error:
-            raise AgentFailed(Failure("no_mock", str(error)), "faulted") from None
+            return ToolResult(call.name, self._mocks.require_result(call.name, dict(call.args)), call.id)
+        except NoMatchingMockError as error:
+            raise AgentError(Failure("no_mock", str(error)), "faulted") from None
 
 
 class RecordedTools:
     """The tool results of one expected reply; each is given once."""
 
     def __init__(self, expected: Reply) -> None:
-        self._left = list(_recorded(expected))
+        self._left = list(_pair_results(expected))
 
-    def result_of(self, call: ToolCall) -> ToolResult:
+    def get_result(self, call: ToolCall) -> ToolResult:
         """What the tool answers: the result of an equal call, else of the next one of that name.
 
         A call of a tool that was never recorded is told so, in words that the agent reads: the call is in
@@ -61,7 +61,7 @@ class RecordedTools:
         return ToolResult(call.name, found[1].result, call.id)
 
 
-def _recorded(expected: Reply) -> list[tuple[ToolCall | None, ToolResult]]:
+def _pair_results(expected: Reply) -> list[tuple[ToolCall | None, ToolResult]]:
     """Each result with its call: that of the same id, else the next one of the same name."""
     calls = list(expected.tool_calls)
     pairs: list[tuple[ToolCall | None, ToolResult]] = []

@@ -12,30 +12,30 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from evalgate.agents.factory import built_agent, choose_agent
+from evalgate.agents.factory import build_agent, resolve_agent
 from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core.errors import EvalgateError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import (
     Agent,
-    AgentFailed,
+    AgentError,
     AgentSession,
-    AgentUnreachable,
-    AppliesMocks,
-    SessionEnd,
-    SessionLost,
+    AgentUnreachableError,
+    SessionLostError,
+    SessionResult,
+    SupportsToolMocks,
 )
 from evalgate.core.types import EvalCase, Failure, Outcome, Reply, Usage, UserMessage
-from evalgate.core.types.conversation import bug
-from evalgate.system.workspace import Workspace, agent_environment
+from evalgate.core.types.conversation import build_plugin_failure
+from evalgate.system.workspace import Workspace, build_agent_environment
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 
 @frozen
-class Beginning:
+class SessionStart:
     """What a conversation begins with."""
 
     case: EvalCase
@@ -44,21 +44,21 @@ class Beginning:
 
 
 @frozen
-class Ask:
+class ActorRequest:
     """One step of one conversation."""
 
     session: str
     """Which, unique within the run."""
     do: Literal["open", "turn", "end", "close"]
     """`end` closes it as well; `close` abandons what is under way, and is not answered."""
-    beginning: Beginning | None = None
+    beginning: SessionStart | None = None
     """With the first step."""
     message: UserMessage | None = None
     """With a turn."""
 
 
 @frozen
-class Broke:
+class ActorFailure:
     """What was raised instead of an answer."""
 
     how: Literal["failed", "lost", "unreachable"]
@@ -68,88 +68,88 @@ class Broke:
     retry_after_s: float | None = None
 
     @classmethod
-    def by(cls, error: AgentFailed | SessionLost | AgentUnreachable) -> "Broke":
+    def from_error(cls, error: AgentError | SessionLostError | AgentUnreachableError) -> "ActorFailure":
         """What can be raised again from it."""
         match error:
-            case AgentFailed():
+            case AgentError():
                 return cls("failed", error.failure, error.outcome, error.usage, error.retry_after_s)
-            case SessionLost():
+            case SessionLostError():
                 return cls("lost", error.failure, error.outcome, error.usage)
-            case AgentUnreachable():
+            case AgentUnreachableError():
                 return cls("unreachable", error.failure)
 
-    def error(self) -> AgentFailed | SessionLost | AgentUnreachable:
+    def to_error(self) -> AgentError | SessionLostError | AgentUnreachableError:
         """The same, to be raised here."""
         match self.how:
             case "failed":
-                return AgentFailed(self.failure, self.outcome, self.usage, self.retry_after_s)
+                return AgentError(self.failure, self.outcome, self.usage, self.retry_after_s)
             case "lost":
-                return SessionLost(self.failure, self.outcome, self.usage)
+                return SessionLostError(self.failure, self.outcome, self.usage)
             case "unreachable":
-                return AgentUnreachable(self.failure)
+                return AgentUnreachableError(self.failure)
 
 
 @frozen
-class Answer:
+class ActorResponse:
     """What became of a step."""
 
     reply: Reply | None = None
     """To a turn; None: a recording holds no such turn."""
-    end: SessionEnd | None = None
+    end: SessionResult | None = None
     applies_mocks: bool = False
     """Of the session, with the answer to its first step."""
-    broke: Broke | None = None
+    broke: ActorFailure | None = None
 
 
 @cache
-def _asks() -> "TypeAdapter[Ask]":
+def _get_request_adapter() -> "TypeAdapter[ActorRequest]":
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Ask)
+    return TypeAdapter(ActorRequest)
 
 
 @cache
-def _answers() -> "TypeAdapter[Answer]":
+def _get_response_adapter() -> "TypeAdapter[ActorResponse]":
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Answer)
+    return TypeAdapter(ActorResponse)
 
 
 @cache
-def _brokes() -> "TypeAdapter[Broke]":
+def _get_failure_adapter() -> "TypeAdapter[ActorFailure]":
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Broke)
+    return TypeAdapter(ActorFailure)
 
 
-def dump(value: Ask | Answer | Broke) -> str:
+def dump_message(value: ActorRequest | ActorResponse | ActorFailure) -> str:
     """One line of JSON."""
     from pydantic_core import to_json
 
     return to_json(value).decode()
 
 
-def load_ask(text: str) -> Ask:
-    """What `dump` wrote.
+def load_request(text: str) -> ActorRequest:
+    """What `dump_message` wrote.
 
     Raises:
         pydantic.ValidationError: it did not: another evalgate is on the other side.
     """
-    return _asks().validate_json(text, strict=True)
+    return _get_request_adapter().validate_json(text, strict=True)
 
 
-def load_answer(text: str) -> Answer:
+def load_response(text: str) -> ActorResponse:
     """The same."""
-    return _answers().validate_json(text, strict=True)
+    return _get_response_adapter().validate_json(text, strict=True)
 
 
-def load_broke(text: str) -> Broke:
+def load_failure(text: str) -> ActorFailure:
     """The same."""
-    return _brokes().validate_json(text, strict=True)
+    return _get_failure_adapter().validate_json(text, strict=True)
 
 
 @frozen
-class HostSpec:
+class ActorSpec:
     """What an actor is told about the agent. Holds what the agent may know of the gate, and no more."""
 
     section: Mapping[str, object]
@@ -165,38 +165,38 @@ class HostSpec:
     owner: tuple[int, int] | None = None
     """See `Workspace.owner`."""
 
-    def dump(self) -> str:
+    def to_json(self) -> str:
         """As JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def load(cls, text: str) -> "HostSpec":
-        """What `dump` wrote."""
+    def from_json(cls, text: str) -> "ActorSpec":
+        """What `dump_message` wrote."""
         found = json.loads(text)
         owner = found.pop("owner")
         return cls(**found, owner=None if owner is None else (owner[0], owner[1]))
 
-    def build(self) -> Agent:
+    def build_agent(self) -> Agent:
         """The agent, installed and not started.
 
         Raises:
-            EvalgateError: as `choose_agent` and `built_agent`.
+            EvalgateError: as `resolve_agent` and `build_agent`.
         """
         folder = Path(self.folder or Path.cwd())
         config = AgentConfig.model_validate(self.section)
-        own = {} if self.is_gates_machine else agent_environment(os.environ, ())
-        chosen = choose_agent(config, self.what, Thresholds(Config(), folder))
-        with _one_at_a_time() if config.setup else _at_once():
-            return built_agent(chosen, Workspace(folder, self.owner), {**own, **self.environ})
+        own = {} if self.is_gates_machine else build_agent_environment(os.environ, ())
+        chosen = resolve_agent(config, self.what, Thresholds(Config(), folder))
+        with _lock_setup() if config.setup else _skip_lock():
+            return build_agent(chosen, Workspace(folder, self.owner), {**own, **self.environ})
 
 
 @contextmanager
-def _at_once() -> Iterator[None]:
+def _skip_lock() -> Iterator[None]:
     yield
 
 
 @contextmanager
-def _one_at_a_time() -> Iterator[None]:
+def _lock_setup() -> Iterator[None]:
     """Actors of one node install into the same place."""
     path = Path(tempfile.gettempdir()) / f"evalgate-setup-{os.geteuid()}.lock"
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -207,10 +207,12 @@ def _one_at_a_time() -> Iterator[None]:
         os.close(handle)
 
 
-_ABANDONED = Answer(broke=Broke("failed", Failure("interrupted", "nobody asks any more"), "not_run"))
+_ABANDONED = ActorResponse(
+    broke=ActorFailure("failed", Failure("interrupted", "nobody asks any more"), "not_run")
+)
 
 
-class _Held:
+class _OpenSession:
     """A conversation that is held here."""
 
     def __init__(self, place: AbstractAsyncContextManager[AgentSession], session: AgentSession) -> None:
@@ -218,21 +220,21 @@ class _Held:
         self.session = session
 
 
-class Host:
+class ActorHost:
     """The agent of one actor. Everything in one event loop."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._held: dict[str, _Held] = {}
-        self._working: dict[str, asyncio.Task[Answer]] = {}
+        self._held: dict[str, _OpenSession] = {}
+        self._working: dict[str, asyncio.Task[ActorResponse]] = {}
 
     @classmethod
-    async def started(cls, spec: str) -> "Host | Broke":
-        """The host of the agent that `HostSpec.dump` describes, or why there is none."""
+    async def start_host(cls, spec: str) -> "ActorHost | ActorFailure":
+        """The host of the agent that `ActorSpec.to_json` describes, or why there is none."""
         try:
-            agent = await asyncio.to_thread(HostSpec.load(spec).build)
+            agent = await asyncio.to_thread(ActorSpec.from_json(spec).build_agent)
         except EvalgateError as error:
-            return Broke("unreachable", Failure("start", str(error)))
+            return ActorFailure("unreachable", Failure("start", str(error)))
         return await cls(agent).__aenter__()
 
     async def __aenter__(self) -> Self:
@@ -242,55 +244,55 @@ class Host:
     async def __aexit__(self, *exc: object) -> None:
         """Abandon what is held; as the agent's own context ends."""
         for session in [*self._held, *self._working]:
-            await self._close(session)
+            await self._close_session(session)
         await self._agent.__aexit__(*exc)
 
-    async def answer(self, text: str) -> str:
-        """Take a step: JSON of an `Ask` in, of an `Answer` out; never raises what the agent raised."""
-        ask = load_ask(text)
+    async def handle_request(self, text: str) -> str:
+        """Take a step: JSON of an `ActorRequest` in, of an `ActorResponse` out; never raises what the agent raised."""
+        ask = load_request(text)
         if ask.do == "close":
-            await self._close(ask.session)
-            return dump(Answer())
-        task = asyncio.create_task(self._answered(ask))
+            await self._close_session(ask.session)
+            return dump_message(ActorResponse())
+        task = asyncio.create_task(self._run_request(ask))
         self._working[ask.session] = task
         await asyncio.wait([task])
         if self._working.get(ask.session) is task:
             del self._working[ask.session]
-        return dump(_ABANDONED if task.cancelled() else task.result())
+        return dump_message(_ABANDONED if task.cancelled() else task.result())
 
-    async def _answered(self, ask: Ask) -> Answer:
+    async def _run_request(self, ask: ActorRequest) -> ActorResponse:
         try:
-            return await self._step(ask)
-        except (AgentFailed, SessionLost, AgentUnreachable) as error:
-            return Answer(broke=Broke.by(error))
+            return await self._run_step(ask)
+        except (AgentError, SessionLostError, AgentUnreachableError) as error:
+            return ActorResponse(broke=ActorFailure.from_error(error))
         except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
-            return Answer(broke=Broke("failed", bug(error)))
+            return ActorResponse(broke=ActorFailure("failed", build_plugin_failure(error)))
 
-    async def _step(self, ask: Ask) -> Answer:
+    async def _run_step(self, ask: ActorRequest) -> ActorResponse:
         if ask.beginning is not None:
-            await self._open(ask.session, ask.beginning)
+            await self._open_session(ask.session, ask.beginning)
         held = self._held[ask.session].session
-        mocks = isinstance(held, AppliesMocks) and held.applies_mocks
+        mocks = isinstance(held, SupportsToolMocks) and held.applies_mocks
         if ask.message is not None:
-            return Answer(await held.turn(ask.message), applies_mocks=mocks)
+            return ActorResponse(await held.run_turn(ask.message), applies_mocks=mocks)
         if ask.do == "end":
             end = await held.end()
-            await self._leave(ask.session)
-            return Answer(end=end)
-        return Answer(applies_mocks=mocks)
+            await self._leave_session(ask.session)
+            return ActorResponse(end=end)
+        return ActorResponse(applies_mocks=mocks)
 
-    async def _open(self, key: str, beginning: Beginning) -> None:
-        place = self._agent.session(beginning.case, beginning.run, alone=beginning.alone)
-        self._held[key] = _Held(place, await place.__aenter__())
+    async def _open_session(self, key: str, beginning: SessionStart) -> None:
+        place = self._agent.open_session(beginning.case, beginning.run, alone=beginning.alone)
+        self._held[key] = _OpenSession(place, await place.__aenter__())
 
-    async def _close(self, key: str) -> None:
+    async def _close_session(self, key: str) -> None:
         task = self._working.pop(key, None)
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-        await self._leave(key)
+        await self._leave_session(key)
 
-    async def _leave(self, key: str) -> None:
+    async def _leave_session(self, key: str) -> None:
         held = self._held.pop(key, None)
         if held is not None:
             await held.place.__aexit__(None, None, None)

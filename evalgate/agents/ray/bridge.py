@@ -1,6 +1,6 @@
 """The process that alone knows Ray: `python bridge.py`, the gate's lines on stdin, its own on stdout.
 
-It needs the standard library and Ray. Lines are JSON objects. First the gate sends one like `link.Cluster`;
+It needs the standard library and Ray. Lines are JSON objects. First the gate sends one like `link.ClusterSpec`;
 then `{"do": "seat", "seat": n}` for an actor, `{"do": "ask", "seat": n, "id": k, "body": text}`,
 `{"do": "drop", "seat": n}`, and in the end `{"do": "leave", "gently": bool}` or nothing more. The bridge
 says `joined` or `refused` once, `ready`, `failed` or `lost` of each seat, and an `answer` to each ask of a
@@ -24,7 +24,7 @@ _OBJECT_STORE_BYTES = 100_000_000  # conversations travel with the calls, not th
 _READ_BYTES = 256 * 1024
 
 
-class Seat:
+class AgentActor:
     """The actor. Pickled by value: nodes need no file of this module.
 
     The agent lives in an event loop of its own: the one that Ray brings may be uvloop's.
@@ -39,37 +39,37 @@ class Seat:
     async def start(self) -> tuple[str, str]:
         """`ready`, or `failed` and why as the gate reads it, or `lost` and a sentence."""
         try:
-            from evalgate.agents.ray.actor import Broke, Host, dump
+            from evalgate.agents.ray.actor import ActorFailure, ActorHost, dump_message
         except ImportError as error:
             return "unfit", f"{error} (on a node of the cluster, in {sys.executable})"
-        host = await self._there(Host.started(self._spec))
-        if isinstance(host, Broke):
-            return "failed", dump(host)
+        host = await self._run_in_loop(ActorHost.start_host(self._spec))
+        if isinstance(host, ActorFailure):
+            return "failed", dump_message(host)
         self._host = host
         return "ready", ""
 
-    async def answer(self, body: str) -> str:
+    async def handle_request(self, body: str) -> str:
         """One step of a conversation."""
-        answer: str = await self._there(self._host.answer(body))
+        answer: str = await self._run_in_loop(self._host.answer(body))
         return answer
 
     async def stop(self, gently: bool) -> None:
         """End the agent and everything that it started."""
         if self._host is not None:
             error = None if gently else asyncio.CancelledError()
-            await self._there(self._host.__aexit__(error and type(error), error, None))
+            await self._run_in_loop(self._host.__aexit__(error and type(error), error, None))
 
-    async def _there(self, coroutine: Any) -> Any:
+    async def _run_in_loop(self, coroutine: Any) -> Any:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
 
-class Wire:
+class GateWriter:
     """Lines to the gate."""
 
     def __init__(self, outgoing: int) -> None:
         self._outgoing = outgoing
 
-    def say(self, what: str, **more: object) -> None:
+    def write_message(self, what: str, **more: object) -> None:
         """One line. When nobody reads it, the end of stdin tells."""
         data = memoryview(json.dumps({"say": what, **more}, separators=(",", ":")).encode() + b"\n")
         try:
@@ -82,14 +82,14 @@ class Wire:
 class Bridge:
     """The actors of one run."""
 
-    def __init__(self, ray: Any, given: dict[str, Any], wire: Wire) -> None:
+    def __init__(self, ray: Any, given: dict[str, Any], wire: GateWriter) -> None:
         self._ray = ray
         self._wire = wire
         resources = dict(given["resources"])
         options = {"num_cpus": given["cpus"], "max_restarts": 0, "max_concurrency": given["calls"]}
         if gpus := resources.pop("GPU", 0):
             options["num_gpus"] = gpus
-        self._actor = ray.remote(Seat).options(**options, resources=resources)
+        self._actor = ray.remote(AgentActor).options(**options, resources=resources)
         self._spec = ray.put(given["spec"])
         self._seats: dict[int, Any] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -100,8 +100,8 @@ class Bridge:
     async def serve(self, incoming: int, rest: bytes) -> None:
         """Do what the gate says until it hangs up."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(incoming, self._readable, incoming)
-        self._received(rest)
+        loop.add_reader(incoming, self._read_lines, incoming)
+        self._handle_data(rest)
         await self._left.wait()
         loop.remove_reader(incoming)
         ends = [seat.stop.remote(self._gently) for seat in self._seats.values()]
@@ -110,25 +110,25 @@ class Bridge:
         for seat in self._seats.values():
             self._ray.kill(seat)
 
-    def _readable(self, incoming: int) -> None:
+    def _read_lines(self, incoming: int) -> None:
         data = os.read(incoming, _READ_BYTES)
         if data:
-            self._received(data)
+            self._handle_data(data)
         else:
             self._left.set()
 
-    def _received(self, data: bytes) -> None:
+    def _handle_data(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in filter(None, lines):
-            self._do(json.loads(line))
+            self._handle_command(json.loads(line))
 
-    def _do(self, asked: dict[str, Any]) -> None:
+    def _handle_command(self, asked: dict[str, Any]) -> None:
         match asked["do"]:
             case "seat":
                 self._seats[asked["seat"]] = self._actor.remote(self._spec)
-                self._spawn(self._start(asked["seat"]))
+                self._spawn_task(self._start_actor(asked["seat"]))
             case "ask":
-                self._spawn(self._ask(asked["seat"], asked["id"], asked["body"]))
+                self._spawn_task(self._ask_actor(asked["seat"], asked["id"], asked["body"]))
             case "drop":
                 seat = self._seats.pop(asked["seat"], None)
                 if seat is not None:
@@ -137,43 +137,43 @@ class Bridge:
                 self._gently = asked["gently"]
                 self._left.set()
 
-    def _spawn(self, coroutine: Any) -> None:
+    def _spawn_task(self, coroutine: Any) -> None:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _start(self, number: int) -> None:
+    async def _start_actor(self, number: int) -> None:
         try:
             what, why = await self._seats[number].start.remote()
         except Exception as error:  # noqa: BLE001  whatever Ray raises, there is no such actor
-            self._lost(number, error)
+            self._report_lost(number, error)
         else:
-            self._wire.say(what, seat=number, why=why)
+            self._wire.write_message(what, seat=number, why=why)
 
-    async def _ask(self, number: int, key: int, body: str) -> None:
+    async def _ask_actor(self, number: int, key: int, body: str) -> None:
         seat = self._seats.get(number)
         if seat is None:
             return  # lost, and the gate is told
         try:
             answer = await seat.answer.remote(body)
         except self._ray.exceptions.RayTaskError as error:  # a bug of ours, in the actor
-            self._wire.say("broken", id=key, why=str(error))
+            self._wire.write_message("broken", id=key, why=str(error))
         except Exception as error:  # noqa: BLE001  the actor died, its node did, or it cannot be reached
-            self._lost(number, error)
+            self._report_lost(number, error)
         else:
-            self._wire.say("answer", id=key, body=answer)
+            self._wire.write_message("answer", id=key, body=answer)
 
-    def _lost(self, number: int, error: Exception) -> None:
+    def _report_lost(self, number: int, error: Exception) -> None:
         seat = self._seats.pop(number, None)
         if seat is not None:
             self._ray.kill(seat)  # a node that is only cut off must not go on
-            self._wire.say("lost", seat=number, why=f"{type(error).__name__}: {error}")
+            self._wire.write_message("lost", seat=number, why=f"{type(error).__name__}: {error}")
 
 
 def main() -> None:
     """Join the cluster that the first line names, or start one, and serve until the gate hangs up."""
     incoming, wire = _take_over_stdio()
-    first, rest = _first_line(incoming)
+    first, rest = _read_first_line(incoming)
     if not first:
         return
     given = json.loads(first)
@@ -181,12 +181,12 @@ def main() -> None:
     try:
         import ray
 
-        _join(ray, given)
+        _join_cluster(ray, given)
     except Exception as error:  # noqa: BLE001  Ray raises of every kind, and each means that there is no cluster
-        wire.say("refused", why=_sentence(error))
+        wire.write_message("refused", why=_describe_error(error))
     else:
         resources = ray.cluster_resources()
-        wire.say("joined", cpus=resources.get("CPU", 0), ray=ray.__version__)
+        wire.write_message("joined", cpus=resources.get("CPU", 0), ray=ray.__version__)
         asyncio.run(Bridge(ray, given, wire).serve(incoming, rest))
     finally:
         if "ray" in sys.modules:
@@ -195,7 +195,7 @@ def main() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _join(ray: Any, given: dict[str, Any]) -> None:
+def _join_cluster(ray: Any, given: dict[str, Any]) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if given["address"] is None:
         resources = {name: amount * given["seats"] for name, amount in given["resources"].items()}
@@ -210,11 +210,11 @@ def _join(ray: Any, given: dict[str, Any]) -> None:
             **quiet,
         )
         return
-    _knock(given["address"])
+    _check_reachable(given["address"])
     ray.init(address=given["address"], runtime_env=given["runtime_env"], **quiet)
 
 
-def _knock(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Whether anybody listens there: Ray itself would try for minutes, and then end this process.
 
     Raises:
@@ -225,22 +225,22 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHED_S).close()
 
 
-def _sentence(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _take_over_stdio() -> tuple[int, Wire]:
+def _take_over_stdio() -> tuple[int, GateWriter]:
     """Private copies of stdin and stdout; afterwards what Ray prints reaches stderr."""
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    return incoming, Wire(outgoing)
+    return incoming, GateWriter(outgoing)
 
 
-def _first_line(incoming: int) -> tuple[bytes, bytes]:
+def _read_first_line(incoming: int) -> tuple[bytes, bytes]:
     data = b""
     while b"\n" not in data:
         more = os.read(incoming, _READ_BYTES)

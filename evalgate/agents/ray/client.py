@@ -11,21 +11,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from evalgate.agents.workers.process import AgentProcess, Launch, why_not_started
-from evalgate.agents.workers.wire import NotTheProtocol, decode
-from evalgate.core.errors import InvalidInput
+from evalgate.agents.workers.process import AgentProcess, LaunchSpec, describe_start_error
+from evalgate.agents.workers.wire import WorkerProtocolError, decode_message
+from evalgate.core.errors import InvalidInputError
 
 _BRIDGE = Path(__file__).with_name("bridge.py")
 _LEAVE_S = 15.0
 """How long the bridge may take to leave the cluster, or to end its own."""
-_KILLED_S = 10.0
+_KILL_WAIT_S = 10.0
 _MAX_SHOWN = 1_000
 _LONGEST_FOLDER = 40
 # Characters. Ray adds 63 for the names of its sockets, of which the system allows 107.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ClusterSpec:
     """Which cluster is joined, and what each actor there is."""
 
     address: str | None
@@ -40,69 +40,69 @@ class Cluster:
     calls: int
     """What is asked of one actor at the same time, at most."""
     spec: str
-    """`HostSpec.dump`."""
+    """`ActorSpec.dump`."""
 
 
-class Watcher(Protocol):
+class ActorListener(Protocol):
     """Who is told what becomes of actors."""
 
-    def ready(self, seat: int) -> None:
+    def on_ready(self, seat: int) -> None:
         """It can be asked."""
         ...
 
-    def failed(self, seat: int, broke: str) -> None:
-        """The agent cannot start in it; JSON of a `Broke`."""
+    def on_failed(self, seat: int, broke: str) -> None:
+        """The agent cannot start in it; JSON of a `ActorFailure`."""
         ...
 
-    def lost(self, seat: int, why: str) -> None:
+    def on_lost(self, seat: int, why: str) -> None:
         """It is gone, or never came to be."""
         ...
 
-    def answered(self, key: int, answer: str) -> None:
+    def on_answer(self, key: int, answer: str) -> None:
         """The answer to an ask."""
         ...
 
-    def broken(self, key: int, why: str) -> None:
+    def on_broken(self, key: int, why: str) -> None:
         """An ask that has no answer, through a mistake of evalgate's own."""
         ...
 
-    def gone(self, why: str, detail: str) -> None:
+    def on_cluster_lost(self, why: str, detail: str) -> None:
         """The cluster as a whole."""
         ...
 
 
-class Link(Protocol):
+class ClusterClient(Protocol):
     """Actors somewhere."""
 
-    async def join(self, watcher: Watcher) -> str:
+    async def join_cluster(self, watcher: ActorListener) -> str:
         """Be ready for actors; gives what a user should know of the cluster when there is no room in it.
 
         Raises:
-            InvalidInput: there is no such cluster.
+            InvalidInputError: there is no such cluster.
         """
         ...
 
-    def seat(self, number: int) -> None:
+    def add_actor(self, number: int) -> None:
         """Ask for an actor."""
         ...
 
-    def ask(self, number: int, key: int, body: str) -> None:
+    def ask_actor(self, number: int, key: int, body: str) -> None:
         """Ask an actor; the answer names `key`."""
         ...
 
-    def drop(self, number: int) -> None:
+    def kill_actor(self, number: int) -> None:
         """End an actor at once."""
         ...
 
-    async def leave(self, *, gently: bool) -> None:
+    async def leave_cluster(self, *, gently: bool) -> None:
         """End all actors, and whatever was started for them."""
         ...
 
 
-class RayLink:
-    """A `Link` to a Ray cluster; its own listener."""
+class RayClusterClient:
+    """A `ClusterClient` to a Ray cluster; its own listener."""
 
-    def __init__(self, cluster: Cluster, env: Mapping[str, str], join_timeout_s: float) -> None:
+    def __init__(self, cluster: ClusterSpec, env: Mapping[str, str], join_timeout_s: float) -> None:
         """Nothing is started yet.
 
         Args:
@@ -116,141 +116,141 @@ class RayLink:
         self._process: AgentProcess | None = None
         self._folder: str | None = None
         """Of the files of a cluster on this machine."""
-        self._watcher: Watcher | None = None
+        self._watcher: ActorListener | None = None
         self._joined: asyncio.Future[Mapping[str, object]] | None = None
 
-    async def join(self, watcher: Watcher) -> str:
-        """See `Link.join`."""
+    async def join_cluster(self, watcher: ActorListener) -> str:
+        """See `ClusterClient.join_cluster`."""
         self._watcher = watcher
         self._joined = asyncio.get_running_loop().create_future()
         self._process = AgentProcess(self)
         if self._cluster.address is None:
-            self._folder = _short_folder()
-        launch = Launch((sys.executable, "-P", str(_BRIDGE)), Path.cwd(), self._env)
+            self._folder = _create_short_folder()
+        launch = LaunchSpec((sys.executable, "-P", str(_BRIDGE)), Path.cwd(), self._env)
         try:
             await self._process.start(launch)
-            self._say({**asdict(self._cluster), "folder": self._folder})
+            self._write_message({**asdict(self._cluster), "folder": self._folder})
             async with asyncio.timeout(self._join_timeout_s):
                 said = await self._joined
         except (OSError, ValueError) as error:
             if isinstance(error, TimeoutError):
-                await self._end()
-                raise self._refusal(f"it did not answer within {self._join_timeout_s:g} s") from None
-            raise self._refusal(why_not_started(error, launch)) from None
+                await self._end_bridge()
+                raise self._build_join_error(f"it did not answer within {self._join_timeout_s:g} s") from None
+            raise self._build_join_error(describe_start_error(error, launch)) from None
         except BaseException:
-            await self._end()
+            await self._end_bridge()
             raise
         if said["say"] == "refused":
-            await self._end()
-            raise self._refusal(str(said["why"]))
+            await self._end_bridge()
+            raise self._build_join_error(str(said["why"]))
         return f"the cluster has {said['cpus']:g} CPUs, and each worker wants {self._cluster.cpus:g}"
 
-    def seat(self, number: int) -> None:
-        """See `Link.seat`."""
-        self._say({"do": "seat", "seat": number})
+    def add_actor(self, number: int) -> None:
+        """See `ClusterClient.add_actor`."""
+        self._write_message({"do": "seat", "seat": number})
 
-    def ask(self, number: int, key: int, body: str) -> None:
-        """See `Link.ask`."""
-        self._say({"do": "ask", "seat": number, "id": key, "body": body})
+    def ask_actor(self, number: int, key: int, body: str) -> None:
+        """See `ClusterClient.ask_actor`."""
+        self._write_message({"do": "ask", "seat": number, "id": key, "body": body})
 
-    def drop(self, number: int) -> None:
-        """See `Link.drop`."""
-        self._say({"do": "drop", "seat": number})
+    def kill_actor(self, number: int) -> None:
+        """See `ClusterClient.kill_actor`."""
+        self._write_message({"do": "drop", "seat": number})
 
-    async def leave(self, *, gently: bool) -> None:
-        """See `Link.leave`."""
+    async def leave_cluster(self, *, gently: bool) -> None:
+        """See `ClusterClient.leave_cluster`."""
         if self._process is None:
             return
         self._watcher = None
-        self._say({"do": "leave", "gently": gently})
+        self._write_message({"do": "leave", "gently": gently})
         self._process.close_stdin()
         try:
             await asyncio.wait([self._process.ended], timeout=_LEAVE_S)
         finally:
-            await self._end()
+            await self._end_bridge()
 
-    async def _end(self) -> None:
+    async def _end_bridge(self) -> None:
         """Kill what has not ended by itself: the bridge, and a cluster that it started."""
         if self._process is None:
             return
         self._process.kill()
         try:
-            await asyncio.wait([self._process.ended], timeout=_KILLED_S)
+            await asyncio.wait([self._process.ended], timeout=_KILL_WAIT_S)
         finally:
             if self._folder is not None:  # a bridge that was killed has left it
                 shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _say(self, message: Mapping[str, object]) -> None:
+    def _write_message(self, message: Mapping[str, object]) -> None:
         if self._process is not None:
             self._process.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
-    def _refusal(self, why: str) -> InvalidInput:
+    def _build_join_error(self, why: str) -> InvalidInputError:
         address, why = self._cluster.address, why[:_MAX_SHOWN].rstrip(".")
         if address is None:
-            return InvalidInput(f"cannot start a Ray cluster on this machine: {why}")
-        return InvalidInput(
+            return InvalidInputError(f"cannot start a Ray cluster on this machine: {why}")
+        return InvalidInputError(
             f"cannot join the Ray cluster at `{address}`: {why}. Check --ray-address, "
             "`executor.address` and RAY_ADDRESS; without any of them evalgate starts one on this machine."
         )
 
     # --- what the process does ------------------------------------------------------------------------------
 
-    def line_received(self, line: bytes) -> None:
-        """See `process.Listener`."""
+    def on_line(self, line: bytes) -> None:
+        """See `process.ProcessListener`."""
         try:
-            self._receive(decode(line))
-        except NotTheProtocol as error:
-            self.broke_protocol(error)
+            self._handle_message(decode_message(line))
+        except WorkerProtocolError as error:
+            self.on_protocol_error(error)
 
-    def broke_protocol(self, error: NotTheProtocol) -> None:
-        """See `process.Listener`."""
-        self._gone(error.failure.message)
+    def on_protocol_error(self, error: WorkerProtocolError) -> None:
+        """See `process.ProcessListener`."""
+        self._report_lost(error.failure.message)
         if self._process is not None:
             self._process.kill()
 
-    def process_ended(self) -> None:
-        """See `process.Listener`."""
-        self._gone("the process that speaks to the Ray cluster ended")
+    def on_process_ended(self) -> None:
+        """See `process.ProcessListener`."""
+        self._report_lost("the process that speaks to the Ray cluster ended")
 
-    def _gone(self, why: str) -> None:
-        detail = self._process.stderr_tail() if self._process else ""
+    def _report_lost(self, why: str) -> None:
+        detail = self._process.get_stderr_tail() if self._process else ""
         if self._joined is not None and not self._joined.done():
             self._joined.set_result({"say": "refused", "why": f"{why}; {' '.join(detail.split())}"})
         elif self._watcher is not None:
-            self._watcher.gone(why, detail)
+            self._watcher.on_cluster_lost(why, detail)
 
-    def _receive(self, message: dict[str, object]) -> None:
+    def _handle_message(self, message: dict[str, object]) -> None:
         match message:
             case {"say": "joined" | "refused"} if self._joined is not None and not self._joined.done():
                 self._joined.set_result(message)
             case {"say": str(what), **rest} if self._watcher is not None:
-                _tell(self._watcher, what, rest)
+                _notify_listener(self._watcher, what, rest)
 
 
-def _tell(watcher: Watcher, what: str, rest: Mapping[str, object]) -> None:
+def _notify_listener(watcher: ActorListener, what: str, rest: Mapping[str, object]) -> None:
     match what, rest:
         case "ready", {"seat": int(seat)}:
-            watcher.ready(seat)
+            watcher.on_ready(seat)
         case "failed", {"seat": int(seat), "why": str(why)}:
-            watcher.failed(seat, why)
+            watcher.on_failed(seat, why)
         case "unfit", {"why": str(why)}:
-            watcher.gone(why, "")
+            watcher.on_cluster_lost(why, "")
         case "lost", {"seat": int(seat), "why": str(why)}:
-            watcher.lost(seat, why)
+            watcher.on_lost(seat, why)
         case "answer", {"id": int(key), "body": str(body)}:
-            watcher.answered(key, body)
+            watcher.on_answer(key, body)
         case "broken", {"id": int(key), "why": str(why)}:
-            watcher.broken(key, why)
+            watcher.on_broken(key, why)
 
 
-def _short_folder() -> str:
+def _create_short_folder() -> str:
     """A folder for the files of a cluster, whose name leaves room for those of its sockets."""
     usual = tempfile.gettempdir()
     is_short = len(usual) + len("/eg-ray-12345678") <= _LONGEST_FOLDER
     return tempfile.mkdtemp(prefix="eg-ray-", dir=usual if is_short else "/tmp")  # noqa: S108  made safely
 
 
-def evalgate_on_path(environ: Mapping[str, str]) -> str:
+def build_python_path(environ: Mapping[str, str]) -> str:
     """PYTHONPATH of a Ray cluster on this machine: its actors import the evalgate that runs here."""
     root = str(Path(__file__).parents[3])
     given = "" if sys.flags.ignore_environment else environ.get("PYTHONPATH", "")

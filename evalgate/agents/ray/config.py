@@ -5,13 +5,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from evalgate.agents.factory import ChosenAgent
-from evalgate.agents.ray.actor import HostSpec
-from evalgate.agents.ray.agent import ClusterAgent, Limits
-from evalgate.agents.ray.client import Cluster, RayLink, evalgate_on_path
+from evalgate.agents.factory import AgentSpec
+from evalgate.agents.ray.actor import ActorSpec
+from evalgate.agents.ray.agent import ClusterAgent, ClusterLimits
+from evalgate.agents.ray.client import ClusterSpec, RayClusterClient, build_python_path
 from evalgate.config.schema.agent import AgentConfig, ExecutorConfig
-from evalgate.documents.env_expansion import placeholders
-from evalgate.system.workspace import Workspace, agent_environment
+from evalgate.documents.env_expansion import list_placeholders
+from evalgate.system.workspace import Workspace, build_agent_environment
 
 _PACKAGE = Path(__file__).parents[2]
 _FEWEST_CALLS = 1_000
@@ -19,71 +19,71 @@ _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "PYTHON
 """Of Ray, where the user says nothing else: nobody is told that it runs, and its workers come first, too."""
 
 
-def ray_agent(
-    executor: ExecutorConfig, chosen: ChosenAgent, workspace: Workspace, environ: Mapping[str, str]
+def build_ray_agent(
+    executor: ExecutorConfig, chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str]
 ) -> ClusterAgent:
     """The agent in as many actors as it has workers; nothing is started yet."""
     settings = chosen.settings
     address = executor.address or environ.get("RAY_ADDRESS") or None
     if address == "local":  # Ray's word for a cluster of one's own
         address = None
-    link = RayLink(
-        _cluster(executor, address, chosen, workspace, environ),
-        _ray_environment(environ),
+    link = RayClusterClient(
+        _build_cluster(executor, address, chosen, workspace, environ),
+        _build_ray_env(environ),
         executor.start_timeout,
     )
-    limits = Limits(
+    limits = ClusterLimits(
         workers=settings.workers, timeout_s=settings.timeout, start_timeout_s=executor.start_timeout
     )
     return ClusterAgent(link, limits)
 
 
-def _cluster(
+def _build_cluster(
     executor: ExecutorConfig,
     address: str | None,
-    chosen: ChosenAgent,
+    chosen: AgentSpec,
     workspace: Workspace,
     environ: Mapping[str, str],
-) -> Cluster:
+) -> ClusterSpec:
     is_ours, settings = address is None, chosen.settings
     is_sent = not is_ours and executor.workspace == "sent"
     brought: dict[str, object] = {"py_modules": [str(_PACKAGE)], "excludes": list(executor.exclude)}
     if is_sent:
         brought["working_dir"] = str(workspace.folder)
-    spec = HostSpec(
+    spec = ActorSpec(
         section={**settings.model_dump(mode="json"), "workers": 1},
         what=chosen.what,
         folder=None if is_sent else str(workspace.folder),
-        environ=_for_agent(settings, chosen.what, environ, with_harmless=is_ours),
+        environ=_select_agent_env(settings, chosen.what, environ, with_harmless=is_ours),
         is_gates_machine=is_ours,
         owner=workspace.owner if is_ours else None,
     )
-    return Cluster(
+    return ClusterSpec(
         address=address,
         seats=settings.workers,
         cpus=executor.cpus,
         resources=executor.resources,
         runtime_env=brought,
         calls=max(_FEWEST_CALLS, 2 * settings.concurrency),
-        spec=spec.dump(),
+        spec=spec.to_json(),
     )
 
 
-def _for_agent(
+def _select_agent_env(
     settings: AgentConfig, what: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
     """What an actor gets of the gate's environment: what the agent gets, and what its section names."""
-    told = agent_environment(environ, settings.env)
+    told = build_agent_environment(environ, settings.env)
     if not with_harmless:
-        harmless = agent_environment(environ, ())
+        harmless = build_agent_environment(environ, ())
         told = {name: value for name, value in told.items() if name not in harmless or name in settings.env}
-    named = placeholders(json.dumps([settings.model_dump(mode="json"), what]))
+    named = list_placeholders(json.dumps([settings.model_dump(mode="json"), what]))
     return {**told, **{name: environ[name] for name in named if name in environ}}
 
 
-def _ray_environment(environ: Mapping[str, str]) -> dict[str, str]:
+def _build_ray_env(environ: Mapping[str, str]) -> dict[str, str]:
     """What Ray itself gets, and with it each process of a cluster on this machine: no secret but Ray's."""
     ours = {name: value for name, value in environ.items() if name.startswith("RAY_")}
     ours.pop("RAY_ADDRESS", None)
-    path = {"PYTHONPATH": evalgate_on_path(os.environ)}
-    return {**_SETTINGS, **agent_environment(environ, ()), **ours, **path}
+    path = {"PYTHONPATH": build_python_path(os.environ)}
+    return {**_SETTINGS, **build_agent_environment(environ, ()), **ours, **path}

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
 
 from evalgate.agents.tracing.context import TurnTrace
-from evalgate.agents.tracing.trace_formats import NotOtlp, Span, spans_of_json, spans_of_protobuf
-from evalgate.core.errors import InvalidInput
+from evalgate.agents.tracing.trace_formats import InvalidOtlpError, Span, read_otlp_json, read_otlp_protobuf
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
 
@@ -23,7 +23,7 @@ _SETTLE_S = 0.05
 
 
 @frozen
-class Endpoint:
+class CollectorEndpoint:
     """Where spans are taken."""
 
     host: str = "127.0.0.1"
@@ -34,10 +34,10 @@ class Endpoint:
     """The host as the agent reaches it; empty: the same."""
 
 
-class Collector:
+class SpanCollector:
     """Takes spans in and gives each turn its own."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: CollectorEndpoint) -> None:
         self._host = endpoint.host
         self._known_as = endpoint.known_as or endpoint.host
         self._port = endpoint.port
@@ -56,13 +56,13 @@ class Collector:
         try:
             from aiohttp import web
         except ImportError:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"`agent.otel` needs the package `aiohttp`: {describe_install('otel')}"
             ) from None
         app = web.Application(client_max_size=_MAX_BODY)
-        app.router.add_post("/v1/traces", self._take)
+        app.router.add_post("/v1/traces", self._receive_spans)
         # Exporters of the other signals are answered, so that they do not fill the agent's log with errors.
-        app.router.add_post("/v1/{signal:metrics|logs}", self._take_nothing)
+        app.router.add_post("/v1/{signal:metrics|logs}", self._discard_signal)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
         try:
@@ -72,7 +72,7 @@ class Collector:
             why = os.strerror(error.errno) if error.errno else str(error)
             where = f"http://{self._host}:{self._port}"
             sentence = f"cannot listen for spans at {where}: {why}; give another `agent.otel.port`"
-            raise InvalidInput(sentence) from None
+            raise InvalidInputError(sentence) from None
         self._port = self._runner.addresses[0][1]
         return self
 
@@ -80,7 +80,7 @@ class Collector:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def add(self, spans: Iterable[Span]) -> None:
+    async def add_spans(self, spans: Iterable[Span]) -> None:
         """Spans arrived."""
         async with self._arrived:
             self._spans += spans
@@ -88,34 +88,34 @@ class Collector:
             del self._spans[:-_MAX_SPANS]
             self._arrived.notify_all()
 
-    async def spans_of(self, turn: TurnTrace, wait_s: float) -> list[Span]:
+    async def take_spans(self, turn: TurnTrace, wait_s: float) -> list[Span]:
         """The spans of a turn, once the topmost has arrived or the time is up. Nobody else gets them."""
         try:
             async with asyncio.timeout(wait_s), self._arrived:
                 await self._arrived.wait_for(
-                    lambda: any(turn.owns(span) and turn.is_top(span) for span in self._spans)
+                    lambda: any(turn.owns_span(span) and turn.is_top(span) for span in self._spans)
                 )
             await asyncio.sleep(_SETTLE_S)
         except TimeoutError:
             pass  # what is there is all there is
-        found = [span for span in self._spans if turn.owns(span)]
-        self._spans = [span for span in self._spans if not turn.owns(span)]
+        found = [span for span in self._spans if turn.owns_span(span)]
+        self._spans = [span for span in self._spans if not turn.owns_span(span)]
         return found
 
-    async def _take(self, request: "web.Request") -> "web.Response":
+    async def _receive_spans(self, request: "web.Request") -> "web.Response":
         from aiohttp import web
 
         body = await request.read()  # unpacked, if it was sent packed
         try:
             if request.content_type == "application/json":
-                await self.add(spans_of_json(json.loads(body)))
+                await self.add_spans(read_otlp_json(json.loads(body)))
                 return web.json_response({})
-            await self.add(spans_of_protobuf(body))
-        except (NotOtlp, ValueError, RecursionError) as error:
+            await self.add_spans(read_otlp_protobuf(body))
+        except (InvalidOtlpError, ValueError, RecursionError) as error:
             return web.Response(status=400, text=str(error)[:500])
         return web.Response(body=b"", content_type="application/x-protobuf")
 
-    async def _take_nothing(self, request: "web.Request") -> "web.Response":
+    async def _discard_signal(self, request: "web.Request") -> "web.Response":
         from aiohttp import web
 
         await request.read()

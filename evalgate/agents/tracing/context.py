@@ -34,7 +34,7 @@ class TurnTrace:
         """What a request carries."""
         return {"traceparent": self.traceparent, "baggage": self.baggage}
 
-    def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+    def build_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         """What a process of this turn alone carries, beside `environ`."""
         given = environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
         attributes = ",".join(filter(None, (given, self.baggage)))
@@ -44,20 +44,20 @@ class TurnTrace:
             "OTEL_RESOURCE_ATTRIBUTES": attributes,
         }
 
-    def owns(self, span: "Span") -> bool:
+    def owns_span(self, span: "Span") -> bool:
         """Whether a span belongs to this turn."""
         if span.trace_id == self.trace_id:
             return True
-        return span.text("evalgate.session") == self.session and str(span.get("evalgate.turn")) == str(
-            self.turn
-        )
+        return span.get_text("evalgate.session") == self.session and str(
+            span.get_attribute("evalgate.turn")
+        ) == str(self.turn)
 
     def is_top(self, span: "Span") -> bool:
         """Whether nothing of this turn stands above the span: it ends after all others."""
         return span.parent_id in ("", self.span_id)
 
 
-def new_turn(session: str, turn: int) -> TurnTrace:
+def create_turn_trace(session: str, turn: int) -> TurnTrace:
     """A trace for one turn."""
     import secrets
 

@@ -33,7 +33,7 @@ _MAX_TOKENS = 2**53
 
 
 @frozen
-class Told:
+class SpanTranscript:
     """What spans tell of one turn."""
 
     reply: Reply
@@ -42,27 +42,30 @@ class Told:
     """What the user said; empty where that is not told."""
 
 
-def told_by(spans: Iterable[Span]) -> Told:
+def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
     """One turn, from all of its spans in any order."""
-    ordered = sorted(_each_once(spans), key=lambda span: (span.start, span.end))
+    ordered = sorted(_iter_unique(spans), key=lambda span: (span.start, span.end))
     tools = [span for span in ordered if _is_tool(span)]
     models = [span for span in ordered if _is_model(span)]
-    agents = [span for span in ordered if _operation(span) == "invoke_agent"]
-    moments = [*_texts(models), *(_executed(tools, ordered) if tools else _asked_for(models))]
+    agents = [span for span in ordered if _get_operation(span) == "invoke_agent"]
+    moments = [
+        *_iter_texts(models),
+        *(_iter_executions(tools, ordered) if tools else _iter_requested_calls(models)),
+    ]
     events = tuple(event for _, event in sorted(moments, key=lambda moment: moment[0]))
-    return Told(
-        Reply(_response([*models, *agents[:1]]), events),
-        _usage(models) or _usage(agents[:1]),
-        _question([*agents, *models]),
+    return SpanTranscript(
+        Reply(_find_response([*models, *agents[:1]]), events),
+        _sum_usage(models) or _sum_usage(agents[:1]),
+        _find_question([*agents, *models]),
     )
 
 
 def is_genai(span: Span) -> bool:
     """Return whether a span tells of a tool, a model or an agent."""
-    return _is_tool(span) or _is_model(span) or bool(_operation(span))
+    return _is_tool(span) or _is_model(span) or bool(_get_operation(span))
 
 
-def _each_once(spans: Iterable[Span]) -> Iterator[Span]:
+def _iter_unique(spans: Iterable[Span]) -> Iterator[Span]:
     """OTLP delivers at least once: an export that seemed lost is sent again."""
     seen: set[str] = set()
     for span in spans:
@@ -72,94 +75,99 @@ def _each_once(spans: Iterable[Span]) -> Iterator[Span]:
             seen.add(span.span_id)
 
 
-def _operation(span: Span) -> str:
-    return span.text("gen_ai.operation.name")
+def _get_operation(span: Span) -> str:
+    return span.get_text("gen_ai.operation.name")
 
 
 def _is_tool(span: Span) -> bool:
-    kind = span.text("openinference.span.kind", "traceloop.span.kind").lower()
-    return _operation(span) == "execute_tool" or (not _operation(span) and kind == "tool")
+    kind = span.get_text("openinference.span.kind", "traceloop.span.kind").lower()
+    return _get_operation(span) == "execute_tool" or (not _get_operation(span) and kind == "tool")
 
 
 def _is_model(span: Span) -> bool:
-    if _operation(span):
-        return _operation(span) in _MODEL_CALLS
-    return span.text("openinference.span.kind").lower() == "llm" or "gen_ai.request.model" in span.attributes
+    if _get_operation(span):
+        return _get_operation(span) in _MODEL_CALLS
+    return (
+        span.get_text("openinference.span.kind").lower() == "llm" or "gen_ai.request.model" in span.attributes
+    )
 
 
-def _executed(tools: Sequence[Span], spans: Sequence[Span]) -> Iterator[tuple[int, Event]]:
+def _iter_executions(tools: Sequence[Span], spans: Sequence[Span]) -> Iterator[tuple[int, Event]]:
     parents = {span.span_id: span for span in spans}
     for span in tools:
-        name = span.text(*_NAME) or span.name.removeprefix("execute_tool ")
-        id_ = span.text("gen_ai.tool.call.id") or span.span_id
-        author = _author(span, parents)
-        args = _decoded(span.get(*_ARGUMENTS))
-        yield span.start, _call(name, args, id_, author)
-        result = _decoded(span.get(*_RESULT))
+        name = span.get_text(*_NAME) or span.name.removeprefix("execute_tool ")
+        id_ = span.get_text("gen_ai.tool.call.id") or span.span_id
+        author = _find_author(span, parents)
+        args = _decode_attribute(span.get_attribute(*_ARGUMENTS))
+        yield span.start, _build_call(name, args, id_, author)
+        result = _decode_attribute(span.get_attribute(*_RESULT))
         if result is not None:
             yield max(span.end, span.start + 1), ToolResult(name, result, id_, author)
 
 
-def _author(span: Span, parents: dict[str, Span]) -> str | None:
+def _find_author(span: Span, parents: dict[str, Span]) -> str | None:
     """The agent that the span is part of."""
     seen: set[str] = set()
     at: Span | None = span
     while at is not None and at.span_id not in seen:
         seen.add(at.span_id)
-        if name := at.text("gen_ai.agent.name"):
+        if name := at.get_text("gen_ai.agent.name"):
             return name
         at = parents.get(at.parent_id)
     return None
 
 
-def _asked_for(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
+def _iter_requested_calls(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
     """The calls that models asked for, and the results that they were given with a later request."""
     names: dict[str, str] = {}
     answered: set[str] = set()
     for span in models:
-        for part in _parts(span, "gen_ai.input.messages", "tool_call_response"):
+        for part in _iter_parts(span, "gen_ai.input.messages", "tool_call_response"):
             id_ = str(part.get("id") or "")
             if id_ in names and id_ not in answered:
                 answered.add(id_)
                 result = part["response"] if "response" in part else part.get("result")
-                yield span.start, ToolResult(names[id_], _decoded(result), id_)
-        for part in _parts(span, "gen_ai.output.messages", "tool_call"):
+                yield span.start, ToolResult(names[id_], _decode_attribute(result), id_)
+        for part in _iter_parts(span, "gen_ai.output.messages", "tool_call"):
             id_ = str(part.get("id") or "")
             names[id_] = str(part.get("name") or "")
-            yield span.end, _call(names[id_], _decoded(part.get("arguments")), id_ or None, None)
+            yield (
+                span.end,
+                _build_call(names[id_], _decode_attribute(part.get("arguments")), id_ or None, None),
+            )
 
 
-def _texts(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
+def _iter_texts(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
     """What models said on the way: the last of them said the response."""
     for span in models[:-1]:
-        if text := _said(span):
-            yield span.end, Message(text, span.text("gen_ai.agent.name") or None)
+        if text := _join_output(span):
+            yield span.end, Message(text, span.get_text("gen_ai.agent.name") or None)
 
 
-def _response(spans: Sequence[Span]) -> str | None:
-    return next((text for span in reversed(spans) if (text := _said(span))), None)
+def _find_response(spans: Sequence[Span]) -> str | None:
+    return next((text for span in reversed(spans) if (text := _join_output(span))), None)
 
 
-def _said(span: Span) -> str:
-    texts = [_text(part) for part in _parts(span, "gen_ai.output.messages", "text")]
+def _join_output(span: Span) -> str:
+    texts = [_get_text(part) for part in _iter_parts(span, "gen_ai.output.messages", "text")]
     if not texts:
         choices = (
-            _decoded(event.attributes.get("message"))
+            _decode_attribute(event.attributes.get("message"))
             for event in span.events
             if event.name == "gen_ai.choice"
         )
         texts = [
             str(choice["content"]) for choice in choices if isinstance(choice, dict) and choice.get("content")
         ]
-    if not texts and (text := span.text("gen_ai.completion.0.content", "output.value")):
+    if not texts and (text := span.get_text("gen_ai.completion.0.content", "output.value")):
         texts = [text]
     return "\n".join(filter(None, texts))
 
 
-def _question(spans: Sequence[Span]) -> str:
+def _find_question(spans: Sequence[Span]) -> str:
     """The last thing that the user said before the first span."""
     for span in spans:
-        texts = [_text(part) for part in _parts(span, "gen_ai.input.messages", "text", role="user")]
+        texts = [_get_text(part) for part in _iter_parts(span, "gen_ai.input.messages", "text", role="user")]
         if not texts:
             said = (event for event in span.events if event.name == "gen_ai.user.message")
             texts = [str(event.attributes.get("content") or "") for event in said]
@@ -168,9 +176,9 @@ def _question(spans: Sequence[Span]) -> str:
     return ""
 
 
-def _parts(span: Span, attribute: str, kind: str, role: str = "") -> Iterator[dict[str, Any]]:
+def _iter_parts(span: Span, attribute: str, kind: str, role: str = "") -> Iterator[dict[str, Any]]:
     """The parts of a kind in an attribute that holds messages, as JSON or as it is."""
-    messages = _decoded(span.get(attribute))
+    messages = _decode_attribute(span.get_attribute(attribute))
     for message in messages if isinstance(messages, list) else ():
         if isinstance(message, dict) and (not role or message.get("role") == role):
             parts = message.get("parts")
@@ -179,37 +187,42 @@ def _parts(span: Span, attribute: str, kind: str, role: str = "") -> Iterator[di
                     yield part
 
 
-def _text(part: dict[str, Any]) -> str:
+def _get_text(part: dict[str, Any]) -> str:
     content = part.get("content")
     return content if isinstance(content, str) else ""
 
 
-def _usage(spans: Sequence[Span]) -> Usage | None:
-    counts = [(_count(span.get(*_INPUT_TOKENS)), _count(span.get(*_OUTPUT_TOKENS))) for span in spans]
+def _sum_usage(spans: Sequence[Span]) -> Usage | None:
+    counts = [
+        (_read_count(span.get_attribute(*_INPUT_TOKENS)), _read_count(span.get_attribute(*_OUTPUT_TOKENS)))
+        for span in spans
+    ]
     known = [count for count in counts if count != (None, None)]
     if not known:
         return None
-    return Usage.of_tokens(
-        sum(given or 0 for given, _ in known), sum(made or 0 for _, made in known), models=_models(spans)
+    return Usage.from_tokens(
+        sum(given or 0 for given, _ in known), sum(made or 0 for _, made in known), models=_list_models(spans)
     )
 
 
-def _models(spans: Sequence[Span]) -> tuple[str, ...]:
-    names = {span.text("gen_ai.response.model", "gen_ai.request.model", "llm.model_name") for span in spans}
+def _list_models(spans: Sequence[Span]) -> tuple[str, ...]:
+    names = {
+        span.get_text("gen_ai.response.model", "gen_ai.request.model", "llm.model_name") for span in spans
+    }
     return tuple(sorted(filter(None, names)))
 
 
-def _count(found: object) -> int | None:
+def _read_count(found: object) -> int | None:
     return found if isinstance(found, int) and 0 <= found <= _MAX_TOKENS else None
 
 
-def _call(name: str, args: object, id_: str | None, author: str | None) -> ToolCall:
+def _build_call(name: str, args: object, id_: str | None, author: str | None) -> ToolCall:
     if args is None or isinstance(args, dict):
         return ToolCall(name, args, id_, author)
     return ToolCall(name, None, id_, author, other_args=args)
 
 
-def _decoded(found: object) -> Any:
+def _decode_attribute(found: object) -> Any:
     """What an attribute holds: attributes are texts, and structure is JSON in them."""
     if not isinstance(found, str):
         return found

@@ -4,10 +4,16 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from evalgate.agents.tracing.genai import told_by
-from evalgate.agents.tracing.trace_formats import NotOtlp, Span, is_jaeger, spans_of_jaeger, spans_of_json
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.core.types import EvalCase, EvalSet, Turn, UserMessage
+from evalgate.agents.tracing.genai import read_transcript
+from evalgate.agents.tracing.trace_formats import (
+    InvalidOtlpError,
+    Span,
+    is_jaeger,
+    read_jaeger_spans,
+    read_otlp_json,
+)
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.types import CaseTurn, EvalCase, EvalSet, UserMessage
 from evalgate.system.files import read_text
 
 _SNIFFED = 64 * 1024
@@ -15,7 +21,7 @@ _MARKS = (b'"resourceSpans"', b'"traceID"')
 _CASE = ("evalgate.case", "gen_ai.conversation.id", "session.id")
 
 
-def is_traces(path: Path) -> bool:
+def is_trace_file(path: Path) -> bool:
     """Whether a file looks like traces."""
     if not path.is_file():
         return False
@@ -31,53 +37,55 @@ def read_traces(path: Path, shown_as: str) -> EvalSet:
     its resource; a trace without any is a case by itself, of its own id.
 
     Raises:
-        InvalidInput: there is no span of an agent in it, or it cannot be read.
+        InvalidInputError: there is no span of an agent in it, or it cannot be read.
     """
     traces: dict[str, list[Span]] = {}
-    for span in _spans(path, shown_as):
+    for span in _iter_spans(path, shown_as):
         traces.setdefault(span.trace_id, []).append(span)
-    cases: dict[str, list[Turn]] = {}
+    cases: dict[str, list[CaseTurn]] = {}
     in_order = sorted(traces.items(), key=lambda trace: min(span.start for span in trace[1]))
     for trace_id, spans in in_order:
-        cases.setdefault(_case_of(spans) or trace_id, []).append(_turn(spans))
+        cases.setdefault(_find_case_name(spans) or trace_id, []).append(_build_turn(spans))
     if not cases:
-        raise InvalidInput([Problem(shown_as, 1, 1, "there is no span in the traces")])
+        raise InvalidInputError([Problem(shown_as, 1, 1, "there is no span in the traces")])
     return EvalSet(
         path.stem, tuple(EvalCase(name, tuple(turns)) for name, turns in cases.items()), path=shown_as
     )
 
 
-def _case_of(spans: Sequence[Span]) -> str:
-    names = (span.text(attribute) for attribute in _CASE for span in spans)
+def _find_case_name(spans: Sequence[Span]) -> str:
+    names = (span.get_text(attribute) for attribute in _CASE for span in spans)
     return next(filter(None, names), "")
 
 
-def _turn(spans: Sequence[Span]) -> Turn:
-    told = told_by(spans)
-    return Turn(UserMessage(told.question), told.reply)
+def _build_turn(spans: Sequence[Span]) -> CaseTurn:
+    told = read_transcript(spans)
+    return CaseTurn(UserMessage(told.question), told.reply)
 
 
-def _spans(path: Path, shown_as: str) -> Iterator[Span]:
+def _iter_spans(path: Path, shown_as: str) -> Iterator[Span]:
     text = read_text(path, errors="replace")
-    for line, found in _values(text, shown_as):
+    for line, found in _iter_json_values(text, shown_as):
         if is_jaeger(found) and isinstance(found, dict):
-            yield from spans_of_jaeger(found)
+            yield from read_jaeger_spans(found)
             continue
         try:
-            yield from spans_of_json(found)
-        except NotOtlp as error:
-            raise InvalidInput([Problem(shown_as, line, 1, f"no traces in OTLP/JSON: {error}")]) from None
+            yield from read_otlp_json(found)
+        except InvalidOtlpError as error:
+            raise InvalidInputError(
+                [Problem(shown_as, line, 1, f"no traces in OTLP/JSON: {error}")]
+            ) from None
 
 
-def _values(text: str, shown_as: str) -> Iterator[tuple[int, object]]:
+def _iter_json_values(text: str, shown_as: str) -> Iterator[tuple[int, object]]:
     """The JSON of a file, or of each of its lines, with the line (1-based) where it starts."""
     try:
         yield 1, json.loads(text)
     except ValueError as whole:
         if not isinstance(whole, json.JSONDecodeError) or not whole.msg.startswith("Extra data"):
-            raise InvalidInput([_not_json(shown_as, whole)]) from None
+            raise InvalidInputError([_build_json_problem(shown_as, whole)]) from None
     except RecursionError:
-        raise InvalidInput([Problem(shown_as, 1, 1, "the JSON nests too deep")]) from None
+        raise InvalidInputError([Problem(shown_as, 1, 1, "the JSON nests too deep")]) from None
     else:
         return
     for number, line in enumerate(text.splitlines(), start=1):
@@ -85,10 +93,10 @@ def _values(text: str, shown_as: str) -> Iterator[tuple[int, object]]:
             try:
                 yield number, json.loads(line)
             except (ValueError, RecursionError):
-                raise InvalidInput([Problem(shown_as, number, 1, "the line is not JSON")]) from None
+                raise InvalidInputError([Problem(shown_as, number, 1, "the line is not JSON")]) from None
 
 
-def _not_json(shown_as: str, error: ValueError) -> Problem:
+def _build_json_problem(shown_as: str, error: ValueError) -> Problem:
     if isinstance(error, json.JSONDecodeError):
         return Problem(shown_as, error.lineno, error.colno, f"not JSON: {error.msg}")
     return Problem(shown_as, 1, 1, f"not JSON: {error}")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
@@ -36,7 +36,7 @@ class Span:
     """Attributes of the program that made it."""
     events: tuple[SpanEvent, ...] = ()
 
-    def get(self, *names: str) -> object:
+    def get_attribute(self, *names: str) -> object:
         """The first attribute of those names that is there, of the span or else of its program."""
         for attributes in (self.attributes, self.resource):
             for name in names:
@@ -44,78 +44,78 @@ class Span:
                     return attributes[name]
         return None
 
-    def text(self, *names: str) -> str:
+    def get_text(self, *names: str) -> str:
         """The first of those attributes that is a text; else empty."""
-        found = self.get(*names)
+        found = self.get_attribute(*names)
         return found if isinstance(found, str) else ""
 
 
-class NotOtlp(ValueError):
+class InvalidOtlpError(ValueError):
     """It is not an export request; the text says what is wrong."""
 
 
-def spans_of_json(request: object) -> list[Span]:
+def read_otlp_json(request: object) -> list[Span]:
     """The spans in an export request, or in a file of such. Raises NotOtlp."""
     if not isinstance(request, dict) or not isinstance(request.get("resourceSpans", []), list):
-        raise NotOtlp("it has no `resourceSpans`")
-    return list(_spans(request))
+        raise InvalidOtlpError("it has no `resourceSpans`")
+    return list(_iter_otlp_spans(request))
 
 
-def spans_of_protobuf(body: bytes) -> list[Span]:
+def read_otlp_protobuf(body: bytes) -> list[Span]:
     """The spans in an export request.
 
     Raises:
-        NotOtlp: it is not one.
-        InvalidInput: the package that reads it is missing.
+        InvalidOtlpError: it is not one.
+        InvalidInputError: the package that reads it is missing.
     """
     try:
         from google.protobuf.json_format import MessageToDict
         from google.protobuf.message import DecodeError
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     except ImportError:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"OTLP in Protobuf needs the package `opentelemetry-proto`: {describe_install('otel')}"
         ) from None
     try:
         message = ExportTraceServiceRequest.FromString(body)
     except DecodeError as error:
-        raise NotOtlp(str(error)) from None
-    return list(_spans(MessageToDict(message)))
+        raise InvalidOtlpError(str(error)) from None
+    return list(_iter_otlp_spans(MessageToDict(message)))
 
 
-def _spans(request: dict[str, Any]) -> Iterator[Span]:
+def _iter_otlp_spans(request: dict[str, Any]) -> Iterator[Span]:
     for group in _objects(request.get("resourceSpans")):
         resource = group.get("resource")
-        program = attributes_of(resource.get("attributes")) if isinstance(resource, dict) else {}
+        program = read_attributes(resource.get("attributes")) if isinstance(resource, dict) else {}
         # Collectors of before OTLP 0.15 call a scope an instrumentation library.
         for scope in _objects(group.get("scopeSpans") or group.get("instrumentationLibrarySpans")):
             for span in _objects(scope.get("spans")):
-                yield _span(span, program)
+                yield _build_span(span, program)
 
 
-def _span(found: dict[str, Any], program: dict[str, object]) -> Span:
+def _build_span(found: dict[str, Any], program: dict[str, object]) -> Span:
     return Span(
-        trace_id=_hexadecimal(found.get("traceId"), 16),
-        span_id=_hexadecimal(found.get("spanId"), 8),
-        parent_id=_hexadecimal(found.get("parentSpanId"), 8),
+        trace_id=_normalize_id(found.get("traceId"), 16),
+        span_id=_normalize_id(found.get("spanId"), 8),
+        parent_id=_normalize_id(found.get("parentSpanId"), 8),
         name=str(found.get("name") or ""),
-        start=_nanoseconds(found.get("startTimeUnixNano")),
-        end=_nanoseconds(found.get("endTimeUnixNano")),
-        attributes=attributes_of(found.get("attributes")),
+        start=_read_nanoseconds(found.get("startTimeUnixNano")),
+        end=_read_nanoseconds(found.get("endTimeUnixNano")),
+        attributes=read_attributes(found.get("attributes")),
         resource=program,
         events=tuple(
-            SpanEvent(str(event.get("name") or ""), attributes_of(event.get("attributes")))
+            SpanEvent(str(event.get("name") or ""), read_attributes(event.get("attributes")))
             for event in _objects(found.get("events"))
         ),
     )
 
 
-def attributes_of(found: object) -> dict[str, object]:
+def read_attributes(found: object) -> dict[str, object]:
     """A list of keys and `AnyValue`s as a mapping."""
-    return {str(each.get("key")): _value(each.get("value")) for each in _objects(found)}
+    return {str(each.get("key")): _read_value(each.get("value")) for each in _objects(found)}
 
 
-def _value(found: object) -> object:
+def _read_value(found: object) -> object:
     if not isinstance(found, dict):
         return None
     for kind, value in found.items():
@@ -123,15 +123,15 @@ def _value(found: object) -> object:
             case "intValue":
                 return int(value) if str(value).lstrip("-").isdecimal() else None
             case "arrayValue":
-                return [_value(each) for each in _objects(_of(value, "values"))]
+                return [_read_value(each) for each in _objects(_get_field(value, "values"))]
             case "kvlistValue":
-                return attributes_of(_of(value, "values"))
+                return read_attributes(_get_field(value, "values"))
             case _:
                 return value
     return None
 
 
-def _of(found: object, key: str) -> object:
+def _get_field(found: object, key: str) -> object:
     return found.get(key) if isinstance(found, dict) else None
 
 
@@ -139,7 +139,7 @@ def _objects(found: object) -> list[dict[str, Any]]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _hexadecimal(found: object, size: int) -> str:
+def _normalize_id(found: object, size: int) -> str:
     """An id of `size` bytes: OTLP writes it in hexadecimal, Protobuf's own JSON in base64."""
     text = found if isinstance(found, str) else ""
     if len(text) == 2 * size:
@@ -150,7 +150,7 @@ def _hexadecimal(found: object, size: int) -> str:
         return text.lower()
 
 
-def _nanoseconds(found: object) -> int:
+def _read_nanoseconds(found: object) -> int:
     text = str(found if found is not None else 0)
     return int(text) if text.isdecimal() and len(text) < 24 else 0
 
@@ -161,43 +161,43 @@ def is_jaeger(found: object) -> bool:
     return isinstance(data, list) and all(isinstance(each, dict) and "spans" in each for each in data)
 
 
-def spans_of_jaeger(found: dict[str, Any]) -> list[Span]:
+def read_jaeger_spans(found: dict[str, Any]) -> list[Span]:
     """The spans of every trace."""
-    return [span for trace in found["data"] for span in _jaeger_spans(trace)]
+    return [span for trace in found["data"] for span in _iter_jaeger_spans(trace)]
 
 
-def _jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
+def _iter_jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
     processes = trace.get("processes")
     for span in _jaeger_objects(trace.get("spans")):
         process = processes.get(str(span.get("processID"))) if isinstance(processes, dict) else None
         tags = process.get("tags") if isinstance(process, dict) else None
-        start, took = _whole(span.get("startTime")), _whole(span.get("duration"))
+        start, took = _read_int(span.get("startTime")), _read_int(span.get("duration"))
         yield Span(
             trace_id=str(span.get("traceID") or ""),
             span_id=str(span.get("spanID") or ""),
-            parent_id=_parent(span),
+            parent_id=_find_jaeger_parent(span),
             name=str(span.get("operationName") or ""),
             start=start * 1_000,  # Jaeger counts microseconds
             end=(start + took) * 1_000,
-            attributes=_attributes(span.get("tags")),
-            resource=_attributes(tags),
-            events=tuple(_events(span)),
+            attributes=_read_jaeger_tags(span.get("tags")),
+            resource=_read_jaeger_tags(tags),
+            events=tuple(_iter_jaeger_events(span)),
         )
 
 
-def _events(span: dict[str, Any]) -> Iterator[SpanEvent]:
+def _iter_jaeger_events(span: dict[str, Any]) -> Iterator[SpanEvent]:
     for log in _jaeger_objects(span.get("logs")):
-        fields = _attributes(log.get("fields"))
+        fields = _read_jaeger_tags(log.get("fields"))
         name = fields.pop("event", "")
         yield SpanEvent(str(name), fields)
 
 
-def _parent(span: dict[str, Any]) -> str:
+def _find_jaeger_parent(span: dict[str, Any]) -> str:
     references = _jaeger_objects(span.get("references"))
     return next((str(each.get("spanID")) for each in references if each.get("refType") == "CHILD_OF"), "")
 
 
-def _attributes(tags: object) -> dict[str, object]:
+def _read_jaeger_tags(tags: object) -> dict[str, object]:
     return {str(tag.get("key")): tag.get("value") for tag in _jaeger_objects(tags)}
 
 
@@ -205,5 +205,5 @@ def _jaeger_objects(found: object) -> list[dict[str, Any]]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _whole(found: object) -> int:
+def _read_int(found: object) -> int:
     return found if isinstance(found, int) and not isinstance(found, bool) else 0

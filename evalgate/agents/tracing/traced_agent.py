@@ -10,16 +10,16 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
-from evalgate.agents.tracing.collector import Collector, Endpoint
-from evalgate.agents.tracing.context import current_turn, new_turn
-from evalgate.agents.tracing.genai import is_genai, told_by
+from evalgate.agents.tracing.collector import CollectorEndpoint, SpanCollector
+from evalgate.agents.tracing.context import create_turn_trace, current_turn
+from evalgate.agents.tracing.genai import is_genai, read_transcript
 from evalgate.agents.tracing.trace_formats import Span
-from evalgate.core.formatting import counted
-from evalgate.core.protocols import Agent, AgentFailed, AgentSession, ChecksEntry, SessionEnd
+from evalgate.core.formatting import pluralize
+from evalgate.core.protocols import Agent, AgentError, AgentSession, ChecksEntry, SessionResult
 from evalgate.core.types import EvalCase, Failure, Message, Reply, Usage, UserMessage
 
 
-class Otel(BaseModel):
+class OtelSettings(BaseModel):
     """How spans are taken."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,15 +32,15 @@ class Otel(BaseModel):
     """Seconds after an answer within which its spans must arrive."""
 
 
-OtelOption = bool | Otel
+OtelOption = bool | OtelSettings
 
 
-def otel_settings(option: OtelOption) -> Otel | None:
+def resolve_otel_settings(option: OtelOption) -> OtelSettings | None:
     """What `otel: true` and `otel: {…}` mean; None: spans are not taken."""
-    return (Otel() if option else None) if isinstance(option, bool) else option
+    return (OtelSettings() if option else None) if isinstance(option, bool) else option
 
 
-class _Seen:
+class _SpanCounts:
     """What came in over the whole run."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Seen:
         self.genai = 0
         """Those of them that tell of a tool, a model or an agent."""
 
-    def add(self, spans: list[Span]) -> None:
+    def add_spans(self, spans: list[Span]) -> None:
         self.spans += len(spans)
         self.genai += sum(map(is_genai, spans))
 
@@ -58,36 +58,36 @@ class TracedAgent:
 
     def __init__(
         self,
-        make: Callable[[Mapping[str, str]], Agent],
-        settings: Otel,
+        build_agent: Callable[[Mapping[str, str]], Agent],
+        settings: OtelSettings,
         *,
         port: int,
-        found: Callable[[Endpoint], Endpoint] | None = None,
+        resolve_endpoint: Callable[[CollectorEndpoint], CollectorEndpoint] | None = None,
     ) -> None:
         """Nothing is started yet.
 
         Args:
-            make: The agent inside, given the variables that tell it where to send its spans.
+            build_agent: The agent inside, given the variables that tell it where to send its spans.
             settings: What the user wants.
             port: Where spans are taken, unless the user wants another; 0: anywhere.
-            found: Makes what the user wants an endpoint that the agent reaches. May block; None: it is one.
+            resolve_endpoint: Makes what the user wants an endpoint that the agent reaches. May block; None: it is one.
         """
-        self._make = make
+        self._build_agent = build_agent
         self._settings = settings
-        self._endpoint = Endpoint(settings.host, port if settings.port is None else settings.port)
-        self._found = found
-        self._collector: Collector | None = None
+        self._endpoint = CollectorEndpoint(settings.host, port if settings.port is None else settings.port)
+        self._resolve_endpoint = resolve_endpoint
+        self._collector: SpanCollector | None = None
         self._agent: Agent | None = None
-        self._seen = _Seen()
+        self._seen = _SpanCounts()
 
     async def __aenter__(self) -> Self:
         endpoint = self._endpoint
-        if self._found is not None:
-            endpoint = await asyncio.to_thread(self._found, endpoint)
-        collector = Collector(endpoint)
+        if self._resolve_endpoint is not None:
+            endpoint = await asyncio.to_thread(self._resolve_endpoint, endpoint)
+        collector = SpanCollector(endpoint)
         await collector.__aenter__()
         try:
-            agent = self._make(_variables(collector))
+            agent = self._build_agent(_build_exporter_env(collector))
             await agent.__aenter__()
         except BaseException:
             await collector.__aexit__()
@@ -110,11 +110,11 @@ class TracedAgent:
 
     def _notices(self) -> Iterator[str]:
         if self._collector is not None and self._collector.forgotten:
-            forgotten = counted(self._collector.forgotten, "OpenTelemetry span")
+            forgotten = pluralize(self._collector.forgotten, "OpenTelemetry span")
             yield f"{forgotten} that belonged to no turn yet were left out: more than 200,000 came at once."
         if not self._seen.spans or self._seen.genai:
             return
-        spans = counted(self._seen.spans, "span")
+        spans = pluralize(self._seen.spans, "span")
         sentence = (
             f"The agent sent {spans}, and none tells of a model, a tool or an agent: no tool call and no "
             "usage could be read. Instrument its model and tool calls with the conventions of OpenTelemetry "
@@ -128,23 +128,23 @@ class TracedAgent:
         if isinstance(agent, ChecksEntry):
             await agent.check_entry()
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_TracedPlace":
-        """See `Agent.session`."""
+    def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_TracedSessionContext":
+        """See `Agent.open_session`."""
         if self._agent is None or self._collector is None:
             raise RuntimeError("the agent was not entered")
-        place = self._agent.session(case, run, alone=alone)
-        return _TracedPlace(place, self._collector, self._settings.wait, self._seen)
+        place = self._agent.open_session(case, run, alone=alone)
+        return _TracedSessionContext(place, self._collector, self._settings.wait, self._seen)
 
 
-class _TracedPlace:
+class _TracedSessionContext:
     """The async context of one conversation."""
 
     def __init__(
         self,
         inner: AbstractAsyncContextManager[AgentSession],
-        collector: Collector,
+        collector: SpanCollector,
         wait_s: float,
-        seen: _Seen,
+        seen: _SpanCounts,
     ) -> None:
         self._inner = inner
         self._collector = collector
@@ -166,7 +166,9 @@ class _TracedPlace:
 class TracedSession:
     """See `AgentSession`."""
 
-    def __init__(self, inner: AgentSession, collector: Collector, wait_s: float, seen: _Seen) -> None:
+    def __init__(
+        self, inner: AgentSession, collector: SpanCollector, wait_s: float, seen: _SpanCounts
+    ) -> None:
         self._inner = inner
         self._collector = collector
         self._wait_s = wait_s
@@ -177,38 +179,38 @@ class TracedSession:
 
     @property
     def applies_mocks(self) -> bool:
-        """See `AppliesMocks`: the session inside does, or does not."""
+        """See `SupportsToolMocks`: the session inside does, or does not."""
         return getattr(self._inner, "applies_mocks", False) is True
 
-    async def turn(self, message: UserMessage) -> Reply | None:
-        """See `AgentSession.turn`."""
+    async def run_turn(self, message: UserMessage) -> Reply | None:
+        """See `AgentSession.run_turn`."""
         self._turns += 1
-        trace = new_turn(self._id, self._turns)
+        trace = create_turn_trace(self._id, self._turns)
         token = current_turn.set(trace)
         try:
-            reply = await self._inner.turn(message)
+            reply = await self._inner.run_turn(message)
         finally:
             current_turn.reset(token)
-        spans = await self._collector.spans_of(trace, self._wait_s)
+        spans = await self._collector.take_spans(trace, self._wait_s)
         if not spans:
             sentence = (
                 f"no span of turn {self._turns} arrived at {self._collector.url} within {self._wait_s:g} s: "
                 "the agent must send its traces there, and continue the trace that it is given"
             )
-            raise AgentFailed(Failure("telemetry", sentence), usage=self._usage)
-        self._seen.add(spans)
-        told = told_by(spans)
+            raise AgentError(Failure("telemetry", sentence), usage=self._usage)
+        self._seen.add_spans(spans)
+        told = read_transcript(spans)
         if told.usage is not None:
             self._usage = (self._usage or Usage()) + told.usage
-        return completed(reply or Reply(), told.reply)
+        return merge_replies(reply or Reply(), told.reply)
 
-    async def end(self) -> SessionEnd:
+    async def end(self) -> SessionResult:
         """See `AgentSession.end`: what the agent itself reports goes before what its spans tell."""
         end = await self._inner.end()
         return end if end.usage is not None else replace(end, usage=self._usage)
 
 
-def completed(reply: Reply, told: Reply) -> Reply:
+def merge_replies(reply: Reply, told: Reply) -> Reply:
     """A reply with what its spans tell beside it. An agent that reports its calls itself is believed."""
     response = told.response if reply.response is None else reply.response
     if reply.tool_calls:
@@ -218,7 +220,7 @@ def completed(reply: Reply, told: Reply) -> Reply:
     return Reply(response, (*events, *reply.events))
 
 
-def _variables(collector: Collector) -> dict[str, str]:
+def _build_exporter_env(collector: SpanCollector) -> dict[str, str]:
     """What every OpenTelemetry SDK reads: where to, in which encoding, and without much delay."""
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,

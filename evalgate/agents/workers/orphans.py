@@ -11,9 +11,9 @@ import signal
 import time
 from collections.abc import Iterator
 
-from evalgate.system.isolation import adopted
+from evalgate.system.isolation import find_reparented_children
 
-MARK = "EVALGATE_WORKER"
+MARK_VARIABLE = "EVALGATE_WORKER"
 """Environment variable that holds the mark."""
 
 _ROUNDS = 5
@@ -22,43 +22,43 @@ _DYING_S = 0.2
 # A killed process ends at once unless the kernel holds it.
 
 
-GATE = os.urandom(16).hex()
+MARK_PREFIX = os.urandom(16).hex()
 """With this begins every mark of this process."""
 
 
-def new_mark() -> str:
+def create_mark() -> str:
     """A mark that no other process has."""
-    return GATE + os.urandom(16).hex()
+    return MARK_PREFIX + os.urandom(16).hex()
 
 
-def end_strays(mark: str) -> None:
+def kill_orphans(mark: str) -> None:
     """Kill every process that carries `mark`. Where there is no `/proc`, none is found.
 
-    Not found either: a process that cleared its environment (`end_adopted` finds it), or that we may not
+    Not found either: a process that cleared its environment (`kill_reparented` finds it), or that we may not
     look into.
     """
     for _ in range(_ROUNDS):
-        if not signal_strays(mark, signal.SIGKILL):
+        if not signal_orphans(mark, signal.SIGKILL):
             return
 
 
-def signal_strays(mark: str, number: int) -> bool:
+def signal_orphans(mark: str, number: int) -> bool:
     """Signal every process with a mark that begins so; whether there was one. 0: only look."""
-    wanted = f"{MARK}={mark}".encode()
-    return bool([pid for pid in _pids() if _was_signalled(pid, wanted, number)])
+    wanted = f"{MARK_VARIABLE}={mark}".encode()
+    return bool([pid for pid in _iter_pids() if _signal_if_marked(pid, wanted, number)])
 
 
-def end_adopted() -> None:
+def kill_reparented() -> None:
     """Kill what became a child of the gate. Only when no process of an agent is running."""
     for _ in range(_ROUNDS):
-        found = adopted()
+        found = find_reparented_children()
         if not found:
             return
         for pid in found:
-            _end_child(pid)
+            _kill_child(pid)
 
 
-def _end_child(pid: int) -> None:
+def _kill_child(pid: int) -> None:
     try:
         handle = os.pidfd_open(pid)
     except OSError:
@@ -73,7 +73,7 @@ def _end_child(pid: int) -> None:
         os.close(handle)
 
 
-def _pids() -> Iterator[int]:
+def _iter_pids() -> Iterator[int]:
     try:
         names = os.listdir("/proc")  # noqa: PTH208  pathlib takes thrice the time, and the gate waits
     except OSError:
@@ -81,8 +81,8 @@ def _pids() -> Iterator[int]:
     yield from (int(name) for name in names if name.isdecimal())
 
 
-def _was_signalled(pid: int, wanted: bytes, number: int) -> bool:
-    if not _carries(pid, wanted):
+def _signal_if_marked(pid: int, wanted: bytes, number: int) -> bool:
+    if not _has_mark(pid, wanted):
         return False
     try:
         handle = os.pidfd_open(pid)
@@ -90,7 +90,7 @@ def _was_signalled(pid: int, wanted: bytes, number: int) -> bool:
         return False
     try:
         # Looked at again: only now is it certain that the number is still that of the same process.
-        if not _carries(pid, wanted):
+        if not _has_mark(pid, wanted):
             return False
         signal.pidfd_send_signal(handle, number)
     except OSError:
@@ -100,7 +100,7 @@ def _was_signalled(pid: int, wanted: bytes, number: int) -> bool:
     return True
 
 
-def _carries(pid: int, wanted: bytes) -> bool:
+def _has_mark(pid: int, wanted: bytes) -> bool:
     """Whether a process that lives has the mark; what is dead already has no environment."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123  as above
@@ -109,35 +109,35 @@ def _carries(pid: int, wanted: bytes) -> bool:
         return False
 
 
-_PATIENCE_S = 1.0
+_GRACE_S = 1.0
 """How long a process may take to end by itself, and again after SIGTERM."""
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _MOST_ROUNDS = 200
 # Who starts processes faster than they are killed is not chased for ever.
 
 
-def watch(gate: str) -> None:
+def run_watchdog(gate: str) -> None:
     """Wait until stdin closes, then end every process with a mark that begins with `gate`."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     while os.read(0, 1):
         pass
-    time.sleep(_LOOK_S)  # one that was just being started has no mark yet
-    if _are_gone(gate):
+    time.sleep(_POLL_S)  # one that was just being started has no mark yet
+    if _wait_until_gone(gate):
         return
-    signal_strays(gate, signal.SIGTERM)
-    _are_gone(gate)
+    signal_orphans(gate, signal.SIGTERM)
+    _wait_until_gone(gate)
     for _ in range(_MOST_ROUNDS):
-        if not signal_strays(gate, signal.SIGKILL):
+        if not signal_orphans(gate, signal.SIGKILL):
             return
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
-def _are_gone(gate: str) -> bool:
+def _wait_until_gone(gate: str) -> bool:
     """Whether they all end within the patience."""
-    end = time.monotonic() + _PATIENCE_S
-    while signal_strays(gate, 0):
+    end = time.monotonic() + _GRACE_S
+    while signal_orphans(gate, 0):
         if time.monotonic() > end:
             return False
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return True

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from evalgate.agents.workers.process import AgentProcess, Launch, Listener
+from evalgate.agents.workers.process import AgentProcess, LaunchSpec, ProcessListener
 from evalgate.agents.workers.session import WorkerSession
 from evalgate.agents.workers.worker import Worker
-from evalgate.core.errors import InvalidInput
-from evalgate.core.formatting import counted
-from evalgate.core.protocols import AgentUnreachable
-from evalgate.core.types import WRONG_ENTRY, EvalCase
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import pluralize
+from evalgate.core.protocols import AgentUnreachableError
+from evalgate.core.types import ENTRY_NOT_FOUND, EvalCase
 
-GOODBYE_S = 1.0
+EXIT_GRACE_S = 1.0
 """How long workers may take to end once the gate has hung up, and again after SIGTERM."""
-_KILLED_S = 10.0
+_KILL_WAIT_S = 10.0
 # A killed process ends at once unless the kernel holds it (a dead network mount): then nobody can end it.
 _ISOLATION_WORKERS = 4
 # One crash can lose every session of a worker. So many processes start them again, however few are allowed
@@ -41,12 +41,12 @@ class WorkerPool:
 
     def __init__(
         self,
-        launch: Launch,
+        launch: LaunchSpec,
         options: PoolOptions,
-        process_of: Callable[[Listener], AgentProcess] = AgentProcess,
+        process_factory: Callable[[ProcessListener], AgentProcess] = AgentProcess,
     ) -> None:
         self._launch = launch
-        self._process_of = process_of
+        self._process_factory = process_factory
         self._options = options
         self._workers: list[Worker] = []
         self._first: Worker | None = None
@@ -60,22 +60,22 @@ class WorkerPool:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        ending = asyncio.create_task(self._end_all(gently=not any(exc)))
+        ending = asyncio.create_task(self._end_workers(gently=not any(exc)))
         cancelled: asyncio.CancelledError | None = None
         while not ending.done():
             try:
                 await asyncio.wait([ending])
             except asyncio.CancelledError as error:  # no time for goodbyes; ends within milliseconds
                 cancelled = error
-                self._kill_all()
+                self._kill_workers()
         ending.result()
         if cancelled is not None:
             raise cancelled
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_Place":
-        """See `Agent.session`."""
+    def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_SessionContext":
+        """See `Agent.open_session`."""
         del run
-        return _Place(self, case, alone=alone)
+        return _SessionContext(self, case, alone=alone)
 
     def _note_dropped_spans(self, count: int) -> None:
         self._dropped_spans += count
@@ -85,7 +85,7 @@ class WorkerPool:
         """See `HasNotices`."""
         if not self._dropped_spans:
             return ()
-        spans = counted(self._dropped_spans, "OpenTelemetry span")
+        spans = pluralize(self._dropped_spans, "OpenTelemetry span")
         sentence = (
             f"{spans} of the agent could not be read, as those of a turn took more than 16 MiB: tool calls "
             "may be missing. Record less in them, or let the agent report its calls itself."
@@ -97,26 +97,26 @@ class WorkerPool:
         try:
             if self._first is not None:
                 await asyncio.shield(self._first.ready)
-        except AgentUnreachable as error:
-            if error.failure.kind == WRONG_ENTRY:
-                raise InvalidInput(error.failure.message) from None
+        except AgentUnreachableError as error:
+            if error.failure.kind == ENTRY_NOT_FOUND:
+                raise InvalidInputError(error.failure.message) from None
 
-    async def acquire(self, case: EvalCase, *, alone: bool) -> WorkerSession:
+    async def acquire_session(self, case: EvalCase, *, alone: bool) -> WorkerSession:
         """A place in a worker that is ready.
 
         Raises:
-            AgentUnreachable: the worker cannot start.
+            AgentUnreachableError: the worker cannot start.
         """
         attempts = 0
         while True:
-            worker = self._choose(alone=alone)
+            worker = self._choose_worker(alone=alone)
             if worker is None:
-                await self._change()
+                await self._wait_for_change()
                 continue
             worker.reserved = alone
-            session = worker.open(case, self._options.timeout_s)
+            session = worker.open_session(case, self._options.timeout_s)
             try:
-                await self._enter(worker, alone=alone)
+                await self._wait_until_ready(worker, alone=alone)
             except BaseException:
                 session.close()
                 raise
@@ -124,30 +124,30 @@ class WorkerPool:
             if not worker.gone or attempts == _MAX_ATTEMPTS:
                 return session
 
-    async def _enter(self, worker: Worker, *, alone: bool) -> None:
+    async def _wait_until_ready(self, worker: Worker, *, alone: bool) -> None:
         if not worker.ready.done():
             await asyncio.shield(worker.ready)
         worker.ready.result()
         while alone and len(worker.sessions) > 1 and not worker.gone:
-            await self._change()
+            await self._wait_for_change()
 
-    def released(self) -> None:
+    def on_worker_changed(self) -> None:
         """Something became free, or a worker is gone."""
         self._workers = [each for each in self._workers if not (each.gone or each.retiring)]
         if len(self._workers) > self._options.workers and not self._waiting:
-            self._dismiss_one()
+            self._end_idle_worker()
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _dismiss_one(self) -> None:
+    def _end_idle_worker(self) -> None:
         idle = next((each for each in self._workers if not each.sessions), None)
         if idle is not None:
             self._workers.remove(idle)
-            idle.end()
+            idle.kill_process()
 
-    def _choose(self, *, alone: bool) -> Worker | None:
+    def _choose_worker(self, *, alone: bool) -> Worker | None:
         """The worker that has least to do, a new one while there may be more; None when all are reserved."""
         free = [each for each in self._workers if not each.reserved]
         best = min(free, key=lambda worker: len(worker.sessions), default=None)
@@ -160,7 +160,7 @@ class WorkerPool:
         return best
 
     def _add_worker(self) -> Worker:
-        worker = Worker(self.released, self._process_of, self._note_dropped_spans)
+        worker = Worker(self.on_worker_changed, self._process_factory, self._note_dropped_spans)
         self._workers.append(worker)
         self._processes.add(worker)
         worker.process.ended.add_done_callback(lambda _: self._processes.discard(worker))
@@ -169,28 +169,28 @@ class WorkerPool:
         task.add_done_callback(self._starting.discard)
         return worker
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         await waiter
 
-    async def _end_all(self, *, gently: bool) -> None:
+    async def _end_workers(self, *, gently: bool) -> None:
         # A process that is just being started has no id to kill it by yet.
         if self._starting:
             await asyncio.wait(self._starting)
         if gently:
             for worker in self._processes:
                 worker.process.close_stdin()
-            await self._wait_for_end(GOODBYE_S)
+            await self._wait_for_end(EXIT_GRACE_S)
             for worker in self._processes:
                 worker.process.kill(signal.SIGTERM)
-            await self._wait_for_end(GOODBYE_S)
-        self._kill_all()
-        await self._wait_for_end(_KILLED_S)
+            await self._wait_for_end(EXIT_GRACE_S)
+        self._kill_workers()
+        await self._wait_for_end(_KILL_WAIT_S)
 
-    def _kill_all(self) -> None:
+    def _kill_workers(self) -> None:
         for worker in self._processes:
-            worker.end()
+            worker.kill_process()
 
     async def _wait_for_end(self, seconds: float) -> None:
         ends = [worker.process.ended for worker in self._processes]
@@ -198,7 +198,7 @@ class WorkerPool:
             await asyncio.wait(ends, timeout=seconds)
 
 
-class _Place:
+class _SessionContext:
     """The async context of one conversation."""
 
     __slots__ = ("_alone", "_case", "_pool", "_session")
@@ -210,7 +210,7 @@ class _Place:
         self._session: WorkerSession | None = None
 
     async def __aenter__(self) -> WorkerSession:
-        self._session = await self._pool.acquire(self._case, alone=self._alone)
+        self._session = await self._pool.acquire_session(self._case, alone=self._alone)
         return self._session
 
     async def __aexit__(self, *exc: object) -> None:

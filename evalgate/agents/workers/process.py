@@ -17,56 +17,62 @@ from typing import Annotated, ClassVar, Protocol, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from evalgate.agents.workers.orphans import GATE, MARK, end_adopted, end_strays, new_mark
-from evalgate.agents.workers.wire import MAX_LINE_BYTES, NotTheProtocol
+from evalgate.agents.workers.orphans import (
+    MARK_PREFIX,
+    MARK_VARIABLE,
+    create_mark,
+    kill_orphans,
+    kill_reparented,
+)
+from evalgate.agents.workers.wire import MAX_LINE_BYTES, WorkerProtocolError
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import end_of
+from evalgate.core.sanitize import truncate_start
 from evalgate.core.types import Failure
-from evalgate.system.isolation import children_of, is_wanted, seclude
+from evalgate.system.isolation import is_isolation_requested, isolate_process, list_children
 
 _PROGRAM = """\
 import sys
 sys.path.insert(0, sys.argv[1])
-from evalgate.agents.workers.orphans import watch
-watch(sys.argv[2])
+from evalgate.agents.workers.orphans import run_watchdog
+run_watchdog(sys.argv[2])
 """
 
 
-class _Guard:
+class _Watchdog:
     """Of this process: the end of the pipe that closes with it."""
 
     def __init__(self) -> None:
         self.pipe: int | None = None
 
 
-_OWN = _Guard()
+_WATCHDOG = _Watchdog()
 
 
-def post_guard() -> None:
+def start_watchdog() -> None:
     """Before the first process of an agent. Does nothing where seclusion is not wanted, and the next time.
 
     Where it cannot be started, all is as without it.
     """
-    if not is_wanted() or _OWN.pipe is not None:
+    if not is_isolation_requested() or _WATCHDOG.pipe is not None:
         return
     try:
-        reading, _OWN.pipe = os.pipe()
+        reading, _WATCHDOG.pipe = os.pipe()
     except OSError:
         return
     try:
-        _start(reading)
+        _spawn_watchdog(reading)
     except OSError:
         return
     finally:
         os.close(reading)
 
 
-def _start(reading: int) -> None:
+def _spawn_watchdog(reading: int) -> None:
     root = str(Path(__file__).resolve().parents[3])
     libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
     process = subprocess.Popen(
         # Without site-packages and bytecode: it needs the standard library, and starts in milliseconds.
-        [sys.executable, "-I", "-S", "-B", "-c", _PROGRAM, root, GATE],
+        [sys.executable, "-I", "-S", "-B", "-c", _PROGRAM, root, MARK_PREFIX],
         stdin=reading,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -77,42 +83,42 @@ def _start(reading: int) -> None:
     process.returncode = 0  # it is never waited for: it ends after us
 
 
-LOOK_S = 0.1
+MEMORY_POLL_S = 0.1
 """How often it is looked at."""
 
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def memory_in_bytes(text: str) -> int:
+def parse_memory_size(text: str) -> int:
     """67108864 for `64m`; a bare number is bytes."""
     unit = text[-1].lower()
     return int(text[:-1]) * _UNITS[unit] if unit in _UNITS else int(text)
 
 
-def _can_be_watched(text: str | None) -> str | None:
+def _validate_memory_limit(text: str | None) -> str | None:
     if text is not None and not os.path.exists("/proc/self/statm"):  # noqa: PTH110  no Path is needed
         raise ValueError("needs Linux: elsewhere nobody says what a process uses; use the kind `docker`")
     return text
 
 
 MemoryOption: TypeAlias = Annotated[
-    str | None, Field(default=None, pattern="^[0-9]+[bkmgBKMG]?$"), AfterValidator(_can_be_watched)
+    str | None, Field(default=None, pattern="^[0-9]+[bkmgBKMG]?$"), AfterValidator(_validate_memory_limit)
 ]
 """As `512m`: what a worker process and its children may use."""
 
 
-def memory_used(pid: int) -> int:
+def measure_memory(pid: int) -> int:
     """Bytes of a process and all its descendants that nothing else shares; 0 when it is gone."""
     found, left = 0, [pid]
     while left:
         current = left.pop()
-        found += _private(current)
-        left += children_of(current)
+        found += _measure_private_memory(current)
+        left += list_children(current)
     return found
 
 
-def _private(pid: int) -> int:
+def _measure_private_memory(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:  # noqa: PTH123  ten times a second
             fields = file.read().split()
@@ -134,7 +140,7 @@ _MOST_LINES = 16
 
 
 @frozen
-class Launch:
+class LaunchSpec:
     """How a worker is started."""
 
     argv: tuple[str, ...]
@@ -148,18 +154,18 @@ class Launch:
     """Bytes that it and its children may use; None: as much as there is."""
 
 
-class Listener(Protocol):
+class ProcessListener(Protocol):
     """Who owns a process."""
 
-    def line_received(self, line: bytes) -> None:
+    def on_line(self, line: bytes) -> None:
         """One line of stdout, without its end."""
         ...
 
-    def broke_protocol(self, error: NotTheProtocol) -> None:
+    def on_protocol_error(self, error: WorkerProtocolError) -> None:
         """The process wrote a line without end."""
         ...
 
-    def process_ended(self) -> None:
+    def on_process_ended(self) -> None:
         """The process is gone and everything that it wrote has been delivered."""
         ...
 
@@ -170,7 +176,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
     _running: ClassVar[set["AgentProcess"]] = set()
     """All that this process has started."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: ProcessListener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.SubprocessTransport | None = None
@@ -181,27 +187,27 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self._parts: list[bytes] = []
         self._parts_size = 0
         self._stderr = bytearray()
-        self._mark = new_mark()
+        self._mark = create_mark()
         self._overran: int | None = None
         """How much memory it was allowed, once it took more."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
         """Done once the process is gone."""
 
-    async def start(self, launch: Launch) -> None:
+    async def start(self, launch: LaunchSpec) -> None:
         """Start the process.
 
         Raises:
             OSError: it cannot be started.
         """
-        post_guard()
-        seclude()
+        start_watchdog()
+        isolate_process()
         self._running.add(self)
         try:
             await self._loop.subprocess_exec(
                 lambda: self,
                 *launch.argv,
                 cwd=launch.cwd,
-                env={**launch.env, MARK: self._mark},
+                env={**launch.env, MARK_VARIABLE: self._mark},
                 start_new_session=True,
                 user=launch.uid,
                 group=launch.gid,
@@ -225,17 +231,17 @@ class AgentProcess(asyncio.SubprocessProtocol):
         code = self.exit_code
         if self._overran is not None:
             sentence = f"the agent's process used more than {self._overran >> 20} MiB of memory"
-            return Failure("out_of_memory", sentence, self.stderr_tail())
+            return Failure("out_of_memory", sentence, self.get_stderr_tail())
         if code is None:
-            return Failure("killed", "the agent's process ended", self.stderr_tail())
+            return Failure("killed", "the agent's process ended", self.get_stderr_tail())
         if code < 0:
-            sentence = f"the agent's process was killed by signal {_signal_name(-code)}"
-            return Failure("killed", sentence, self.stderr_tail())
-        return Failure("exited", f"the agent's process ended with exit code {code}", self.stderr_tail())
+            sentence = f"the agent's process was killed by signal {_get_signal_name(-code)}"
+            return Failure("killed", sentence, self.get_stderr_tail())
+        return Failure("exited", f"the agent's process ended with exit code {code}", self.get_stderr_tail())
 
-    def stderr_tail(self) -> str:
+    def get_stderr_tail(self) -> str:
         """The end of what the process wrote on stderr."""
-        return end_of(self._stderr.decode("utf-8", "replace"), DETAIL_BYTES)
+        return truncate_start(self._stderr.decode("utf-8", "replace"), DETAIL_BYTES)
 
     def write(self, line: bytes) -> None:
         """Send a line, together with others of this round of the event loop."""
@@ -245,11 +251,11 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self._pending.append(line)
         if len(self._pending) >= self._part:
             self._part = min(2 * self._part, _MOST_LINES)
-            self._flush()
+            self._flush_pending()
 
     def close_stdin(self) -> None:
         """Hang up: the worker ends when it has read everything."""
-        self._flush()
+        self._flush_pending()
         if self._stdin is not None:
             self._stdin.close()
 
@@ -265,17 +271,17 @@ class AgentProcess(asyncio.SubprocessProtocol):
     def _watch_memory(self, limit: int) -> None:
         if self._transport is None or self.ended.done():
             return
-        if memory_used(self._transport.get_pid()) > limit:
+        if measure_memory(self._transport.get_pid()) > limit:
             self._overran = limit
             self.kill()
         else:
-            self._loop.call_later(LOOK_S, self._watch_memory, limit)
+            self._loop.call_later(MEMORY_POLL_S, self._watch_memory, limit)
 
     def _end_burst(self) -> None:
         self._part = 0
-        self._flush()
+        self._flush_pending()
 
-    def _flush(self) -> None:
+    def _flush_pending(self) -> None:
         lines, self._pending = self._pending, []
         # asyncio logs a warning for each write into a pipe that nobody reads any more.
         if lines and self._stdin is not None and not self._stdin.is_closing():
@@ -293,7 +299,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """The process wrote something."""
         if fd == 1:
-            self._stdout_received(data)
+            self._on_stdout(data)
             return
         self._stderr += data
         if len(self._stderr) > 2 * STDERR_BYTES:
@@ -302,38 +308,38 @@ class AgentProcess(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         """The process is gone; its children go with it, and what it wrote is still to come."""
         self.kill()
-        end_strays(self._mark)
+        kill_orphans(self._mark)
         self._running.discard(self)
         if not self._running:
-            end_adopted()
-        self._loop.call_later(_ORPHANED_PIPES_S, self._end)
+            kill_reparented()
+        self._loop.call_later(_ORPHANED_PIPES_S, self._mark_ended)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The process is gone and its pipes are empty."""
         del exc
-        self._end()
+        self._mark_ended()
 
-    def _end(self) -> None:
+    def _mark_ended(self) -> None:
         if self.ended.done():
             return
         self.ended.set_result(None)
         if self._transport is not None:
             self._transport.close()
-        self._listener.process_ended()
+        self._listener.on_process_ended()
 
-    def _stdout_received(self, data: bytes) -> None:
+    def _on_stdout(self, data: bytes) -> None:
         if b"\n" not in data:
-            self._keep(data)
+            self._append_partial_line(data)
             return
         *lines, rest = b"".join((*self._parts, data)).split(b"\n")
         self._parts, self._parts_size = [], 0
         for line in lines:
             if line and not line.isspace():
-                self._listener.line_received(line)
+                self._listener.on_line(line)
         if rest:
-            self._keep(rest)
+            self._append_partial_line(rest)
 
-    def _keep(self, data: bytes) -> None:
+    def _append_partial_line(self, data: bytes) -> None:
         self._parts.append(data)
         self._parts_size += len(data)
         if self._parts_size > MAX_LINE_BYTES:
@@ -341,17 +347,17 @@ class AgentProcess(asyncio.SubprocessProtocol):
             sentence = (
                 f"the agent wrote more than {MAX_LINE_BYTES >> 20} MiB on stdout without an end of line"
             )
-            self._listener.broke_protocol(NotTheProtocol(sentence, "flood"))
+            self._listener.on_protocol_error(WorkerProtocolError(sentence, "flood"))
 
 
-def _signal_name(number: int) -> str:
+def _get_signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
 
 
-def why_not_started(error: OSError | ValueError, launch: Launch) -> str:
+def describe_start_error(error: OSError | ValueError, launch: LaunchSpec) -> str:
     """Why a process could not be started."""
     if isinstance(error, FileNotFoundError) and not launch.cwd.is_dir():
         return f"there is no folder {launch.cwd}"

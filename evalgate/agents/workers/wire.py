@@ -6,9 +6,9 @@ import re
 
 from pydantic_core import from_json
 
-from evalgate.core.sanitize import end_of, shortened
+from evalgate.core.sanitize import shorten_text, truncate_start
 from evalgate.core.types import (
-    PASSING_FAULTS,
+    TRANSIENT_FAILURES,
     Event,
     Failure,
     JsonObject,
@@ -38,7 +38,7 @@ _NAMED_SESSION = re.compile(rb'\{"type": ?"[a-z_]{1,20}", ?"session": ?"([0-9]{1
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class NotTheProtocol(Exception):
+class WorkerProtocolError(Exception):
     """A worker wrote something that is no message. Nothing that it writes afterwards can be trusted."""
 
     def __init__(self, sentence: str, kind: str = "protocol") -> None:
@@ -46,7 +46,7 @@ class NotTheProtocol(Exception):
         self.failure = Failure(kind, sentence)
 
 
-def _finite(text: str) -> float | str:
+def _parse_float(text: str) -> float | str:
     value = float(text)
     if math.isfinite(value):
         return value
@@ -54,52 +54,52 @@ def _finite(text: str) -> float | str:
 
 
 # parse_constant: NaN, Infinity and -Infinity stay what they are called.
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=str)
+_DECODER = json.JSONDecoder(parse_float=_parse_float, parse_constant=str)
 
 
-def _same(value: dict[str, object]) -> dict[str, object]:
+def _return_unchanged(value: dict[str, object]) -> dict[str, object]:
     return value
 
 
-def _whole_number(text: str) -> int:
+def _parse_int(text: str) -> int:
     return int(text)
 
 
 # Calls Python for each object and number, and in between other threads may run: the plain decoder is in C and
 # lets none run. Of 16 MiB of tool calls the event loop waited 1,650 ms for that one, and 16 ms for this one.
 _YIELDING_DECODER = json.JSONDecoder(
-    parse_float=_finite, parse_int=_whole_number, parse_constant=str, object_hook=_same
+    parse_float=_parse_float, parse_int=_parse_int, parse_constant=str, object_hook=_return_unchanged
 )
 LARGE = 64 * 1024
 """Bytes of JSON from which on it is worth a thread: fewer are read in 7 ms, small objects in 10 ms."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
-def encode(message: JsonObject) -> bytes:
+def encode_message(message: JsonObject) -> bytes:
     """One line, ASCII."""
     return _ENCODER.encode(message).encode("ascii") + b"\n"
 
 
-def decode(line: bytes) -> dict[str, object]:
+def decode_message(line: bytes) -> dict[str, object]:
     """The message in a line. Bytes that are not UTF-8 and lone surrogates become U+FFFD.
 
     Raises:
-        NotTheProtocol: it is not a JSON object, or one that nests or counts beyond all measure.
+        WorkerProtocolError: it is not a JSON object, or one that nests or counts beyond all measure.
     """
-    value = _plain_value(line)
+    value = _decode_fast(line)
     if isinstance(value, dict):
         return value
     text = line.decode("utf-8", "replace")
     try:
-        value = json_value(text)
+        value = parse_untrusted_json(text)
     except json.JSONDecodeError:
-        raise _no_message(text) from None
+        raise _build_message_error(text) from None
     if not isinstance(value, dict):
-        raise _no_message(text)
+        raise _build_message_error(text)
     return value
 
 
-def _plain_value(line: bytes) -> object:
+def _decode_fast(line: bytes) -> object:
     """The same in half the time for nearly every line; None where only the longer way can tell.
 
     And short texts that are equal, as the keys of every call of a tool, are one in memory.
@@ -116,75 +116,77 @@ def _plain_value(line: bytes) -> object:
 _MAY_OVERFLOW = re.compile(rb"[eE]\+?\d{3}|\d{200}")
 
 
-def session_of_large(line: bytes) -> str | None:
+def peek_session_key(line: bytes) -> str | None:
     """Return the session that a line names, without reading all of it; None if its head does not tell."""
     found = _NAMED_SESSION.match(line[:_HEAD_BYTES])
     return None if found is None else found[1].decode()
 
 
-def json_value(text: str) -> object:
+def parse_untrusted_json(text: str) -> object:
     """What an untrusted JSON text says, as the model can hold it.
 
     Raises:
         json.JSONDecodeError: it is not JSON.
-        NotTheProtocol: it nests or counts beyond all measure.
+        WorkerProtocolError: it nests or counts beyond all measure.
     """
     try:
         value: object = (_DECODER if len(text) <= LARGE else _YIELDING_DECODER).decode(text)
     except json.JSONDecodeError:
         raise
     except ValueError:  # int() refuses to read on
-        raise NotTheProtocol("the agent sent a number of more than 4,300 digits") from None
+        raise WorkerProtocolError("the agent sent a number of more than 4,300 digits") from None
     except RecursionError:
-        raise _too_deep() from None
+        raise _build_depth_error() from None
     # Both walks are rarely needed: what they look for leaves a trace in the text.
-    if text.count("{") + text.count("[") > MAX_DEPTH and _depth_exceeds(value, MAX_DEPTH):
-        raise _too_deep()
-    return _clean(value) if _ESCAPED_SURROGATE.search(text) else value
+    if text.count("{") + text.count("[") > MAX_DEPTH and _is_too_deep(value, MAX_DEPTH):
+        raise _build_depth_error()
+    return _clean_value(value) if _ESCAPED_SURROGATE.search(text) else value
 
 
-def _no_message(text: str) -> NotTheProtocol:
-    return NotTheProtocol(
+def _build_message_error(text: str) -> WorkerProtocolError:
+    return WorkerProtocolError(
         "the agent wrote something that is not the protocol on stdout: "
-        f"{quote(text)}; print to stderr instead"
+        f"{quote_text(text)}; print to stderr instead"
     )
 
 
-def _too_deep() -> NotTheProtocol:
-    return NotTheProtocol(f"the agent sent a value that nests deeper than {MAX_DEPTH} levels")
+def _build_depth_error() -> WorkerProtocolError:
+    return WorkerProtocolError(f"the agent sent a value that nests deeper than {MAX_DEPTH} levels")
 
 
-def quote(text: str) -> str:
+def quote_text(text: str) -> str:
     """`text` in quotes, with escapes, shortened."""
     return ascii(text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "...")
 
 
-def _depth_exceeds(value: object, limit: int) -> bool:
+def _is_too_deep(value: object, limit: int) -> bool:
     level = [value]
     for _ in range(limit):
-        level = [child for parent in level for child in _children(parent) if isinstance(child, dict | list)]
+        level = [
+            child for parent in level for child in _list_children(parent) if isinstance(child, dict | list)
+        ]
         if not level:
             return False
     return True
 
 
-def _children(value: object) -> list[object]:
+def _list_children(value: object) -> list[object]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
 
 
-def _clean(value: object) -> object:
+def _clean_value(value: object) -> object:
     if isinstance(value, str):
-        return without_surrogates(value)
+        return replace_lone_surrogates(value)
     if isinstance(value, list):
-        return [_clean(each) for each in value]
+        return [_clean_value(each) for each in value]
     if isinstance(value, dict):
-        return {without_surrogates(key): _clean(each) for key, each in value.items()}
+        return {replace_lone_surrogates(key): _clean_value(each) for key, each in value.items()}
     return value
 
 
-def without_surrogates(text: str) -> str:
+def replace_lone_surrogates(text: str) -> str:
     """`text` with lone surrogates replaced: it can be encoded."""
     return _LONE_SURROGATE.sub("�", text)
 
@@ -193,64 +195,72 @@ _MAX_TOKENS = 2**53
 _MAX_SENTENCE = 2_000
 _MAX_TRACEBACK = 16 * 1024
 _KIND = re.compile(r"[a-z][a-z_]{0,39}")
-_NOBODYS_FAULT = PASSING_FAULTS | {"unsupported", "no_mock"}
+_EXTERNAL_FAULTS = TRANSIENT_FAILURES | {"unsupported", "no_mock"}
 
 
-class BadMessage(Exception):
+class InvalidMessageError(Exception):
     """A message lacks a field or has one of a wrong type; the text says which."""
 
 
-def tool_call(message: JsonObject) -> ToolCall:
+def parse_tool_call(message: JsonObject) -> ToolCall:
     """Raises BadMessage."""
     args = message.get("args")
     if args is not None and not isinstance(args, dict):
-        raise _bad(message, "args", "an object")
-    name, id_, author = _text(message, "name"), _label(message, "id"), _label(message, "author")
+        raise _build_field_error(message, "args", "an object")
+    name, id_, author = (
+        _require_text(message, "name"),
+        _read_label(message, "id"),
+        _read_label(message, "author"),
+    )
     return ToolCall(name, args, id_, author)
 
 
-def tool_result(message: JsonObject) -> ToolResult:
+def parse_tool_result(message: JsonObject) -> ToolResult:
     """Raises BadMessage."""
-    name, id_, author = _text(message, "name"), _label(message, "id"), _label(message, "author")
+    name, id_, author = (
+        _require_text(message, "name"),
+        _read_label(message, "id"),
+        _read_label(message, "author"),
+    )
     return ToolResult(name, message.get("result"), id_, author)
 
 
 def parse_message(message: JsonObject) -> Message:
     """Raises BadMessage."""
-    return Message(_text(message, "text"), _label(message, "author"))
+    return Message(_require_text(message, "text"), _read_label(message, "author"))
 
 
-_UNSAID = object()
+_MISSING = object()
 
 
-def usage(message: JsonObject) -> Usage:
+def parse_usage(message: JsonObject) -> Usage:
     """Raises BadMessage."""
-    cost = message.get("cost_usd", _UNSAID)
-    if cost is _UNSAID:
-        return Usage.of_tokens(*_tokens(message), None, _models(message))
+    cost = message.get("cost_usd", _MISSING)
+    if cost is _MISSING:
+        return Usage.from_tokens(*_read_tokens(message), None, _read_models(message))
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not _is_amount(cost):
-        raise _bad(message, "cost_usd", "a number, 0 or more")
-    return Usage.of_tokens(*_tokens(message), float(cost), _models(message))
+        raise _build_field_error(message, "cost_usd", "a number, 0 or more")
+    return Usage.from_tokens(*_read_tokens(message), float(cost), _read_models(message))
 
 
-def _tokens(message: JsonObject) -> tuple[int, int]:
-    return _count(message, "input_tokens"), _count(message, "output_tokens")
+def _read_tokens(message: JsonObject) -> tuple[int, int]:
+    return _read_count(message, "input_tokens"), _read_count(message, "output_tokens")
 
 
-def parse_response(message: JsonObject) -> str | None:
+def read_response(message: JsonObject) -> str | None:
     """The response that a `done` names. Raises BadMessage."""
-    return _label(message, "response")
+    return _read_label(message, "response")
 
 
-def state(message: JsonObject) -> JsonObject | None:
+def read_state(message: JsonObject) -> JsonObject | None:
     """The state that a `done` names. Raises BadMessage."""
     found = message.get("state")
     if found is not None and not isinstance(found, dict):
-        raise _bad(message, "state", "an object")
+        raise _build_field_error(message, "state", "an object")
     return found
 
 
-def retry_after(message: JsonObject) -> float | None:
+def read_retry_after(message: JsonObject) -> float | None:
     """Seconds that an `error` asks to wait; None when it asks for none that can be understood."""
     seconds = message.get("retry_after_s")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not _is_amount(seconds):
@@ -258,53 +268,53 @@ def retry_after(message: JsonObject) -> float | None:
     return float(seconds)
 
 
-def failure(message: JsonObject, *, kind: str) -> Failure:
+def parse_failure(message: JsonObject, *, kind: str) -> Failure:
     """What an `error` or `fatal` says; `kind` when it names none that is a plain word."""
     given, sentence, trace = message.get("kind"), message.get("message"), message.get("traceback")
     if isinstance(given, str) and _KIND.fullmatch(given):
         kind = given
-    text = shortened(sentence.strip(), _MAX_SENTENCE) if isinstance(sentence, str) else ""
-    detail = end_of(trace, _MAX_TRACEBACK) if isinstance(trace, str) else ""
+    text = shorten_text(sentence.strip(), _MAX_SENTENCE) if isinstance(sentence, str) else ""
+    detail = truncate_start(trace, _MAX_TRACEBACK) if isinstance(trace, str) else ""
     return Failure(kind, text or "the agent reported an error without a message", detail)
 
 
-def outcome_of(failure: Failure) -> Outcome:
+def classify_failure(failure: Failure) -> Outcome:
     """A busy provider, or what cannot be asked here, says nothing about the agent."""
-    return "faulted" if failure.kind in _NOBODYS_FAULT else "crashed"
+    return "faulted" if failure.kind in _EXTERNAL_FAULTS else "crashed"
 
 
-def told_mock(mock: ToolMock) -> dict[str, object]:
+def encode_tool_mock(mock: ToolMock) -> dict[str, object]:
     """A mock as the worker reads it; absent is any."""
     found = {"name": mock.tool, "args": mock.args, "turn": mock.turn, "exact": mock.exact or None}
     return {**{key: value for key, value in found.items() if value is not None}, "result": mock.result}
 
 
-def _bad(message: JsonObject, field: str, expected: str) -> BadMessage:
-    return BadMessage(f"the agent sent a {message['type']} whose `{field}` is not {expected}")
+def _build_field_error(message: JsonObject, field: str, expected: str) -> InvalidMessageError:
+    return InvalidMessageError(f"the agent sent a {message['type']} whose `{field}` is not {expected}")
 
 
-def _text(message: JsonObject, field: str) -> str:
+def _require_text(message: JsonObject, field: str) -> str:
     value = message.get(field)
     if not isinstance(value, str):
-        raise _bad(message, field, "a string")
+        raise _build_field_error(message, field, "a string")
     return value
 
 
-def _label(message: JsonObject, field: str) -> str | None:
-    return None if message.get(field) is None else _text(message, field)
+def _read_label(message: JsonObject, field: str) -> str | None:
+    return None if message.get(field) is None else _require_text(message, field)
 
 
-def _count(message: JsonObject, field: str) -> int:
+def _read_count(message: JsonObject, field: str) -> int:
     value = message.get(field, 0)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_TOKENS:
-        raise _bad(message, field, "a whole number, 0 or more")
+        raise _build_field_error(message, field, "a whole number, 0 or more")
     return value
 
 
-def _models(message: JsonObject) -> tuple[str, ...]:
+def _read_models(message: JsonObject) -> tuple[str, ...]:
     models = message.get("models", [])
     if not isinstance(models, list) or not all(isinstance(each, str) for each in models):
-        raise _bad(message, "models", "a list of strings")
+        raise _build_field_error(message, "models", "a list of strings")
     return tuple(sorted(set(models)))
 
 
@@ -315,17 +325,17 @@ def _is_amount(cost: float) -> bool:
 class Transcript:
     """Collects the events of one turn."""
 
-    __slots__ = ("_events", "_final", "size", "tells_usage")
+    __slots__ = ("_events", "_final", "has_usage", "size")
 
     def __init__(self) -> None:
         self.size = 0
         """Bytes that the turn has sent so far."""
-        self.tells_usage = False
+        self.has_usage = False
         """Whether the agent itself reported what it consumed."""
         self._events: list[Event] = []
         self._final: int | None = None
 
-    def add(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         """One more event."""
         self._events.append(event)
 
@@ -333,7 +343,7 @@ class Transcript:
         """Something the agent said; the last that is marked final is the response unless `done` names one.
 
         Raises:
-            BadMessage: a field is wrong.
+            InvalidMessageError: a field is wrong.
         """
         if message.get("final") is True:
             self._final = len(self._events)
@@ -349,13 +359,13 @@ class Transcript:
         if self._final is not None:
             self._final += len(new)
 
-    def reply(self, done: JsonObject) -> Reply:
+    def build_reply(self, done: JsonObject) -> Reply:
         """The whole reply, now that the turn is over.
 
         Raises:
-            BadMessage: a field of `done` is wrong.
+            InvalidMessageError: a field of `done` is wrong.
         """
-        response = parse_response(done)
+        response = read_response(done)
         final = self._final
         if final is None:
             return Reply(response, tuple(self._events))

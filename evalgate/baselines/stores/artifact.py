@@ -18,15 +18,21 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from evalgate.baselines.serialization import dump_baseline, is_baseline, read_standard
-from evalgate.ci.github_client import Account, Connection, connect, persistent
-from evalgate.ci.post_result import GivenUp, Gone, Passing, Patience, Trouble
-from evalgate.core.errors import InvalidInput, NoVerdict
+from evalgate.baselines.serialization import dump_baseline, is_baseline, load_baseline_or_results
+from evalgate.ci.github_client import Account, GitHubConnection, open_connection, retry_transient
+from evalgate.ci.post_result import (
+    NotFoundError,
+    PostError,
+    PostTimeouts,
+    RetriesExhaustedError,
+    TransientError,
+)
+from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselinePlace
+from evalgate.core.protocols import StoreContext
 from evalgate.core.types import Baseline
 from evalgate.documents.strict_json import parse_json
-from evalgate.system.files import atomic_write, read_file
+from evalgate.system.files import read_file, write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,42 +43,42 @@ if TYPE_CHECKING:
     from requests import PreparedRequest, Response
 
 
-class BadZip(Exception):
+class InvalidZipError(Exception):
     """It cannot be used; the text says why."""
 
 
-def file_in_zip(data: bytes, name: str, *, largest: int) -> bytes:
+def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:
     """The file called `name`, which is not larger than `largest` bytes.
 
     What the zip says of sizes and checksums is not believed: no more is read than may be.
 
     Raises:
-        BadZip: it is no zip, has no such file or several, or the file is larger, encrypted or damaged.
+        InvalidZipError: it is no zip, has no such file or several, or the file is larger, encrypted or damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return _read(archive, _entry(archive, name), largest)
+            return _read_member(archive, _find_member(archive, name), largest)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError):
-        raise BadZip("it is no zip, or damaged") from None
+        raise InvalidZipError("it is no zip, or damaged") from None
     except (RuntimeError, NotImplementedError):
-        raise BadZip(f"its `{name}` is encrypted, or packed in a way that is not known") from None
+        raise InvalidZipError(f"its `{name}` is encrypted, or packed in a way that is not known") from None
 
 
-def _entry(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+def _find_member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     found = [entry for entry in archive.infolist() if entry.filename == name]
     if len(found) > 1:
-        raise BadZip(f"it holds `{name}` {len(found)} times")
+        raise InvalidZipError(f"it holds `{name}` {len(found)} times")
     if not found:
         others = ", ".join(entry.filename for entry in archive.infolist()[:5])
-        raise BadZip(f"it holds no `{name}`, but {others or 'nothing'}")
+        raise InvalidZipError(f"it holds no `{name}`, but {others or 'nothing'}")
     return found[0]
 
 
-def _read(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int) -> bytes:
+def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int) -> bytes:
     with archive.open(entry) as file:
         content = file.read(largest + 1)
     if len(content) > largest:
-        raise BadZip(f"its `{entry.filename}` is larger than {largest:,} bytes")
+        raise InvalidZipError(f"its `{entry.filename}` is larger than {largest:,} bytes")
     return content
 
 
@@ -86,7 +92,7 @@ _LARGEST_FILE = 256 * 1024 * 1024
 _MOST_RUNS = 30
 """Runs of each event that are looked through."""
 _CHUNK = 64 * 1024
-_PATIENCE = Patience(total_s=90.0, request_s=20)
+_PATIENCE = PostTimeouts(total_s=90.0, request_s=20)
 
 # What `actions/upload-artifact` allows, without white space; a name is a folder of the workspace, too.
 _NAME = r"(?!\.)[\w.+@=-]{1,200}"
@@ -95,30 +101,30 @@ _WHAT = re.compile(rf"(?:(?P<workflow>{_NAME}\.ya?ml)/)?(?P<name>{_NAME})(?::(?P
 _WORKFLOW_REF = re.compile(r"[^@]*/(?P<workflow>[^/@]+\.ya?ml)@.*", re.DOTALL)
 
 
-def artifact_baseline(what: str, place: BaselinePlace) -> "BaselineArtifact":
+def build_artifact_store(what: str, place: StoreContext) -> "ArtifactStore":
     """The store that `artifact:WHAT` names.
 
     Raises:
-        InvalidInput: `what` is no name of an artifact.
+        InvalidInputError: `what` is no name of an artifact.
     """
     found = _WHAT.fullmatch(what)
     if found is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"artifact:{what}: must be artifact:NAME, artifact:NAME:FILE or artifact:WORKFLOW.yml/NAME:FILE"
         )
-    return BaselineArtifact(place, found["name"], found["file"] or DEFAULT_FILE, found["workflow"] or "")
+    return ArtifactStore(place, found["name"], found["file"] or DEFAULT_FILE, found["workflow"] or "")
 
 
 @dataclass(slots=True)
-class BaselineArtifact:
+class ArtifactStore:
     """The file `file` in the artifact `name`, of the newest good run of `workflow` on the default branch."""
 
-    place: BaselinePlace
+    place: StoreContext
     name: str
     file: str = DEFAULT_FILE
     workflow: str = ""
     """Its file; "" for the workflow that runs."""
-    patience: Patience = field(default=_PATIENCE, repr=False)
+    patience: PostTimeouts = field(default=_PATIENCE, repr=False)
     absence: str = ""
 
     @property
@@ -135,28 +141,30 @@ class BaselineArtifact:
         """What the newest good run kept; None when none of the last ones kept anything that still exists."""
         deadline = time.monotonic() + self.patience.total_s
         try:
-            account = self._account()
-            search = _Search(self, account, connect(account, self.patience), deadline)
-            kept = persistent(search.newest, self.patience, deadline, jitter=random.random)
-        except Gone as error:
-            raise InvalidInput(f"{self.shown_as}: {error} {self._needs()}") from None
-        except Trouble as error:
-            raise self._refusal(error) from None
+            account = self._build_account()
+            search = _ArtifactSearch(self, account, open_connection(account, self.patience), deadline)
+            kept = retry_transient(search.find_newest, self.patience, deadline, jitter=random.random)
+        except NotFoundError as error:
+            raise InvalidInputError(f"{self.shown_as}: {error} {self._describe_permissions()}") from None
+        except PostError as error:
+            raise self._convert_error(error) from None
         if isinstance(kept, str):
             self.absence = kept
             return None
         try:
-            data = file_in_zip(kept.content, self.file, largest=_LARGEST_FILE)
-        except BadZip as error:
-            raise InvalidInput(f"{self.shown_as} of run {kept.run}: it cannot be used: {error}.") from None
-        found = read_standard(data, f"{self.shown_as} of run {kept.run}")
+            data = read_zip_member(kept.content, self.file, largest=_LARGEST_FILE)
+        except InvalidZipError as error:
+            raise InvalidInputError(
+                f"{self.shown_as} of run {kept.run}: it cannot be used: {error}."
+            ) from None
+        found = load_baseline_or_results(data, f"{self.shown_as} of run {kept.run}")
         return replace(found, path=self.shown_as, version=f"run {kept.run}")
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Read, change, and write the file to be uploaded: on top of what an earlier step wrote there."""
         path = self.place.folder / self.name / self.file
-        after = change(self._written(self._read_written(path)) if path.exists() else self.read())
-        atomic_write(path, dump_baseline(after), owner=self.place.owner)
+        after = change(self._load_written(self._read_written(path)) if path.exists() else self.read())
+        write_atomically(path, dump_baseline(after), owner=self.place.owner)
         return replace(after, path=self.shown_as, version="")
 
     def _read_written(self, path: "Path") -> bytes:
@@ -164,45 +172,49 @@ class BaselineArtifact:
             return read_file(path)
         except OSError as error:
             shown_as = f"{self.name}/{self.file}"
-            raise InvalidInput(f"{shown_as}: the baseline cannot be read: {error.strerror}") from None
+            raise InvalidInputError(f"{shown_as}: the baseline cannot be read: {error.strerror}") from None
 
-    def _written(self, data: bytes) -> Baseline:
+    def _load_written(self, data: bytes) -> Baseline:
         shown_as = f"{self.name}/{self.file}"
         if not is_baseline(parse_json(data, shown_as)):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{shown_as}: this is no baseline, and is left as it is. Name another file, as "
                 f"artifact:{self.name}:{DEFAULT_FILE}."
             )
-        return read_standard(data, shown_as)
+        return load_baseline_or_results(data, shown_as)
 
-    def workflow_file(self) -> str:
+    def find_workflow_file(self) -> str:
         """The workflow whose runs are looked through.
 
         Raises:
-            Trouble: nobody says which it is.
+            PostError: nobody says which it is.
         """
         running = _WORKFLOW_REF.fullmatch(self.place.environ.get("GITHUB_WORKFLOW_REF", ""))
         found = self.workflow or (running["workflow"] if running else "")
         if not found:
-            raise Trouble("no job of GitHub Actions runs here: name the workflow, artifact:WORKFLOW.yml/NAME")
+            raise PostError(
+                "no job of GitHub Actions runs here: name the workflow, artifact:WORKFLOW.yml/NAME"
+            )
         return found
 
-    def _account(self) -> Account:
+    def _build_account(self) -> Account:
         tokens = (self.place.environ.get(name, "").strip() for name in _TOKENS)
-        return Account.of(self.place.environ, next(filter(None, tokens), ""))
+        return Account.from_environment(self.place.environ, next(filter(None, tokens), ""))
 
-    def _refusal(self, error: Trouble) -> InvalidInput | NoVerdict:
-        if isinstance(error, GivenUp):
-            return NoVerdict(f"{self.shown_as}: the baseline cannot be read: {error}. Run the job again.")
-        advice = f" {self._needs()}" if error.kind == "skipped" else ""
-        return InvalidInput(f"{self.shown_as}: the baseline cannot be read: {error}.{advice}")
+    def _convert_error(self, error: PostError) -> InvalidInputError | NoVerdictError:
+        if isinstance(error, RetriesExhaustedError):
+            return NoVerdictError(
+                f"{self.shown_as}: the baseline cannot be read: {error}. Run the job again."
+            )
+        advice = f" {self._describe_permissions()}" if error.kind == "skipped" else ""
+        return InvalidInputError(f"{self.shown_as}: the baseline cannot be read: {error}.{advice}")
 
-    def _needs(self) -> str:
+    def _describe_permissions(self) -> str:
         return "The job needs `permissions: actions: read` and the variable GITHUB_TOKEN."
 
 
 @frozen
-class _Kept:
+class _StoredArtifact:
     """What a run kept."""
 
     run: int
@@ -211,51 +223,53 @@ class _Kept:
 
 
 @frozen
-class _Search:
+class _ArtifactSearch:
     """One look through the runs of a workflow."""
 
-    wanted: BaselineArtifact
+    wanted: ArtifactStore
     account: Account
-    connection: Connection
+    connection: GitHubConnection
     deadline: float
     """In time.monotonic()."""
 
-    def newest(self) -> _Kept | str:
+    def find_newest(self) -> _StoredArtifact | str:
         """The artifact of the newest good run that has it; or why there is none."""
-        with self.connection.sorted_out():
+        with self.connection.translate_errors():
             repository = self.connection.repository
             branch, expired = repository.default_branch, False
-            for run in self._good_runs(repository, branch):
+            for run in self._iter_good_runs(repository, branch):
                 kept = [each for each in run.get_artifacts() if each.name == self.wanted.name]
                 expired = expired or any(each.expired for each in kept)
                 alive = [each for each in kept if not each.expired]
                 if alive:
                     # a run that is repeated keeps it again
-                    return _Kept(run.id, self._download(max(alive, key=lambda each: each.id)))
+                    return _StoredArtifact(
+                        run.id, self._download_artifact(max(alive, key=lambda each: each.id))
+                    )
             if expired:
                 return f"the artifacts that good runs on {branch} kept have expired"
-            return f"no good run of {self.wanted.workflow_file()} on {branch} kept it"
+            return f"no good run of {self.wanted.find_workflow_file()} on {branch} kept it"
 
-    def _good_runs(self, repository: "Repository", branch: str) -> "Iterator[WorkflowRun]":
+    def _iter_good_runs(self, repository: "Repository", branch: str) -> "Iterator[WorkflowRun]":
         """Runs that succeeded with the default branch's own code, the newest first."""
-        workflow = repository.get_workflow(self.wanted.workflow_file())
+        workflow = repository.get_workflow(self.wanted.find_workflow_file())
         found = [
             run
             for event in EVENTS
             for run in islice(workflow.get_runs(branch=branch, event=event, status="success"), _MOST_RUNS)
-            if _is_good(run, repository, branch)
+            if _is_good_run(run, repository, branch)
         ]
         yield from sorted(found, key=lambda run: run.id, reverse=True)
 
-    def _download(self, artifact: "Artifact") -> bytes:
+    def _download_artifact(self, artifact: "Artifact") -> bytes:
         if artifact.size_in_bytes > _LARGEST_ZIP:
-            raise Trouble(f"the artifact has {artifact.size_in_bytes:,} bytes, more than a baseline needs")
-        content = self._content(self._storage(artifact.id))
+            raise PostError(f"the artifact has {artifact.size_in_bytes:,} bytes, more than a baseline needs")
+        content = self._download_content(self._find_storage_url(artifact.id))
         if artifact.digest and artifact.digest != f"sha256:{hashlib.sha256(content).hexdigest()}":
-            raise Passing("the artifact did not arrive as it was kept")
+            raise TransientError("the artifact did not arrive as it was kept")
         return content
 
-    def _storage(self, number: int) -> str:
+    def _find_storage_url(self, number: int) -> str:
         """Where GitHub keeps it: an address that needs no token, and must not be given one."""
         import requests
         from github import GithubException
@@ -271,31 +285,31 @@ class _Search:
             timeout=self.wanted.patience.request_s,
         )
         if answer.status_code != requests.codes.found:
-            raise GithubException(answer.status_code, _object_in(answer), dict(answer.headers))
+            raise GithubException(answer.status_code, _parse_object(answer), dict(answer.headers))
         location = answer.headers.get("Location", "")
         if not location.startswith("https://") and api.startswith("https://"):
-            raise Trouble("GitHub sends the artifact over an open connection")
+            raise PostError("GitHub sends the artifact over an open connection")
         return location
 
-    def _content(self, location: str) -> bytes:
+    def _download_content(self, location: str) -> bytes:
         import requests
 
         content = bytearray()
         with requests.get(
-            location, auth=_without_token, stream=True, timeout=self.wanted.patience.request_s
+            location, auth=_ignore_netrc, stream=True, timeout=self.wanted.patience.request_s
         ) as answer:
             if answer.status_code != requests.codes.ok:
-                raise Passing(f"the storage of artifacts answered {answer.status_code}")
+                raise TransientError(f"the storage of artifacts answered {answer.status_code}")
             for chunk in answer.iter_content(_CHUNK):
                 content += chunk
                 if len(content) > _LARGEST_ZIP:
-                    raise Trouble("the artifact is larger than GitHub said")
+                    raise PostError("the artifact is larger than GitHub said")
                 if time.monotonic() > self.deadline + self.wanted.patience.request_s:
-                    raise GivenUp("the artifact comes too slowly")
+                    raise RetriesExhaustedError("the artifact comes too slowly")
         return bytes(content)
 
 
-def _is_good(run: "WorkflowRun", repository: "Repository", branch: str) -> bool:
+def _is_good_run(run: "WorkflowRun", repository: "Repository", branch: str) -> bool:
     """Whether it is what was asked for: a run with somebody else's code never is."""
     return (
         run.conclusion == "success"
@@ -306,12 +320,12 @@ def _is_good(run: "WorkflowRun", repository: "Repository", branch: str) -> bool:
     )
 
 
-def _without_token(request: "PreparedRequest") -> "PreparedRequest":
+def _ignore_netrc(request: "PreparedRequest") -> "PreparedRequest":
     """Keeps what a .netrc file may say out of a request."""
     return request
 
 
-def _object_in(answer: "Response") -> Mapping[str, object]:
+def _parse_object(answer: "Response") -> Mapping[str, object]:
     try:
         found = answer.json()
     except ValueError:

@@ -15,9 +15,9 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from evalgate.baselines.serialization import dump_baseline, load_baseline
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselinePlace
+from evalgate.core.protocols import StoreContext
 from evalgate.core.types import Baseline
 from evalgate.documents.strict_json import parse_json
 from evalgate.system.private_git import GitError, PrivateRepository, open_private_repository
@@ -44,21 +44,21 @@ _WHO = {
 }
 
 
-def branch_baseline(what: str, place: BaselinePlace) -> "BaselineBranch":
+def build_branch_store(what: str, place: StoreContext) -> "BranchStore":
     """The store that `branch:WHAT` names, in the repository that the workspace belongs to.
 
     Raises:
-        InvalidInput: `what` is no name of a branch, or no name of a file.
+        InvalidInputError: `what` is no name of a branch, or no name of a file.
     """
     branch, _, file = what.partition(":")
     file = file or DEFAULT_FILE
     if not _NAME.fullmatch(branch) or not _NAME.fullmatch(file):
-        raise InvalidInput(f"branch:{what}: must be branch:NAME or branch:NAME:FILE")
-    return BaselineBranch(place.folder, branch, file)
+        raise InvalidInputError(f"branch:{what}: must be branch:NAME or branch:NAME:FILE")
+    return BranchStore(place.folder, branch, file)
 
 
 @frozen
-class BaselineBranch:
+class BranchStore:
     """The file `file` on the branch `branch` of the remote."""
 
     folder: Path
@@ -75,10 +75,10 @@ class BaselineBranch:
     def read(self) -> Baseline | None:
         """The newest baseline on the branch, or None when there is none yet."""
         try:
-            with self._repository() as here:
-                return self._read(here, self._fetch(here))
+            with self._open_repository() as here:
+                return self._read_baseline(here, self._fetch_tip(here))
         except GitError as error:
-            raise InvalidInput(f"{self.shown_as}: the baseline cannot be read: {error}") from None
+            raise InvalidInputError(f"{self.shown_as}: the baseline cannot be read: {error}") from None
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Read, change and push, again and again until nobody else was faster.
@@ -87,25 +87,27 @@ class BaselineBranch:
             OSError: it cannot be pushed.
         """
         try:
-            with self._repository() as here:
-                return self._update(here, change)
+            with self._open_repository() as here:
+                return self._update_with_retries(here, change)
         except GitError as error:
             raise OSError(f"git could not push it: {error}") from None
 
-    def _repository(self) -> AbstractContextManager[PrivateRepository]:
+    def _open_repository(self) -> AbstractContextManager[PrivateRepository]:
         return open_private_repository(self.folder, self.remote, os.environ)
 
-    def _update(self, here: PrivateRepository, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+    def _update_with_retries(
+        self, here: PrivateRepository, change: Callable[[Baseline | None], Baseline]
+    ) -> Baseline:
         pause, lost = _PAUSE_S, GitError()
         for _ in range(_ATTEMPTS):
             try:
-                tip = self._fetch(here)
-                before = self._read(here, tip)
+                tip = self._fetch_tip(here)
+                before = self._read_baseline(here, tip)
                 after = change(before)
                 if after != before:
-                    known, tip = tip, self._commit(here, tip, dump_baseline(after))
-                    self._push(here, tip, known)
-                return self._as_of(tip, after)
+                    known, tip = tip, self._commit_file(here, tip, dump_baseline(after))
+                    self._push_commit(here, tip, known)
+                return self._set_version(tip, after)
             except GitError as error:
                 if not any(word in str(error) for word in _RACES):
                     raise
@@ -114,38 +116,40 @@ class BaselineBranch:
             pause = min(1.5 * pause, _LONGEST_PAUSE_S)
         raise lost
 
-    def _fetch(self, here: PrivateRepository) -> str:
+    def _fetch_tip(self, here: PrivateRepository) -> str:
         """The commit that the branch is at, with what it holds; "" when there is no such branch."""
-        listed = here.git("ls-remote", "--exit-code", here.fetch_url, f"refs/heads/{self.branch}", missing=2)
+        listed = here.run_git(
+            "ls-remote", "--exit-code", here.fetch_url, f"refs/heads/{self.branch}", missing=2
+        )
         tip = listed.split()[0] if listed else ""
         if tip:
-            here.git(
+            here.run_git(
                 "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", here.fetch_url, tip
             )
         return tip
 
-    def _read(self, here: PrivateRepository, tip: str) -> Baseline | None:
-        if not tip or not here.git("ls-tree", tip, "--", self.file):
+    def _read_baseline(self, here: PrivateRepository, tip: str) -> Baseline | None:
+        if not tip or not here.run_git("ls-tree", tip, "--", self.file):
             return None
-        document = parse_json(here.git("cat-file", "blob", f"{tip}:{self.file}").encode(), self.shown_as)
-        return self._as_of(tip, load_baseline(document))
+        document = parse_json(here.run_git("cat-file", "blob", f"{tip}:{self.file}").encode(), self.shown_as)
+        return self._set_version(tip, load_baseline(document))
 
-    def _as_of(self, tip: str, baseline: Baseline) -> Baseline:
+    def _set_version(self, tip: str, baseline: Baseline) -> Baseline:
         return replace(baseline, path=self.shown_as, version=f"commit {tip[:_SHOWN_OF_COMMIT]}")
 
-    def _commit(self, here: PrivateRepository, tip: str, text: str) -> str:
+    def _commit_file(self, here: PrivateRepository, tip: str, text: str) -> str:
         """A commit on top of `tip` in which the file holds `text`, and the others are as they were."""
-        blob = here.git("hash-object", "-w", "--stdin", stdin=text).strip()
+        blob = here.run_git("hash-object", "-w", "--stdin", stdin=text).strip()
         index = {"GIT_INDEX_FILE": f"{here.folder}/index-{blob}"}
         try:
-            here.git("read-tree", tip or "--empty", env=index)
-            here.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{self.file}", env=index)
-            tree = here.git("write-tree", env=index).strip()
+            here.run_git("read-tree", tip or "--empty", env=index)
+            here.run_git("update-index", "--add", "--cacheinfo", f"100644,{blob},{self.file}", env=index)
+            tree = here.run_git("write-tree", env=index).strip()
         finally:
             Path(index["GIT_INDEX_FILE"]).unlink(missing_ok=True)
         parent = ("-p", tip) if tip else ()
-        return here.git("commit-tree", tree, *parent, "-m", f"Baseline {self.file}", env=_WHO).strip()
+        return here.run_git("commit-tree", tree, *parent, "-m", f"Baseline {self.file}", env=_WHO).strip()
 
-    def _push(self, here: PrivateRepository, commit: str, tip: str) -> None:
+    def _push_commit(self, here: PrivateRepository, commit: str, tip: str) -> None:
         name = f"refs/heads/{self.branch}"
-        here.git("push", "--quiet", f"--force-with-lease={name}:{tip}", here.push_url, f"{commit}:{name}")
+        here.run_git("push", "--quiet", f"--force-with-lease={name}:{tip}", here.push_url, f"{commit}:{name}")

@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from evalgate.baselines.serialization import dump_baseline, is_baseline, read_standard
-from evalgate.core.errors import InvalidInput
+from evalgate.baselines.serialization import dump_baseline, is_baseline, load_baseline_or_results
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline
 from evalgate.documents.strict_json import parse_json
 from evalgate.documents.text_files import read_named_file
-from evalgate.system.files import atomic_write, make_folder, remove_temporaries
+from evalgate.system.files import make_folder, remove_temporaries, write_atomically
 
 
 @frozen
-class BaselineFile:
+class FileStore:
     """The file at `path`; `shown_as` is how reports name it."""
 
     path: Path
@@ -30,38 +30,40 @@ class BaselineFile:
 
     def read(self) -> Baseline | None:
         """The baseline, or None when there is no such file yet."""
-        data = self._data()
-        return read_standard(data, self.shown_as) if data is not None else None
+        data = self._read_data()
+        return load_baseline_or_results(data, self.shown_as) if data is not None else None
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Read, change and replace the file, atomically; who else does so waits. Folders are made."""
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with _alone(self.path.parent, self.owner):
-            data = self._data()
+        with _lock_folder(self.path.parent, self.owner):
+            data = self._read_data()
             if data is not None and not is_baseline(parse_json(data, self.shown_as)):
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{self.shown_as}: this is no baseline but a result, which is left as it is. Choose "
                     "another file with --to, or remove it."
                 )
-            before = read_standard(data, self.shown_as) if data is not None else None
+            before = load_baseline_or_results(data, self.shown_as) if data is not None else None
             after = change(before)
             remove_temporaries(self.path)
             if after != before:
-                atomic_write(self.path, dump_baseline(after), owner=self.owner)
+                write_atomically(self.path, dump_baseline(after), owner=self.owner)
         return replace(after, path=self.shown_as)
 
-    def _data(self) -> bytes | None:
+    def _read_data(self) -> bytes | None:
         try:
             return read_named_file(self.path, self.shown_as)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise InvalidInput(f"{self.shown_as}: the baseline cannot be read: {error.strerror}") from None
+            raise InvalidInputError(
+                f"{self.shown_as}: the baseline cannot be read: {error.strerror}"
+            ) from None
 
 
 @contextmanager
-def _alone(folder: Path, owner: tuple[int, int] | None) -> Iterator[None]:
+def _lock_folder(folder: Path, owner: tuple[int, int] | None) -> Iterator[None]:
     """No other process of this machine updates a baseline in the folder; nothing is left behind in it."""
     make_folder(folder, owner)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

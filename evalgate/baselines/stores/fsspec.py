@@ -16,13 +16,13 @@ from dataclasses import field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from evalgate.baselines.history import parted, together
-from evalgate.baselines.serialization import dump_baseline, is_baseline, read_standard
-from evalgate.core.errors import InvalidInput, NoVerdict
+from evalgate.baselines.history import join_baselines, split_baseline
+from evalgate.baselines.serialization import dump_baseline, is_baseline, load_baseline_or_results
+from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselinePlace
-from evalgate.core.sanitize import log_line
+from evalgate.core.protocols import StoreContext
+from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import Baseline, BaselineSource
 from evalgate.documents.strict_json import parse_json
 from evalgate.redaction.redactor import Redactor
@@ -57,109 +57,115 @@ _MOST_OBJECTS = 2000
 _ATTEMPTS = 10
 
 
-def object_baseline(url: str, place: BaselinePlace) -> "BaselineObjects":
+def build_fsspec_store(url: str, place: StoreContext) -> "FsspecStore":
     """The store at a URL.
 
     Raises:
-        InvalidInput: it is no URL that can be used, or holds a secret.
+        InvalidInputError: it is no URL that can be used, or holds a secret.
     """
     parts = urlsplit(url)
     shown_as = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if "@" in parts.netloc and (parts.password is not None or parts.scheme not in _WITH_ACCOUNT):
-        raise InvalidInput(f"{shown_as}: a baseline's URL holds no credentials: the environment does")
+        raise InvalidInputError(f"{shown_as}: a baseline's URL holds no credentials: the environment does")
     if not _URL.fullmatch(url) or "::" in url or ".." in parts.path.split("/"):
-        raise InvalidInput(
-            f"{log_line(shown_as, 200)}: a baseline's URL is SCHEME://PLACE/FOLDER, without `?`, `#`, `..`, "
+        raise InvalidInputError(
+            f"{to_log_line(shown_as, 200)}: a baseline's URL is SCHEME://PLACE/FOLDER, without `?`, `#`, `..`, "
             "blanks and wildcards"
         )
-    return BaselineObjects(url.rstrip("/"), place)
+    return FsspecStore(url.rstrip("/"), place)
 
 
 @frozen
-class BaselineObjects:
+class FsspecStore:
     """The gate runs below `url`; or one file, if that is what is there."""
 
     url: str
-    place: BaselinePlace = field(repr=False)
+    place: StoreContext = field(repr=False)
 
     def read(self) -> Baseline | None:
         """The gate runs that are there, as one baseline; None when there is none."""
-        folder = self._folder()
-        found = folder.single()
+        folder = self._open_folder()
+        found = folder.read_single_file()
         if found is not None:
-            return replace(read_standard(found, self.url), path=self.url)
-        return self._as_one(folder.parts())
+            return replace(load_baseline_or_results(found, self.url), path=self.url)
+        return self._join_stored(folder.read_runs())
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Read and change; then add what is new and remove what is gone."""
         try:
-            return self._updated(self._folder(), change)
-        except NoVerdict as error:
+            return self._update_folder(self._open_folder(), change)
+        except NoVerdictError as error:
             raise OSError(str(error)) from None
 
-    def _updated(self, folder: "_Folder", change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        if folder.single() is not None:
-            raise InvalidInput(f"{self.url}: this is one file, which is left as it is. Name a folder.")
-        stored = folder.parts()
-        before = self._as_one(stored)
+    def _update_folder(
+        self, folder: "_ObjectFolder", change: Callable[[Baseline | None], Baseline]
+    ) -> Baseline:
+        if folder.read_single_file() is not None:
+            raise InvalidInputError(f"{self.url}: this is one file, which is left as it is. Name a folder.")
+        stored = folder.read_runs()
+        before = self._join_stored(stored)
         after = change(before)
         names = {part.sources[0]: name for name, part in stored.items()}
-        known = {part.sources[0]: _runs_in(part) for part in parted(before)} if before else {}
+        known = {part.sources[0]: _index_runs(part) for part in split_baseline(before)} if before else {}
         kept = {
-            names[part.sources[0]] if known.get(part.sources[0]) == _runs_in(part) else folder.add(part)
-            for part in parted(after)
+            names[part.sources[0]]
+            if known.get(part.sources[0]) == _index_runs(part)
+            else folder.write_run(part)
+            for part in split_baseline(after)
         }
         # whoever reads meanwhile finds too much rather than too little
-        folder.remove(stored.keys() - kept)
+        folder.remove_objects(stored.keys() - kept)
         return replace(after, path=self.url, version="")
 
-    def _as_one(self, stored: Mapping[str, Baseline]) -> Baseline | None:
-        found = together(stored.values())
+    def _join_stored(self, stored: Mapping[str, Baseline]) -> Baseline | None:
+        found = join_baselines(stored.values())
         if found is None:
             return None
         return replace(found, path=self.url, version=f"up to {max(stored).removesuffix('.json')}")
 
-    def _folder(self) -> "_Folder":
+    def _open_folder(self) -> "_ObjectFolder":
         scheme = urlsplit(self.url).scheme
-        redactor = Redactor.of(self.place.environ)
+        redactor = Redactor.from_environment(self.place.environ)
         try:
             from fsspec.core import url_to_fs
 
-            with _sorted_out(self.url, redactor):
+            with _translate_errors(self.url, redactor):
                 system, root = url_to_fs(self.url, skip_instance_cache=True)
         except ImportError:
             missing = PACKAGES.get(scheme, "fsspec")
             how = describe_install(EXTRAS[missing]) if missing in EXTRAS else f"`pip install {missing}`"
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.url}: {scheme}:// needs a driver that is not installed: {how}"
             ) from None
-        return _Folder(system, str(root).rstrip("/"), self.url, redactor, has_folders=scheme in _WITH_FOLDERS)
+        return _ObjectFolder(
+            system, str(root).rstrip("/"), self.url, redactor, has_folders=scheme in _WITH_FOLDERS
+        )
 
 
-def _runs_in(part: Baseline) -> Mapping[tuple[str, str], object]:
+def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
     """What a gate run tells: all but how its cases stand today."""
     return {(case.eval_set_id, case.eval_id): (case.fingerprint, case.runs) for case in part.cases}
 
 
 @contextmanager
-def _sorted_out(url: str, redactor: Redactor) -> Iterator[None]:
+def _translate_errors(url: str, redactor: Redactor) -> Iterator[None]:
     """Whatever a driver raises, as an error of ours without a secret in it; what is missing stays missing."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, ImportError):
         raise
     except Exception as error:  # noqa: BLE001  drivers raise what their clients raise
-        said = log_line(redactor.text(f"{type(error).__name__}: {error}"), 300)
+        said = to_log_line(redactor.redact_text(f"{type(error).__name__}: {error}"), 300)
         if (
             isinstance(error, PermissionError | ValueError | TypeError)
             or "Credential" in type(error).__name__
         ):
-            raise InvalidInput(f"{url}: it cannot be used: {said}") from None
-        raise NoVerdict(f"{url}: the baseline cannot be reached: {said}") from None
+            raise InvalidInputError(f"{url}: it cannot be used: {said}") from None
+        raise NoVerdictError(f"{url}: the baseline cannot be reached: {said}") from None
 
 
 @frozen
-class _Folder:
+class _ObjectFolder:
     """A folder of objects behind fsspec, which has no types."""
 
     system: Any
@@ -168,33 +174,35 @@ class _Folder:
     redactor: Redactor
     has_folders: bool
 
-    def single(self) -> bytes | None:
+    def read_single_file(self) -> bytes | None:
         """The content of a file that has the folder's own name; None when there is none."""
         if not self.root.endswith(".json"):
             return None
         try:
-            [content] = self._contents([self.root])
+            [content] = self._read_contents([self.root])
         except (FileNotFoundError, IsADirectoryError):
             return None
         return content
 
-    def parts(self) -> dict[str, Baseline]:
+    def read_runs(self) -> dict[str, Baseline]:
         """Name → the gate run in it, the oldest first."""
         for _ in range(_ATTEMPTS):
-            names = self._names()
+            names = self._list_names()
             try:
-                contents = self._contents([f"{self.root}/{name}" for name in names])
+                contents = self._read_contents([f"{self.root}/{name}" for name in names])
             except FileNotFoundError:  # somebody else removed it, and added another before
                 continue
-            return {name: self._part(name, content) for name, content in zip(names, contents, strict=True)}
-        raise NoVerdict(f"{self.url}: the baseline changes faster than it can be read")
+            return {
+                name: self._load_run(name, content) for name, content in zip(names, contents, strict=True)
+            }
+        raise NoVerdictError(f"{self.url}: the baseline changes faster than it can be read")
 
-    def add(self, part: Baseline) -> str:
+    def write_run(self, part: Baseline) -> str:
         """Write a gate run; gives its object's name."""
         text = dump_baseline(part).encode()
-        name = _name(part.sources[0], text)
+        name = _build_object_name(part.sources[0], text)
         path = f"{self.root}/{name}"
-        with _sorted_out(self.url, self.redactor):
+        with _translate_errors(self.url, self.redactor):
             if not self.has_folders:
                 self.system.pipe_file(path, text)
                 return name
@@ -204,14 +212,14 @@ class _Folder:
             self.system.mv(whole, path)
             return name
 
-    def remove(self, names: Iterable[str]) -> None:
+    def remove_objects(self, names: Iterable[str]) -> None:
         """Remove objects; those that somebody else has removed are gone anyway."""
         for name in sorted(names):
-            with suppress(FileNotFoundError), _sorted_out(self.url, self.redactor):
+            with suppress(FileNotFoundError), _translate_errors(self.url, self.redactor):
                 self.system.rm_file(f"{self.root}/{name}")
 
-    def _names(self) -> list[str]:
-        with _sorted_out(self.url, self.redactor):
+    def _list_names(self) -> list[str]:
+        with _translate_errors(self.url, self.redactor):
             self.system.invalidate_cache()
             try:
                 listed = self.system.ls(self.root, detail=False)
@@ -220,26 +228,26 @@ class _Folder:
         names = {str(path).rsplit("/", 1)[-1] for path in listed}
         return sorted(filter(_OBJECT.fullmatch, names))[-_MOST_OBJECTS:]
 
-    def _part(self, name: str, content: bytes) -> Baseline:
+    def _load_run(self, name: str, content: bytes) -> Baseline:
         where = f"{self.url}/{name}"
-        found = read_standard(content, where) if is_baseline(parse_json(content, where)) else None
+        found = load_baseline_or_results(content, where) if is_baseline(parse_json(content, where)) else None
         if found is None or len(found.sources) != 1:
-            raise InvalidInput(f"{where}: this is no gate run that evalgate saved: remove it")
+            raise InvalidInputError(f"{where}: this is no gate run that evalgate saved: remove it")
         return found
 
-    def _contents(self, paths: list[str]) -> list[bytes]:
+    def _read_contents(self, paths: list[str]) -> list[bytes]:
         """What is in the objects, at the same time where the service allows it."""
-        with _sorted_out(self.url, self.redactor):
+        with _translate_errors(self.url, self.redactor):
             found = self.system.cat_ranges(paths, 0, _LARGEST + 1, on_error="return") if paths else []
             for each in found:
                 if isinstance(each, Exception):
                     raise each
         if any(len(each) > _LARGEST for each in found):
-            raise InvalidInput(f"{self.url}: a file in it is larger than {_LARGEST:,} bytes")
+            raise InvalidInputError(f"{self.url}: a file in it is larger than {_LARGEST:,} bytes")
         return [bytes(each) for each in found]
 
 
-def _name(source: BaselineSource, text: bytes) -> str:
+def _build_object_name(source: BaselineSource, text: bytes) -> str:
     """Sorts by time, and differs where anything does."""
     when = re.sub(r"[^0-9A-Za-z]", "", source.created_at or "")[:20] or "0"
     return f"{when}-{hashlib.sha256(text).hexdigest()[:16]}.json"

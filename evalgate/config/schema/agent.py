@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, Strict, model_validator
 from pydantic_core import CoreSchema
 
-from evalgate.config.schema.values import Count, EnvironmentName, Names, Section
+from evalgate.config.schema.values import ConfigSection, Count, EnvironmentName, Names
 
 
 class AgentConfig(BaseModel):
@@ -36,7 +36,7 @@ class AgentConfig(BaseModel):
     """Environment variables that the agent gets beside the harmless ones; a trailing `*` is a prefix."""
 
 
-class ExecutorConfig(Section):
+class ExecutorConfig(ConfigSection):
     """Where the agent's workers run. It changes nothing that the agent answers."""
 
     kind: Literal["local", "ray"] = "local"
@@ -59,11 +59,11 @@ class ExecutorConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _bare_kind(cls, value: object) -> object:
+    def _wrap_bare_kind(cls, value: object) -> object:
         return {"kind": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _has_a_cluster(self) -> Self:
+    def _reject_ray_options(self) -> Self:
         if self.kind == "local" and self.model_fields_set - {"kind"}:
             raise ValueError(f"has `{min(self.model_fields_set - {'kind'})}`, which belongs to `kind: ray`")
         return self

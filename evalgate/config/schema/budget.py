@@ -14,7 +14,7 @@ from typing import Annotated, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
-from evalgate.core.formatting import counted
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 
 _PER = 1_000_000
@@ -67,17 +67,17 @@ class Price(BaseModel):
     """Anything that a reader of the price should know."""
 
     @model_validator(mode="after")
-    def _is_no_more_when_cached(self) -> Self:
+    def _require_cached_discount(self) -> Self:
         if self.cached_input is not None and self.cached_input > self.input:
             raise ValueError("has a `cached_input` above its `input`")
         return self
 
-    def covers(self, tokens: Tokens, day: date) -> bool:
+    def matches_call(self, tokens: Tokens, day: date) -> bool:
         """Whether this is the price of a call of that size on that day."""
         is_valid = self.until is None or day <= self.until
         return is_valid and (self.up_to_input_tokens is None or tokens.input <= self.up_to_input_tokens)
 
-    def of(self, tokens: Tokens) -> float:
+    def compute_usd(self, tokens: Tokens) -> float:
         """US dollars."""
         cached = min(tokens.cached_input, tokens.input)
         cached_price = self.input if self.cached_input is None else self.cached_input
@@ -89,14 +89,14 @@ PriceTable: TypeAlias = Mapping[str, tuple[Price, ...]]
 """`provider/model` → its prices; the first that covers a call is the one."""
 
 
-def cost_usd(table: PriceTable, model: str, tokens: Tokens, day: date) -> float | None:
+def compute_cost_usd(table: PriceTable, model: str, tokens: Tokens, day: date) -> float | None:
     """US dollars of one call to `provider/model` on `day`; None when the table does not know."""
-    found = next((price for price in table.get(model, ()) if price.covers(tokens, day)), None)
-    return None if found is None else found.of(tokens)
+    found = next((price for price in table.get(model, ()) if price.matches_call(tokens, day)), None)
+    return None if found is None else found.compute_usd(tokens)
 
 
 @cache
-def known_prices() -> PriceTable:
+def load_known_prices() -> PriceTable:
     """The table that comes with evalgate."""
     from pydantic import TypeAdapter
 
@@ -105,9 +105,9 @@ def known_prices() -> PriceTable:
     return adapter.validate_python(json.loads(text)["prices"])
 
 
-def with_own_prices(own: Mapping[str, Price]) -> PriceTable:
+def merge_own_prices(own: Mapping[str, Price]) -> PriceTable:
     """The known prices, with the user's before them: a model that the user names has the user's price."""
-    return {**known_prices(), **{name: (price,) for name, price in own.items()}}
+    return {**load_known_prices(), **{name: (price,) for name, price in own.items()}}
 
 
 class Budget(BaseModel):
@@ -127,7 +127,7 @@ NO_BUDGET = Budget()
 
 
 @frozen
-class Spent:
+class MeteredUsage:
     """What was used."""
 
     calls: int = 0
@@ -140,12 +140,12 @@ class Spent:
     """Calls of which not even the tokens are known."""
 
     @classmethod
-    def of_call(cls, tokens: Tokens | None, cost_usd: float | None) -> "Spent":
+    def from_call(cls, tokens: Tokens | None, cost_usd: float | None) -> "MeteredUsage":
         """One call. `tokens` None: not known; `cost_usd` None: not known."""
         return cls(1, tokens or Tokens(), cost_usd or 0.0, int(cost_usd is None), int(tokens is None))
 
-    def __add__(self, other: "Spent") -> "Spent":
-        return Spent(
+    def __add__(self, other: "MeteredUsage") -> "MeteredUsage":
+        return MeteredUsage(
             self.calls + other.calls,
             self.tokens + other.tokens,
             self.usd + other.usd,
@@ -159,7 +159,7 @@ class Spent:
         return None if self.unpriced else self.usd
 
 
-class Meter:
+class UsageMeter:
     """Counts what a run uses against its budget.
 
     Work that is under way when money or tokens are spent is counted to its end, for it is paid for: a run may
@@ -171,7 +171,7 @@ class Meter:
         self._budget = budget
         self._now = now
         self._began = now()
-        self._spent = Spent()
+        self._spent = MeteredUsage()
         self.on_call: Callable[[], None] | None = None
         """Hears of every call of ours when it begins and once it is counted; what others report is none."""
 
@@ -181,44 +181,44 @@ class Meter:
         return self._budget
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> MeteredUsage:
         """What was used until now."""
         return self._spent
 
-    def seconds_left(self) -> float | None:
+    def get_seconds_left(self) -> float | None:
         """Until `minutes` are over, 0 or more; None: they never are."""
         if self._budget.minutes is None:
             return None
         return max(0.0, self._began + self._budget.minutes * 60 - self._now())
 
-    def add(self, spent: Spent) -> None:
+    def add_usage(self, spent: MeteredUsage) -> None:
         """Count what was used."""
         self._spent += spent
         if spent.calls and self.on_call is not None:
             self.on_call()
 
-    def exhausted(self) -> str:
+    def explain_exhaustion(self) -> str:
         """Why no new work may begin, as a sentence without its full stop; "" while it may."""
         budget, spent = self._budget, self._spent
         if budget.usd is not None and spent.usd >= budget.usd:
             return f"the budget of ${budget.usd:,.2f} is spent"
         if budget.tokens is not None and spent.tokens.total >= budget.tokens:
-            return f"the budget of {counted(budget.tokens, 'token')} is spent"
+            return f"the budget of {pluralize(budget.tokens, 'token')} is spent"
         if budget.minutes is not None and self._now() - self._began >= budget.minutes * 60:
             return f"the budget of {budget.minutes:g} minutes is spent"
         return ""
 
-    def blind_spots(self) -> tuple[str, ...]:
+    def describe_uncounted_usage(self) -> tuple[str, ...]:
         """Sentences about limits that cannot be held, because what they count is not known of every call."""
         budget, spent = self._budget, self._spent
         blind = []
         if budget.usd is not None and spent.unpriced:
-            calls = counted(spent.unpriced, "model call")
+            calls = pluralize(spent.unpriced, "model call")
             blind.append(
                 f"the cost of {calls} is not known, so the budget of ${budget.usd:,.2f} does not count "
                 f"{'it' if spent.unpriced == 1 else 'them'}: add the model's price, or a budget of tokens."
             )
         if budget.tokens is not None and spent.unmetered:
-            calls = counted(spent.unmetered, "model call")
+            calls = pluralize(spent.unmetered, "model call")
             blind.append(f"the provider did not say the tokens of {calls}; the budget does not count them.")
         return tuple(blind)

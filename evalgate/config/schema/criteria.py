@@ -18,11 +18,11 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from evalgate.config.schema.values import Entry, Names, Section, Unit
-from evalgate.core.types import Reliability
+from evalgate.config.schema.values import ConfigSection, Entry, Names, Unit
+from evalgate.core.types import ReliabilityRule
 
 
-class CaseThreshold(Section):
+class CaseThreshold(ConfigSection):
     """A threshold of some cases with a minimum of their mean."""
 
     threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
@@ -32,7 +32,7 @@ class CaseThreshold(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _bare_threshold(cls, value: object) -> object:
+    def _wrap_bare_threshold(cls, value: object) -> object:
         if isinstance(value, dict):
             return value
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -47,7 +47,7 @@ class CaseThreshold(Section):
         return {"anyOf": [{"type": "number"}, handler(core_schema)]}
 
 
-class CaseRule(Section):
+class CaseRule(ConfigSection):
     """What holds for some cases only."""
 
     ids: Names = ()
@@ -65,13 +65,13 @@ class CaseRule(Section):
     """The gate closes when one of them fails, whatever `max_failed_cases` allows."""
 
     @model_validator(mode="after")
-    def _says_of_which(self) -> Self:
+    def _require_ids_or_tags(self) -> Self:
         if not self.ids and not self.tags:
             raise ValueError("must say which cases: `ids` or `tags`")
         return self
 
 
-def _sendable(value: JsonValue) -> JsonValue:
+def _validate_json_value(value: JsonValue) -> JsonValue:
     """YAML has `.nan` and `.inf`; the JSON that an agent gets has not."""
     try:
         json.dumps(value, allow_nan=False)
@@ -80,10 +80,10 @@ def _sendable(value: JsonValue) -> JsonValue:
     return value
 
 
-_Json = Annotated[JsonValue, AfterValidator(_sendable)]
+_Json = Annotated[JsonValue, AfterValidator(_validate_json_value)]
 
 
-class ToolMockConfig(Section):
+class ToolMockConfig(ConfigSection):
     """A fixed result in the place of a tool. Of several that match a call, the first."""
 
     tool: str = Field(min_length=1)
@@ -98,7 +98,7 @@ class ToolMockConfig(Section):
     """Cases by `id`, `eval set:id` or `file:id`, globs; every case when absent."""
 
     @model_validator(mode="after")
-    def _says_exactly_what(self) -> Self:
+    def _require_args_if_exact(self) -> Self:
         if self.exact and self.args is None:
             raise ValueError("is `exact` and says no `args`: `args: {}` is a call without any")
         return self
@@ -116,7 +116,7 @@ class AdkCriterionConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _bare_threshold(cls, value: object) -> object:
+    def _wrap_bare_threshold(cls, value: object) -> object:
         return value if isinstance(value, dict) else {"threshold": value}
 
 
@@ -143,7 +143,7 @@ class CriterionConfig(AdkCriterionConfig):
     """Own allowance for a drop against the baseline, in points of the metric; that of `gate` when absent."""
 
     @model_validator(mode="after")
-    def _is_one_kind(self) -> Self:
+    def _check_options(self) -> Self:
         if self.pass_hat_k and self.pass_at_k:
             raise ValueError("must have `pass_hat_k` or `pass_at_k`, not both")
         if self.pass_at_k and self.threshold_rule == "statistical":
@@ -153,12 +153,12 @@ class CriterionConfig(AdkCriterionConfig):
         return self
 
     @property
-    def reliability(self) -> Reliability | None:
+    def reliability(self) -> ReliabilityRule | None:
         """What the two options ask for."""
         at_least = 1.0 if self.at_least is None else self.at_least
         if self.pass_hat_k:
-            return Reliability("pass^k", self.pass_hat_k, at_least)
-        return Reliability("pass@k", self.pass_at_k, at_least) if self.pass_at_k else None
+            return ReliabilityRule("pass^k", self.pass_hat_k, at_least)
+        return ReliabilityRule("pass@k", self.pass_at_k, at_least) if self.pass_at_k else None
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -167,7 +167,7 @@ class CriterionConfig(AdkCriterionConfig):
         return {"anyOf": [{"type": "number"}, handler(core_schema)]}
 
 
-class CustomMetricConfig(Section):
+class CustomMetricConfig(ConfigSection):
     """A metric that is a Python function of the user's."""
 
     entry: Entry
@@ -182,14 +182,14 @@ class CustomMetricConfig(Section):
 
     @field_validator("range", mode="before")
     @classmethod
-    def _are_two(cls, value: object) -> object:
+    def _require_pair(cls, value: object) -> object:
         if value is not None and not (isinstance(value, list | tuple) and len(value) == 2):
             raise ValueError("must be the lowest and the highest score, as [1, 5]")
         return value
 
     @field_validator("range")
     @classmethod
-    def _rises(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+    def _require_ascending(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
         if value is not None and value[0] >= value[1]:
             low, high = value
             raise ValueError(f"must name the lowest score first, as [1, 5]: {low:g} is not below {high:g}")
@@ -197,7 +197,7 @@ class CustomMetricConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _bare_entry(cls, value: object) -> object:
+    def _wrap_bare_entry(cls, value: object) -> object:
         return {"entry": value} if isinstance(value, str) else value
 
     @classmethod

@@ -9,13 +9,13 @@ from pydantic import (
     model_validator,
 )
 
-from evalgate.config.schema.values import Count, Section, Unit
+from evalgate.config.schema.values import ConfigSection, Count, Unit
 
 DEFAULT_BASELINE = ".evalgate/baseline.json"
 """Where `baseline save` keeps a baseline, and `run` looks for one, unless somebody names another place."""
 
 
-class StatisticsConfig(Section):
+class StatisticsConfig(ConfigSection):
     """Fine tuning of the comparison with the baseline; docs/statistics.md says what each of them buys."""
 
     alpha: Annotated[float, Strict()] = Field(default=0.05, gt=0, lt=0.5)
@@ -41,7 +41,7 @@ class StatisticsConfig(Section):
     """Share of wrong names in the list of worse cases, with a fixed number of runs."""
 
     @model_validator(mode="after")
-    def _doubts_what_may_fail(self) -> Self:
+    def _check_alphas(self) -> Self:
         if self.doubt_alpha < self.alpha:
             raise ValueError(
                 f"has `doubt_alpha: {self.doubt_alpha:g}` below `alpha: {self.alpha:g}`: what is enough to "
@@ -50,7 +50,7 @@ class StatisticsConfig(Section):
         return self
 
 
-class GateConfig(Section):
+class GateConfig(ConfigSection):
     """When the gate closes."""
 
     baseline: str | None = None

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator
 
-from evalgate.core.formatting import did_you_mean, listed
+from evalgate.core.formatting import did_you_mean, join_quoted
 from evalgate.core.frozen import frozen
 
 CUSTOM = "custom"
@@ -101,7 +101,7 @@ _FAMILIES: Mapping[str, str] = {
 """Patterns that the beginning of a name matches, of models that only the provider itself names so."""
 
 
-def named_model(name: str) -> tuple[str, str] | None:
+def parse_model_name(name: str) -> tuple[str, str] | None:
     """Provider and model for `gemini-2.5-flash`, or for `openai/gpt-4o` as LiteLLM writes it.
 
     None when the name does not tell: nothing is guessed.
@@ -123,7 +123,7 @@ _PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_
 _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "n", "response_format"})
 
 
-def check_names_variable(api_key: str, example: str) -> None:
+def require_variable_reference(api_key: str, example: str) -> None:
     """Look whether the text only names a variable.
 
     Raises:
@@ -192,35 +192,35 @@ class JudgeConfig(BaseModel):
 
     @field_validator("provider")
     @classmethod
-    def _is_known(cls, value: str) -> str:
+    def _require_known_provider(cls, value: str) -> str:
         known = sorted(PROVIDERS)
         if value not in known and "$" not in value:
-            hint = did_you_mean(value, known) or f" Known: {listed(known)}."
+            hint = did_you_mean(value, known) or f" Known: {join_quoted(known)}."
             raise ValueError(f"is no provider that evalgate knows.{hint}")
         return value
 
     @field_validator("api_key")
     @classmethod
-    def _is_a_placeholder(cls, value: str | None) -> str | None:
+    def _require_placeholder(cls, value: str | None) -> str | None:
         if value is not None:
-            check_names_variable(value, "OPENAI_API_KEY")
+            require_variable_reference(value, "OPENAI_API_KEY")
         return value
 
     @field_validator("base_url")
     @classmethod
-    def _holds_no_password(cls, value: str | None) -> str | None:
+    def _forbid_credentials(cls, value: str | None) -> str | None:
         if value is not None and "@" in value:
             raise ValueError("must not hold a user name or password: name the key's variable as `api_key`")
         return value
 
     @field_validator("generation")
     @classmethod
-    def _leaves_ours_alone(cls, value: Mapping[str, object]) -> Mapping[str, object]:
+    def _forbid_reserved_keys(cls, value: Mapping[str, object]) -> Mapping[str, object]:
         if ours := sorted(_RESERVED & set(value)):
-            raise ValueError(f"must not set {listed(ours)}: evalgate does")
+            raise ValueError(f"must not set {join_quoted(ours)}: evalgate does")
         return value
 
-    def altered(self, **changes: object) -> "JudgeConfig":
+    def apply_changes(self, **changes: object) -> "JudgeConfig":
         """This configuration with other values, checked: what a single metric says goes before the section.
 
         Raises:
@@ -228,7 +228,7 @@ class JudgeConfig(BaseModel):
         """
         return JudgeConfig.model_validate({**self.model_dump(), **changes})
 
-    def parameters(self) -> dict[str, object]:
+    def build_parameters(self) -> dict[str, object]:
         """The parameters of the wire format that every request starts from."""
         own = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         return {**self.generation, **{name: value for name, value in own.items() if value is not None}}
@@ -261,13 +261,13 @@ class UserConfig(JudgeConfig):
     stories: Literal["played", "first_sentence"] = "played"
     """Whether a case with a story and a starting sentence goes on by the story, or ends there."""
 
-    def model_config_for(self, judge: JudgeConfig | None) -> JudgeConfig | None:
+    def resolve_model_config(self, judge: JudgeConfig | None) -> JudgeConfig | None:
         """How the model is asked; None when nobody says which."""
         said = {name: getattr(self, name) for name in self.model_fields_set - USER_SETTINGS}
         if not self.model:
-            return judge.altered(**said) if judge is not None else None
+            return judge.apply_changes(**said) if judge is not None else None
         if "provider" in said:
             return JudgeConfig(model=self.model, **said)
-        if own := named_model(self.model):
+        if own := parse_model_name(self.model):
             return JudgeConfig(**{**said, "provider": own[0], "model": own[1]})
-        return (judge or JudgeConfig(model=self.model)).altered(**{**said, "model": self.model})
+        return (judge or JudgeConfig(model=self.model)).apply_changes(**{**said, "model": self.model})

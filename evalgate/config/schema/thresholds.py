@@ -13,9 +13,9 @@ from evalgate.config.schema.budget import NO_BUDGET, Budget, Price
 from evalgate.config.schema.criteria import CaseRule, CriterionConfig, CustomMetricConfig, ToolMockConfig
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
-from evalgate.config.schema.values import Names, Runs, Section
+from evalgate.config.schema.values import ConfigSection, Names, Runs
 from evalgate.core.frozen import frozen
-from evalgate.core.score_ranges import Range, range_of
+from evalgate.core.score_ranges import Range, get_score_range
 from evalgate.core.types import Criterion
 from evalgate.documents.validation import Location
 
@@ -43,7 +43,7 @@ def _drop_default(schema: JsonDict) -> None:
     schema.pop("default", None)
 
 
-class Config(Section):
+class Config(ConfigSection):
     """A thresholds file, checked."""
 
     version: Literal[1] = 1
@@ -83,7 +83,7 @@ class Config(Section):
 
     @field_validator("adk_version", mode="before")
     @classmethod
-    def _quoted(cls, value: object) -> object:
+    def _require_quotes(cls, value: object) -> object:
         if isinstance(value, (int, float)):
             # pydantic turns only ValueError into a finding
             raise ValueError(f'must be quoted, as "{value}": 2.10 without quotes is the number 2.1')  # noqa: TRY004
@@ -91,7 +91,7 @@ class Config(Section):
 
     @field_validator("adk_version")
     @classmethod
-    def _is_release(cls, value: str | None) -> str | None:
+    def _check_release(cls, value: str | None) -> str | None:
         if value is not None:
             parse_adk_version(value)
         return value
@@ -101,10 +101,10 @@ class Config(Section):
         """Whether somebody said how often each case is run."""
         return "runs" in self.model_fields_set
 
-    def range_of(self, metric: str) -> Range:
+    def get_score_range(self, metric: str) -> Range:
         """Between which numbers the scores of a metric lie, by its name."""
         own = self.custom_metrics.get(metric)
-        return Range(*own.range) if own and own.range else range_of(metric)
+        return Range(*own.range) if own and own.range else get_score_range(metric)
 
 
 @frozen
@@ -121,7 +121,7 @@ class Thresholds:
 
     criteria: tuple[Criterion, ...] = ()
     """The criteria, in the order of the file."""
-    position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
+    find_position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
     """Line and column of a place in the file."""
     notices: tuple[str, ...] = ()
     """What a user should know of how the file was read: keys that its owner ignores, too."""

@@ -20,7 +20,7 @@ Count = Annotated[int, Strict()]
 _NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*\*?$"
 
 
-def _names_a_variable(value: object) -> object:
+def _validate_variable_name(value: object) -> object:
     if not isinstance(value, str) or re.match(_NAME_PATTERN, value):
         return value
     name, given, _ = value.partition("=")
@@ -31,7 +31,7 @@ def _names_a_variable(value: object) -> object:
     raise ValueError(f"must be the name of a variable, as OPENAI_API_KEY, not {value!r}")
 
 
-EnvironmentName = Annotated[str, Field(pattern=_NAME_PATTERN), BeforeValidator(_names_a_variable)]
+EnvironmentName = Annotated[str, Field(pattern=_NAME_PATTERN), BeforeValidator(_validate_variable_name)]
 
 
 _ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
@@ -40,7 +40,7 @@ _ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type"
 _MOST_RUNS = 1000
 
 
-def _number_or_auto(value: object) -> object:
+def _validate_runs(value: object) -> object:
     if value == "auto" or (
         isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_RUNS
     ):
@@ -51,18 +51,18 @@ def _number_or_auto(value: object) -> object:
 
 Runs = Annotated[
     int | Literal["auto"],
-    BeforeValidator(_number_or_auto),
+    BeforeValidator(_validate_runs),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": _MOST_RUNS}, {"const": "auto"}]}),
 ]
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """A part of the file in which every key is known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-def _with_colon(entry: str) -> str:
+def _normalize_entry(entry: str) -> str:
     """`package.module:function` for Google ADK's `package.module.function`."""
     if ":" in entry:
         return entry
@@ -72,10 +72,10 @@ def _with_colon(entry: str) -> str:
     return f"{module}:{function}"
 
 
-Entry = Annotated[str, AfterValidator(_with_colon)]
+Entry = Annotated[str, AfterValidator(_normalize_entry)]
 
 
-def _split(command: str | tuple[str, ...]) -> str | tuple[str, ...]:
+def _validate_command(command: str | tuple[str, ...]) -> str | tuple[str, ...]:
     try:
         words = shlex.split(command) if isinstance(command, str) else command
     except ValueError:
@@ -85,12 +85,12 @@ def _split(command: str | tuple[str, ...]) -> str | tuple[str, ...]:
     return command
 
 
-Command = Annotated[str | tuple[str, ...], Field(min_length=1), AfterValidator(_split)]
+Command = Annotated[str | tuple[str, ...], Field(min_length=1), AfterValidator(_validate_command)]
 """A program and its arguments; one string is split as a shell would."""
 
 
-def _one_or_many(value: object) -> object:
+def _wrap_single_name(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many), WithJsonSchema(_ONE_OR_MANY)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_wrap_single_name), WithJsonSchema(_ONE_OR_MANY)]

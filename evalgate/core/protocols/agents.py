@@ -20,7 +20,7 @@ from evalgate.core.types import (
 )
 
 
-class UserFailed(Exception):
+class SimulatedUserError(Exception):
     """The user cannot go on, through no fault of the agent: the simulated one left its script or is down."""
 
     def __init__(self, failure: Failure, usage: Usage | None = None) -> None:
@@ -32,11 +32,11 @@ class UserFailed(Exception):
 class User(Protocol):
     """Who talks to the agent, in one run of one case."""
 
-    async def next(self, replies: Sequence[Reply | None]) -> UserMessage | None:
+    async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
         """What is said after these replies of the agent; None when the conversation is over.
 
         Raises:
-            UserFailed: there is nothing to say, and that is nobody's wish.
+            SimulatedUserError: there is nothing to say, and that is nobody's wish.
         """
         ...
 
@@ -46,11 +46,11 @@ class User(Protocol):
         ...
 
 
-UserOf: TypeAlias = Callable[[EvalCase, int], User]
+CreateUser: TypeAlias = Callable[[EvalCase, int], User]
 """Who plays the user in a case, and in which run (1-based) of it. May raise UserFailed."""
 
 
-class AgentFailed(Exception):
+class AgentError(Exception):
     """A turn has no reply. Raised by a session; the case carries it as its outcome."""
 
     def __init__(
@@ -68,7 +68,7 @@ class AgentFailed(Exception):
         """Seconds after which whoever is busy wants to be asked again; None when it does not say."""
 
 
-class SessionLost(Exception):
+class SessionLostError(Exception):
     """The session ended through no fault that can be pinned on it: its worker died with others in flight.
 
     The case is started again, alone, so that only a case that brings its worker down by itself is blamed. Not
@@ -90,7 +90,7 @@ class SessionLost(Exception):
         self.alone = alone
 
 
-class AgentUnreachable(Exception):
+class AgentUnreachableError(Exception):
     """No case can run: the agent cannot be imported, started or connected to."""
 
     def __init__(self, failure: Failure) -> None:
@@ -99,7 +99,7 @@ class AgentUnreachable(Exception):
 
 
 @frozen
-class SessionEnd:
+class SessionResult:
     """What a session leaves behind."""
 
     usage: Usage | None = None
@@ -111,25 +111,25 @@ class SessionEnd:
 class AgentSession(Protocol):
     """One conversation with the agent."""
 
-    async def turn(self, message: UserMessage) -> Reply | None:
+    async def run_turn(self, message: UserMessage) -> Reply | None:
         """Say `message`, wait for the whole reply. None: a recording holds no such turn.
 
         Cancelling the call abandons the turn.
 
         Raises:
-            AgentFailed: the agent raised, exited, broke the protocol or took longer than its timeout.
-            SessionLost: the session must be started again.
-            AgentUnreachable: nothing can run.
+            AgentError: the agent raised, exited, broke the protocol or took longer than its timeout.
+            SessionLostError: the session must be started again.
+            AgentUnreachableError: nothing can run.
         """
         ...
 
-    async def end(self) -> SessionEnd:
+    async def end(self) -> SessionResult:
         """Close the conversation and collect what it left."""
         ...
 
 
 @frozen
-class AgentPlace:
+class AgentContext:
     """Where an agent lives: what the plan, not the agent's own section, decides."""
 
     folder: Path
@@ -160,7 +160,9 @@ class Agent(Protocol):
 
     async def __aexit__(self, *exc: object) -> None: ...
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> AbstractAsyncContextManager[AgentSession]:
+    def open_session(
+        self, case: EvalCase, run: int, *, alone: bool
+    ) -> AbstractAsyncContextManager[AgentSession]:
         """A fresh conversation for `case`. `alone`: nothing else shares its process while it lasts."""
         ...
 
@@ -168,11 +170,11 @@ class Agent(Protocol):
 class AgentOptions(Protocol):
     """The options of one kind of agent, checked."""
 
-    def build(self, place: AgentPlace) -> Agent:
+    def build(self, place: AgentContext) -> Agent:
         """The agent, not started yet.
 
         Raises:
-            InvalidInput: what the options name cannot be used.
+            InvalidInputError: what the options name cannot be used.
         """
         ...
 
@@ -201,7 +203,7 @@ class AgentType(Protocol):
 
 
 @runtime_checkable
-class AppliesMocks(Protocol):
+class SupportsToolMocks(Protocol):
     """A session that can put fixed results in the place of tools."""
 
     @property
@@ -218,7 +220,7 @@ class ChecksEntry(Protocol):
         """Wait until the agent can be asked, or cannot for another reason, which its sessions will tell.
 
         Raises:
-            InvalidInput: there is no such file, module, attribute or command.
+            InvalidInputError: there is no such file, module, attribute or command.
         """
         ...
 
@@ -234,9 +236,9 @@ class HasNotices(Protocol):
 
 
 @runtime_checkable
-class BringsUser(Protocol):
+class ProvidesUser(Protocol):
     """An agent that brings the user along: a recording knows what was asked."""
 
-    def user(self, case: EvalCase, run: int) -> User:
+    def create_user(self, case: EvalCase, run: int) -> User:
         """Who talks to it."""
         ...

@@ -24,7 +24,7 @@ class Document(Protocol):
         """
         ...
 
-    def position(self, location: tuple[str | int, ...]) -> tuple[int, int]:
+    def find_position(self, location: tuple[str | int, ...]) -> tuple[int, int]:
         """Line and column (1-based) of the value at a path of keys and indices.
 
         Falls back to the nearest parent that exists, so that a missing key is reported at its object.
@@ -35,30 +35,30 @@ class Document(Protocol):
 class EvalFormat(Protocol):
     """A kind of eval-set file."""
 
-    def recognises(self, document: Document) -> bool:
+    def matches_document(self, document: Document) -> bool:
         """Whether the content (never the file name) looks like this format."""
         ...
 
-    def read(self, document: Document) -> EvalSet:
+    def read_eval_set(self, document: Document) -> EvalSet:
         """The eval set in the file.
 
         Raises:
-            InvalidInput: with every problem of the file, each at its line and column.
+            InvalidInputError: with every problem of the file, each at its line and column.
         """
         ...
 
 
 @runtime_checkable
-class TellsUnread(Protocol):
+class ReportsIgnoredKeys(Protocol):
     """A format that can tell what it passes over."""
 
-    def unread(self, document: Document) -> Iterable[tuple[str | int, ...]]:
+    def find_ignored_keys(self, document: Document) -> Iterable[tuple[str | int, ...]]:
         """Paths of the keys in a readable file whose values are in no eval set that is read from it."""
         ...
 
 
 @frozen
-class Written:
+class WriteResult:
     """An eval set as the text of a file."""
 
     text: str
@@ -69,13 +69,13 @@ class Written:
 class EvalSetWriter(Protocol):
     """Writes a kind of eval-set file: the way back from `EvalFormat`."""
 
-    def write(self, eval_set: EvalSet) -> Written:
+    def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """The whole file; reading it gives the eval set again, but for what is lost."""
         ...
 
 
 @frozen
-class Suspicion:
+class LintWarning:
     """Something in a readable eval set that its author hardly meant."""
 
     line: int
@@ -85,13 +85,13 @@ class Suspicion:
     """One sentence."""
 
 
-LooksAt: TypeAlias = Callable[[EvalCase], Iterable[str]]
+CaseChecker: TypeAlias = Callable[[EvalCase], Iterable[str]]
 """A sentence for each thing about a case that is suspicious. Asked once for each, in file order."""
 
 
 class Lint(Protocol):
     """Looks through an eval set that could be read for what can hardly be meant."""
 
-    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
+    def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
         """Who looks at its cases. `metrics`: what the set is held to, by the user's names."""
         ...

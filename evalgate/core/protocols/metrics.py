@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkabl
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseRun, Criterion, EvalCase, JsonObject, MetricResult, Rubric
 
-Locate: TypeAlias = Callable[[Path], Path]
+PathResolver: TypeAlias = Callable[[Path], Path]
 """Returns where to read a file that decides: the path itself, or a copy of what the base branch has there."""
 
 
@@ -16,12 +16,12 @@ class Metric(Protocol):
     """A way to score a run. Options are the fields of the implementation."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Score an answered run. Must not raise; what does is recorded as `MetricFailed`."""
+        """Score an answered run. Must not raise; what does is recorded as `MetricFailure`."""
         ...
 
 
 @runtime_checkable
-class Judged(Protocol):
+class LlmJudged(Protocol):
     """A metric whose scores are a model's opinion."""
 
     @property
@@ -31,7 +31,7 @@ class Judged(Protocol):
 
 
 @runtime_checkable
-class ComparesWith(Protocol):
+class RequiresReference(Protocol):
     """A metric that holds each turn against what the case expects of it."""
 
     compares_with: ClassVar[Literal["response", "tools"]]
@@ -39,7 +39,7 @@ class ComparesWith(Protocol):
 
 
 @runtime_checkable
-class MeanOfTurns(Protocol):
+class AveragesTurns(Protocol):
     """A metric whose score of a run is the mean of those of its turns, so that anybody can check it."""
 
     is_mean_of_turns: ClassVar[Literal[True]]
@@ -56,16 +56,16 @@ class AllowsExtraCalls(Protocol):
 
 
 @runtime_checkable
-class JudgesByType(Protocol):
+class SelectsRubrics(Protocol):
     """A metric that picks rubrics of cases and turns by their type."""
 
-    def judges(self, rubric: Rubric) -> bool:
+    def accepts_rubric(self, rubric: Rubric) -> bool:
         """Return whether a rubric of a case or a turn is meant for this metric."""
         ...
 
 
 @runtime_checkable
-class HoldsOpen(Protocol):
+class AsyncCloseable(Protocol):
     """A metric that holds something open: it is closed when the run is over."""
 
     async def aclose(self) -> None:
@@ -74,7 +74,7 @@ class HoldsOpen(Protocol):
 
 
 @frozen
-class MetricPlace:
+class MetricEnvironment:
     """Where a custom metric lives: what the plan decides."""
 
     folder: Path
@@ -92,7 +92,7 @@ class ProvidesJudges(Protocol):
     """Where a metric finds the model that judges."""
 
     @property
-    def is_decreed(self) -> bool:
+    def forced_by_cli(self) -> bool:
         """Whether the command line names the model, which no file overrules then."""
         ...
 
@@ -101,7 +101,7 @@ class ProvidesJudges(Protocol):
         """What the run is configured with; None: nothing."""
         ...
 
-    def judge(self, model: str = "", **changes: object) -> Any:
+    def resolve_judge(self, model: str = "", **changes: object) -> Any:
         """Return the judge of a metric, an `evalgate.llm.resolver.Judge`, which is asked nothing yet."""
         ...
 
@@ -116,7 +116,7 @@ class MetricContext:
     """Where judges are found; None: nowhere."""
     folder: Path = field(default_factory=Path)
     """Of the file with the criteria: paths in a metric's options are relative to it."""
-    locate: Locate = field(default=lambda path: path)
+    locate: PathResolver = field(default=lambda path: path)
     """Of the files that the options name."""
     is_literal: bool = True
     """Whether the criteria stand in a file of Google ADK or tRPC-Agent-Go, which is read as they read it."""

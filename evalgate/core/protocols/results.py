@@ -21,19 +21,19 @@ class Reporter(Protocol):
 
 
 @runtime_checkable
-class InPieces(Protocol):
+class StreamingReporter(Protocol):
     """A reporter whose text is large."""
 
-    def pieces(self, record: Record) -> Iterator[str]:
+    def iter_chunks(self, record: Record) -> Iterator[str]:
         """What `render` gives, in order."""
         ...
 
 
 @runtime_checkable
-class NamesFiles(Protocol):
+class PrefixesPaths(Protocol):
     """A reporter whose readers look for files from the repository's root, wherever the gate works."""
 
-    def seen_from_root(self, folder: str) -> Reporter:
+    def prefix_paths(self, folder: str) -> Reporter:
         """This one for a record whose paths start in `folder`, as the root sees it; "" is the root itself."""
         ...
 
@@ -45,8 +45,8 @@ class BaselineStore(Protocol):
         """The stored baseline; None when there is none yet.
 
         Raises:
-            InvalidInput: it exists and cannot be read.
-            NoVerdict: whoever keeps it does not answer.
+            InvalidInputError: it exists and cannot be read.
+            NoVerdictError: whoever keeps it does not answer.
         """
         ...
 
@@ -57,14 +57,14 @@ class BaselineStore(Protocol):
         and calls `change` again. It is pure and may raise; then nothing is replaced.
 
         Raises:
-            InvalidInput: as `read`, or what `change` raises.
+            InvalidInputError: as `read`, or what `change` raises.
             OSError: it cannot be written.
         """
         ...
 
 
 @frozen
-class BaselinePlace:
+class StoreContext:
     """What a store of baselines works in."""
 
     folder: Path
@@ -76,7 +76,7 @@ class BaselinePlace:
 
 
 @runtime_checkable
-class LeavesAStep(Protocol):
+class HasFollowUpStep(Protocol):
     """A store whose update is not seen by others yet."""
 
     @property
@@ -86,7 +86,7 @@ class LeavesAStep(Protocol):
 
 
 @runtime_checkable
-class ExplainsAbsence(Protocol):
+class ExplainsMissing(Protocol):
     """A store that knows why there is no baseline."""
 
     @property
@@ -95,19 +95,19 @@ class ExplainsAbsence(Protocol):
         ...
 
 
-def absence_of(store: BaselineStore) -> str:
+def explain_missing_baseline(store: BaselineStore) -> str:
     """Why it gave none, to follow `there is no baseline`; "" where there is nothing to add."""
-    why = store.absence if isinstance(store, ExplainsAbsence) else ""
+    why = store.absence if isinstance(store, ExplainsMissing) else ""
     return f": {why}" if why else ""
 
 
-class Progress(Protocol):
+class ProgressListener(Protocol):
     """Somebody who watches a run: the terminal's progress line."""
 
-    def planned(self, runs: int) -> None:
+    def on_runs_planned(self, runs: int) -> None:
         """So many further case-runs are about to be made."""
         ...
 
-    def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
+    def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """One case-run is over and scored."""
         ...

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import end_of
+from evalgate.core.sanitize import truncate_start
 
 JsonObject: TypeAlias = Mapping[str, object]
 """A decoded JSON object. Numbers are finite, strings hold no lone surrogates."""
@@ -83,16 +83,16 @@ Outcome: TypeAlias = Literal["answered", "crashed", "timed_out", "faulted", "not
 """How one run of one case ended. `faulted`: something that is not the agent broke on the way, as the
 simulated user or the network; `not_run`: never begun, or interrupted."""
 
-NOT_THE_AGENTS_FAULT: frozenset[Outcome] = frozenset({"faulted", "not_run"})
+NON_AGENT_OUTCOMES: frozenset[Outcome] = frozenset({"faulted", "not_run"})
 """Outcomes that say nothing about the agent."""
-THE_AGENTS_FAULT: frozenset[Outcome] = frozenset({"crashed", "timed_out"})
+AGENT_FAULT_OUTCOMES: frozenset[Outcome] = frozenset({"crashed", "timed_out"})
 """Outcomes that are failures of the agent, and never a score."""
 
-WRONG_ENTRY = "entry"
+ENTRY_NOT_FOUND = "entry"
 """Kind of failure: what the user named as the agent does not exist."""
 RATE_LIMITED = "rate_limited"
 """Kind of failure: whom the agent asks refuses to be asked so often."""
-PASSING_FAULTS = frozenset({RATE_LIMITED, "unavailable"})
+TRANSIENT_FAILURES = frozenset({RATE_LIMITED, "unavailable"})
 """Kinds of failure that are not the agent's, and may be gone a moment later."""
 
 
@@ -110,7 +110,7 @@ class Usage:
     """What is known of a cost that is not known in whole: it is at least that."""
 
     @classmethod
-    def of_tokens(
+    def from_tokens(
         cls, given: int, made: int, cost_usd: float | None = None, models: tuple[str, ...] = ()
     ) -> "Usage":
         """Return the usage of `given` and `made` tokens. No tokens cost nothing, unless a cost is named."""
@@ -119,22 +119,22 @@ class Usage:
         return cls(given, made, cost_usd, models)
 
     @property
-    def least_usd(self) -> float:
+    def min_cost_usd(self) -> float:
         """US dollars that it cost at least."""
         return self.known_usd if self.cost_usd is None else self.cost_usd
 
     def __add__(self, other: "Usage") -> "Usage":
-        least = self.least_usd + other.least_usd
+        least = self.min_cost_usd + other.min_cost_usd
         is_known = self.cost_usd is not None and other.cost_usd is not None
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             least if is_known else None,
-            self._all_models(other),
+            self._merge_models(other),
             0.0 if is_known else least,
         )
 
-    def _all_models(self, other: "Usage") -> tuple[str, ...]:
+    def _merge_models(self, other: "Usage") -> tuple[str, ...]:
         if self.models == other.models or not other.models:
             return self.models
         return tuple(sorted({*self.models, *other.models}))
@@ -188,7 +188,7 @@ class CaseRun:
 _MAX_TRACEBACK = 16 * 1024
 
 
-def bug(error: Exception) -> Failure:
+def build_plugin_failure(error: Exception) -> Failure:
     """What an agent plugin raised that no agent may raise."""
-    detail = end_of("".join(traceback.format_exception(error)), _MAX_TRACEBACK)
+    detail = truncate_start("".join(traceback.format_exception(error)), _MAX_TRACEBACK)
     return Failure("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)

@@ -21,15 +21,15 @@ class Rubric:
     """The metric that it is meant for, where the eval set says so."""
 
 
-Native: TypeAlias = Mapping[str, JsonObject]
+NativeData: TypeAlias = Mapping[str, JsonObject]
 """Name of a format → what a file of it says that is in no field of ours, in that format's own words. Only its
 own writer reads it: nothing is scored by it."""
 
-NOTHING_NATIVE: Native = {}
+NO_NATIVE_DATA: NativeData = {}
 
 
 @frozen
-class Turn:
+class CaseTurn:
     """One exchange of a case: what the user says, and what the agent should do."""
 
     user: UserMessage
@@ -42,7 +42,7 @@ class Turn:
     invocation_id: str = ""
     creation_timestamp: float = 0.0
     """Unix seconds; 0 when unknown, here and below."""
-    native: Native = field(default_factory=lambda: NOTHING_NATIVE)
+    native: NativeData = field(default_factory=lambda: NO_NATIVE_DATA)
     execution: JsonObject | None = None
     """What the nodes of the recorded agent did, as tRPC-Agent-Go traces it (`Steps`); None: untraced."""
 
@@ -133,7 +133,7 @@ class ToolMock:
     """Why it cannot be applied, where it cannot: then its case is not played."""
 
 
-class CaseHead(Protocol):
+class CaseMetadata(Protocol):
     """What is known of a case even where it stays in its file. An `EvalCase` says all of it of itself."""
 
     @property
@@ -152,7 +152,7 @@ class CaseHead(Protocol):
         ...
 
     @property
-    def is_played(self) -> bool:
+    def is_simulated(self) -> bool:
         """Whether a simulated user says what the user says."""
         ...
 
@@ -162,7 +162,7 @@ class CaseHead(Protocol):
         ...
 
     @property
-    def expects_calls(self) -> bool:
+    def expects_tool_calls(self) -> bool:
         """Whether a turn expects a tool call."""
         ...
 
@@ -178,7 +178,7 @@ class EvalCase:
 
     eval_id: str
     """Unique within its eval set."""
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[CaseTurn, ...] = ()
     scenario: Scenario | None = None
     """Given instead of `turns`."""
     session: SessionInput = SessionInput()
@@ -197,39 +197,39 @@ class EvalCase:
     rubrics: tuple[Rubric, ...] = ()
     """What a judge must affirm of every turn, or of the conversation."""
     creation_timestamp: float = 0.0
-    native: Native = field(default_factory=lambda: NOTHING_NATIVE)
+    native: NativeData = field(default_factory=lambda: NO_NATIVE_DATA)
     tags: tuple[str, ...] = ()
     """Names that the source groups it by."""
     tool_mocks: tuple[ToolMock, ...] = ()
     """What stands in for tools. A tool that is named here is never called itself."""
 
     @property
-    def is_played(self) -> bool:
-        """See `CaseHead`."""
+    def is_simulated(self) -> bool:
+        """See `CaseMetadata`."""
         return self.scenario is not None
 
     @property
     def expects_state(self) -> bool:
-        """See `CaseHead`."""
+        """See `CaseMetadata`."""
         return self.final_state is not None
 
     @property
-    def expects_calls(self) -> bool:
-        """See `CaseHead`."""
+    def expects_tool_calls(self) -> bool:
+        """See `CaseMetadata`."""
         return any(turn.expected.tool_calls for turn in self.turns)
 
     @property
     def rubric_metrics(self) -> tuple[str, ...]:
-        """See `CaseHead`."""
+        """See `CaseMetadata`."""
         return tuple(dict.fromkeys([rubric.metric for rubric in self.rubrics if rubric.metric]))
 
 
 @runtime_checkable
-class StaysInFile(Protocol):
+class LazyCases(Protocol):
     """Cases that are not held: each is made anew whenever it is asked for."""
 
     @property
-    def heads(self) -> Sequence[CaseHead]:
+    def case_metadata(self) -> Sequence[CaseMetadata]:
         """What is known of each."""
         ...
 
@@ -255,6 +255,6 @@ class EvalSet:
     """The format that read the file."""
 
     @property
-    def heads(self) -> Sequence[CaseHead]:
+    def case_metadata(self) -> Sequence[CaseMetadata]:
         """What is known of each case, in order, whether or not the cases stay in their file."""
-        return self.cases.heads if isinstance(self.cases, StaysInFile) else self.cases
+        return self.cases.case_metadata if isinstance(self.cases, LazyCases) else self.cases

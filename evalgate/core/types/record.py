@@ -5,7 +5,15 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types.conversation import Outcome, Reply, Usage
-from evalgate.core.types.result import UNIT_RANGE, CaseResult, Effort, Flip, Judgement, JudgeTotals, Status
+from evalgate.core.types.result import (
+    UNIT_RANGE,
+    CaseResult,
+    Margin,
+    MetricComparison,
+    ModelUsage,
+    SamplingCost,
+    Status,
+)
 
 
 @frozen
@@ -121,11 +129,11 @@ class MetricSummary:
     """The cases that `threshold` holds for, as the thresholds file names them; "" when for all."""
     regressed: bool = False
     """It fell against the baseline by more than the gate allows."""
-    judgement: Judgement | None = None
+    judgement: MetricComparison | None = None
     """What the statistics say; None where there is no baseline, or scores are beyond their range."""
     agreement: float | None = None
     """How often two samples of the judge's, taken at random, say the same; None: it was not asked twice."""
-    flip: Flip | None = None
+    flip: Margin | None = None
     """How close the mean is to the threshold, which it meets or misses; None where it has no score."""
     trend: tuple[float, ...] = ()
     """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
@@ -165,7 +173,7 @@ class CaseChange:
 
 
 @frozen
-class Spent:
+class AverageRunUsage:
     """What one run of a case took, on average over the cases that can be compared."""
 
     cases: int
@@ -189,9 +197,9 @@ class Comparison:
     unchanged: int = 0
     other_metrics: tuple[str, ...] = ()
     """Metrics that are not compared on some case because they, or their options, were others then."""
-    then: Spent | None = None
+    then: AverageRunUsage | None = None
     """What a run took in the baseline; None where no case was answered on both sides."""
-    now: Spent | None = None
+    now: AverageRunUsage | None = None
     other_judges: tuple[str, ...] = ()
     """Metrics that are not compared on some case because another model judged, or was asked otherwise."""
     version: str = ""
@@ -285,14 +293,14 @@ class Record:
     of a variable and no absolute path is among them."""
     shard: Shard | None = None
     """Set where this is a part of a run, which has no verdict of its own."""
-    effort: Effort | None = None
+    effort: SamplingCost | None = None
     """What `runs: auto` cost; None when the number of runs was given."""
-    judge: JudgeTotals | None = None
+    judge: ModelUsage | None = None
     """What judging used over the whole run, anchors included; None: no model was asked to judge."""
 
 
 @frozen
-class Evidence:
+class GateInput:
     """What the gate decides on: the record before its verdict."""
 
     metrics: tuple[MetricSummary, ...]
@@ -308,14 +316,14 @@ class Evidence:
     """Cases that are left out because they do not gate."""
 
 
-def metric_label(metric: MetricSummary) -> str:
+def format_metric_label(metric: MetricSummary) -> str:
     """The metric's name, and for which cases the line speaks where that is not all."""
     where = ", ".join(filter(None, (metric.scope, *metric.eval_sets)))
     return f"{metric.name} ({where})" if where else metric.name
 
 
-def judgement_sentences(metric: MetricSummary) -> Iterator[tuple[str, str]]:
+def describe_comparison(metric: MetricSummary) -> Iterator[tuple[str, str]]:
     """Yield what the statistics say of a metric, and for each sentence what it is about: line or metric."""
     if metric.judgement is not None:
-        yield from ((metric_label(metric), sentence) for sentence in metric.judgement.sentences)
+        yield from ((format_metric_label(metric), sentence) for sentence in metric.judgement.sentences)
         yield from ((metric.name, sentence) for sentence in metric.judgement.shared)

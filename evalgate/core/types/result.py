@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types.conversation import (
-    THE_AGENTS_FAULT,
+    AGENT_FAULT_OUTCOMES,
     Attempt,
     Failure,
     JsonObject,
@@ -54,7 +54,7 @@ class CasePolicy:
 
 
 @frozen
-class Reliability:
+class ReliabilityRule:
     """How often the runs of a case must pass, where their mean is not what decides."""
 
     kind: Literal["pass^k", "pass@k"]
@@ -78,7 +78,7 @@ class Criterion:
     """The metric's own options, not yet checked."""
     evaluator: str = ""
     """What the catalogue calls the metric, where that is not `metric`."""
-    reliability: Reliability | None = None
+    reliability: ReliabilityRule | None = None
     """None: the mean over the runs decides a case."""
     rule: Literal["literal", "statistical"] = "literal"
     """Whether a mean below the threshold fails as it stands, or only when that is more than noise."""
@@ -91,22 +91,22 @@ class Criterion:
     baseline judges the mean. Equal to `threshold` where the file's owner holds the mean to it."""
 
 
-Decided: TypeAlias = Literal["pass", "fail", "inconclusive"]
+MetricVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
 
 @frozen
-class Estimated:
+class ThresholdEstimate:
     """A mean, or a pass^k, held against its minimum with its interval."""
 
     value: float
     minimum: float
     low: float
     high: float
-    verdict: Decided
+    verdict: MetricVerdict
 
 
 @frozen
-class Flip:
+class Margin:
     """The smallest change with which the metric would have ended otherwise."""
 
     limit: float
@@ -118,10 +118,10 @@ class Flip:
 
 
 @frozen
-class Judgement:
+class MetricComparison:
     """How a metric was held against its baseline. Figures are points of its scores, on these cases."""
 
-    verdict: Decided
+    verdict: MetricVerdict
     reason: str
     """A stable word: no_sign, average_fell, case_broke, noisy_drop, no_baseline, missing_runs, …"""
     sentences: tuple[str, ...]
@@ -147,16 +147,16 @@ class Judgement:
     """Interval of the drop."""
     notice: float | None = None
     """Drops of this size or more are caught about four times in five."""
-    minimum: Estimated | None = None
-    reliability: Estimated | None = None
-    flip: Flip | None = None
+    minimum: ThresholdEstimate | None = None
+    reliability: ThresholdEstimate | None = None
+    flip: Margin | None = None
     shared: tuple[str, ...] = ()
     """What they say of all lines of the metric together, where several share one comparison; it stands with
     one of them. `verdict`, `p` and `level` are then of the whole metric, `drop` and `noise` of the line."""
 
 
 @frozen
-class Standing:
+class CaseComparison:
     """One metric of one case beside its baseline."""
 
     status: Literal["ok", "suspect", "broken", "rerun", "new", "removed", "changed", "no_score"]
@@ -196,7 +196,7 @@ class FollowUp:
 
 
 @frozen
-class Effort:
+class SamplingCost:
     """What the runs of `runs: auto` cost."""
 
     spent: int
@@ -206,7 +206,7 @@ class Effort:
     saved: int
 
 
-MEASURED: frozenset[str] = frozenset({"ok", "suspect", "broken"})
+MEASURED_STATUSES: frozenset[str] = frozenset({"ok", "suspect", "broken"})
 """Standings of cases whose noise was taken into account."""
 
 
@@ -219,11 +219,11 @@ class TurnScore:
     reason: str = ""
     details: JsonObject | None = None
     passed: bool | None = None
-    """As in `Scored`."""
+    """As in `MetricScore`."""
 
 
 @frozen
-class Scored:
+class MetricScore:
     """The metric gave the run a score."""
 
     score: float
@@ -244,7 +244,7 @@ class NotApplicable:
 
 
 @frozen
-class MetricFailed:
+class MetricFailure:
     """The metric itself broke: its judge is down, its code raised. Says nothing about the agent."""
 
     reason: str
@@ -252,7 +252,7 @@ class MetricFailed:
     """A stable word: of a judge's failure its kind (outage, unparsable, budget_spent, …)."""
 
 
-MetricResult: TypeAlias = Scored | NotApplicable | MetricFailed
+MetricResult: TypeAlias = MetricScore | NotApplicable | MetricFailure
 
 Status: TypeAlias = Literal["passed", "failed", "errored", "not_evaluated"]
 """Of a case or metric. `errored`: a crash, timeout or broken metric; `not_evaluated`: nothing applied."""
@@ -300,7 +300,7 @@ NO_USAGE = Usage()
 
 
 @frozen
-class JudgeTotals:
+class ModelUsage:
     """What judging models used, beside what the agent did."""
 
     calls: int = 0
@@ -315,8 +315,8 @@ class JudgeTotals:
     spared_usage: Usage = NO_USAGE
     """What these used when they were made."""
 
-    def __add__(self, other: "JudgeTotals") -> "JudgeTotals":
-        return JudgeTotals(
+    def __add__(self, other: "ModelUsage") -> "ModelUsage":
+        return ModelUsage(
             self.calls + other.calls,
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
@@ -351,7 +351,7 @@ class RunResult:
     """Made to follow up a suspicion: no part of any mean, and never of a baseline."""
     user_usage: Usage | None = None
     """What the simulated user consumed."""
-    judge: JudgeTotals | None = None
+    judge: ModelUsage | None = None
     """What judging this run used; None: no model was asked."""
 
 
@@ -369,7 +369,7 @@ class CaseMetric:
     """Hash of the metric and its options: two scores compare only when it is equal."""
     scope: str = ""
     """For which cases `threshold` holds; "" when for all."""
-    standing: Standing | None = None
+    standing: CaseComparison | None = None
     """How it stands beside its baseline; None where there is none."""
     range: tuple[float, float] = UNIT_RANGE
     """The metric's lowest and highest score; a rare one lies beyond all the same."""
@@ -403,9 +403,9 @@ class CaseResult:
     @property
     def agent_failed(self) -> bool:
         """Whether the agent crashed or timed out in a run that does more than to confirm."""
-        return any(run.outcome in THE_AGENTS_FAULT for run in self.runs if not run.confirms)
+        return any(run.outcome in AGENT_FAULT_OUTCOMES for run in self.runs if not run.confirms)
 
     @property
-    def is_told(self) -> bool:
+    def is_conclusive(self) -> bool:
         """Whether the runs say what the agent is like here; not so where only a judge or a service failed."""
         return self.status in {"passed", "failed"} or self.agent_failed

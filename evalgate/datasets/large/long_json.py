@@ -21,19 +21,26 @@ from weakref import finalize
 
 from pydantic_core import from_json
 
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.documents.json_errors import lone_surrogates, skip_blanks
-from evalgate.documents.strict_json import DEEPEST, JsonDocument, Location, is_deeper, marks_of, read_json
-from evalgate.system.gc import collector_paused
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.documents.json_errors import find_lone_surrogates, skip_blanks
+from evalgate.documents.strict_json import (
+    DEEPEST,
+    JsonDocument,
+    Location,
+    extract_marks,
+    is_deeper,
+    read_json,
+)
+from evalgate.system.gc import pause_gc
 
 _AFTER_VALUE = frozenset(" \t\r\n,:]}")
 
 
-class Untaken(Exception):
+class NotStrictJsonError(Exception):
     """Not JSON, or JSON that is refused: `jsontext` tells."""
 
 
-class Window:
+class JsonWindow:
     """A part of a file's text that moves through it."""
 
     def __init__(self, file: BinaryIO, step: int) -> None:
@@ -50,15 +57,15 @@ class Window:
         self._known = 0
         self._line, self._line_start = 1, 0
         """Of what stands at `_known`; where the line starts may be before the text."""
-        self._skip_mark()
+        self._skip_byte_order_mark()
 
-    def _skip_mark(self) -> None:
-        while not self._text and self._step():
+    def _skip_byte_order_mark(self) -> None:
+        while not self._text and self._read_more():
             pass
         if self._text.startswith("\ufeff"):
             self._text, self._bytes = self._text[1:], len("\ufeff".encode())
 
-    def _step(self) -> bool:
+    def _read_more(self) -> bool:
         """Read on, in growing steps where nothing is let go; False at the end."""
         data = self._file.read(max(self._size, len(self._text)))
         self._text += self._decoder.decode(data, final=not data)
@@ -70,16 +77,16 @@ class Window:
             self._at = skip_blanks(self._text, self._at)
             if self._at < len(self._text):
                 return self._text[self._at]
-            if not self._step():
+            if not self._read_more():
                 return ""
 
     def take(self, expected: str) -> None:
         """Step over a bracket, comma or colon."""
         if self.peek() != expected:
-            raise Untaken
+            raise NotStrictJsonError
         self._at += 1
 
-    def value(self) -> Any:
+    def read_value(self) -> Any:
         """Decode what comes next, and step over it."""
         self.peek()
         self._began = self._at
@@ -87,20 +94,20 @@ class Window:
             try:
                 found, end = _DECODER.raw_decode(self._text, self._at)
             except ValueError:
-                if not self._step():
+                if not self._read_more():
                     raise
                 continue
             # A number may go on where the text ends, as 1 in `1.` does.
-            if self._text[end : end + 1] in _AFTER_VALUE or not self._step():
+            if self._text[end : end + 1] in _AFTER_VALUE or not self._read_more():
                 self._at = end
                 return found
 
     @property
-    def passed(self) -> str:
+    def last_value_text(self) -> str:
         """The text of the value that was decoded last. Ask before anything is let go."""
         return self._text[self._began : self._at]
 
-    def place(self) -> tuple[int, int, int]:
+    def get_position(self) -> tuple[int, int, int]:
         """Offset in bytes, line and column of where it stands."""
         passed = self._text[self._known : self._at]
         self._bytes += len(passed) if passed.isascii() else len(passed.encode())
@@ -110,38 +117,40 @@ class Window:
         self._known = self._at
         return self._bytes, self._line, self._at - self._line_start + 1
 
-    def let_go(self, *, always: bool = False) -> None:
+    def discard_passed(self, *, always: bool = False) -> None:
         """Check and forget what is passed, if it is much. Call between whole values."""
         if self._at < self._size and not always:
             return
-        self.place()
+        self.get_position()
         passed, self._text = self._text[: self._at], self._text[self._at :]
         self._line_start -= self._at
         self._at = self._known = 0
         # Whole values are within two levels at most.
-        if is_deeper(marks_of(passed.encode()), DEEPEST - 2) or next(lone_surrogates(passed), None):
-            raise Untaken
+        if is_deeper(extract_marks(passed.encode()), DEEPEST - 2) or next(find_lone_surrogates(passed), None):
+            raise NotStrictJsonError
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise Untaken
+        raise NotStrictJsonError
     return members
 
 
-def _refused(_: str) -> NoReturn:
-    raise Untaken
+def _reject_constant(_: str) -> NoReturn:
+    raise NotStrictJsonError
 
 
-def _finite(literal: str) -> float:
+def _parse_finite_float(literal: str) -> float:
     value = float(literal)
     if not math.isfinite(value):
-        raise Untaken
+        raise NotStrictJsonError
     return value
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refused, parse_float=_finite)
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_require_unique_keys, parse_constant=_reject_constant, parse_float=_parse_finite_float
+)
 
 
 LARGE = 32 * 2**20
@@ -150,7 +159,7 @@ LARGE = 32 * 2**20
 _STEP = 2**17
 
 
-class Span(NamedTuple):
+class ValueSpan(NamedTuple):
     """Where a value stands in its file."""
 
     start: int
@@ -161,7 +170,7 @@ class Span(NamedTuple):
     column: int
 
 
-class _File:
+class _SourceFile:
     """A file that is read in parts, for as long as anybody holds this."""
 
     def __init__(self, file: BinaryIO, shown_as: str, step: int) -> None:
@@ -170,78 +179,80 @@ class _File:
         self.step = step
         self._descriptor = os.dup(file.fileno())
         finalize(self, os.close, self._descriptor)
-        self._stamp = self._stamp_now()
+        self._stamp = self._read_stamp()
 
-    def _stamp_now(self) -> tuple[int, int]:
+    def _read_stamp(self) -> tuple[int, int]:
         found = os.fstat(self._descriptor)
         return found.st_size, found.st_mtime_ns
 
-    def text(self, start: int, end: int) -> str:
+    def read_text(self, start: int, end: int) -> str:
         """What stands between two offsets.
 
         Raises:
-            InvalidInput: somebody wrote to the file since it was opened.
+            InvalidInputError: somebody wrote to the file since it was opened.
         """
-        data = self.data(start, end)
-        if self._stamp_now() != self._stamp:
-            raise self.changed()
+        data = self.read_bytes(start, end)
+        if self._read_stamp() != self._stamp:
+            raise self.build_changed_error()
         return data.decode()
 
-    def data(self, start: int, end: int) -> bytes:
+    def read_bytes(self, start: int, end: int) -> bytes:
         """The bytes there now, which may be others than they were.
 
         Raises:
-            InvalidInput: the file has become shorter, or cannot be read any more.
+            InvalidInputError: the file has become shorter, or cannot be read any more.
         """
         try:
             found = os.pread(self._descriptor, end - start, start)
         except OSError:
             found = b""
         if len(found) < end - start:
-            raise self.changed()
+            raise self.build_changed_error()
         return found
 
-    def changed(self) -> InvalidInput:
+    def build_changed_error(self) -> InvalidInputError:
         """What is to be said where the file is not any more what was read first."""
         message = "was changed while evalgate worked with it: leave it as it is until the run is over"
-        return InvalidInput([Problem(self.shown_as, 0, 0, message)])
+        return InvalidInputError([Problem(self.shown_as, 0, 0, message)])
 
 
 class LongList(Sequence[Any]):
     """A list in a file: each item is decoded whenever it is asked for.
 
     Raises:
-        InvalidInput: where an item is asked for that is not any more what it was at first.
+        InvalidInputError: where an item is asked for that is not any more what it was at first.
     """
 
-    def __init__(self, file: _File) -> None:
+    def __init__(self, file: _SourceFile) -> None:
         self._file = file
         self._starts, self._sizes = array("Q"), array("I")
         self._lines, self._columns = array("I"), array("Q")
         self._digests = array("Q")
 
-    def note(self, start: int, line: int, column: int) -> None:
+    def start_item(self, start: int, line: int, column: int) -> None:
         """Say where the next item starts, in file order."""
         self._starts.append(start)
         self._lines.append(line)
         self._columns.append(column)
 
-    def seal(self, end: int, text: str) -> None:
+    def end_item(self, end: int, text: str) -> None:
         """Say where it ends, and how it is written."""
         self._sizes.append(end - self._starts[-1])
-        self._digests.append(_digest(text.encode()))
+        self._digests.append(_hash_item(text.encode()))
 
-    def span(self, index: int) -> Span:
+    def get_span(self, index: int) -> ValueSpan:
         """Where an item stands."""
-        return Span(self._starts[index], self._end(index), self._lines[index], self._columns[index])
+        return ValueSpan(
+            self._starts[index], self._get_item_end(index), self._lines[index], self._columns[index]
+        )
 
-    def _end(self, index: int) -> int:
+    def _get_item_end(self, index: int) -> int:
         return self._starts[index] + self._sizes[index]
 
     @property
     def size(self) -> int:
         """Bytes from the first item to the last."""
-        return self._end(-1) - self._starts[0] if self._starts else 0
+        return self._get_item_end(-1) - self._starts[0] if self._starts else 0
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -256,32 +267,32 @@ class LongList(Sequence[Any]):
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
         at = range(len(self))[index]
-        return self._decoded(at, at + 1)[0]
+        return self._decode_items(at, at + 1)[0]
 
     def __iter__(self) -> Iterator[Any]:
         first = 0
         while first < len(self):
-            items = self.some_from(first)
+            items = self.read_block(first)
             first += len(items)
             yield from items
 
-    def some_from(self, first: int) -> list[Any]:
+    def read_block(self, first: int) -> list[Any]:
         """That item and those after it that are decoded with it."""
         past = first + 1
-        while past < len(self) and self._end(past) - self._starts[first] <= self._file.step:
+        while past < len(self) and self._get_item_end(past) - self._starts[first] <= self._file.step:
             past += 1
-        return self._decoded(first, past)
+        return self._decode_items(first, past)
 
-    def _decoded(self, first: int, past: int) -> list[Any]:
+    def _decode_items(self, first: int, past: int) -> list[Any]:
         begin = self._starts[first]
-        data = self._file.data(begin, self._end(past - 1))
-        parts = [data[self._starts[at] - begin : self._end(at) - begin] for at in range(first, past)]
-        if array("Q", map(_digest, parts)) != self._digests[first:past]:
-            raise self._file.changed()
-        return _values(b"[%b]" % b",".join(parts))
+        data = self._file.read_bytes(begin, self._get_item_end(past - 1))
+        parts = [data[self._starts[at] - begin : self._get_item_end(at) - begin] for at in range(first, past)]
+        if array("Q", map(_hash_item, parts)) != self._digests[first:past]:
+            raise self._file.build_changed_error()
+        return _decode_values(b"[%b]" % b",".join(parts))
 
 
-def _values(data: bytes) -> list[Any]:
+def _decode_values(data: bytes) -> list[Any]:
     """What a list says that was checked before. Short texts that are equal are one in memory."""
     try:
         found: list[Any] = from_json(data)
@@ -290,7 +301,7 @@ def _values(data: bytes) -> list[Any]:
     return found
 
 
-def _digest(data: bytes) -> int:
+def _hash_item(data: bytes) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
 
 
@@ -300,38 +311,38 @@ class LongDocument:
 
     path: str
     value: Any
-    _file: _File = field(repr=False)
-    _top: Span = field(repr=False)
-    _members: dict[str, Span] = field(repr=False)
+    _file: _SourceFile = field(repr=False)
+    _top: ValueSpan = field(repr=False)
+    _members: dict[str, ValueSpan] = field(repr=False)
     """Of the object that the file holds."""
 
-    def position(self, location: Location) -> tuple[int, int]:
-        """See `JsonDocument.position`."""
+    def find_position(self, location: Location) -> tuple[int, int]:
+        """See `JsonDocument.find_position`."""
         value, span = self.value, self._top
         for depth, part in enumerate(location, start=1):
-            found = self._span(value, part)
+            found = self._find_span(value, part)
             if found is None:
                 break
             span = found
             value = value[part] if isinstance(value, dict) else None
             if not isinstance(value, LongList):
-                return self._within(span, location[depth:])
+                return self._find_inner_position(span, location[depth:])
         return span.line, span.column
 
-    def _span(self, value: object, part: str | int) -> Span | None:
+    def _find_span(self, value: object, part: str | int) -> ValueSpan | None:
         if isinstance(value, LongList):
-            return value.span(part) if isinstance(part, int) and 0 <= part < len(value) else None
+            return value.get_span(part) if isinstance(part, int) and 0 <= part < len(value) else None
         return self._members.get(part) if isinstance(part, str) else None
 
-    def _within(self, span: Span, location: Location) -> tuple[int, int]:
+    def _find_inner_position(self, span: ValueSpan, location: Location) -> tuple[int, int]:
         if not location:
             return span.line, span.column
-        text = self._file.text(span.start, span.end)
-        line, column = JsonDocument(self.path, None, text, {}).position(location)
+        text = self._file.read_text(span.start, span.end)
+        line, column = JsonDocument(self.path, None, text, {}).find_position(location)
         return span.line + line - 1, column + (span.column - 1 if line == 1 else 0)
 
 
-def read_large(
+def read_large_json(
     path: Path, shown_as: str, *, large: int = LARGE, step: int = _STEP
 ) -> JsonDocument | LongDocument:
     """As `read_json`, but of a file of so many bytes long lists stay in the file.
@@ -339,13 +350,13 @@ def read_large(
     Such a list stands at the top of the document or is a member of the object there.
 
     Raises:
-        InvalidInput: as `read_json`.
+        InvalidInputError: as `read_json`.
     """
     try:
         if path.is_file() and path.stat().st_size >= large:
-            with path.open("rb") as file, collector_paused():
-                return _scanned(Window(file, step), _File(file, shown_as, step))
-    except (Untaken, OSError, ValueError, OverflowError, RecursionError, MemoryError):
+            with path.open("rb") as file, pause_gc():
+                return _scan_document(JsonWindow(file, step), _SourceFile(file, shown_as, step))
+    except (NotStrictJsonError, OSError, ValueError, OverflowError, RecursionError, MemoryError):
         pass  # only after this block is what was read let go
     return read_json(path, shown_as)
 
@@ -353,31 +364,31 @@ def read_large(
 # --- the first pass -----------------------------------------------------------------------------------------
 
 
-def _scanned(window: Window, file: _File) -> LongDocument:
+def _scan_document(window: JsonWindow, file: _SourceFile) -> LongDocument:
     opening = window.peek()
-    start, line, column = window.place()
-    members: dict[str, Span] = {}
-    value = _object(window, file, members) if opening == "{" else _items(window, file)
-    end, _, _ = window.place()
+    start, line, column = window.get_position()
+    members: dict[str, ValueSpan] = {}
+    value = _scan_object(window, file, members) if opening == "{" else _scan_items(window, file)
+    end, _, _ = window.get_position()
     if window.peek():
-        raise Untaken
-    window.let_go(always=True)
-    return LongDocument(file.shown_as, value, file, Span(start, end, line, column), members)
+        raise NotStrictJsonError
+    window.discard_passed(always=True)
+    return LongDocument(file.shown_as, value, file, ValueSpan(start, end, line, column), members)
 
 
-def _object(window: Window, file: _File, spans: dict[str, Span]) -> dict[str, Any]:
+def _scan_object(window: JsonWindow, file: _SourceFile, spans: dict[str, ValueSpan]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     window.take("{")
     while window.peek() != "}" or members:
-        key = window.value()
+        key = window.read_value()
         if not isinstance(key, str) or key in members:
-            raise Untaken
+            raise NotStrictJsonError
         window.take(":")
         opening = window.peek()
-        start, line, column = window.place()
-        members[key] = _list(window, file) if opening == "[" else window.value()
-        spans[key] = Span(start, window.place()[0], line, column)
-        window.let_go()
+        start, line, column = window.get_position()
+        members[key] = _scan_list(window, file) if opening == "[" else window.read_value()
+        spans[key] = ValueSpan(start, window.get_position()[0], line, column)
+        window.discard_passed()
         if window.peek() != ",":
             break
         window.take(",")
@@ -385,20 +396,20 @@ def _object(window: Window, file: _File, spans: dict[str, Span]) -> dict[str, An
     return members
 
 
-def _list(window: Window, file: _File) -> LongList | list[Any]:
+def _scan_list(window: JsonWindow, file: _SourceFile) -> LongList | list[Any]:
     """The list that comes next, as it is if it is short."""
-    found = _items(window, file)
+    found = _scan_items(window, file)
     return list(found) if found.size < file.step else found
 
 
-def _items(window: Window, file: _File) -> LongList:
+def _scan_items(window: JsonWindow, file: _SourceFile) -> LongList:
     found = LongList(file)
     window.take("[")
     while window.peek() != "]" or found:
-        found.note(*window.place())
-        window.value()
-        found.seal(window.place()[0], window.passed)
-        window.let_go()
+        found.start_item(*window.get_position())
+        window.read_value()
+        found.end_item(window.get_position()[0], window.last_value_text)
+        window.discard_passed()
         if window.peek() != ",":
             break
         window.take(",")

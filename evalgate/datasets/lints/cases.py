@@ -5,9 +5,19 @@ from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
-from evalgate.core.formatting import counted, listed
-from evalgate.core.protocols import ComparesWith, JudgesByType, LooksAt, Metric
-from evalgate.core.types import EvalCase, EvalSet, Event, JsonObject, Message, Reply, Rubric, ToolCall, Turn
+from evalgate.core.formatting import join_quoted, pluralize
+from evalgate.core.protocols import CaseChecker, Metric, RequiresReference, SelectsRubrics
+from evalgate.core.types import (
+    CaseTurn,
+    EvalCase,
+    EvalSet,
+    Event,
+    JsonObject,
+    Message,
+    Reply,
+    Rubric,
+    ToolCall,
+)
 
 _OF_CASES = {
     ("trpc", "expectedRunnerEnabled"): "`expectedRunnerEnabled` is passed over: only what is written counts",
@@ -20,11 +30,11 @@ _OF_CASES = {
 }
 
 
-class PassedOver:
+class IgnoredFeaturesLint:
     """Looks at what is kept of a case for the way back alone."""
 
-    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
-        """See `Lint.begin`."""
+    def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
+        """See `Lint.build_checker`."""
         del eval_set, metrics
         return _describe_ignored_features
 
@@ -42,15 +52,15 @@ def _describe_ignored_features(case: EvalCase) -> Iterator[str]:
 _LISTED = 5
 
 
-class References:
+class MissingReferencesLint:
     """Looks for what a metric misses in a case. That no tool is called may well be what a turn expects."""
 
-    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
-        """See `Lint.begin`."""
+    def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
+        """See `Lint.build_checker`."""
         del eval_set
         names: dict[str, list[str]] = {"response": [], "tools": []}
         for name, metric in metrics.items():
-            if isinstance(metric, ComparesWith):
+            if isinstance(metric, RequiresReference):
                 names[metric.compares_with].append(name)
         return partial(_describe_missing_references, names)
 
@@ -58,102 +68,102 @@ class References:
 def _describe_missing_references(names: Mapping[str, list[str]], case: EvalCase) -> Iterator[str]:
     silent = [number for number, turn in enumerate(case.turns, start=1) if turn.expected.response is None]
     if silent and names["response"]:
-        lacking = f"{_turns(silent, case)} without an expected response"
-        yield f"{lacking}: {_named(names['response'])} compares with nothing there"
+        lacking = f"{_format_turns(silent, case)} without an expected response"
+        yield f"{lacking}: {_join_names(names['response'])} compares with nothing there"
     empty = [number for number, turn in enumerate(case.turns, start=1) if _expects_nothing(turn)]
     if empty and names["tools"]:
-        lacking = f"{_turns(empty, case)} without an expected response or tool call"
-        yield f"{lacking}: {_named(names['tools'])} is met there by any agent that calls no tool"
+        lacking = f"{_format_turns(empty, case)} without an expected response or tool call"
+        yield f"{lacking}: {_join_names(names['tools'])} is met there by any agent that calls no tool"
 
 
-def _expects_nothing(turn: Turn) -> bool:
+def _expects_nothing(turn: CaseTurn) -> bool:
     return turn.expected.response is None and not turn.expected.tool_calls
 
 
-def _turns(numbers: list[int], case: EvalCase) -> str:
+def _format_turns(numbers: list[int], case: EvalCase) -> str:
     if len(numbers) == len(case.turns):
-        return counted(len(numbers), "turn")
+        return pluralize(len(numbers), "turn")
     names = ", ".join(map(str, numbers[:_LISTED])) + (", …" if len(numbers) > _LISTED else "")
     return f"turn {names}" if len(numbers) == 1 else f"turns {names}"
 
 
-def _named(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return " and ".join(f"`{name}`" for name in names)
 
 
-class Rubrics:
+class UnusedRubricsLint:
     """Looks for rubrics of a type that none of the set's rubric metrics picks.
 
     Silent where no metric picks rubrics by their type: another one may judge by all of them.
     """
 
-    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
-        """See `Lint.begin`."""
+    def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
+        """See `Lint.build_checker`."""
         del eval_set
-        judged: list[JudgesByType] = [
-            metric for metric in metrics.values() if isinstance(metric, JudgesByType)
+        judged: list[SelectsRubrics] = [
+            metric for metric in metrics.values() if isinstance(metric, SelectsRubrics)
         ]
         return partial(_describe_unused_rubrics, judged)
 
 
-def _describe_unused_rubrics(metrics: list[JudgesByType], case: EvalCase) -> Iterator[str]:
+def _describe_unused_rubrics(metrics: list[SelectsRubrics], case: EvalCase) -> Iterator[str]:
     if not metrics:
         return
     for rubric in case.rubrics:
-        if not any(metric.judges(rubric) for metric in metrics):
-            yield _sentence("", rubric)
+        if not any(metric.accepts_rubric(rubric) for metric in metrics):
+            yield _describe_rubric("", rubric)
     for number, turn in enumerate(case.turns, start=1):
         for rubric in turn.rubrics:
-            if not any(metric.judges(rubric) for metric in metrics):
-                yield _sentence(f" of turn {number}", rubric)
+            if not any(metric.accepts_rubric(rubric) for metric in metrics):
+                yield _describe_rubric(f" of turn {number}", rubric)
 
 
-def _sentence(place: str, rubric: Rubric) -> str:
+def _describe_rubric(place: str, rubric: Rubric) -> str:
     kind = f"is of the type {rubric.type}, and" if rubric.type else "has no `type`, and so"
     return f"the rubric `{rubric.rubric_id}`{place} {kind} no metric judges by it"
 
 
-class Tools:
+class UndeclaredToolsLint:
     """Holds each turn's expected calls against the tools that its `app_details` declare, where it has any."""
 
-    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
-        """See `Lint.begin`."""
+    def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
+        """See `Lint.build_checker`."""
         del eval_set, metrics
         return _describe_unknown_tools
 
 
 def _describe_unknown_tools(case: EvalCase) -> Iterator[str]:
     for number, turn in enumerate(case.turns, start=1):
-        declared = declared_tools(turn)
+        declared = collect_declared_tools(turn)
         unknown = [call.name for call in turn.expected.tool_calls if call.name not in declared]
         if declared and unknown:
             yield (
-                f"turn {number} expects {listed(list(dict.fromkeys(unknown)))}, which its `app_details` do "
-                f"not declare: no agent there could call it (they declare {listed(sorted(declared))})"
+                f"turn {number} expects {join_quoted(list(dict.fromkeys(unknown)))}, which its `app_details` do "
+                f"not declare: no agent there could call it (they declare {join_quoted(sorted(declared))})"
             )
 
 
-def declared_tools(turn: Turn) -> frozenset[str]:
+def collect_declared_tools(turn: CaseTurn) -> frozenset[str]:
     """Names of all functions that an agent of the turn has; empty where the source names none."""
-    agents = _member(turn.app_details, "agent_details")
-    return frozenset(name for agent in _values(agents) for name in _functions(agent))
+    agents = _get_member(turn.app_details, "agent_details")
+    return frozenset(name for agent in _iter_values(agents) for name in _iter_function_names(agent))
 
 
-def _functions(agent: object) -> Iterator[str]:
-    tools = _member(agent, "tool_declarations")
+def _iter_function_names(agent: object) -> Iterator[str]:
+    tools = _get_member(agent, "tool_declarations")
     for tool in tools if isinstance(tools, list) else ():
-        functions = _member(tool, "function_declarations")
+        functions = _get_member(tool, "function_declarations")
         for function in functions if isinstance(functions, list) else ():
-            name = _member(function, "name")
+            name = _get_member(function, "name")
             if isinstance(name, str):
                 yield name
 
 
-def _values(value: object) -> Iterator[object]:
+def _iter_values(value: object) -> Iterator[object]:
     yield from value.values() if isinstance(value, Mapping) else ()
 
 
-def _member(value: JsonObject | object, name: str) -> object:
+def _get_member(value: JsonObject | object, name: str) -> object:
     return value.get(name) if isinstance(value, Mapping) else None
 
 
@@ -162,26 +172,26 @@ _Key: TypeAlias = tuple[object, ...]
 """What can be compared quickly; things with the same key may still differ."""
 
 
-class Repeats:
+class DuplicateLint:
     """Looks for cases, and turns of a case, that differ in nothing that is asked or expected."""
 
-    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
-        """See `Lint.begin`."""
+    def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
+        """See `Lint.build_checker`."""
         del metrics
-        cases = _Twins(eval_set.cases, _case_key, _case)
+        cases = _DuplicateFinder(eval_set.cases, _get_case_key, _get_case_content)
 
-        def look(case: EvalCase) -> Iterator[str]:
-            turns = _Twins(case.turns, _turn_key, _turn)
+        def check_case(case: EvalCase) -> Iterator[str]:
+            turns = _DuplicateFinder(case.turns, _get_turn_key, _get_turn_content)
             for number, turn in enumerate(case.turns, start=1):
-                if (earlier := turns.of_next(turn)) is not None:
+                if (earlier := turns.find_duplicate(turn)) is not None:
                     yield f"turn {number} asks and expects the same as turn {earlier + 1}"
-            if (twin := cases.of_next(case)) is not None:
-                yield f"asks and expects the same as the case `{eval_set.heads[twin].eval_id}`"
+            if (twin := cases.find_duplicate(case)) is not None:
+                yield f"asks and expects the same as the case `{eval_set.case_metadata[twin].eval_id}`"
 
-        return look
+        return check_case
 
 
-class _Twins(Generic[_Thing]):
+class _DuplicateFinder(Generic[_Thing]):
     """Finds things of equal content, in time linear in their number."""
 
     def __init__(
@@ -194,7 +204,7 @@ class _Twins(Generic[_Thing]):
         self._alone: dict[int, int] = {}
         self._alike: dict[int, list[int]] = {}
 
-    def of_next(self, thing: _Thing) -> int | None:
+    def find_duplicate(self, thing: _Thing) -> int | None:
         """Index of the first thing of equal content; None when it is `thing` itself, the next of them."""
         index = self._next
         self._next += 1
@@ -202,50 +212,50 @@ class _Twins(Generic[_Thing]):
         if first == index:
             return None
         own = self._content(thing)
-        earlier: list[int] = self._alike.setdefault(_hash((first, own)), [])
+        earlier: list[int] = self._alike.setdefault(_hash_content((first, own)), [])
         twin = next((at for at in (first, *earlier) if self._content(self._things[at]) == own), None)
         if twin is None:
             earlier.append(index)
         return twin
 
 
-def _hash(value: object) -> int:
+def _hash_content(value: object) -> int:
     """Of any JSON and frozen data; equal values have equal ones."""
     if isinstance(value, Mapping):
-        return hash(frozenset((key, _hash(item)) for key, item in value.items()))
+        return hash(frozenset((key, _hash_content(item)) for key, item in value.items()))
     if isinstance(value, list | tuple):
-        return hash(tuple(map(_hash, value)))
+        return hash(tuple(map(_hash_content, value)))
     if is_dataclass(value):
-        return hash(tuple(_hash(getattr(value, field.name)) for field in fields(value)))
+        return hash(tuple(_hash_content(getattr(value, field.name)) for field in fields(value)))
     return hash(value)
 
 
-def _case_key(case: EvalCase) -> _Key:
+def _get_case_key(case: EvalCase) -> _Key:
     plan = case.scenario
     said = (plan.starting_prompt, plan.conversation_plan) if plan else ()
-    return (*said, *(each for turn in case.turns for each in _turn_key(turn)))
+    return (*said, *(each for turn in case.turns for each in _get_turn_key(turn)))
 
 
-def _case(case: EvalCase) -> object:
-    turns = [_turn(turn) for turn in case.turns]
+def _get_case_content(case: EvalCase) -> object:
+    turns = [_get_turn_content(turn) for turn in case.turns]
     session = (case.session.app_name, case.session.state, case.final_state, case.context_messages)
-    recorded = None if case.recorded is None else [_reply(reply) for reply in case.recorded]
+    recorded = None if case.recorded is None else [_get_reply_content(reply) for reply in case.recorded]
     return (turns, case.scenario, session, case.journey, recorded, case.rubrics)
 
 
-def _turn_key(turn: Turn) -> _Key:
+def _get_turn_key(turn: CaseTurn) -> _Key:
     return (turn.user.text, turn.expected.response, *(call.name for call in turn.expected.tool_calls))
 
 
-def _turn(turn: Turn) -> object:
-    return (turn.user, _reply(turn.expected), turn.rubrics)
+def _get_turn_content(turn: CaseTurn) -> object:
+    return (turn.user, _get_reply_content(turn.expected), turn.rubrics)
 
 
-def _reply(reply: Reply) -> object:
-    return (reply.response, [_event(event) for event in reply.events])
+def _get_reply_content(reply: Reply) -> object:
+    return (reply.response, [_get_event_content(event) for event in reply.events])
 
 
-def _event(event: Event) -> object:
+def _get_event_content(event: Event) -> object:
     """Without its id, which every recording gives anew."""
     if isinstance(event, ToolCall):
         return (event.name, event.args, event.other_args)

@@ -4,21 +4,24 @@ from collections.abc import Iterator, Mapping
 
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Thresholds
-from evalgate.core.formatting import counted
-from evalgate.core.protocols import AllowsExtraCalls, ComparesWith, Metric
+from evalgate.core.formatting import pluralize
+from evalgate.core.protocols import AllowsExtraCalls, Metric, RequiresReference
 from evalgate.core.types import Criterion, EvalSet
 
 
 def lint_thresholds(rules: Thresholds) -> Iterator[str]:
     """Yield a sentence, with its place in the file, for every threshold that cannot mean what it says."""
     for criterion in rules.criteria:
-        for finding in (*_never_missed(criterion, rules), *_contradictions(criterion, rules.config.gate)):
-            line, _ = rules.position(("criteria", criterion.metric))
+        for finding in (
+            *_find_unmissable_threshold(criterion, rules),
+            *_find_contradictions(criterion, rules.config.gate),
+        ):
+            line, _ = rules.find_position(("criteria", criterion.metric))
             place = f"{rules.file}:{line}" if line else rules.file
             yield f"{place}: {finding}"
 
 
-def _never_missed(criterion: Criterion, rules: Thresholds) -> Iterator[str]:
+def _find_unmissable_threshold(criterion: Criterion, rules: Thresholds) -> Iterator[str]:
     if criterion.threshold > criterion.range[0] or criterion.metric in rules.config.custom_metrics:
         return  # a function of the user's may give negative scores
     yield (
@@ -27,7 +30,7 @@ def _never_missed(criterion: Criterion, rules: Thresholds) -> Iterator[str]:
     )
 
 
-def _contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str]:
+def _find_contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str]:
     minimum, highest = criterion.min_mean, criterion.range[1]
     if minimum is None:
         if gate.max_failed_cases and gate.baseline is None and criterion.threshold >= highest:
@@ -37,16 +40,16 @@ def _contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str]:
             )
         return
     named = f"`min_mean: {minimum:g}` of `{criterion.metric}`"
-    if minimum >= highest and (kind := _forgives(criterion, gate)):
+    if minimum >= highest and (kind := _find_forgiving_setting(criterion, gate)):
         yield f"{named} closes the gate at every run that fails, also at those that {kind} forgives"
-    elif minimum <= criterion.threshold and gate.baseline is None and _every_case_must_pass(criterion, gate):
+    elif minimum <= criterion.threshold and gate.baseline is None and _requires_every_case(criterion, gate):
         yield (
             f"{named} decides nothing: without a baseline and `max_failed_cases` every case must reach "
             f"{criterion.threshold:g}, and so does the mean"
         )
 
 
-def _forgives(criterion: Criterion, gate: GateConfig) -> str:
+def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
     """Return the setting that lets single runs or cases fail; "" if none does."""
     if criterion.reliability is not None:
         return f"`{criterion.reliability.kind.replace('^', '_hat_').replace('@', '_at_')}`"
@@ -55,7 +58,7 @@ def _forgives(criterion: Criterion, gate: GateConfig) -> str:
     return "the baseline" if gate.baseline and gate.max_regression < 1 else ""
 
 
-def _every_case_must_pass(criterion: Criterion, gate: GateConfig) -> bool:
+def _requires_every_case(criterion: Criterion, gate: GateConfig) -> bool:
     return not gate.max_failed_cases and criterion.reliability is None
 
 
@@ -66,15 +69,15 @@ def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) ->
     """
     names = [name for name, metric in metrics.items() if _compares_tools(metric)]
     # Nearly always the first case answers, of a million too.
-    if not names or any(head.expects_calls for head in eval_set.heads):
+    if not names or any(head.expects_tool_calls for head in eval_set.case_metadata):
         return
-    written = sum(not head.is_played for head in eval_set.heads)
+    written = sum(not head.is_simulated for head in eval_set.case_metadata)
     if not written:
         return
     for name in names:
         passes = "agent" if _allows_extra_calls(metrics[name]) else "agent that calls no tool"
         yield (
-            f"`{name}` has nothing to compare in {eval_set.path}: of its {counted(written, 'case')} "
+            f"`{name}` has nothing to compare in {eval_set.path}: of its {pluralize(written, 'case')} "
             f"none expects a tool call, so that any {passes} passes."
         )
 
@@ -83,7 +86,7 @@ def lint_extra_calls(rules: Thresholds, metrics: Mapping[str, Metric]) -> Iterat
     """Yield a sentence, with its place in the file, for each metric that lets additional calls pass."""
     for name, metric in metrics.items():
         if _allows_extra_calls(metric):
-            line, _ = rules.position(("criteria", name))
+            line, _ = rules.find_position(("criteria", name))
             place = f"{rules.file}:{line}" if line else rules.file
             yield (
                 f"{place}: `{name}` lets any additional tool call pass, wanted or not: "
@@ -92,7 +95,7 @@ def lint_extra_calls(rules: Thresholds, metrics: Mapping[str, Metric]) -> Iterat
 
 
 def _compares_tools(metric: Metric) -> bool:
-    return isinstance(metric, ComparesWith) and metric.compares_with == "tools"
+    return isinstance(metric, RequiresReference) and metric.compares_with == "tools"
 
 
 def _allows_extra_calls(metric: Metric) -> bool:

@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 from evalgate.config.schema.criteria import AdkCriterionConfig
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.values import Entry
-from evalgate.core.formatting import listed
+from evalgate.core.formatting import join_quoted
 
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -33,7 +33,7 @@ class GenerationConfig(BaseModel):
     presence_penalty: _Finite | None = None
     frequency_penalty: _Finite | None = None
 
-    def changes(self) -> dict[str, object]:
+    def to_judge_changes(self) -> dict[str, object]:
         """What of it alters a judge's configuration."""
         given = self.model_dump(mode="json", exclude_none=True)
         said = {_OURS.get(name, name): value for name, value in given.items()}
@@ -79,18 +79,18 @@ class _AdkUser(BaseModel):
 
     @field_validator("instructions")
     @classmethod
-    def _says_what_is_played(cls, value: str | None) -> str | None:
-        from evalgate.llm.prompting import variables_in
+    def _require_placeholders(cls, value: str | None) -> str | None:
+        from evalgate.llm.prompting import find_template_variables
 
-        found = _PLACEHOLDERS if value is None else variables_in(value)
+        found = _PLACEHOLDERS if value is None else find_template_variables(value)
         missing = [f"{{{{ {name} }}}}" for name in _PLACEHOLDERS if name not in found]
         if missing:
-            raise ValueError(f"must hold {listed(missing)}")
+            raise ValueError(f"must hold {join_quoted(missing)}")
         return value
 
-    def as_ours(self) -> UserConfig:
+    def to_user_config(self) -> UserConfig:
         """The section of ours that says the same."""
-        said: dict[str, Any] = self.generation.changes()
+        said: dict[str, Any] = self.generation.to_judge_changes()
         return UserConfig(
             model=self.model,
             max_turns=self.max_turns,

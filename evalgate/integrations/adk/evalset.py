@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 from evalgate.core.errors import Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     Event,
@@ -24,65 +25,66 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
 from evalgate.datasets.discovery import build_eval_set
-from evalgate.datasets.ignored_keys import KeyCheck, unread_keys
-from evalgate.datasets.large.lazy_cases import cases_of
-from evalgate.datasets.turn_shapes import CONTENTS, beyond_turn, respelled
-from evalgate.documents.strict_json import items_of, without_items
-from evalgate.documents.validation import Location, repeated_ids, shaped
+from evalgate.datasets.ignored_keys import KeyChecker, collect_ignored_keys
+from evalgate.datasets.large.lazy_cases import build_cases
+from evalgate.datasets.turn_shapes import CONTENTS, extract_native_data, normalize_keys
+from evalgate.documents.strict_json import as_sequence, clear_items
+from evalgate.documents.validation import Location, find_repeated_ids, validate_model
 from evalgate.integrations.adk.file_models import (
-    WireAnswer,
-    WireCall,
-    WireCase,
-    WireData,
-    WireEvent,
-    WireHead,
-    WireInvocation,
-    WirePart,
-    WireRubric,
-    WireScenario,
-    WireSession,
-    WireUserContent,
+    AdkCase,
+    AdkEvalSetHeader,
+    AdkFunctionCall,
+    AdkFunctionResponse,
+    AdkIntermediateData,
+    AdkInvocation,
+    AdkInvocationEvent,
+    AdkPart,
+    AdkRubric,
+    AdkScenario,
+    AdkSessionInput,
+    AdkUserContent,
 )
 
 _IN_CONTENTS = frozenset({*CONTENTS, *map(to_camel, CONTENTS)})
 """What is kept whole where it says more than is read."""
 
 
-class AdkEvalSet:
+class AdkFormat:
     """Reads Google ADK's `.evalset.json` and the `.test.json` files that hold the same."""
 
-    def recognises(self, document: Document) -> bool:
+    def matches_document(self, document: Document) -> bool:
         """An object with eval cases, or at least an eval set's id and no results."""
         keys = document.value.keys() if isinstance(document.value, dict) else set()
         has_id = bool(keys & {"eval_set_id", "evalSetId"})
         is_result = bool(keys & {"eval_case_results", "evalCaseResults"})
         return bool(keys & {"eval_cases", "evalCases"}) or (has_id and not is_result)
 
-    def read(self, document: Document) -> EvalSet:
+    def read_eval_set(self, document: Document) -> EvalSet:
         """The eval set, with the line of each case.
 
         Raises:
-            InvalidInput: with every problem of the file, each at its line and column.
+            InvalidInputError: with every problem of the file, each at its line and column.
         """
         problems: list[Problem] = []
-        position = partial(_position, document)
-        keys = KeyCheck(document.path, document.position, problems, elsewhere=_OF_OLD_LISTS)
-        keys.look(WireHead, _head(document.value))
-        head = shaped(WireHead, _head(document.value), problems, file=document.path, position=position)
-        cases = _cases(document, problems, keys)
-        return build_eval_set(document.path, head, cases, keys, partial(_repeated_ids, document))
+        position = partial(_find_position, document)
+        keys = KeyChecker(document.path, document.find_position, problems, elsewhere=_OF_OLD_LISTS)
+        keys.check_value(AdkEvalSetHeader, _get_header(document.value))
+        head = validate_model(
+            AdkEvalSetHeader, _get_header(document.value), problems, file=document.path, position=position
+        )
+        cases = _build_cases(document, problems, keys)
+        return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
 
-    def unread(self, document: Document) -> Iterator[Location]:
-        """See `TellsUnread`."""
-        for found in unread_keys(WireHead, _head(document.value)):
+    def find_ignored_keys(self, document: Document) -> Iterator[Location]:
+        """See `ReportsIgnoredKeys`."""
+        for found in collect_ignored_keys(AdkEvalSetHeader, _get_header(document.value)):
             yield found.location
-        key = _spelling(document.value, "eval_cases")
-        for index, case in enumerate(_raw_cases(document)):
-            for found in unread_keys(WireCase, case, (key, index)):
+        key = _get_spelling(document.value, "eval_cases")
+        for index, case in enumerate(_get_raw_cases(document)):
+            for found in collect_ignored_keys(AdkCase, case, (key, index)):
                 if not _IN_CONTENTS.intersection(found.location[:-1]):
                     yield found.location
 
@@ -97,19 +99,19 @@ _OF_OLD_LISTS = {
 """Keys of the lists that Google ADK read before, and what says the same in an eval set."""
 
 
-def _cases(document: Document, problems: list[Problem], keys: KeyCheck) -> Sequence[EvalCase]:
+def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
     # One at a time, so that a big file never stands in memory as pydantic models too.
-    key, position = _spelling(document.value, "eval_cases"), partial(_position, document)
+    key, position = _get_spelling(document.value, "eval_cases"), partial(_find_position, document)
 
-    def make(index: int, raw: object) -> EvalCase | None:
+    def make_case(index: int, raw: object) -> EvalCase | None:
         place = ("eval_cases", index)
-        wire = shaped(WireCase, raw, problems, file=document.path, position=position, prefix=place)
-        case = None if wire is None else _case(wire, document.position((key, index))[0], raw)
+        wire = validate_model(AdkCase, raw, problems, file=document.path, position=position, prefix=place)
+        case = None if wire is None else _build_case(wire, document.find_position((key, index))[0], raw)
         if keys.is_open and not _has_plain_keys(raw, case):
-            keys.look(WireCase, raw, (key, index))
+            keys.check_value(AdkCase, raw, (key, index))
         return case
 
-    return cases_of(_raw_cases(document), make)
+    return build_cases(_get_raw_cases(document), make_case)
 
 
 _CASE_KEYS = {"eval_id", "conversation", "session_input", "final_session_state", "creation_timestamp"}
@@ -120,7 +122,7 @@ _SESSION_KEYS = {"app_name", "user_id", "state"}
 def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
     """Return True if the case holds the most common keys alone; False when in doubt.
 
-    Nearly every case does, and `beyond_turn` has looked through its contents already: what is said there
+    Nearly every case does, and `extract_native_data` has looked through its contents already: what is said there
     beyond a turn is kept in `native`, and parts without text are attachments.
     """
     return (
@@ -132,40 +134,40 @@ def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
     )
 
 
-def _raw_cases(document: Document) -> Sequence[object]:
-    return items_of(_member(document.value, "eval_cases")) or ()
+def _get_raw_cases(document: Document) -> Sequence[object]:
+    return as_sequence(_get_member(document.value, "eval_cases")) or ()
 
 
-def _head(value: object) -> object:
+def _get_header(value: object) -> object:
     """What the file says beside its cases."""
-    return without_items(value, _spelling(value, "eval_cases"))
+    return clear_items(value, _get_spelling(value, "eval_cases"))
 
 
-def _repeated_ids(document: Document) -> Iterator[Problem]:
+def _find_repeated_ids(document: Document) -> Iterator[Problem]:
     ids = (
-        (_member(case, "eval_id"), ("eval_cases", index, "eval_id"))
-        for index, case in enumerate(_raw_cases(document))
+        (_get_member(case, "eval_id"), ("eval_cases", index, "eval_id"))
+        for index, case in enumerate(_get_raw_cases(document))
     )
-    return repeated_ids(ids, file=document.path, position=partial(_position, document))
+    return find_repeated_ids(ids, file=document.path, position=partial(_find_position, document))
 
 
-def _position(document: Document, location: Location) -> tuple[int, int]:
+def _find_position(document: Document, location: Location) -> tuple[int, int]:
     """The place of a snake_case path, however the file spells it."""
     value, spelled = document.value, list[str | int]()
     for part in location:
-        spelled.append(_spelling(value, part) if isinstance(part, str) else part)
-        value = _inner(value, spelled[-1])
-    return document.position(tuple(spelled))
+        spelled.append(_get_spelling(value, part) if isinstance(part, str) else part)
+        value = _get_item(value, spelled[-1])
+    return document.find_position(tuple(spelled))
 
 
-def _inner(value: object, part: str | int) -> object:
+def _get_item(value: object, part: str | int) -> object:
     if isinstance(value, dict):
         return value.get(part)
-    items = items_of(value)
+    items = as_sequence(value)
     return items[part] if items and isinstance(part, int) and part < len(items) else None
 
 
-def _spelling(value: object, name: str) -> str:
+def _get_spelling(value: object, name: str) -> str:
     camel = _camel(name)
     return camel if isinstance(value, dict) and camel in value else name
 
@@ -173,46 +175,46 @@ def _spelling(value: object, name: str) -> str:
 _camel = cache(to_camel)
 
 
-def _member(value: object, name: str) -> object:
-    return _inner(value, _spelling(value, name))
+def _get_member(value: object, name: str) -> object:
+    return _get_item(value, _get_spelling(value, name))
 
 
 # --- to our own ---------------------------------------------------------------------------------------------
 
 
-def _case(wire: WireCase, line: int, raw: object) -> EvalCase:
-    asked = _member(raw, "conversation")
+def _build_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
+    asked = _get_member(raw, "conversation")
     invocations = zip(wire.conversation or (), asked if isinstance(asked, list) else (), strict=True)
     return EvalCase(
         eval_id=wire.eval_id,
-        turns=tuple([_turn(*invocation) for invocation in invocations]),
-        scenario=_scenario(wire.conversation_scenario),
-        session=_session(wire.session_input),
+        turns=tuple([_build_turn(*invocation) for invocation in invocations]),
+        scenario=_build_scenario(wire.conversation_scenario),
+        session=_build_session(wire.session_input),
         # An empty state is Google ADK's way of expecting none.
         final_state=wire.final_session_state or None,
         line=line,
-        rubrics=_rubrics(wire.rubrics, "rubric") if wire.rubrics else (),
+        rubrics=_build_rubrics(wire.rubrics, "rubric") if wire.rubrics else (),
         creation_timestamp=wire.creation_timestamp or 0.0,
         native={"adk-rs": {"name": wire.name}} if wire.name else {},
     )
 
 
-def _rubrics(wires: Sequence[WireRubric], named: str) -> tuple[Rubric, ...]:
-    return tuple(_rubric(f"{named}_{number}", wire) for number, wire in enumerate(wires, start=1))
+def _build_rubrics(wires: Sequence[AdkRubric], named: str) -> tuple[Rubric, ...]:
+    return tuple(_build_rubric(f"{named}_{number}", wire) for number, wire in enumerate(wires, start=1))
 
 
-def _rubric(name: str, wire: WireRubric) -> Rubric:
+def _build_rubric(name: str, wire: AdkRubric) -> Rubric:
     text = wire.rubric_content.text_property if wire.rubric_content else wire.criterion
     return Rubric(wire.rubric_id or name, text or "", wire.type, wire.description)
 
 
-def _scenario(wire: WireScenario | None) -> Scenario | None:
+def _build_scenario(wire: AdkScenario | None) -> Scenario | None:
     if wire is None:
         return None
     return Scenario(wire.starting_prompt, wire.conversation_plan, wire.user_persona)
 
 
-def _session(wire: WireSession | None) -> SessionInput:
+def _build_session(wire: AdkSessionInput | None) -> SessionInput:
     if wire is None:
         return _NO_SESSION
     return SessionInput(wire.app_name or "", wire.user_id or "", wire.state or {}, wire.session_id or "")
@@ -221,27 +223,27 @@ def _session(wire: WireSession | None) -> SessionInput:
 _NO_SESSION = SessionInput()
 
 
-def _turn(wire: WireInvocation, raw: Mapping[str, Any]) -> Turn:
+def _build_turn(wire: AdkInvocation, raw: Mapping[str, Any]) -> CaseTurn:
     response = wire.final_response
-    text = None if response is None else _text(response.parts or ())
-    beyond = beyond_turn(raw)
-    return Turn(
-        _user_message(wire.user_content),
-        Reply(text, _events(wire.intermediate_data)),
-        rubrics=_rubrics(wire.rubrics, "turn_rubric") if wire.rubrics else (),
-        app_details=respelled(_member(raw, "app_details")) if wire.app_details else None,
+    text = None if response is None else _join_text(response.parts or ())
+    beyond = extract_native_data(raw)
+    return CaseTurn(
+        _build_user_message(wire.user_content),
+        Reply(text, _build_events(wire.intermediate_data)),
+        rubrics=_build_rubrics(wire.rubrics, "turn_rubric") if wire.rubrics else (),
+        app_details=normalize_keys(_get_member(raw, "app_details")) if wire.app_details else None,
         invocation_id=wire.invocation_id or "",
         creation_timestamp=wire.creation_timestamp or 0.0,
         native={"adk": beyond} if beyond else {},
     )
 
 
-def _text(parts: Sequence[WirePart]) -> str:
+def _join_text(parts: Sequence[AdkPart]) -> str:
     """Thoughts included, as Google ADK does."""
     return "\n".join([part.text for part in parts if part.text])
 
 
-def _user_message(content: WireUserContent) -> UserMessage:
+def _build_user_message(content: AdkUserContent) -> UserMessage:
     parts = content.parts or ()
     texts = [part["text"] for part in parts if part.get("text")]
     attachments: tuple[JsonObject, ...] = ()
@@ -250,37 +252,37 @@ def _user_message(content: WireUserContent) -> UserMessage:
     return UserMessage("\n".join(texts), attachments)
 
 
-def _events(data: WireData | None) -> tuple[Event, ...]:
+def _build_events(data: AdkIntermediateData | None) -> tuple[Event, ...]:
     if data is None:
         return ()
     if data.invocation_events:
-        return tuple(_in_order(data.invocation_events))
+        return tuple(_iter_ordered_events(data.invocation_events))
     return (
-        *[_call(call) for call in data.tool_uses or ()],
-        *[_result(response) for response in data.tool_responses or ()],
-        *[_said(parts, author or None) for author, parts in data.intermediate_responses or ()],
+        *[_build_tool_call(call) for call in data.tool_uses or ()],
+        *[_build_tool_result(response) for response in data.tool_responses or ()],
+        *[_build_message(parts, author or None) for author, parts in data.intermediate_responses or ()],
     )
 
 
-def _in_order(events: Sequence[WireEvent]) -> Iterator[Event]:
+def _iter_ordered_events(events: Sequence[AdkInvocationEvent]) -> Iterator[Event]:
     for event in events:
         author = event.author or None
         for part in (event.content and event.content.parts) or ():
             if part.text:
                 yield Message(part.text, author)
             if part.function_call:
-                yield _call(part.function_call, author)
+                yield _build_tool_call(part.function_call, author)
             if part.function_response:
-                yield _result(part.function_response, author)
+                yield _build_tool_result(part.function_response, author)
 
 
-def _call(wire: WireCall, author: str | None = None) -> ToolCall:
+def _build_tool_call(wire: AdkFunctionCall, author: str | None = None) -> ToolCall:
     return ToolCall(wire.name or "", wire.args, wire.id, author)
 
 
-def _result(wire: WireAnswer, author: str | None = None) -> ToolResult:
+def _build_tool_result(wire: AdkFunctionResponse, author: str | None = None) -> ToolResult:
     return ToolResult(wire.name or "", wire.response, wire.id, author)
 
 
-def _said(parts: Sequence[WirePart], author: str | None) -> Message:
-    return Message(_text(parts), author)
+def _build_message(parts: Sequence[AdkPart], author: str | None) -> Message:
+    return Message(_join_text(parts), author)

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
-from evalgate.datasets.ignored_keys import KeysOf
+from evalgate.datasets.ignored_keys import KeyModel
 from evalgate.datasets.turn_shapes import PART_KEYS
 from evalgate.documents.validation import Id
 
 
-class Wire(BaseModel):
+class AdkModel(BaseModel):
     """An object in either spelling: unknown keys are passed over."""
 
     model_config = ConfigDict(
@@ -29,7 +29,7 @@ class Wire(BaseModel):
     )
 
 
-class Strict(Wire):
+class StrictAdkModel(AdkModel):
     """An object for whose unknown keys Google ADK refuses the file."""
 
     @classmethod
@@ -39,7 +39,7 @@ class Strict(Wire):
         return True
 
 
-class Genai(Wire):
+class GenaiModel(AdkModel):
     """An object of google-genai, which refuses unknown keys too, but adds some with every release.
 
     A key that this list does not know may be one that a newer release reads. It is let through, with a
@@ -64,17 +64,17 @@ class Genai(Wire):
         return bool(near) or not cls.is_complete(value)
 
 
-class WireCall(Genai):
+class AdkFunctionCall(GenaiModel):
     """A tool call."""
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """See `Genai.kept_keys`."""
+        """See `GenaiModel.kept_keys`."""
         return ("partial_args", "will_continue")
 
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """See `Genai.is_complete`."""
+        """See `GenaiModel.is_complete`."""
         return {"name", "args"} <= value.keys()
 
     id: str | None = None
@@ -82,17 +82,17 @@ class WireCall(Genai):
     args: dict[str, Any] | None = None
 
 
-class WireAnswer(Genai):
+class AdkFunctionResponse(GenaiModel):
     """What a tool answered."""
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """See `Genai.kept_keys`."""
+        """See `GenaiModel.kept_keys`."""
         return ("parts", "scheduling", "will_continue")
 
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """See `Genai.is_complete`."""
+        """See `GenaiModel.is_complete`."""
         return {"name", "response"} <= value.keys()
 
     id: str | None = None
@@ -100,63 +100,63 @@ class WireAnswer(Genai):
     response: Any = None
 
 
-class WirePart(Genai):
+class AdkPart(GenaiModel):
     """A part of a content, as far as it is read."""
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """See `Genai.kept_keys`."""
+        """See `GenaiModel.kept_keys`."""
         return PART_KEYS
 
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """See `Genai.is_complete`."""
+        """See `GenaiModel.is_complete`."""
         said = {*cls.model_fields, *PART_KEYS} - _ASIDES
         return any(key in value or to_camel(key) in value for key in said)
 
     text: str | None = None
-    function_call: WireCall | None = None
-    function_response: WireAnswer | None = None
+    function_call: AdkFunctionCall | None = None
+    function_response: AdkFunctionResponse | None = None
 
 
 _ASIDES = {"thought", "thought_signature", "video_metadata", "media_resolution", "part_metadata"}
 """Keys that say something about what a part holds under another key."""
 
 
-class Content(Genai):
+class AdkContentBase(GenaiModel):
     """What is said or done at once, and by whom."""
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """See `Genai.kept_keys`."""
+        """See `GenaiModel.kept_keys`."""
         return ("role",)
 
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """See `Genai.is_complete`."""
+        """See `GenaiModel.is_complete`."""
         return "parts" in value
 
 
-class WireContent(Content):
+class AdkContent(AdkContentBase):
     """What an agent says or does."""
 
-    parts: list[WirePart] | None = None
+    parts: list[AdkPart] | None = None
 
 
-def _with_text(part: dict[str, Any]) -> dict[str, Any]:
+def _validate_text(part: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(part.get("text"), (str, type(None))):
         raise ValueError(f"must hold its `text` as text, not as {part['text']!r}")  # noqa: TRY004  pydantic's contract
     return part
 
 
-class WireUserContent(Content):
+class AdkUserContent(AdkContentBase):
     """What the user says."""
 
     # Parts stay as they are: those without text become the message's attachments.
-    parts: list[Annotated[dict[str, Any], AfterValidator(_with_text), KeysOf(WirePart)]] | None = None
+    parts: list[Annotated[dict[str, Any], AfterValidator(_validate_text), KeyModel(AdkPart)]] | None = None
 
 
-class WireEvent(Wire):
+class AdkInvocationEvent(AdkModel):
     """What an agent did, in the order of its doing."""
 
     @classmethod
@@ -165,35 +165,35 @@ class WireEvent(Wire):
         return ("grounding_metadata", "usage_metadata", "model_version", "invocation_index", "tool_use_index")
 
     author: str | None = None
-    content: WireContent | None = None
+    content: AdkContent | None = None
 
 
-class WireData(Strict):
+class AdkIntermediateData(StrictAdkModel):
     """What happened before the final response, in the older or the newer shape."""
 
-    tool_uses: list[WireCall] | None = None
-    tool_responses: list[WireAnswer] | None = None
-    intermediate_responses: list[tuple[str | None, list[WirePart]]] | None = None
-    invocation_events: list[WireEvent] | None = None
+    tool_uses: list[AdkFunctionCall] | None = None
+    tool_responses: list[AdkFunctionResponse] | None = None
+    intermediate_responses: list[tuple[str | None, list[AdkPart]]] | None = None
+    invocation_events: list[AdkInvocationEvent] | None = None
 
     @model_validator(mode="after")
-    def _is_one_shape(self) -> Self:
+    def _require_one_shape(self) -> Self:
         if self.invocation_events and (self.tool_uses or self.tool_responses or self.intermediate_responses):
             raise ValueError("must hold invocation_events or tool_uses with responses, not both")
         return self
 
 
-class WireRubricContent(Strict):
+class AdkRubricContent(StrictAdkModel):
     """The text of a rubric."""
 
     text_property: str | None = None
 
 
-class WireRubric(Strict):
+class AdkRubric(StrictAdkModel):
     """What a judge must affirm."""
 
     rubric_id: str | None = None
-    rubric_content: WireRubricContent | None = None
+    rubric_content: AdkRubricContent | None = None
     type: str | None = None
     description: str | None = None
     # As Google ADK's guide has it, although no release reads it.
@@ -206,13 +206,13 @@ class WireRubric(Strict):
         return key != "points"
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _require_content(self) -> Self:
         if self.criterion is None and (self.rubric_id is None or self.rubric_content is None):
             raise ValueError("must hold a `rubric_id`, and its text as `text_property` of `rubric_content`")
         return self
 
 
-class WireAgent(Strict):
+class AdkAgentDetails(StrictAdkModel):
     """A recorded agent."""
 
     name: str
@@ -220,7 +220,7 @@ class WireAgent(Strict):
     tool_declarations: list[Any] | None = None
 
 
-class WireApp(Strict):
+class AdkAppDetails(StrictAdkModel):
     """The recorded agents by name."""
 
     @classmethod
@@ -229,19 +229,19 @@ class WireApp(Strict):
         del value
         return key not in {"app_name", "appName", "user_id", "userId"}
 
-    agent_details: dict[str, WireAgent] | None = None
+    agent_details: dict[str, AdkAgentDetails] | None = None
 
 
-class WireInvocation(Strict):
+class AdkInvocation(StrictAdkModel):
     """One turn."""
 
-    user_content: WireUserContent
-    final_response: WireContent | None = None
-    intermediate_data: WireData | None = None
+    user_content: AdkUserContent
+    final_response: AdkContent | None = None
+    intermediate_data: AdkIntermediateData | None = None
     invocation_id: str | None = None
     creation_timestamp: float | None = None
-    rubrics: list[WireRubric] | None = None
-    app_details: WireApp | None = None
+    rubrics: list[AdkRubric] | None = None
+    app_details: AdkAppDetails | None = None
     duration: Any = None
     model_duration: Any = None
     tool_duration: Any = None
@@ -263,21 +263,21 @@ class _Persona(BaseModel):
     behaviors: list[_Behavior] = []
 
 
-def _checked_persona(persona: object) -> object:
+def _validate_persona(persona: object) -> object:
     if persona is not None and not isinstance(persona, (str, dict)):
         raise ValueError("must be the name of a persona or an object")
     return persona
 
 
-class WireScenario(Strict):
+class AdkScenario(StrictAdkModel):
     """A conversation that is played."""
 
     starting_prompt: str
     conversation_plan: str
-    user_persona: Annotated[Any, BeforeValidator(_checked_persona), KeysOf(_Persona)] = None
+    user_persona: Annotated[Any, BeforeValidator(_validate_persona), KeyModel(_Persona)] = None
 
 
-class WireSession(Wire):
+class AdkSessionInput(AdkModel):
     """What the session starts with."""
 
     app_name: str | None = None
@@ -286,28 +286,28 @@ class WireSession(Wire):
     session_id: str | None = None
 
 
-class WireCase(Wire):
+class AdkCase(AdkModel):
     """One eval case."""
 
     eval_id: Id
-    conversation: list[WireInvocation] | None = None
-    conversation_scenario: WireScenario | None = None
-    session_input: WireSession | None = None
+    conversation: list[AdkInvocation] | None = None
+    conversation_scenario: AdkScenario | None = None
+    session_input: AdkSessionInput | None = None
     final_session_state: dict[str, Any] | None = None
     creation_timestamp: float | None = None
-    rubrics: list[WireRubric] | None = None
+    rubrics: list[AdkRubric] | None = None
     # Of adk-rs, whose files are Google ADK's.
     name: str | None = None
 
     @model_validator(mode="after")
-    def _is_one_kind(self) -> Self:
+    def _require_one_conversation(self) -> Self:
         if (self.conversation is None) == (self.conversation_scenario is None):
             both = "not both" if self.conversation_scenario else "but holds neither"
             raise ValueError(f"must hold a conversation or a conversation_scenario, {both}")
         return self
 
 
-class WireHead(Wire):
+class AdkEvalSetHeader(AdkModel):
     """An eval set but for its cases, which are read one by one."""
 
     eval_set_id: Id
@@ -318,7 +318,7 @@ class WireHead(Wire):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_spelt_once(cls, value: object) -> object:
+    def _reject_double_spelling(cls, value: object) -> object:
         """Of two spellings, one would be dropped in silence."""
         keys = value if isinstance(value, dict) else {}
         for snake, camel in (("eval_cases", "evalCases"), ("eval_set_id", "evalSetId")):

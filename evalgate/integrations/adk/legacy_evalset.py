@@ -12,9 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     JsonObject,
@@ -22,58 +23,64 @@ from evalgate.core.types import (
     Reply,
     SessionInput,
     ToolCall,
-    Turn,
     UserMessage,
 )
-from evalgate.datasets.ignored_keys import KeyCheck, unread_keys
-from evalgate.datasets.large.lazy_cases import cases_of, has_twice
-from evalgate.documents.strict_json import Unusual, items, items_of, members, read_json, text
-from evalgate.documents.validation import Id, checked_id, problems_of, repeated_ids
+from evalgate.datasets.ignored_keys import KeyChecker, collect_ignored_keys
+from evalgate.datasets.large.lazy_cases import build_cases, has_repeated_ids
+from evalgate.documents.strict_json import (
+    UnexpectedShapeError,
+    as_sequence,
+    read_json,
+    require_list,
+    require_members,
+    require_text,
+)
+from evalgate.documents.validation import Id, find_repeated_ids, translate_validation_error, validate_id
 
 
-class AdkLegacy:
+class AdkLegacyFormat:
     """Reads the lists in old `.test.json` and `.evalset.json` files."""
 
-    def recognises(self, document: Document) -> bool:
+    def matches_document(self, document: Document) -> bool:
         """A list of turns or of cases. An empty list holds no case, but nobody else would take it."""
-        listed = items_of(document.value)
+        listed = as_sequence(document.value)
         return listed is not None and (not listed or any(map(_is_turn_or_case, listed)))
 
-    def read(self, document: Document) -> EvalSet:
+    def read_eval_set(self, document: Document) -> EvalSet:
         """The eval set, with the line of each case.
 
         Raises:
-            InvalidInput: with every problem of the file, each at its line and column.
+            InvalidInputError: with every problem of the file, each at its line and column.
         """
-        listed = items_of(document.value) or ()
+        listed = as_sequence(document.value) or ()
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)
         problems: list[Problem] = []
-        keys = KeyCheck(document.path, document.position, problems, elsewhere={"mock_tool_output": ""})
+        keys = KeyChecker(document.path, document.find_position, problems, elsewhere={"mock_tool_output": ""})
         if is_case_list:
-            cases = _cases(document, listed, problems, keys)
+            cases = _build_cases(document, listed, problems, keys)
         else:
-            cases = _turn_list(document, problems, keys)
-        notices = keys.notices()
-        if problems or has_twice(cases):
-            problems += _repeated_names(document, listed)
+            cases = _build_turn_list_case(document, problems, keys)
+        notices = keys.build_notices()
+        if problems or has_repeated_ids(cases):
+            problems += _find_repeated_names(document, listed)
         if problems:
-            raise InvalidInput(sorted(problems))
+            raise InvalidInputError(sorted(problems))
         return EvalSet(document.path, cases, document.path, notices=notices)
 
-    def unread(self, document: Document) -> Iterator[tuple[str | int, ...]]:
-        """See `TellsUnread`."""
-        listed = items_of(document.value) or ()
+    def find_ignored_keys(self, document: Document) -> Iterator[tuple[str | int, ...]]:
+        """See `ReportsIgnoredKeys`."""
+        listed = as_sequence(document.value) or ()
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)
         for index, item in enumerate(listed):
-            for found in unread_keys(_Case if is_case_list else _Turn, item, (index,)):
+            for found in collect_ignored_keys(_LegacyCase if is_case_list else _LegacyTurn, item, (index,)):
                 yield found.location
 
 
-def _repeated_names(document: Document, items: Sequence[Any]) -> list[Problem]:
+def _find_repeated_names(document: Document, items: Sequence[Any]) -> list[Problem]:
     names = [
         (item.get("name"), (index, "name")) for index, item in enumerate(items) if isinstance(item, dict)
     ]
-    return list(repeated_ids(names, file=document.path, position=document.position))
+    return list(find_repeated_ids(names, file=document.path, position=document.find_position))
 
 
 def _is_turn_or_case(item: object) -> bool:
@@ -83,96 +90,104 @@ def _is_turn_or_case(item: object) -> bool:
 # --- the file's shapes --------------------------------------------------------------------------------------
 
 
-class _Wire(BaseModel):
+class _LegacyModel(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
-class _ToolUse(_Wire):
+class _LegacyToolUse(_LegacyModel):
     tool_name: str
     tool_input: dict[str, Any] | None
 
 
-class _Said(_Wire):
+class _LegacyMessage(_LegacyModel):
     author: str | None = None
     text: str | None = None
 
 
-def _from_bare_text(value: object) -> object:
+def _wrap_bare_text(value: object) -> object:
     return {"text": value} if isinstance(value, str) else value
 
 
-class _Turn(_Wire):
+class _LegacyTurn(_LegacyModel):
     query: str
-    expected_tool_use: list[_ToolUse] | None = None
+    expected_tool_use: list[_LegacyToolUse] | None = None
     # Real files hold plain texts here, although no release of Google ADK reads them.
-    expected_intermediate_agent_responses: list[Annotated[_Said, BeforeValidator(_from_bare_text)]] | None = (
-        None
-    )
+    expected_intermediate_agent_responses: (
+        list[Annotated[_LegacyMessage, BeforeValidator(_wrap_bare_text)]] | None
+    ) = None
     reference: str | None = None
 
 
-class _Session(_Wire):
+class _LegacySession(_LegacyModel):
     app_name: str | None = None
     user_id: str | None = None
     state: dict[str, Any] | None = None
 
 
-class _Case(_Wire):
+class _LegacyCase(_LegacyModel):
     name: Id
-    data: list[_Turn]
-    initial_session: _Session | None = None
+    data: list[_LegacyTurn]
+    initial_session: _LegacySession | None = None
 
 
 @cache
-def _turns_adapter() -> TypeAdapter[list[_Turn]]:
-    return TypeAdapter(list[_Turn])
+def _get_turns_adapter() -> TypeAdapter[list[_LegacyTurn]]:
+    return TypeAdapter(list[_LegacyTurn])
 
 
 # --- to our own ---------------------------------------------------------------------------------------------
 
 
-def _turn_list(document: Document, problems: list[Problem], keys: KeyCheck) -> tuple[EvalCase, ...]:
-    listed = items_of(document.value)
+def _build_turn_list_case(
+    document: Document, problems: list[Problem], keys: KeyChecker
+) -> tuple[EvalCase, ...]:
+    listed = as_sequence(document.value)
     for index, turn in enumerate(listed or ()):
-        keys.look(_Turn, turn, (index,))
+        keys.check_value(_LegacyTurn, turn, (index,))
     try:
-        turns = _turns_adapter().validate_python(document.value if listed is None else list(listed))
+        turns = _get_turns_adapter().validate_python(document.value if listed is None else list(listed))
     except ValidationError as error:
-        problems += problems_of(error, file=document.path, position=document.position)
+        problems += translate_validation_error(error, file=document.path, position=document.find_position)
         return ()
-    return (EvalCase(document.path, _turns(turns), line=document.position(())[0]),) if turns else ()
+    return (
+        (EvalCase(document.path, _build_turns(turns), line=document.find_position(())[0]),) if turns else ()
+    )
 
 
-def _cases(
-    document: Document, listed: Sequence[Any], problems: list[Problem], keys: KeyCheck
+def _build_cases(
+    document: Document, listed: Sequence[Any], problems: list[Problem], keys: KeyChecker
 ) -> Sequence[EvalCase]:
-    def make(index: int, raw: object) -> EvalCase | None:
-        line, _ = document.position((index,))
-        if (case := _plain_case(raw, line)) is not None:
+    def make_case(index: int, raw: object) -> EvalCase | None:
+        line, _ = document.find_position((index,))
+        if (case := _parse_common_case(raw, line)) is not None:
             return case
         if keys.is_open:
-            keys.look(_Case, raw, (index,))
+            keys.check_value(_LegacyCase, raw, (index,))
         try:
-            return _any_case(raw, line)
+            return _build_case(raw, line)
         except ValidationError as error:
             problems.extend(
-                problems_of(error, file=document.path, position=document.position, prefix=(index,))
+                translate_validation_error(
+                    error, file=document.path, position=document.find_position, prefix=(index,)
+                )
             )
             return None
 
-    return cases_of(listed, make)
+    return build_cases(listed, make_case)
 
 
-def _any_case(raw: object, line: int) -> EvalCase:
-    wire = _Case.model_validate(raw)
-    return EvalCase(wire.name, _turns(wire.data), session=_session(wire.initial_session), line=line)
+def _build_case(raw: object, line: int) -> EvalCase:
+    wire = _LegacyCase.model_validate(raw)
+    return EvalCase(
+        wire.name, _build_turns(wire.data), session=_build_session(wire.initial_session), line=line
+    )
 
 
-def _turns(turns: Sequence[_Turn]) -> tuple[Turn, ...]:
-    return tuple([Turn(UserMessage(turn.query), _reply(turn)) for turn in turns])
+def _build_turns(turns: Sequence[_LegacyTurn]) -> tuple[CaseTurn, ...]:
+    return tuple([CaseTurn(UserMessage(turn.query), _build_reply(turn)) for turn in turns])
 
 
-def _reply(turn: _Turn) -> Reply:
+def _build_reply(turn: _LegacyTurn) -> Reply:
     calls = [ToolCall(use.tool_name, use.tool_input) for use in turn.expected_tool_use or ()]
     said = [
         Message(response.text or "", response.author)
@@ -181,7 +196,7 @@ def _reply(turn: _Turn) -> Reply:
     return Reply(turn.reference or None, (*calls, *said))
 
 
-def _session(wire: _Session | None) -> SessionInput:
+def _build_session(wire: _LegacySession | None) -> SessionInput:
     if wire is None:
         return SessionInput()
     return SessionInput(wire.app_name or "", wire.user_id or "", wire.state or {})
@@ -190,45 +205,52 @@ def _session(wire: _Session | None) -> SessionInput:
 # --- the short way to our own -------------------------------------------------------------------------------
 
 _CASE_KEYS = frozenset({"name", "data", "initial_session"})
-_TURN_KEYS = frozenset(_Turn.model_fields)
+_TURN_KEYS = frozenset(_LegacyTurn.model_fields)
 _USE_KEYS = frozenset({"tool_name", "tool_input"})
 _SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
 
 
-def _plain_case(raw: object, line: int) -> EvalCase | None:
-    """What `_any_case` gives, in half the time; None when the case is unusual, or wrong."""
+def _parse_common_case(raw: object, line: int) -> EvalCase | None:
+    """What `_build_case` gives, in half the time; None when the case is unusual, or wrong."""
     try:
-        case = members(raw, _CASE_KEYS)
-        turns = tuple([_plain_turn(each) for each in items(case.get("data"))])
-        session = _plain_session(case["initial_session"]) if "initial_session" in case else SessionInput()
-        return EvalCase(checked_id(text(case.get("name"))), turns, session=session, line=line)
-    except (Unusual, ValueError):
+        case = require_members(raw, _CASE_KEYS)
+        turns = tuple([_parse_common_turn(each) for each in require_list(case.get("data"))])
+        session = (
+            _parse_common_session(case["initial_session"]) if "initial_session" in case else SessionInput()
+        )
+        return EvalCase(validate_id(require_text(case.get("name"))), turns, session=session, line=line)
+    except (UnexpectedShapeError, ValueError):
         return None
 
 
-def _plain_turn(raw: object) -> Turn:
-    turn = members(raw, _TURN_KEYS)
+def _parse_common_turn(raw: object) -> CaseTurn:
+    turn = require_members(raw, _TURN_KEYS)
     if turn.get("expected_intermediate_agent_responses"):
-        raise Unusual
-    calls = tuple([_plain_call(each) for each in items(turn.get("expected_tool_use", []))])
-    return Turn(UserMessage(text(turn.get("query"))), Reply(text(turn.get("reference", "")) or None, calls))
+        raise UnexpectedShapeError
+    calls = tuple([_parse_common_call(each) for each in require_list(turn.get("expected_tool_use", []))])
+    return CaseTurn(
+        UserMessage(require_text(turn.get("query"))),
+        Reply(require_text(turn.get("reference", "")) or None, calls),
+    )
 
 
-def _plain_call(raw: object) -> ToolCall:
-    use = members(raw, _USE_KEYS)
-    return ToolCall(text(use.get("tool_name")), _plain_object(use.get("tool_input")))
+def _parse_common_call(raw: object) -> ToolCall:
+    use = require_members(raw, _USE_KEYS)
+    return ToolCall(require_text(use.get("tool_name")), _require_object(use.get("tool_input")))
 
 
-def _plain_session(raw: object) -> SessionInput:
-    session = members(raw, _SESSION_KEYS)
-    state = _plain_object(session.get("state", {}))
-    return SessionInput(text(session.get("app_name", "")), text(session.get("user_id", "")), state)
+def _parse_common_session(raw: object) -> SessionInput:
+    session = require_members(raw, _SESSION_KEYS)
+    state = _require_object(session.get("state", {}))
+    return SessionInput(
+        require_text(session.get("app_name", "")), require_text(session.get("user_id", "")), state
+    )
 
 
-def _plain_object(value: object) -> JsonObject:
+def _require_object(value: object) -> JsonObject:
     if isinstance(value, dict):
         return value
-    raise Unusual
+    raise UnexpectedShapeError
 
 
 class _SessionFile(BaseModel):
@@ -241,16 +263,16 @@ class _SessionFile(BaseModel):
     state: dict[str, Any] | None = None
 
 
-def read_session(path: Path, shown_as: str) -> SessionInput:
+def read_session_file(path: Path, shown_as: str) -> SessionInput:
     """The session in the file.
 
     Raises:
-        InvalidInput: it cannot be read, or is no session; with every problem at its line.
+        InvalidInputError: it cannot be read, or is no session; with every problem at its line.
     """
     document = read_json(path, shown_as)
     try:
         wire = _SessionFile.model_validate(document.value)
     except ValidationError as error:
-        found = problems_of(error, file=shown_as, position=document.position)
-        raise InvalidInput(found) from None
+        found = translate_validation_error(error, file=shown_as, position=document.find_position)
+        raise InvalidInputError(found) from None
     return SessionInput(wire.app_name or "", wire.user_id or "", wire.state or {})

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from evalgate.agents.http.adk_server import recorded_reply, text_of
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.core.protocols import AgentFailed, Document
-from evalgate.core.types import EvalCase, EvalSet, SessionInput, Turn, UserMessage
+from evalgate.agents.http.adk_server import get_event_text, read_recorded_reply
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.protocols import AgentError, Document
+from evalgate.core.types import CaseTurn, EvalCase, EvalSet, SessionInput, UserMessage
 from evalgate.documents.strict_json import read_json
 
 _ENDING = ".session.json"
 
 
-def holds_sessions(path: Path) -> bool:
+def has_sessions(path: Path) -> bool:
     """Whether it is a folder with saved sessions."""
     return path.is_dir() and any(path.glob(f"*{_ENDING}"))
 
@@ -32,58 +32,60 @@ def read_sessions(folder: Path, shown_as: str) -> EvalSet:
     for file in sorted(folder.glob(f"*{_ENDING}")):
         shown = str(Path(shown_as) / file.name)
         try:
-            cases += session_of(read_json(file, shown)).cases
-        except InvalidInput as error:
+            cases += parse_session(read_json(file, shown)).cases
+        except InvalidInputError as error:
             problems += error.problems
     if problems:
-        raise InvalidInput(problems)
+        raise InvalidInputError(problems)
     return EvalSet(shown_as, tuple(cases), shown_as)
 
 
-def session_of(document: Document) -> EvalSet:
+def parse_session(document: Document) -> EvalSet:
     """The conversation in a session: a case of the name in `NAME.session.json`, else of the session's id.
 
     A message of the user begins a turn; what ADK's own evaluation makes of the events up to the next is what
     the agent did. A turn that its model ended with an error has no response.
 
     Raises:
-        InvalidInput: it is no session, or nobody says anything in it.
+        InvalidInputError: it is no session, or nobody says anything in it.
     """
     found, path = document.value, Path(document.path)
     if not isinstance(found, dict) or not is_session(found) or not isinstance(found["events"], Iterable):
-        raise _problem(document, (), "is no session of Google ADK with its `events`")
+        raise _build_error(document, (), "is no session of Google ADK with its `events`")
     name = (
         path.name.removesuffix(_ENDING) if path.name.endswith(_ENDING) else str(found.get("id") or path.stem)
     )
-    turns = tuple(_turns(found["events"], document))
+    turns = tuple(_build_turns(found["events"], document))
     if not turns:
-        raise _problem(document, ("events",), "holds no message of the user")
+        raise _build_error(document, ("events",), "holds no message of the user")
     state = found.get("state")
     case = EvalCase(
         name,
         turns,
-        session=SessionInput(_label(found, "appName", "app_name"), _label(found, "userId", "user_id")),
+        session=SessionInput(
+            _read_label(found, "appName", "app_name"), _read_label(found, "userId", "user_id")
+        ),
         final_state=state if isinstance(state, dict) else None,
     )
     return EvalSet(path.stem, (case,), path=document.path)
 
 
-def _turns(events: Iterable[object], document: Document) -> list[Turn]:
+def _build_turns(events: Iterable[object], document: Document) -> list[CaseTurn]:
     said: list[tuple[str, list[object]]] = []
     for event in events:
-        if isinstance(event, dict) and event.get("author") == "user" and (text := text_of(event)):
+        if isinstance(event, dict) and event.get("author") == "user" and (text := get_event_text(event)):
             said.append((text, []))
         elif said:
             said[-1][1].append(event)
     try:
-        return [Turn(UserMessage(text), recorded_reply(answered)) for text, answered in said]
-    except AgentFailed as error:
-        raise _problem(document, ("events",), error.failure.message) from None
+        return [CaseTurn(UserMessage(text), read_recorded_reply(answered)) for text, answered in said]
+    except AgentError as error:
+        raise _build_error(document, ("events",), error.failure.message) from None
 
 
-def _label(found: Mapping[str, Any], *names: str) -> str:
+def _read_label(found: Mapping[str, Any], *names: str) -> str:
     return next((value for name in names if isinstance(value := found.get(name), str)), "")
 
 
-def _problem(document: Document, where: tuple[str | int, ...], message: str) -> InvalidInput:
-    return InvalidInput([Problem(document.path, *document.position(where), message)])
+def _build_error(document: Document, where: tuple[str | int, ...], message: str) -> InvalidInputError:
+    return InvalidInputError([Problem(document.path, *document.find_position(where), message)])

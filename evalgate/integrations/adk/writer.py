@@ -3,8 +3,9 @@
 import json
 from collections.abc import Sequence
 
-from evalgate.core.protocols import Written
+from evalgate.core.protocols import WriteResult
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     Event,
@@ -16,11 +17,10 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
-from evalgate.datasets.conversion_losses import as_adk, losses
-from evalgate.datasets.turn_shapes import DURATIONS, role_of
+from evalgate.datasets.conversion_losses import describe_losses, to_adk_part
+from evalgate.datasets.turn_shapes import DURATIONS, get_part_role
 
 _HOLDS = frozenset(
     {
@@ -34,96 +34,98 @@ _HOLDS = frozenset(
 class AdkWriter:
     """The file that `adk eval` reads, and that its migration makes of old lists."""
 
-    def write(self, eval_set: EvalSet) -> Written:
+    def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """The file's text, and what it has no place for."""
         value = {
             "eval_set_id": eval_set.eval_set_id,
-            **_given(name=eval_set.name, description=eval_set.description),
-            "eval_cases": [_case(case) for case in eval_set.cases],
-            **_given(creation_timestamp=eval_set.creation_timestamp),
+            **_omit_empty(name=eval_set.name, description=eval_set.description),
+            "eval_cases": [_build_case(case) for case in eval_set.cases],
+            **_omit_empty(creation_timestamp=eval_set.creation_timestamp),
         }
-        lost = tuple(losses(eval_set, format_name="adk", holds=_HOLDS, attachment=as_adk))
-        return Written(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
+        lost = tuple(describe_losses(eval_set, format_name="adk", holds=_HOLDS, attachment=to_adk_part))
+        return WriteResult(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
 
 
-def _given(**fields: object) -> dict[str, object]:
+def _omit_empty(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value not in (None, "", [], {}, 0.0)}
 
 
-def _case(case: EvalCase) -> JsonObject:
+def _build_case(case: EvalCase) -> JsonObject:
     # A case has one of the two, and an empty conversation counts.
     asked: JsonObject = (
-        {"conversation_scenario": _scenario(case.scenario)}
+        {"conversation_scenario": _build_scenario(case.scenario)}
         if case.scenario is not None
-        else {"conversation": [_invocation(turn) for turn in case.turns]}
+        else {"conversation": [_build_invocation(turn) for turn in case.turns]}
     )
-    more = _given(
-        session_input=_session(case.session),
+    more = _omit_empty(
+        session_input=_build_session(case.session),
         creation_timestamp=case.creation_timestamp,
-        rubrics=[_rubric(rubric) for rubric in case.rubrics],
+        rubrics=[_build_rubric(rubric) for rubric in case.rubrics],
         final_session_state=case.final_state,
     )
     return {"eval_id": case.eval_id, **asked, **more}
 
 
-def _rubric(rubric: Rubric) -> JsonObject:
+def _build_rubric(rubric: Rubric) -> JsonObject:
     return {
         "rubric_id": rubric.rubric_id,
         "rubric_content": {"text_property": rubric.text},
-        **_given(description=rubric.description, type=rubric.type),
+        **_omit_empty(description=rubric.description, type=rubric.type),
     }
 
 
-def _scenario(scenario: Scenario) -> JsonObject:
+def _build_scenario(scenario: Scenario) -> JsonObject:
     return {
         "starting_prompt": scenario.starting_prompt,
         "conversation_plan": scenario.conversation_plan,
-        **_given(user_persona=scenario.user_persona),
+        **_omit_empty(user_persona=scenario.user_persona),
     }
 
 
-def _session(session: SessionInput) -> JsonObject | None:
+def _build_session(session: SessionInput) -> JsonObject | None:
     if session == SessionInput():
         return None
     return {
         "app_name": session.app_name,
         "user_id": session.user_id,
-        **_given(state=session.state, session_id=session.session_id),
+        **_omit_empty(state=session.state, session_id=session.session_id),
     }
 
 
-def _invocation(turn: Turn) -> JsonObject:
+def _build_invocation(turn: CaseTurn) -> JsonObject:
     kept = turn.native.get("adk", {})
-    built: dict[str, object] = {"user_content": {"parts": _user_parts(turn.user), "role": "user"}}
+    built: dict[str, object] = {"user_content": {"parts": _build_user_parts(turn.user), "role": "user"}}
     if turn.expected.response is not None:
         built["final_response"] = {"parts": [{"text": turn.expected.response}], "role": "model"}
-    if data := _intermediate_data(turn.expected):
+    if data := _build_intermediate_data(turn.expected):
         built["intermediate_data"] = data
     return {
-        **_given(invocation_id=turn.invocation_id),
+        **_omit_empty(invocation_id=turn.invocation_id),
         **built,
         **{key: value for key, value in kept.items() if key not in DURATIONS},
-        **_given(
+        **_omit_empty(
             creation_timestamp=turn.creation_timestamp,
-            rubrics=[_rubric(rubric) for rubric in turn.rubrics],
+            rubrics=[_build_rubric(rubric) for rubric in turn.rubrics],
             app_details=turn.app_details,
         ),
         **{key: value for key, value in kept.items() if key in DURATIONS},
     }
 
 
-def _user_parts(user: UserMessage) -> list[JsonObject]:
-    attached = [part for each in user.attachments if (part := as_adk(each)) is not None]
+def _build_user_parts(user: UserMessage) -> list[JsonObject]:
+    attached = [part for each in user.attachments if (part := to_adk_part(each)) is not None]
     text: list[JsonObject] = [{"text": user.text}] if user.text or not attached else []
     return [*text, *attached]
 
 
-def _intermediate_data(reply: Reply) -> JsonObject:
+def _build_intermediate_data(reply: Reply) -> JsonObject:
     if not _is_sorted(reply.events):
-        return {"invocation_events": [_invocation_event(event) for event in reply.events]}
-    return _given(
-        tool_uses=[_call(event) for event in reply.events if isinstance(event, ToolCall)],
-        tool_responses=[_response(event) for event in reply.events if isinstance(event, ToolResult)],
+        return {"invocation_events": [_build_invocation_event(event) for event in reply.events]}
+    return _omit_empty(
+        tool_uses=[_build_function_call(event) for event in reply.events if isinstance(event, ToolCall)],
+        tool_responses=[
+            _build_function_response(event) for event in reply.events if isinstance(event, ToolResult)
+        ],
         intermediate_responses=[
             [event.author or "", [{"text": event.text}]]
             for event in reply.events
@@ -142,29 +144,29 @@ def _is_sorted(events: Sequence[Event]) -> bool:
     return kinds == sorted(kinds) and not authored
 
 
-def _invocation_event(event: Event) -> JsonObject:
-    kind, held = _part(event)
-    return {"author": event.author or "", "content": {"parts": [{kind: held}], "role": role_of(kind)}}
+def _build_invocation_event(event: Event) -> JsonObject:
+    kind, held = _build_part(event)
+    return {"author": event.author or "", "content": {"parts": [{kind: held}], "role": get_part_role(kind)}}
 
 
-def _part(event: Event) -> tuple[str, object]:
+def _build_part(event: Event) -> tuple[str, object]:
     if isinstance(event, ToolCall):
-        return "function_call", _call(event)
+        return "function_call", _build_function_call(event)
     if isinstance(event, ToolResult):
-        return "function_response", _response(event)
+        return "function_response", _build_function_response(event)
     return "text", event.text
 
 
-def _call(call: ToolCall) -> JsonObject:
+def _build_function_call(call: ToolCall) -> JsonObject:
     # Empty arguments stay: they are not the same as none.
     args = {} if call.args is None else {"args": call.args}
-    return {**_given(id=call.id), **args, "name": call.name}
+    return {**_omit_empty(id=call.id), **args, "name": call.name}
 
 
-def _response(result: ToolResult) -> JsonObject:
-    return {**_given(id=result.id, response=_object(result.result)), "name": result.name}
+def _build_function_response(result: ToolResult) -> JsonObject:
+    return {**_omit_empty(id=result.id, response=_wrap_object(result.result)), "name": result.name}
 
 
-def _object(result: object) -> object:
+def _wrap_object(result: object) -> object:
     # Google ADK holds objects alone here, and wraps everything else like this itself.
     return result if result is None or isinstance(result, dict) else {"result": result}

@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     Event,
     Message,
@@ -20,31 +21,30 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
-from evalgate.datasets.turn_shapes import PART_KEYS, beyond_turn
-from evalgate.documents.strict_json import items_under
+from evalgate.datasets.turn_shapes import PART_KEYS, extract_native_data
+from evalgate.documents.strict_json import get_items
 from evalgate.documents.validation import Id
 
 
-def _without_nulls(value: object) -> object:
+def _drop_nulls(value: object) -> object:
     """adk-rs itself stops at most nulls, which Python writes."""
     if isinstance(value, dict):
         return {key: item for key, item in value.items() if item is not None}
     return value
 
 
-class _Wire(BaseModel):
+class _AdkRsModel(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True, populate_by_name=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _reads_null_as_absent(cls, value: object) -> object:
-        return _without_nulls(value)
+    def _treat_null_as_absent(cls, value: object) -> object:
+        return _drop_nulls(value)
 
 
-class _FunctionCall(_Wire):
+class _FunctionCall(_AdkRsModel):
     @classmethod
     def kept_keys(cls) -> tuple[str, ...]:
         return ("partial_args", "will_continue")
@@ -54,7 +54,7 @@ class _FunctionCall(_Wire):
     id: str | None = None
 
 
-class _FunctionResponse(_Wire):
+class _FunctionResponse(_AdkRsModel):
     @classmethod
     def kept_keys(cls) -> tuple[str, ...]:
         return ("parts", "scheduling", "will_continue")
@@ -77,7 +77,7 @@ _CONTENT_KEYS = (
 """What a part can be. The first that it has decides."""
 
 
-def _of_one_kind(part: object) -> object:
+def _select_content(part: object) -> object:
     """The part with the content that adk-rs takes when it has several."""
     if not isinstance(part, dict):
         return part
@@ -89,7 +89,7 @@ def _of_one_kind(part: object) -> object:
     raise ValueError(f"must hold one of {known}")
 
 
-class _Part(_Wire):
+class _AdkRsPart(_AdkRsModel):
     @classmethod
     def kept_keys(cls) -> tuple[str, ...]:
         return ("redacted_thought", *PART_KEYS)
@@ -101,27 +101,27 @@ class _Part(_Wire):
     function_response: _FunctionResponse | None = Field(None, alias="functionResponse")
 
 
-_AnyPart = Annotated[_Part, BeforeValidator(_of_one_kind)]
+_AnyPart = Annotated[_AdkRsPart, BeforeValidator(_select_content)]
 
 
-class _Content(_Wire):
+class _Content(_AdkRsModel):
     role: Literal["user", "model", "system", "tool"]
     parts: list[_AnyPart] = []
 
 
-class _Event(_Wire):
+class _Event(_AdkRsModel):
     author: str | None = None
     content: _Content | None = None
 
 
-class _IntermediateData(_Wire):
+class _IntermediateData(_AdkRsModel):
     tool_uses: list[_FunctionCall] = []
     tool_responses: list[_FunctionResponse] = []
     intermediate_responses: list[tuple[str, list[_AnyPart]]] = []
     invocation_events: list[_Event] = []
 
 
-class _Invocation(_Wire):
+class _Invocation(_AdkRsModel):
     user_content: _Content
     final_response: _Content | None = None
     intermediate_data: _IntermediateData = _IntermediateData()
@@ -129,19 +129,19 @@ class _Invocation(_Wire):
     creation_timestamp: Annotated[float, Field(strict=True)] = 0.0
 
 
-class _Session(_Wire):
+class _Session(_AdkRsModel):
     app_name: str = ""
     user_id: str = ""
     state: dict[str, Any] = {}
 
 
-def _named_once(value: object, canonical: str) -> object:
+def _reject_both_ids(value: object, canonical: str) -> object:
     if isinstance(value, dict) and canonical in value and "id" in value:
         raise ValueError(f"must hold `{canonical}` or `id`, not both")
     return value
 
 
-class WireCase(_Wire):
+class AdkRsCase(_AdkRsModel):
     """A case."""
 
     eval_id: Annotated[Id, Field(validation_alias=AliasChoices("eval_id", "id"))]
@@ -152,35 +152,35 @@ class WireCase(_Wire):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_one_id(cls, value: object) -> object:
-        return _named_once(value, "eval_id")
+    def _check_id_keys(cls, value: object) -> object:
+        return _reject_both_ids(value, "eval_id")
 
 
-class WireSet(_Wire):
+class AdkRsEvalSetFile(_AdkRsModel):
     """An eval set, whose cases may be read one by one."""
 
     eval_set_id: Annotated[Id, Field(validation_alias=AliasChoices("eval_set_id", "id"))]
     name: str = ""
     description: str | None = None
-    eval_cases: list[WireCase]
+    eval_cases: list[AdkRsCase]
     creation_timestamp: Annotated[float, Field(strict=True)] = 0.0
 
     @model_validator(mode="before")
     @classmethod
-    def _has_one_id(cls, value: object) -> object:
-        return _named_once(value, "eval_set_id")
+    def _check_id_keys(cls, value: object) -> object:
+        return _reject_both_ids(value, "eval_set_id")
 
 
 # --- to our own ---------------------------------------------------------------------------------------------
 
 
-def case_of(wire: WireCase, line: int, raw: object) -> EvalCase:
+def build_adk_rs_case(wire: AdkRsCase, line: int, raw: object) -> EvalCase:
     """The case that stands in that line, as ours; `raw` is what was read."""
     session = wire.session_input
-    invocations = zip(wire.conversation, items_under(raw, "conversation"), strict=True)
+    invocations = zip(wire.conversation, get_items(raw, "conversation"), strict=True)
     return EvalCase(
         wire.eval_id,
-        tuple(_turn(*invocation) for invocation in invocations),
+        tuple(_build_turn(*invocation) for invocation in invocations),
         session=SessionInput(session.app_name, session.user_id, session.state),
         line=line,
         creation_timestamp=wire.creation_timestamp,
@@ -188,57 +188,57 @@ def case_of(wire: WireCase, line: int, raw: object) -> EvalCase:
     )
 
 
-def _turn(wire: _Invocation, raw: Mapping[str, Any]) -> Turn:
+def _build_turn(wire: _Invocation, raw: Mapping[str, Any]) -> CaseTurn:
     said = wire.user_content.parts
     attachments = tuple(part.raw for part in said if part.text is None)
-    response = None if wire.final_response is None else _text(wire.final_response.parts)
-    events = tuple(_events(wire.intermediate_data))
+    response = None if wire.final_response is None else _join_text(wire.final_response.parts)
+    events = tuple(_iter_events(wire.intermediate_data))
     # The contents are Google ADK's own, but for arguments that are no object.
-    kept = beyond_turn(raw)
-    return Turn(
-        UserMessage(_text(said), attachments),
+    kept = extract_native_data(raw)
+    return CaseTurn(
+        UserMessage(_join_text(said), attachments),
         Reply(response, events),
         invocation_id=wire.invocation_id,
         creation_timestamp=wire.creation_timestamp,
-        native={"adk": kept} if kept and not any(map(_is_odd, events)) else {},
+        native={"adk": kept} if kept and not any(map(_has_non_object_payload, events)) else {},
     )
 
 
-def _is_odd(event: Event) -> bool:
+def _has_non_object_payload(event: Event) -> bool:
     if isinstance(event, ToolResult):
         return not isinstance(event.result, dict | None)
     return isinstance(event, ToolCall) and event.other_args is not None
 
 
-def _text(parts: Sequence[_Part]) -> str:
+def _join_text(parts: Sequence[_AdkRsPart]) -> str:
     """Thoughts included, as adk-rs does."""
     return "\n".join(part.text for part in parts if part.text)
 
 
-def _events(data: _IntermediateData) -> Iterator[Event]:
+def _iter_events(data: _IntermediateData) -> Iterator[Event]:
     for event in data.invocation_events:
         for part in event.content.parts if event.content else ():
-            yield from _event(part, event.author)
+            yield from _iter_part_events(part, event.author)
     for use in data.tool_uses:
-        yield _call(use)
+        yield _build_tool_call(use)
     for response in data.tool_responses:
         yield ToolResult(response.name, response.response, response.id)
     for author, parts in data.intermediate_responses:
-        if text := _text(parts):
+        if text := _join_text(parts):
             yield Message(text, author or None)
 
 
-def _call(wire: _FunctionCall, author: str | None = None) -> ToolCall:
+def _build_tool_call(wire: _FunctionCall, author: str | None = None) -> ToolCall:
     if isinstance(wire.args, dict):
         return ToolCall(wire.name, wire.args, wire.id, author)
     return ToolCall(wire.name, None, wire.id, author, other_args=wire.args)
 
 
-def _event(part: _Part, author: str | None) -> Iterator[Event]:
+def _iter_part_events(part: _AdkRsPart, author: str | None) -> Iterator[Event]:
     author = author or None
     if part.text:
         yield Message(part.text, author)
     if call := part.function_call:
-        yield _call(call, author)
+        yield _build_tool_call(call, author)
     if response := part.function_response:
         yield ToolResult(response.name, response.response, response.id, author)

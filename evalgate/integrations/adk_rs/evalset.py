@@ -12,72 +12,76 @@ from evalgate.core.errors import Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.discovery import build_eval_set
-from evalgate.datasets.ignored_keys import KeyCheck, unread_keys
-from evalgate.datasets.large.lazy_cases import cases_of
-from evalgate.documents.strict_json import LOOKED_AT, items_of, items_under, without_items
-from evalgate.documents.validation import Location, repeated_ids, shaped
+from evalgate.datasets.ignored_keys import KeyChecker, collect_ignored_keys
+from evalgate.datasets.large.lazy_cases import build_cases
+from evalgate.documents.strict_json import LOOKED_AT, as_sequence, clear_items, get_items
+from evalgate.documents.validation import Location, find_repeated_ids, validate_model
 
 
-class AdkRsEvalSet:
+class AdkRsFormat:
     """Reads adk-rs' `.evalset.json`, whichever way the ids are spelled."""
 
-    def recognises(self, document: Document) -> bool:
+    def matches_document(self, document: Document) -> bool:
         """An object with eval cases in which the set or a case is called by its `id`."""
         value = document.value
-        if not isinstance(value, dict) or items_of(value.get("eval_cases")) is None:
+        if not isinstance(value, dict) or as_sequence(value.get("eval_cases")) is None:
             return False
-        return _says_id(value, "eval_set_id", "evalSetId") or any(
-            _says_id(case, "eval_id", "evalId") for case in value["eval_cases"][:LOOKED_AT]
+        return _has_plain_id(value, "eval_set_id", "evalSetId") or any(
+            _has_plain_id(case, "eval_id", "evalId") for case in value["eval_cases"][:LOOKED_AT]
         )
 
-    def read(self, document: Document) -> EvalSet:
+    def read_eval_set(self, document: Document) -> EvalSet:
         """The eval set, with the line of each case.
 
         Raises:
-            InvalidInput: with every problem of the file, each at its line and column.
+            InvalidInputError: with every problem of the file, each at its line and column.
         """
-        from evalgate.integrations.adk_rs.cases import WireSet
+        from evalgate.integrations.adk_rs.cases import AdkRsEvalSetFile
 
         problems: list[Problem] = []
-        beside = without_items(document.value, "eval_cases")
-        keys = KeyCheck(document.path, document.position, problems)
-        keys.look(WireSet, beside)
-        head = shaped(WireSet, beside, problems, file=document.path, position=document.position)
-        cases = _cases(document, problems, keys)
-        return build_eval_set(document.path, head, cases, keys, partial(_repeated_ids, document))
+        beside = clear_items(document.value, "eval_cases")
+        keys = KeyChecker(document.path, document.find_position, problems)
+        keys.check_value(AdkRsEvalSetFile, beside)
+        head = validate_model(
+            AdkRsEvalSetFile, beside, problems, file=document.path, position=document.find_position
+        )
+        cases = _build_cases(document, problems, keys)
+        return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
 
-    def unread(self, document: Document) -> Iterator[Location]:
-        """See `TellsUnread`."""
+    def find_ignored_keys(self, document: Document) -> Iterator[Location]:
+        """See `ReportsIgnoredKeys`."""
         from evalgate.datasets.turn_shapes import CONTENTS
-        from evalgate.integrations.adk_rs.cases import WireSet
+        from evalgate.integrations.adk_rs.cases import AdkRsEvalSetFile
 
-        for found in unread_keys(WireSet, document.value):
+        for found in collect_ignored_keys(AdkRsEvalSetFile, document.value):
             if not set(CONTENTS).intersection(found.location[:-1]):
                 yield found.location
 
 
-def _cases(document: Document, problems: list[Problem], keys: KeyCheck) -> Sequence[EvalCase]:
-    from evalgate.integrations.adk_rs.cases import WireCase, case_of
+def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
+    from evalgate.integrations.adk_rs.cases import AdkRsCase, build_adk_rs_case
 
-    def make(index: int, raw: Any) -> EvalCase | None:
+    def make_case(index: int, raw: Any) -> EvalCase | None:
         place = ("eval_cases", index)
         if keys.is_open:
-            keys.look(WireCase, raw, place)
-        wire = shaped(WireCase, raw, problems, file=document.path, position=document.position, prefix=place)
-        return None if wire is None else case_of(wire, document.position(place)[0], raw)
+            keys.check_value(AdkRsCase, raw, place)
+        wire = validate_model(
+            AdkRsCase, raw, problems, file=document.path, position=document.find_position, prefix=place
+        )
+        return None if wire is None else build_adk_rs_case(wire, document.find_position(place)[0], raw)
 
-    return cases_of(items_under(document.value, "eval_cases"), make)
+    return build_cases(get_items(document.value, "eval_cases"), make_case)
 
 
-def _says_id(value: object, *canonical: str) -> bool:
+def _has_plain_id(value: object, *canonical: str) -> bool:
     return isinstance(value, dict) and "id" in value and not value.keys() & set(canonical)
 
 
-def _repeated_ids(document: Document) -> Iterator[Problem]:
-    def ids() -> Iterator[tuple[object, Location]]:
-        for index, case in enumerate(items_under(document.value, "eval_cases")):
+def _find_repeated_ids(document: Document) -> Iterator[Problem]:
+    def iter_ids() -> Iterator[tuple[object, Location]]:
+        for index, case in enumerate(get_items(document.value, "eval_cases")):
             if isinstance(case, dict):
                 key = "eval_id" if "eval_id" in case else "id"
                 yield case.get(key), ("eval_cases", index, key)
 
-    return repeated_ids(ids(), file=document.path, position=document.position)
+    return find_repeated_ids(iter_ids(), file=document.path, position=document.find_position)

@@ -16,16 +16,16 @@ from pydantic import BaseModel, ConfigDict
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     Criterion,
     EvalCase,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
     Reply,
     ToolCall,
-    Turn,
     TurnScore,
 )
-from evalgate.metrics.turnwise import mean_if_every_turn_passes
+from evalgate.metrics.turnwise import compute_turn_mean_all_pass
 
 _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 """Runs without Unicode White_Space; `str.split` would also split at U+001C to U+001F."""
@@ -60,13 +60,13 @@ class AdkRsResponseMatch(BaseModel):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
-        return await mean_if_every_turn_passes(case, run, self._turn)
+        return await compute_turn_mean_all_pass(case, run, self._score_turn)
 
-    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
-        expected = _words(turn.expected.response)
+    def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
+        expected = _split_words(turn.expected.response)
         if not expected:
             return TurnScore(1.0, details={"reason": "empty expected"}, passed=True)
-        actual = set(_words(reply.response))
+        actual = set(_split_words(reply.response))
         hit = sum(word in actual for word in expected)
         score = hit / len(expected)
         reason = "" if hit == len(expected) else f"{hit} of {len(expected)} expected words were given"
@@ -74,7 +74,7 @@ class AdkRsResponseMatch(BaseModel):
         return TurnScore(score, reason, details, passed=score + _TOLERANCE >= self.threshold)
 
 
-def _words(text: str | None) -> list[str]:
+def _split_words(text: str | None) -> list[str]:
     return _WORD.findall((text or "").lower())
 
 
@@ -101,46 +101,46 @@ class AdkRsToolTrajectory(BaseModel):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
         try:
-            return await mean_if_every_turn_passes(case, run, self._turn)
+            return await compute_turn_mean_all_pass(case, run, self._score_turn)
         except RecursionError:
-            return MetricFailed("the arguments of a tool call are nested too deep to be compared")
+            return MetricFailure("the arguments of a tool call are nested too deep to be compared")
 
-    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
+    def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
         expected, actual = turn.expected.tool_calls, reply.tool_calls
-        matched = sum(map(_same, expected, actual))
+        matched = sum(map(_is_same_call, expected, actual))
         score = matched / max(len(expected), len(actual), 1)
         if not expected and not actual and self.empty_is_match:
             score = 1.0
         details = {"matched": matched, "expected": len(expected), "actual": len(actual)}
-        reason = "" if score == 1.0 else _reason(matched, expected, actual)
+        reason = "" if score == 1.0 else _explain_score(matched, expected, actual)
         return TurnScore(score, reason, details, passed=score + _TOLERANCE >= self.threshold)
 
 
-def _reason(matched: int, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+def _explain_score(matched: int, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
     if not expected and not actual:
         return "no call is expected and none was made, which scores 0.0 as in adk-rs: see `empty_is_match`"
     return f"{matched} of {len(expected)} expected calls stand in their place among the {len(actual)} made"
 
 
-def _same(one: ToolCall, other: ToolCall) -> bool:
-    return one.name == other.name and _equal(_args(one), _args(other))
+def _is_same_call(one: ToolCall, other: ToolCall) -> bool:
+    return one.name == other.name and _is_equal(_get_args(one), _get_args(other))
 
 
-def _args(call: ToolCall) -> object:
+def _get_args(call: ToolCall) -> object:
     return call.other_args if call.args is None else call.args
 
 
-def _equal(one: object, other: object) -> bool:
+def _is_equal(one: object, other: object) -> bool:
     """As serde_json compares: 1 is not 1.0 nor true, null is not {}, keys in any order, lists in theirs."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_equal(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(_is_equal(value, other[key]) for key, value in one.items())
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    left, right = _number(one), _number(other)
+        return len(one) == len(other) and all(map(_is_equal, one, other))
+    left, right = _normalize_number(one), _normalize_number(other)
     return type(left) is type(right) and left == right
 
 
-def _number(value: object) -> object:
+def _normalize_number(value: object) -> object:
     """`value`; a whole number that needs more than 64 bits as the float that serde_json makes of it."""
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         try:

@@ -20,11 +20,12 @@ from pydantic import (
     model_validator,
 )
 
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.core.formatting import listed
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import join_quoted
 from evalgate.core.protocols import Document
 from evalgate.core.types import (
     ArgMatching,
+    CaseTurn,
     EvalCase,
     EvalSet,
     Goal,
@@ -34,23 +35,22 @@ from evalgate.core.types import (
     Scenario,
     SessionInput,
     ToolCall,
-    Turn,
     UserMessage,
 )
-from evalgate.datasets.conversion_losses import line_of_goals
-from evalgate.datasets.ignored_keys import KeyCheck, UnreadKey, unread_keys
-from evalgate.datasets.large.lazy_cases import cases_of, has_twice
-from evalgate.documents.strict_json import items_of, items_under
-from evalgate.documents.validation import Id, Location, repeated_ids, shaped
+from evalgate.datasets.conversion_losses import find_linear_goal_order
+from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker, collect_ignored_keys
+from evalgate.datasets.large.lazy_cases import build_cases, has_repeated_ids
+from evalgate.documents.strict_json import as_sequence, get_items
+from evalgate.documents.validation import Id, Location, find_repeated_ids, validate_model
 
 _Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 
 
-class _Wire(BaseModel):
+class _OrchestrateModel(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
-class _Goal(_Wire):
+class _Goal(_OrchestrateModel):
     name: Id
 
 
@@ -63,21 +63,21 @@ class ToolCallGoal(_Goal):
     arg_matching: dict[str, ArgMatching] | None = None
 
     @model_validator(mode="after")
-    def _matches_what_is_there(self) -> Self:
-        known = {*_paths(self.args or {})}
+    def _check_argument_paths(self) -> Self:
+        known = {*_iter_paths(self.args or {})}
         unknown = [path for path in self.arg_matching or {} if self.args and path not in known]
         if unknown:
-            raise ValueError(f"must hold in `arg_matching` paths of `args` only, not {listed(unknown)}")
+            raise ValueError(f"must hold in `arg_matching` paths of `args` only, not {join_quoted(unknown)}")
         return self
 
 
-def _paths(args: dict[str, Any], prefix: str = "") -> Iterator[str]:
+def _iter_paths(args: dict[str, Any], prefix: str = "") -> Iterator[str]:
     """Of all values; an empty object has none that could be matched, except at the top."""
     for key, value in args.items():
         if value != {} or not prefix:
             yield f"{prefix}{key}"
         if isinstance(value, dict):
-            yield from _paths(value, f"{prefix}{key}.")
+            yield from _iter_paths(value, f"{prefix}{key}.")
 
 
 _Keywords: TypeAlias = list[Annotated[str, Field(coerce_numbers_to_str=True)]]
@@ -93,7 +93,7 @@ class TextGoal(_Goal):
     keywords: _Keywords | None = None
 
 
-class _Identifier(_Wire):
+class _Identifier(_OrchestrateModel):
     key: str
     value: str
 
@@ -123,7 +123,7 @@ class SearchGoal(_Goal):
     keywords: _Keywords | None = None
 
 
-GOALS: Mapping[str, type[BaseModel]] = {
+GOAL_MODELS: Mapping[str, type[BaseModel]] = {
     "tool_call": ToolCallGoal,
     "text": TextGoal,
     "interaction": InteractionGoal,
@@ -132,22 +132,22 @@ GOALS: Mapping[str, type[BaseModel]] = {
     "tool_response": SearchGoal,
 }
 
-TYPES = GOALS.keys()
+GOAL_TYPES = GOAL_MODELS.keys()
 """Types of goals: pydantic puts them into the place of an error."""
 AnyGoal: TypeAlias = Annotated[
     ToolCallGoal | TextGoal | InteractionGoal | CheckGoal | SearchGoal, Field(discriminator="type")
 ]
 
 
-def _or_none(value: object) -> object:
+def _replace_empty(value: object) -> object:
     return value or None
 
 
-def _without_null(value: object) -> object:
+def _replace_null(value: object) -> object:
     return {} if value is None else value
 
 
-def _names(value: object) -> list[str] | str:
+def _validate_goal_names(value: object) -> list[str] | str:
     """What follows a goal: names, or one alone; null is none."""
     if isinstance(value, str):
         return value
@@ -158,45 +158,45 @@ def _names(value: object) -> list[str] | str:
     raise ValueError("must be a list of names")
 
 
-def listed_names(value: Any) -> Any:
+def ensure_name_list(value: Any) -> Any:
     """A list of names; a name alone is the only one."""
     return [value] if isinstance(value, str) else value
 
 
-class _Attack(_Wire):
+class _Attack(_OrchestrateModel):
     attack_category: Literal["on_policy", "off_policy"]
     attack_type: str
     attack_name: str
     attack_instructions: str
 
 
-def _is_an_attack(value: dict[str, Any]) -> dict[str, Any]:
+def _validate_attack(value: dict[str, Any]) -> dict[str, Any]:
     """`value`, as it is kept for the way back."""
     _Attack.model_validate(value)
     return value
 
 
-class Dataset(_Wire):
+class OrchestrateFile(_OrchestrateModel):
     """One conversation with its goals."""
 
     agent: str | None = None
     story: _Text
     starting_sentence: str | None = None
-    goals: dict[str, Annotated[Any, AfterValidator(_names)]]
+    goals: dict[str, Annotated[Any, AfterValidator(_validate_goal_names)]]
     """After each goal those that follow; a single name where a list should be."""
     goal_details: Annotated[list[AnyGoal], Field(min_length=1)]
-    dataset_name: Annotated[Id | None, BeforeValidator(_or_none)] = None
+    dataset_name: Annotated[Id | None, BeforeValidator(_replace_empty)] = None
     user_prompts: list[str] | None = None
     max_user_turns: int | None = None
-    attack_data: Annotated[dict[str, Any], AfterValidator(_is_an_attack)] | None = None
+    attack_data: Annotated[dict[str, Any], AfterValidator(_validate_attack)] | None = None
     agents_list_or_path: list[str] | str | None = None
     file_upload: dict[str, Any] | None = None
-    tags: Annotated[list[str] | None, BeforeValidator(listed_names)] = None
-    runtime_context: Annotated[dict[str, Any], BeforeValidator(_without_null)] = {}
-    context_variables: Annotated[dict[str, Any], BeforeValidator(_without_null)] = {}
+    tags: Annotated[list[str] | None, BeforeValidator(ensure_name_list)] = None
+    runtime_context: Annotated[dict[str, Any], BeforeValidator(_replace_null)] = {}
+    context_variables: Annotated[dict[str, Any], BeforeValidator(_replace_null)] = {}
 
     @model_validator(mode="after")
-    def _names_agree(self) -> Self:
+    def _check_goal_names(self) -> Self:
         named = {goal.name for goal in self.goal_details if not isinstance(goal, CheckGoal)}
         if named and not self.goals:
             raise ValueError("must name its goals in `goals`: they are empty")
@@ -204,124 +204,132 @@ class Dataset(_Wire):
         ordered = {*self.goals, *(name for names in later for name in names)}
         alone = {names for names in self.goals.values() if isinstance(names, str) and names}
         if unknown := sorted((ordered | alone) - named):
-            raise ValueError(f"must describe in `goal_details` all that `goals` names: {listed(unknown)}")
+            raise ValueError(
+                f"must describe in `goal_details` all that `goals` names: {join_quoted(unknown)}"
+            )
         if unordered := sorted(named - ordered):
-            raise ValueError(f"must name in `goals` all that `goal_details` describes: {listed(unordered)}")
+            raise ValueError(
+                f"must name in `goals` all that `goal_details` describes: {join_quoted(unordered)}"
+            )
         return self
 
 
 _ENDING = ".json"
 
 
-class OrchestrateDataset:
+class OrchestrateFormat:
     """Reads the datasets of `orchestrate evaluations evaluate`."""
 
-    def recognises(self, document: Document) -> bool:
+    def matches_document(self, document: Document) -> bool:
         """An object with goals and their details, or a list that holds one."""
-        listed = items_of(document.value)
+        listed = as_sequence(document.value)
         return any(map(_is_dataset, [document.value] if listed is None else listed))
 
-    def read(self, document: Document) -> EvalSet:
+    def read_eval_set(self, document: Document) -> EvalSet:
         """The datasets of the file. The set is called by its path, a case by its `dataset_name` or the file.
 
         Raises:
-            InvalidInput: with every problem of the file, each at its line and column.
+            InvalidInputError: with every problem of the file, each at its line and column.
         """
         problems: list[Problem] = []
-        keys = KeyCheck(document.path, document.position, problems)
-        cases = _cases(document, problems, keys)
-        notices = keys.notices()
-        if problems or has_twice(cases):
-            problems += repeated_ids(_ids(document), file=document.path, position=document.position)
+        keys = KeyChecker(document.path, document.find_position, problems)
+        cases = _build_cases(document, problems, keys)
+        notices = keys.build_notices()
+        if problems or has_repeated_ids(cases):
+            problems += find_repeated_ids(
+                _iter_ids(document), file=document.path, position=document.find_position
+            )
         if problems:
-            raise InvalidInput(sorted(problems))
+            raise InvalidInputError(sorted(problems))
         return EvalSet(document.path, cases, document.path, notices=notices)
 
-    def unread(self, document: Document) -> Iterator[Location]:
-        """See `TellsUnread`."""
-        listed = items_of(document.value)
+    def find_ignored_keys(self, document: Document) -> Iterator[Location]:
+        """See `ReportsIgnoredKeys`."""
+        listed = as_sequence(document.value)
         if listed is not None:
             for index, value in enumerate(listed):
-                yield from (found.location for found in _unread(value, (index,)))
+                yield from (found.location for found in _iter_ignored_keys(value, (index,)))
         else:
-            yield from (found.location for found in _unread(document.value, ()))
+            yield from (found.location for found in _iter_ignored_keys(document.value, ()))
 
 
-def _unread(value: object, place: Location) -> Iterator[UnreadKey]:
+def _iter_ignored_keys(value: object, place: Location) -> Iterator[IgnoredKey]:
     dataset = value if isinstance(value, dict) else {}
     # Goals one by one: which keys one may have depends on its type.
-    yield from unread_keys(Dataset, {**dataset, "goal_details": None}, place)
-    for index, goal in enumerate(items_under(dataset, "goal_details")):
+    yield from collect_ignored_keys(OrchestrateFile, {**dataset, "goal_details": None}, place)
+    for index, goal in enumerate(get_items(dataset, "goal_details")):
         kind = goal.get("type") if isinstance(goal, dict) else None
-        if isinstance(kind, str) and kind in GOALS:
-            yield from unread_keys(GOALS[kind], goal, (*place, "goal_details", index))
+        if isinstance(kind, str) and kind in GOAL_MODELS:
+            yield from collect_ignored_keys(GOAL_MODELS[kind], goal, (*place, "goal_details", index))
 
 
 def _is_dataset(value: object) -> bool:
     return isinstance(value, dict) and {"goals", "goal_details"} <= value.keys()
 
 
-def _cases(document: Document, problems: list[Problem], keys: KeyCheck) -> Sequence[EvalCase]:
-    position, listed = partial(_position, document), items_of(document.value)
+def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
+    position, listed = partial(_find_position, document), as_sequence(document.value)
 
-    def make(index: int, value: object) -> EvalCase | None:
+    def make_case(index: int, value: object) -> EvalCase | None:
         place: Location = () if listed is None else (index,)
         if keys.is_open:
-            keys.add(_unread(value, place))
-        wire = shaped(Dataset, value, problems, file=document.path, position=position, prefix=place)
+            keys.add_keys(_iter_ignored_keys(value, place))
+        wire = validate_model(
+            OrchestrateFile, value, problems, file=document.path, position=position, prefix=place
+        )
         if wire is None:
             return None
-        name = wire.dataset_name or _unsaid_name(document, index)
-        return _case(wire, name, document.position(place)[0])
+        name = wire.dataset_name or _build_default_name(document, index)
+        return _build_case(wire, name, document.find_position(place)[0])
 
-    return cases_of([document.value] if listed is None else listed, make)
+    return build_cases([document.value] if listed is None else listed, make_case)
 
 
-def _unsaid_name(document: Document, index: int) -> str:
+def _build_default_name(document: Document, index: int) -> str:
     """What a dataset is called that does not say it."""
-    stem, listed = PurePath(document.path).name.removesuffix(_ENDING), items_of(document.value)
+    stem, listed = PurePath(document.path).name.removesuffix(_ENDING), as_sequence(document.value)
     return f"{stem}-{index + 1}" if listed is not None and len(listed) > 1 else stem
 
 
-def _ids(document: Document) -> Iterator[tuple[object, Location]]:
-    for index, value in enumerate(items_of(document.value) or ()):
+def _iter_ids(document: Document) -> Iterator[tuple[object, Location]]:
+    for index, value in enumerate(as_sequence(document.value) or ()):
         name = value.get("dataset_name") if isinstance(value, dict) else None
-        yield name or _unsaid_name(document, index), (index,)
+        yield name or _build_default_name(document, index), (index,)
 
 
-def _position(document: Document, location: Location) -> tuple[int, int]:
+def _find_position(document: Document, location: Location) -> tuple[int, int]:
     """The place of a location, without the tags that pydantic puts between a goal and its fields."""
-    return document.position(tuple(part for part in location if part not in TYPES))
+    return document.find_position(tuple(part for part in location if part not in GOAL_TYPES))
 
 
-def _case(wire: Dataset, name: str, line: int) -> EvalCase:
-    journey = _journey(wire)
-    turns = tuple(_turns(wire, journey))
+def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:
+    journey = _build_journey(wire)
+    turns = tuple(_iter_turns(wire, journey))
     return EvalCase(
         name,
         turns,
-        scenario=None if turns else _scenario(wire),
+        scenario=None if turns else _build_scenario(wire),
         session=SessionInput(wire.agent or "", state={**wire.context_variables, **wire.runtime_context}),
         line=line,
         journey=journey,
-        native={"orchestrate": kept} if (kept := _beyond(wire)) else {},
+        native={"orchestrate": kept} if (kept := _extract_native_data(wire)) else {},
         tags=tuple(wire.tags or ()),
     )
 
 
-def _scenario(wire: Dataset) -> Scenario:
+def _build_scenario(wire: OrchestrateFile) -> Scenario:
     """Somebody begins; what is said after that may be written."""
     script = None if wire.user_prompts is None else tuple(wire.user_prompts)
     return Scenario("", wire.story, max_turns=wire.max_user_turns, script=script)
 
 
-def _beyond(wire: Dataset) -> JsonObject:
+def _extract_native_data(wire: OrchestrateFile) -> JsonObject:
     """What a dataset says that is in no field of ours; its goals as a whole, where they say more."""
     found = {name: getattr(wire, name) for name in _KEPT}
-    if any(map(_says_more, wire.goal_details)):
+    if any(map(_has_extra_fields, wire.goal_details)):
         found["goal_details"] = [goal.model_dump(exclude_unset=True) for goal in wire.goal_details]
     # An empty script says that the user says no more, which one turn alone would not tell.
-    if wire.user_prompts == [] or len(_prompts(wire)) <= len(wire.user_prompts or ()):
+    if wire.user_prompts == [] or len(_get_prompts(wire)) <= len(wire.user_prompts or ()):
         found["user_prompts"] = wire.user_prompts
     return {name: value for name, value in found.items() if value is not None}
 
@@ -329,22 +337,22 @@ def _beyond(wire: Dataset) -> JsonObject:
 _KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload")
 
 
-def _says_more(goal: AnyGoal) -> bool:
+def _has_extra_fields(goal: AnyGoal) -> bool:
     if isinstance(goal, CheckGoal):
         return goal.kind != "observed"
     return isinstance(goal, TextGoal) and goal.summary is not None
 
 
-def _turns(wire: Dataset, journey: Journey) -> Iterator[Turn]:
+def _iter_turns(wire: OrchestrateFile, journey: Journey) -> Iterator[CaseTurn]:
     """The script. Without a starting sentence somebody has to play the user."""
-    prompts = _prompts(wire)
+    prompts = _get_prompts(wire)
     # Only where there is one turn is it clear which turn the goals belong to.
-    expected = _expected(journey) if len(prompts) == 1 else Reply()
+    expected = _build_expected_reply(journey) if len(prompts) == 1 else Reply()
     for prompt in prompts:
-        yield Turn(UserMessage(prompt), expected)
+        yield CaseTurn(UserMessage(prompt), expected)
 
 
-def _prompts(wire: Dataset) -> list[str]:
+def _get_prompts(wire: OrchestrateFile) -> list[str]:
     """All that is written, as far as the conversation may go."""
     if not wire.starting_sentence:
         return []
@@ -352,21 +360,21 @@ def _prompts(wire: Dataset) -> list[str]:
     return prompts[: wire.max_user_turns] if (wire.max_user_turns or 0) > 0 else prompts
 
 
-def _expected(journey: Journey) -> Reply:
+def _build_expected_reply(journey: Journey) -> Reply:
     """What the goals ask for, in their order where they have one alone; else in the order of the file."""
-    place = {name: at for at, name in enumerate(line_of_goals(journey) or ())}
+    place = {name: at for at, name in enumerate(find_linear_goal_order(journey) or ())}
     goals = sorted(journey.goals, key=lambda goal: place.get(goal.name, 0))
     responses = [goal.response for goal in goals if goal.type == "text" and goal.response]
     calls = [ToolCall(goal.tool_name, goal.args) for goal in goals if goal.type == "tool_call"]
     return Reply(responses[-1] if responses else None, tuple(calls))
 
 
-def _journey(wire: Dataset) -> Journey:
-    order = {name: tuple(listed_names(later) if later else ()) for name, later in wire.goals.items()}
-    return Journey(tuple(map(_goal, wire.goal_details)), order, wire.story, wire.max_user_turns)
+def _build_journey(wire: OrchestrateFile) -> Journey:
+    order = {name: tuple(ensure_name_list(later) if later else ()) for name, later in wire.goals.items()}
+    return Journey(tuple(map(_build_goal, wire.goal_details)), order, wire.story, wire.max_user_turns)
 
 
-def _goal(wire: AnyGoal) -> Goal:
+def _build_goal(wire: AnyGoal) -> Goal:
     match wire:
         case ToolCallGoal():
             return Goal(wire.name, "tool_call", wire.tool_name, wire.args, wire.arg_matching or {})

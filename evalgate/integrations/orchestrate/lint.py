@@ -3,37 +3,37 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from evalgate.core.protocols import LooksAt, Metric
+from evalgate.core.protocols import CaseChecker, Metric
 from evalgate.core.types import EvalCase, EvalSet, Goal, Journey
-from evalgate.integrations.orchestrate.journey.outcome import goals_of
+from evalgate.integrations.orchestrate.journey.outcome import get_goals
 
 _RANK = {"tool_call": 0, "interaction": 1, "text": 2}
 """Which kinds of goals count as reached before which others, whatever the conversation was."""
 
 
-class Journeys:
+class JourneyLint:
     """Looks at the goals of every case that has some."""
 
-    def begin(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> LooksAt:
-        """See `Lint.begin`."""
+    def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
+        """See `Lint.build_checker`."""
         del eval_set, metrics
-        return _sentences
+        return _describe_journey_faults
 
 
-def _sentences(case: EvalCase) -> Iterator[str]:
+def _describe_journey_faults(case: EvalCase) -> Iterator[str]:
     if case.journey is None:
         return
     journey = case.journey
-    yield from _repeated(journey)
-    yield from _goals_without_rule(journey)
-    if circle := find_circle(journey.order):
+    yield from _find_repeated_goals(journey)
+    yield from _find_unreachable_goals(journey)
+    if circle := find_cycle(journey.order):
         yield f"`goals` run in a circle ({' → '.join(circle)}), so that the journey can never succeed"
-    yield from _edges_that_never_hold(journey)
-    if case.turns and len(case.turns) == 1 and _asks_back(journey):
+    yield from _find_impossible_edges(journey)
+    if case.turns and len(case.turns) == 1 and _has_interaction(journey):
         yield "only the starting sentence is said; write `user_prompts` for what the user answers"
 
 
-def find_circle(order: Mapping[str, Sequence[str]]) -> list[str]:
+def find_cycle(order: Mapping[str, Sequence[str]]) -> list[str]:
     """Names along one circle, the first one again at its end; empty when there is none."""
     done: set[str] = set()
     for start in order:
@@ -53,14 +53,14 @@ def find_circle(order: Mapping[str, Sequence[str]]) -> list[str]:
     return []
 
 
-def _repeated(journey: Journey) -> Iterator[str]:
+def _find_repeated_goals(journey: Journey) -> Iterator[str]:
     counts = Counter(goal.name for goal in journey.goals if goal.name)
     for name, times in counts.items():
         if times > 1:
             yield f"the goal `{name}` is described {times} times; only the last description counts"
 
 
-def _goals_without_rule(journey: Journey) -> Iterator[str]:
+def _find_unreachable_goals(journey: Journey) -> Iterator[str]:
     for goal in journey.goals:
         if goal.type in {"conversational_search", "tool_response"}:
             yield f"the goal `{goal.name}` is of type {goal.type}, which nothing ever reaches"
@@ -70,16 +70,16 @@ def _goals_without_rule(journey: Journey) -> Iterator[str]:
             yield f"the goal `{goal.name}` names its tool with blanks around: {goal.tool_name!r}"
 
 
-def _edges_that_never_hold(journey: Journey) -> Iterator[str]:
-    goals = {goal.name: goal for goal in goals_of(journey, *_RANK)}
+def _find_impossible_edges(journey: Journey) -> Iterator[str]:
+    goals = {goal.name: goal for goal in get_goals(journey, *_RANK)}
     place = {name: at for at, name in enumerate(goals)}
     for name, later in journey.order.items():
         for child in later:
             if name in goals and child in goals:
-                yield from _edge(goals[name], goals[child], is_as_written=place[name] < place[child])
+                yield from _describe_edge(goals[name], goals[child], is_as_written=place[name] < place[child])
 
 
-def _edge(first: Goal, second: Goal, *, is_as_written: bool) -> Iterator[str]:
+def _describe_edge(first: Goal, second: Goal, *, is_as_written: bool) -> Iterator[str]:
     names = f"`{first.name}` before `{second.name}`"
     if _RANK[first.type] > _RANK[second.type]:
         kinds = f"a goal of type {first.type} counts after every {second.type}"
@@ -88,5 +88,5 @@ def _edge(first: Goal, second: Goal, *, is_as_written: bool) -> Iterator[str]:
         yield f"the order {names} can never hold: both count in the order of `goal_details`"
 
 
-def _asks_back(journey: Journey) -> bool:
+def _has_interaction(journey: Journey) -> bool:
     return any(goal.type == "interaction" for goal in journey.goals)

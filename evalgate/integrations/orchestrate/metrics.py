@@ -19,16 +19,21 @@ from evalgate.core.types import (
     Criterion,
     EvalCase,
     JsonObject,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
-    Scored,
 )
-from evalgate.integrations.orchestrate.journey.outcome import LiteralJudge, Outcome, TextJudge, outcome_of
+from evalgate.integrations.orchestrate.journey.outcome import (
+    JourneyOutcome,
+    LiteralTextJudge,
+    TextJudge,
+    evaluate_journey,
+)
 from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelClient, ModelRequest
-from evalgate.llm.prompting import prompt
+from evalgate.llm.prompting import load_prompt
 from evalgate.llm.resolver import Judge
-from evalgate.llm.sampling import Unparsable, take_samples
+from evalgate.llm.sampling import UnparsableAnswerError, take_samples
 from evalgate.metrics.trajectory import TOO_DEEP
 
 PROMPTS = ("orchestrate_keywords", "orchestrate_text", "orchestrate_check")
@@ -44,11 +49,11 @@ _VERDICT = AnswerSchema(
 _YES = frozenset({"true", "yes", "pass", "passed"})
 _NO = frozenset({"false", "no", "fail", "failed"})
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*(?:```)?", re.DOTALL | re.IGNORECASE)
-_LETTERS = LiteralJudge()
+_LETTERS = LiteralTextJudge()
 
 
 @frozen
-class Opinion:
+class TextVerdict:
     """What one answer says."""
 
     verdict: bool
@@ -71,69 +76,71 @@ class ModelTextJudge:
         """Whether all occur, as they are or as close variants.
 
         Raises:
-            JudgeFailed: the model does not say.
+            JudgeError: the model does not say.
         """
         if await _LETTERS.holds_keywords(keywords, text):
             return True
-        filled = prompt(PROMPTS[0]).filled(keywords=list(keywords), text=text)
-        return await self._asked(PROMPTS[0], filled, {"keywords": list(keywords)})
+        filled = load_prompt(PROMPTS[0]).render_text(keywords=list(keywords), text=text)
+        return await self._ask_judge(PROMPTS[0], filled, {"keywords": list(keywords)})
 
-    async def says(self, expected: str, text: str) -> bool | None:
+    async def matches_text(self, expected: str, text: str) -> bool | None:
         """Whether the text says the same.
 
         Raises:
-            JudgeFailed: the model does not say.
+            JudgeError: the model does not say.
         """
-        if await _LETTERS.says(expected, text):
+        if await _LETTERS.matches_text(expected, text):
             return True
-        filled = prompt(PROMPTS[1]).filled(expected=expected, text=text, context=self.context)
-        return await self._asked(PROMPTS[1], filled, {"expected": expected})
+        filled = load_prompt(PROMPTS[1]).render_text(expected=expected, text=text, context=self.context)
+        return await self._ask_judge(PROMPTS[1], filled, {"expected": expected})
 
-    async def affirms(self, check: str, transcript: str) -> bool | None:
+    async def confirms_check(self, check: str, transcript: str) -> bool | None:
         """Whether the check holds.
 
         Raises:
-            JudgeFailed: the model does not say.
+            JudgeError: the model does not say.
         """
-        filled = prompt(PROMPTS[2]).filled(check=check, transcript=transcript)
-        return await self._asked(PROMPTS[2], filled, {"check": check})
+        filled = load_prompt(PROMPTS[2]).render_text(check=check, transcript=transcript)
+        return await self._ask_judge(PROMPTS[2], filled, {"check": check})
 
-    async def _asked(self, name: str, text: str, about: JsonObject) -> bool:
+    async def _ask_judge(self, name: str, text: str, about: JsonObject) -> bool:
         request = ModelRequest(
-            (ChatMessage("user", text),), answer_schema=_VERDICT, prompt_version=prompt(name).version
+            (ChatMessage("user", text),), answer_schema=_VERDICT, prompt_version=load_prompt(name).version
         )
-        samples = await take_samples(self.client, request, self.samples, _opinion)
-        opinions = samples.need()
+        samples = await take_samples(self.client, request, self.samples, _parse_verdict)
+        opinions = samples.require_values()
         ayes = sum(opinion.verdict for opinion in opinions)
         verdict = ayes > len(opinions) - ayes
-        rows = samples.told(lambda opinion: (float(opinion.verdict), opinion.reason))
+        rows = samples.to_rows(lambda opinion: (float(opinion.verdict), opinion.reason))
         self.told.append({**about, "verdict": verdict, "samples": rows})
         return verdict
 
 
-def _opinion(answer: ModelAnswer) -> Opinion:
+def _parse_verdict(answer: ModelAnswer) -> TextVerdict:
     """`{"verdict": true, "reason": "…"}`, in a code block or not, or a text that begins with yes or no."""
     text = answer.text.strip()
     if fenced := _FENCED.fullmatch(text):
         text = fenced[1]
     if not text.startswith("{"):
         word, _, reason = text.partition("\n")
-        return Opinion(_verdict(word.split()[0].strip(".,:;*!") if word.split() else ""), reason.strip())
+        return TextVerdict(
+            _parse_boolean(word.split()[0].strip(".,:;*!") if word.split() else ""), reason.strip()
+        )
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise Unparsable("it is no JSON") from None
+        raise UnparsableAnswerError("it is no JSON") from None
     reason = value.get("reason", "")
-    return Opinion(_verdict(value.get("verdict")), reason if isinstance(reason, str) else "")
+    return TextVerdict(_parse_boolean(value.get("verdict")), reason if isinstance(reason, str) else "")
 
 
-def _verdict(value: object) -> bool:
+def _parse_boolean(value: object) -> bool:
     if isinstance(value, bool):
         return value
     word = value.strip().lower() if isinstance(value, str) else ""
     if word in _YES | _NO:
         return word in _YES
-    raise Unparsable("it gives no verdict")
+    raise UnparsableAnswerError("it gives no verdict")
 
 
 class JourneyMetric(BaseModel, ABC):
@@ -145,7 +152,7 @@ class JourneyMetric(BaseModel, ABC):
     """Whether its score depends on what was said."""
 
     responses: Literal["judged", "exact"] = "judged"
-    """How an expected response is compared that no text equals: `judged` leaves it to the run's judge, and
+    """How an expected response is compared that no text equals: `score_with_judge` leaves it to the run's judge, and
     without one to the goal's keywords; `exact` takes it for not reached, and asks no judge of anything."""
     judge_model: str = ""
     """The model that judges; "": the run's own."""
@@ -158,35 +165,37 @@ class JourneyMetric(BaseModel, ABC):
 
         Raises:
             ValidationError: an option is unknown or wrong.
-            NoJudge: it names a model of nobody knows whom.
+            JudgeNotConfiguredError: it names a model of nobody knows whom.
         """
         metric, bench = cls.model_validate(criterion.options), context.bench
         if not cls.reads_texts or metric.responses == "exact" or bench is None:
             return metric
         if bench.config is None and not metric.judge_model:
             return metric
-        return JudgedJourney(metric, bench.judge(metric.judge_model))
+        return JudgedJourneyMetric(metric, bench.resolve_judge(metric.judge_model))
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. Not applicable to a case without a journey, or where only a judge can tell."""
-        return await self.judged(case, run, LiteralJudge(knows_only_equal=self.responses == "judged"))
+        return await self.score_with_judge(
+            case, run, LiteralTextJudge(knows_only_equal=self.responses == "judged")
+        )
 
-    async def judged(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
+    async def score_with_judge(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
         """The score when this judge reads the texts."""
         if case.journey is None:
             return NotApplicable("the case has no journey: its source names no goals")
         try:
-            return self._scored(await outcome_of(case, run, case.journey, judge))
+            return self._score_outcome(await evaluate_journey(case, run, case.journey, judge))
         except RecursionError:
-            return MetricFailed(TOO_DEEP)
+            return MetricFailure(TOO_DEEP)
 
     @abstractmethod
-    def _scored(self, outcome: Outcome) -> MetricResult:
+    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
         """The score of an outcome."""
 
 
 @frozen
-class JudgedJourney:
+class JudgedJourneyMetric:
     """A metric of journeys with a model that reads the texts."""
 
     metric: JourneyMetric
@@ -195,20 +204,20 @@ class JudgedJourney:
     @property
     def judged_by(self) -> JsonObject:
         """See `Judged`."""
-        return {**self.judge.identity, "prompt": [prompt(name).version for name in PROMPTS]}
+        return {**self.judge.identity, "prompt": [load_prompt(name).version for name in PROMPTS]}
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. Not applicable to a case without a journey.
 
         Raises:
-            JudgeFailed: the judge does not say.
+            JudgeError: the judge does not say.
         """
         said = run.said or [turn.user for turn in case.turns]
         judge = ModelTextJudge(
             self.judge.client, self.metric.num_samples, context=said[0].text if said else ""
         )
-        result = await self.metric.judged(case, run, judge)
-        if isinstance(result, Scored) and judge.told:
+        result = await self.metric.score_with_judge(case, run, judge)
+        if isinstance(result, MetricScore) and judge.told:
             return replace(result, details={**(result.details or {}), "judged": judge.told})
         return result
 
@@ -216,28 +225,28 @@ class JudgedJourney:
 class JourneySuccess(JourneyMetric):
     """1.0 when every goal that the order names was reached, each after those before it; else 0.0."""
 
-    def _scored(self, outcome: Outcome) -> MetricResult:
-        if failure := outcome.failure(doubts_count=True):
-            return Scored(0.0, reason=failure, details=outcome.details)
-        if outcome.failure(doubts_count=False):
+    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
+        if failure := outcome.explain_failure(doubts_count=True):
+            return MetricScore(0.0, reason=failure, details=outcome.details)
+        if outcome.explain_failure(doubts_count=False):
             return NotApplicable(outcome.undecided)
-        return Scored(1.0, details=outcome.details)
+        return MetricScore(1.0, details=outcome.details)
 
 
 class JourneyCompletion(JourneyMetric):
     """Share of the goals that were reached, in whichever order, in hundredths."""
 
-    def _scored(self, outcome: Outcome) -> MetricResult:
-        completion = outcome.completion()
+    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
+        completion = outcome.compute_completion()
         if completion is None:
             return NotApplicable("the journey has no goal that can be reached")
         if outcome.undecided:
             return NotApplicable(outcome.undecided)
-        reason = "" if completion == 1.0 else _first_unreached(outcome)
-        return Scored(completion, reason=reason, details=outcome.details)
+        reason = "" if completion == 1.0 else _describe_first_unreached(outcome)
+        return MetricScore(completion, reason=reason, details=outcome.details)
 
 
-def _first_unreached(outcome: Outcome) -> str:
+def _describe_first_unreached(outcome: JourneyOutcome) -> str:
     if len(outcome.calls.reached) < outcome.calls.expected:
         return outcome.calls.reason
     for text in outcome.texts:
@@ -249,31 +258,31 @@ def _first_unreached(outcome: Outcome) -> str:
 class KeywordMatch(JourneyMetric):
     """1.0 when, for every goal with keywords, one text holds all of them; else 0.0."""
 
-    def _scored(self, outcome: Outcome) -> MetricResult:
+    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
         asked = [text for text in outcome.texts if text.has_keywords is not None]
         if not asked:
             return NotApplicable("no goal names keywords")
         lacking = [text.goal.name for text in asked if not text.has_keywords]
         reason = f"no text holds all keywords of the goal `{lacking[0]}`" if lacking else ""
-        return Scored(0.0 if lacking else 1.0, reason=reason)
+        return MetricScore(0.0 if lacking else 1.0, reason=reason)
 
 
 class TextMatch(JourneyMetric):
     """1.0 when every goal that asks for a text was reached; else 0.0."""
 
-    def _scored(self, outcome: Outcome) -> MetricResult:
+    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
         if not outcome.texts:
             return NotApplicable("no goal asks for a text")
         lacking = [text.goal.name for text in outcome.texts if text.is_reached is False]
         if lacking:
-            return Scored(
+            return MetricScore(
                 0.0, reason=f"no text is what the goal `{lacking[0]}` asks for", details=outcome.details
             )
         if any(text.is_reached is None for text in outcome.texts):
             return NotApplicable(outcome.undecided)
         unjudged = [text.goal.name for text in outcome.texts if not text.is_response_judged]
         reason = f"`{unjudged[0]}` was found by its keywords; its response was not judged" if unjudged else ""
-        return Scored(1.0, reason=reason, details=outcome.details)
+        return MetricScore(1.0, reason=reason, details=outcome.details)
 
 
 _NO_CALLS_EXPECTED = "no goal asks for a tool call"
@@ -284,8 +293,8 @@ class ToolCallPrecision(JourneyMetric):
 
     reads_texts = False
 
-    def _scored(self, outcome: Outcome) -> MetricResult:
-        return _scored(outcome.calls.precision, outcome)
+    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
+        return _build_result(outcome.calls.precision, outcome)
 
 
 class ToolCallRecall(JourneyMetric):
@@ -293,11 +302,13 @@ class ToolCallRecall(JourneyMetric):
 
     reads_texts = False
 
-    def _scored(self, outcome: Outcome) -> MetricResult:
-        return _scored(outcome.calls.recall, outcome)
+    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
+        return _build_result(outcome.calls.recall, outcome)
 
 
-def _scored(score: float | None, outcome: Outcome) -> MetricResult:
+def _build_result(score: float | None, outcome: JourneyOutcome) -> MetricResult:
     if score is None:
         return NotApplicable(_NO_CALLS_EXPECTED)
-    return Scored(score, reason="" if score == 1.0 else outcome.calls.reason, details=outcome.calls.details)
+    return MetricScore(
+        score, reason="" if score == 1.0 else outcome.calls.reason, details=outcome.calls.details
+    )

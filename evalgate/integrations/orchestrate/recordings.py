@@ -11,9 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     Event,
@@ -22,34 +23,33 @@ from evalgate.core.types import (
     Reply,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
 from evalgate.documents.strict_json import read_json
-from evalgate.documents.validation import problems_of
+from evalgate.documents.validation import translate_validation_error
 
 ENDING = ".messages.json"
 
 
-class _Wire(BaseModel):
+class _RecordingModel(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
-class _Function(_Wire):
+class _Function(_RecordingModel):
     name: str
     arguments: Any = None
 
 
-class _Call(_Wire):
+class _Call(_RecordingModel):
     id: str | None = None
     function: _Function
 
 
-class _Interaction(_Wire):
+class _Interaction(_RecordingModel):
     payload: dict[str, Any] | None = None
 
 
-class _Message(_Wire):
+class _RecordedMessage(_RecordingModel):
     role: str
     type: str = "text"
     content: Any = None
@@ -62,95 +62,99 @@ class _Message(_Wire):
     interaction: _Interaction | None = None
 
 
-def read_conversation(document: Document) -> tuple[Turn, ...]:
+def read_conversation(document: Document) -> tuple[CaseTurn, ...]:
     """The turns of a recorded conversation; what was said stands as expected.
 
     Raises:
-        InvalidInput: with every problem of the file, each at its line and column.
+        InvalidInputError: with every problem of the file, each at its line and column.
     """
     try:
-        messages = TypeAdapter(list[_Message]).validate_python(document.value)
+        messages = TypeAdapter(list[_RecordedMessage]).validate_python(document.value)
     except ValidationError as error:
-        raise InvalidInput(problems_of(error, file=document.path, position=document.position)) from None
-    return tuple(_turns(messages))
+        raise InvalidInputError(
+            translate_validation_error(error, file=document.path, position=document.find_position)
+        ) from None
+    return tuple(_iter_turns(messages))
 
 
-def recorded_case(document: Document) -> EvalCase:
+def build_recorded_case(document: Document) -> EvalCase:
     """The conversation in a file as a case: `<case>.messages.json`, or `<case>.run2.messages.json`.
 
     Raises:
-        InvalidInput: as `read_conversation`.
+        InvalidInputError: as `read_conversation`.
     """
     stem = PurePath(document.path).name.removesuffix(ENDING)
     name, dot, run = stem.rpartition(".run")
     return EvalCase(name if dot and run.isdecimal() else stem, read_conversation(document))
 
 
-def _turns(messages: Sequence[_Message]) -> Iterator[Turn]:
+def _iter_turns(messages: Sequence[_RecordedMessage]) -> Iterator[CaseTurn]:
     asked: str | None = None
     events: list[Event] = []
     for message in messages:
         if message.role != "user":
-            events += _events(message)
+            events += _iter_events(message)
             continue
         if asked is not None or events:
-            yield _turn(asked or "", events)
-        asked, events = _text(message.content), []
+            yield _build_turn(asked or "", events)
+        asked, events = _to_text(message.content), []
     if asked is not None or events:
-        yield _turn(asked or "", events)
+        yield _build_turn(asked or "", events)
 
 
-def _turn(asked: str, events: Sequence[Event]) -> Turn:
+def _build_turn(asked: str, events: Sequence[Event]) -> CaseTurn:
     """The last thing that was said is the response."""
-    last = next((event for event in reversed(events) if _is_said(event)), None)
+    last = next((event for event in reversed(events) if _is_spoken(event)), None)
     others = tuple(event for event in events if event is not last)
-    return Turn(UserMessage(asked), Reply(last.text if isinstance(last, Message) else None, others))
+    return CaseTurn(UserMessage(asked), Reply(last.text if isinstance(last, Message) else None, others))
 
 
-def _is_said(event: Event) -> bool:
+def _is_spoken(event: Event) -> bool:
     return isinstance(event, Message) and event.payload is None
 
 
-def _events(message: _Message) -> Iterator[Event]:
+def _iter_events(message: _RecordedMessage) -> Iterator[Event]:
     match message.type:
         case "tool_call":
-            yield from _calls(message)
+            yield from _iter_tool_calls(message)
         case "tool_response":
-            yield _result(message)
+            yield _build_tool_result(message)
         case "interaction":
             payload = message.interaction.payload if message.interaction else None
-            yield Message(_text(message.content), payload=payload or {})
+            yield Message(_to_text(message.content), payload=payload or {})
         case _:
             if message.content is not None:
-                yield Message(_text(message.content))
+                yield Message(_to_text(message.content))
 
 
-def _calls(message: _Message) -> Iterator[ToolCall]:
+def _iter_tool_calls(message: _RecordedMessage) -> Iterator[ToolCall]:
     if message.tool_calls:
         for call in message.tool_calls:
-            yield ToolCall(call.function.name, _arguments(call.function.arguments), call.id)
+            yield ToolCall(call.function.name, _parse_arguments(call.function.arguments), call.id)
     elif message.name is not None:
         args = message.args if message.raw_arguments is None else message.raw_arguments
-        yield ToolCall(message.name, _arguments(args), message.id)
+        yield ToolCall(message.name, _parse_arguments(args), message.id)
     else:
-        said = _object(message.content)
+        said = _parse_object(message.content)
         identifier = said.get("id") or said.get("tool_call_id")
-        yield ToolCall(str(said.get("name") or ""), _arguments(said.get("args")), _optional_text(identifier))
+        yield ToolCall(
+            str(said.get("name") or ""), _parse_arguments(said.get("args")), _to_optional_text(identifier)
+        )
 
 
-def _result(message: _Message) -> ToolResult:
-    said = _object(message.content) if message.name is None else {}
+def _build_tool_result(message: _RecordedMessage) -> ToolResult:
+    said = _parse_object(message.content) if message.name is None else {}
     if "name" in said:
-        return ToolResult(str(said["name"]), said.get("content"), _optional_text(said.get("tool_call_id")))
+        return ToolResult(str(said["name"]), said.get("content"), _to_optional_text(said.get("tool_call_id")))
     return ToolResult(message.name or "", message.content, message.tool_call_id or message.id)
 
 
-def _arguments(value: object) -> JsonObject:
+def _parse_arguments(value: object) -> JsonObject:
     """Arguments that are no JSON object are none, as in the original."""
-    return value if isinstance(value, Mapping) else _object(value)
+    return value if isinstance(value, Mapping) else _parse_object(value)
 
 
-def _object(value: object) -> JsonObject:
+def _parse_object(value: object) -> JsonObject:
     if not isinstance(value, str):
         return {}
     try:
@@ -160,20 +164,20 @@ def _object(value: object) -> JsonObject:
     return decoded if isinstance(decoded, dict) else {}
 
 
-def _text(content: object) -> str:
+def _to_text(content: object) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     return json.dumps(content, ensure_ascii=False)
 
 
-def _optional_text(value: object) -> str | None:
+def _to_optional_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
 _SUBFOLDER = "messages"
 
 
-def is_conversation(path: Path) -> bool:
+def may_hold_conversations(path: Path) -> bool:
     """Whether a path can hold recorded conversations: a folder, or a file that is called so."""
     return path.is_dir() or path.name.endswith(ENDING)
 
@@ -182,26 +186,26 @@ def read_conversations(path: Path, shown_as: str) -> EvalSet:
     """Every conversation in a folder, in its `messages`, or in one file; a case stands once for each run.
 
     Raises:
-        InvalidInput: there is none, or with every problem of every file.
+        InvalidInputError: there is none, or with every problem of every file.
     """
-    files = sorted(_files(path), key=_run)
+    files = sorted(_find_files(path), key=_get_sort_key)
     if not files:
         message = f"there is no *{ENDING} in this folder or its folder {_SUBFOLDER}, and no *.session.json"
-        raise InvalidInput([Problem(shown_as, 0, 0, message)])
+        raise InvalidInputError([Problem(shown_as, 0, 0, message)])
     cases: list[EvalCase] = []
     problems: list[Problem] = []
     for file in files:
         shown = str(Path(shown_as) / file.relative_to(path)) if file != path else shown_as
         try:
-            cases.append(recorded_case(read_json(file, shown)))
-        except InvalidInput as error:
+            cases.append(build_recorded_case(read_json(file, shown)))
+        except InvalidInputError as error:
             problems += error.problems
     if problems:
-        raise InvalidInput(problems)
+        raise InvalidInputError(problems)
     return EvalSet(shown_as, tuple(cases), shown_as)
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _find_files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
@@ -209,7 +213,7 @@ def _files(path: Path) -> Iterator[Path]:
     yield from found or (path / _SUBFOLDER).glob(f"*{ENDING}")
 
 
-def _run(path: Path) -> tuple[str, int, str]:
+def _get_sort_key(path: Path) -> tuple[str, int, str]:
     """`x.run2` before `x.run10`."""
     stem, _, run = path.name.removesuffix(ENDING).rpartition(".run")
     return (stem, int(run), "") if run.isdecimal() else (path.name, 0, "")

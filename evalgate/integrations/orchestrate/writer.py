@@ -8,10 +8,10 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from evalgate.core.protocols import Written
+from evalgate.core.protocols import WriteResult
 from evalgate.core.types import EvalCase, EvalSet, Goal, Journey, JsonObject
-from evalgate.datasets.conversion_losses import case_losses, check_something_is_left
-from evalgate.documents.validation import checked_id
+from evalgate.datasets.conversion_losses import check_cases_remain, describe_case_losses
+from evalgate.documents.validation import validate_id
 
 _NAME = "orchestrate"
 _KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload", "user_prompts")
@@ -20,29 +20,29 @@ _KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload", 
 class OrchestrateWriter:
     """The file that `orchestrate evaluations evaluate` reads, where it is one dataset."""
 
-    def write(self, eval_set: EvalSet) -> Written:
+    def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """The file's text, and what it has no place for: mostly who said what when.
 
         Raises:
-            InvalidInput: no case can be said at all.
+            InvalidInputError: no case can be said at all.
         """
-        lost = (*_lost_of_set(eval_set), *_lost_of_cases(eval_set))
-        datasets = [_dataset(case) for case in eval_set.cases if not _fault(case)]
-        check_something_is_left(eval_set, datasets, lost)
+        lost = (*_describe_set_losses(eval_set), *_describe_all_case_losses(eval_set))
+        datasets = [_build_dataset(case) for case in eval_set.cases if not _find_fault(case)]
+        check_cases_remain(eval_set, datasets, lost)
         value = datasets[0] if len(datasets) == 1 else datasets
-        return Written(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
+        return WriteResult(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
 
 
-def _fault(case: EvalCase) -> str:
+def _find_fault(case: EvalCase) -> str:
     """Why the case cannot be said; "" when it can."""
     if case.journey is None and case.scenario is not None:
         return "it is a scenario without goals"
     if case.turns and not case.turns[0].user.text:
         return "it does not begin with a text of the user"
-    return "" if _journey(case).goals else "it expects neither a call nor a response"
+    return "" if _build_journey(case).goals else "it expects neither a call nor a response"
 
 
-def _lost_of_set(eval_set: EvalSet) -> Iterator[str]:
+def _describe_set_losses(eval_set: EvalSet) -> Iterator[str]:
     said = {
         "its id": eval_set.eval_set_id != eval_set.path,
         "its name": eval_set.name,
@@ -53,16 +53,16 @@ def _lost_of_set(eval_set: EvalSet) -> Iterator[str]:
     yield from (f"{eval_set.eval_set_id}: {what}" for what, is_there in said.items() if is_there)
 
 
-def _lost_of_cases(eval_set: EvalSet) -> Iterator[str]:
+def _describe_all_case_losses(eval_set: EvalSet) -> Iterator[str]:
     for case in eval_set.cases:
-        if fault := _fault(case):
+        if fault := _find_fault(case):
             yield f"{case.eval_id}: the whole case: {fault}"
         else:
-            yield from (f"{case.eval_id}: {what}" for what in _lost(case))
+            yield from (f"{case.eval_id}: {what}" for what in _describe_losses(case))
 
 
-def _lost(case: EvalCase) -> Iterator[str]:
-    yield from case_losses(
+def _describe_losses(case: EvalCase) -> Iterator[str]:
+    yield from describe_case_losses(
         case,
         format_name=_NAME,
         holds=frozenset({"journey", "tags", "limits", "script"}),
@@ -79,73 +79,73 @@ def _lost(case: EvalCase) -> Iterator[str]:
             yield f"turn {number}: that the response is empty"
 
 
-def _dataset(case: EvalCase) -> JsonObject:
-    journey, kept = _journey(case), case.native.get(_NAME, {})
+def _build_dataset(case: EvalCase) -> JsonObject:
+    journey, kept = _build_journey(case), case.native.get(_NAME, {})
     prompts = [turn.user.text for turn in case.turns]
     built = {
-        **_given(agent=case.session.app_name),
+        **_omit_empty(agent=case.session.app_name),
         "dataset_name": case.eval_id,
         "story": journey.story,
-        **_given(starting_sentence=prompts[0] if prompts else "", user_prompts=prompts[1:]),
+        **_omit_empty(starting_sentence=prompts[0] if prompts else "", user_prompts=prompts[1:]),
         "goals": {name: list(later) for name, later in journey.order.items()},
-        "goal_details": kept.get("goal_details") or [_goal(goal) for goal in journey.goals],
-        **_given(runtime_context=case.session.state, tags=list(case.tags)),
+        "goal_details": kept.get("goal_details") or [_build_goal(goal) for goal in journey.goals],
+        **_omit_empty(runtime_context=case.session.state, tags=list(case.tags)),
     }
     return {**built, **{name: kept[name] for name in _KEPT if name in kept}}
 
 
-def _given(**fields: object) -> dict[str, object]:
+def _omit_empty(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
 
 
-def _goal(goal: Goal) -> JsonObject:
+def _build_goal(goal: Goal) -> JsonObject:
     match goal.type:
         case "tool_call":
             more: JsonObject = {"tool_name": goal.tool_name, "args": goal.args}
-            more = {**more, **_given(arg_matching=goal.arg_matching)}
+            more = {**more, **_omit_empty(arg_matching=goal.arg_matching)}
         case "interaction":
             key, value = goal.identifier or ("", "")
             more = {"identifier": {"key": key, "value": value}}
         case "check":
             return {"type": "assert_llm", "kind": "observed", "check": goal.check, "scope": goal.scope}
         case _:
-            more = _given(response=goal.response, keywords=list(goal.keywords))
+            more = _omit_empty(response=goal.response, keywords=list(goal.keywords))
     return {"type": goal.type, "name": goal.name, **more}
 
 
-def _journey(case: EvalCase) -> Journey:
+def _build_journey(case: EvalCase) -> Journey:
     """The case's own, or the one that its turns make."""
     if case.journey is not None and case.journey.goals:
         return case.journey
-    goals = (*_calls(case), *_responses(case))
+    goals = (*_iter_call_goals(case), *_iter_response_goals(case))
     told = case.journey.story if case.journey else ""
     story = told or "\n".join(turn.user.text for turn in case.turns if turn.user.text)
-    return Journey(goals, _line([goal.name for goal in goals]), story)
+    return Journey(goals, _build_order([goal.name for goal in goals]), story)
 
 
-def _line(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _build_order(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Each before the next."""
     return {name: tuple(names[at : at + 1]) for at, name in enumerate(names, start=1)}
 
 
-def _calls(case: EvalCase) -> Iterator[Goal]:
+def _iter_call_goals(case: EvalCase) -> Iterator[Goal]:
     times = Counter[str]()
     for turn in case.turns:
         for call in turn.expected.tool_calls:
             if call.name:
                 times[call.name] += 1
-                name = f"{_showable(call.name)}-{times[call.name]}"
+                name = f"{_make_valid_id(call.name)}-{times[call.name]}"
                 yield Goal(name, "tool_call", call.name, call.args or None)
 
 
-def _showable(name: str) -> str:
+def _make_valid_id(name: str) -> str:
     try:
-        return checked_id(name)
+        return validate_id(name)
     except ValueError:
         return f"call {name.encode().hex()}"
 
 
-def _responses(case: EvalCase) -> Iterator[Goal]:
+def _iter_response_goals(case: EvalCase) -> Iterator[Goal]:
     for number, turn in enumerate(case.turns, start=1):
         if turn.expected.response:
             yield Goal(f"turn-{number}-response", "text", response=turn.expected.response)

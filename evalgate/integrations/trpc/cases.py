@@ -10,24 +10,24 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from evalgate.core.types import EvalCase, JsonObject, Reply, Rubric, Scenario, ToolMock, Turn, UserMessage
+from evalgate.core.types import CaseTurn, EvalCase, JsonObject, Reply, Rubric, Scenario, ToolMock, UserMessage
 from evalgate.documents.validation import Id
-from evalgate.integrations.trpc.file_models import Wire, WireInvocation, WireSession
+from evalgate.integrations.trpc.file_models import TrpcInvocation, TrpcModel, TrpcSessionInput
 
 _TREES = ("onlyTree", "ignoreTree", "numberTolerance")
 
 
-def tool_mocks(given: object, turn: int) -> Iterator[ToolMock]:
+def parse_tool_mocks(given: object, turn: int) -> Iterator[ToolMock]:
     """The mocks of a turn, counted from 0; the first that matches a call answers it."""
     rules = given.get("actual") if isinstance(given, Mapping) else None
     for rule in rules if isinstance(rules, list) else ():
         if isinstance(rule, Mapping) and isinstance(rule.get("name"), str) and rule["name"]:
-            yield _mock(rule["name"], rule, turn)
+            yield _build_mock(rule["name"], rule, turn)
         else:
             yield ToolMock("", None, turn=turn, unsupported="a rule of `toolMock` names no tool")
 
 
-def _mock(name: str, rule: Mapping[str, object], turn: int) -> ToolMock:
+def _build_mock(name: str, rule: Mapping[str, object], turn: int) -> ToolMock:
     arguments = rule.get("arguments")
     asked = arguments if isinstance(arguments, Mapping) else {}
     wanted = None if arguments is None or asked.get("ignore") is True else asked.get("expected")
@@ -38,11 +38,15 @@ def _mock(name: str, rule: Mapping[str, object], turn: int) -> ToolMock:
         wanted if isinstance(wanted, Mapping) else None,
         exact=is_object,
         turn=turn,
-        unsupported=_why_not(name, rule, asked, free=arguments is None or asked.get("ignore") is True),
+        unsupported=_explain_unsupported(
+            name, rule, asked, free=arguments is None or asked.get("ignore") is True
+        ),
     )
 
 
-def _why_not(name: str, rule: Mapping[str, object], asked: Mapping[str, object], *, free: bool) -> str:
+def _explain_unsupported(
+    name: str, rule: Mapping[str, object], asked: Mapping[str, object], *, free: bool
+) -> str:
     what = f"the rule of `toolMock` for `{name}`"
     if rule.get("llmGenerator") is not None:
         return f"{what} has a model make the result up, which evalgate does not: write a `result`"
@@ -56,46 +60,46 @@ def _why_not(name: str, rule: Mapping[str, object], asked: Mapping[str, object],
     return ""
 
 
-class _Content(Wire):
+class _RubricContent(TrpcModel):
     text: str
 
 
-class WireRubric(Wire):
+class TrpcRubric(TrpcModel):
     """What a judge must affirm of a case, for one metric."""
 
     id: str = ""
     metric_name: str = Field(alias="metricName")
-    content: _Content
+    content: _RubricContent
     description: str | None = None
     type: str | None = None
 
     @model_validator(mode="after")
-    def _asks_something(self) -> Self:
+    def _require_content(self) -> Self:
         if not self.metric_name.strip():
             raise ValueError("must name the metric that it is for")
         if not self.content.text.strip():
             raise ValueError("must say what a judge is to affirm")
         return self
 
-    def as_ours(self, number: int) -> Rubric:
+    def to_rubric(self, number: int) -> Rubric:
         """The rubric; without an id it is called by its number."""
-        own = self.id if self.id.strip() else unnamed(number)
+        own = self.id if self.id.strip() else build_default_rubric_id(number)
         return Rubric(own, self.content.text, self.type, self.description, self.metric_name)
 
 
-def unnamed(number: int) -> str:
+def build_default_rubric_id(number: int) -> str:
     """What a judge calls the rubric of that number, from 1, which has no id."""
     return f"case_rubric_{number}"
 
 
-class _Scenario(Wire):
+class _Scenario(TrpcModel):
     starting_prompt: str = Field(default="", alias="startingPrompt")
     conversation_plan: str = Field(alias="conversationPlan")
     driver: Any = None
     stop_signal: Any = Field(default=None, alias="stopSignal")
     max_allowed_invocations: Any = Field(default=None, alias="maxAllowedInvocations")
 
-    def as_ours(self) -> Scenario:
+    def to_scenario(self) -> Scenario:
         """The scenario. 0 turns are no limit; where nothing ends it, it ends as the run's own do."""
         limit = self.max_allowed_invocations
         is_limited = type(limit) is int and limit >= 0
@@ -109,24 +113,24 @@ class _Scenario(Wire):
         )
 
 
-class WireCase(Wire):
+class TrpcCase(TrpcModel):
     """A case."""
 
     eval_id: Id = Field(alias="evalId")
     eval_mode: str = Field(default="", alias="evalMode")
     context_messages: list[dict[str, Any]] = Field(default_factory=list, alias="contextMessages")
-    conversation: list[WireInvocation] = Field(default_factory=list)
-    actual_conversation: list[WireInvocation] = Field(default_factory=list, alias="actualConversation")
+    conversation: list[TrpcInvocation] = Field(default_factory=list)
+    actual_conversation: list[TrpcInvocation] = Field(default_factory=list, alias="actualConversation")
     scenario: _Scenario | None = Field(default=None, alias="conversationScenario")
-    session: WireSession = Field(alias="sessionInput")
-    rubrics: list[WireRubric] = Field(default_factory=list)
+    session: TrpcSessionInput = Field(alias="sessionInput")
+    rubrics: list[TrpcRubric] = Field(default_factory=list)
     creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")
     expected_runner: Any = Field(default=None, alias="expectedRunnerEnabled")
 
     @model_validator(mode="after")
-    def _can_be_played(self) -> Self:
+    def _check_playable(self) -> Self:
         """What makes the original fail the case before it asks the agent is wrong with the file."""
-        fault = self._trace_fault() if self.eval_mode == "trace" else self._fault()
+        fault = self._find_trace_fault() if self.eval_mode == "trace" else self._find_fault()
         asked = self.actual_conversation if self.eval_mode == "trace" else self.conversation
         if not fault and any(turn.user_content is None for turn in asked):
             fault = "has a turn without `userContent`"
@@ -134,7 +138,7 @@ class WireCase(Wire):
             raise ValueError(fault)
         return self
 
-    def _trace_fault(self) -> str:
+    def _find_trace_fault(self) -> str:
         recorded, expected = len(self.actual_conversation), len(self.conversation)
         if self.scenario:
             return "is a trace and a scenario: a trace holds what was said"
@@ -144,7 +148,7 @@ class WireCase(Wire):
             return f"expects {expected} turns and holds a trace of {recorded}"
         return ""
 
-    def _fault(self) -> str:
+    def _find_fault(self) -> str:
         if self.actual_conversation:
             return 'has an `actualConversation`, which only a case with "evalMode": "trace" may have'
         if not self.conversation and self.scenario is None:
@@ -152,89 +156,89 @@ class WireCase(Wire):
         return "holds a conversation and a scenario" if self.conversation and self.scenario else ""
 
 
-class WireSet(Wire):
+class TrpcEvalSetFile(TrpcModel):
     """An eval set, whose cases may be read one by one."""
 
     eval_set_id: Id = Field(alias="evalSetId")
     name: str | None = None
     description: str | None = None
-    cases: list[WireCase] = Field(default_factory=list, alias="evalCases")
+    cases: list[TrpcCase] = Field(default_factory=list, alias="evalCases")
     creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")
 
 
-def case_of(wire: WireCase, line: int) -> EvalCase:
+def build_trpc_case(wire: TrpcCase, line: int) -> EvalCase:
     """The case that stands in that line, as ours."""
     plan = wire.scenario
     return EvalCase(
         eval_id=wire.eval_id,
-        turns=_turns(wire),
-        scenario=plan.as_ours() if plan else None,
-        session=wire.session.as_ours(),
+        turns=_build_turns(wire),
+        scenario=plan.to_scenario() if plan else None,
+        session=wire.session.to_session_input(),
         line=line,
         context_messages=tuple(wire.context_messages),
-        recorded=_recorded(wire),
-        rubrics=tuple([rubric.as_ours(number) for number, rubric in enumerate(wire.rubrics, start=1)]),
+        recorded=_build_recorded_replies(wire),
+        rubrics=tuple([rubric.to_rubric(number) for number, rubric in enumerate(wire.rubrics, start=1)]),
         creation_timestamp=wire.creation_timestamp,
-        native=_native({"trpc": _beyond(wire)}),
-        tool_mocks=_mocks(wire),
+        native=_drop_empty({"trpc": _extract_native_data(wire)}),
+        tool_mocks=_collect_mocks(wire),
     )
 
 
-def _mocks(case: WireCase) -> tuple[ToolMock, ...]:
+def _collect_mocks(case: TrpcCase) -> tuple[ToolMock, ...]:
     turns = enumerate(case.conversation)
-    return tuple(mock for index, turn in turns for mock in tool_mocks(turn.tool_mock, index))
+    return tuple(mock for index, turn in turns for mock in parse_tool_mocks(turn.tool_mock, index))
 
 
-def _native(kept: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
+def _drop_empty(kept: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
     return {name: value for name, value in kept.items() if value}
 
 
-def _beyond(case: WireCase) -> JsonObject:
+def _extract_native_data(case: TrpcCase) -> JsonObject:
     """What a case says that is in no field of ours."""
     found: dict[str, object] = {"expectedRunnerEnabled": case.expected_runner}
     if case.conversation and case.actual_conversation:
-        recorded = [_recorded_beyond(turn) for turn in case.actual_conversation]
+        recorded = [_extract_recorded_native_data(turn) for turn in case.actual_conversation]
         found["actualConversation"] = recorded if any(recorded) else None
     return {key: value for key, value in found.items() if value}
 
 
-def _recorded_beyond(recorded: WireInvocation) -> JsonObject:
+def _extract_recorded_native_data(recorded: TrpcInvocation) -> JsonObject:
     found = {
         "invocationId": recorded.invocation_id,
         "creationTimestamp": recorded.creation_timestamp,
-        **recorded.beyond(),
+        **recorded.extract_native_data(),
     }
     return {key: value for key, value in found.items() if value}
 
 
-def _turns(case: WireCase) -> tuple[Turn, ...]:
+def _build_turns(case: TrpcCase) -> tuple[CaseTurn, ...]:
     if case.eval_mode == "trace" and not (case.conversation and case.actual_conversation):
         # There is a recording and nothing to hold it against.
         asked = case.conversation or case.actual_conversation
-        return tuple([_turn(turn, Reply(), turn) for turn in asked])
+        return tuple([_build_turn(turn, Reply(), turn) for turn in asked])
     pairs = zip_longest(case.conversation, case.actual_conversation)
-    return tuple([_turn(turn, turn.reply(), recorded) for turn, recorded in pairs])
+    return tuple([_build_turn(turn, turn.to_reply(), recorded) for turn, recorded in pairs])
 
 
-def _turn(wire: WireInvocation, expected: Reply, recorded: WireInvocation | None) -> Turn:
-    kept = wire.beyond()
-    if recorded and wire.user_content and _user(recorded) != _user(wire):
-        kept = {"userContent": wire.user_content.as_written(), **kept}
-    return Turn(
-        _user(recorded or wire),
+def _build_turn(wire: TrpcInvocation, expected: Reply, recorded: TrpcInvocation | None) -> CaseTurn:
+    kept = wire.extract_native_data()
+    if recorded and wire.user_content and _to_user_message(recorded) != _to_user_message(wire):
+        kept = {"userContent": wire.user_content.to_json(), **kept}
+    return CaseTurn(
+        _to_user_message(recorded or wire),
         expected,
         execution=recorded.execution_trace if recorded else None,
         invocation_id=wire.invocation_id,
         creation_timestamp=wire.creation_timestamp,
-        native=_native({"trpc": kept}),
+        native=_drop_empty({"trpc": kept}),
     )
 
 
-def _user(turn: WireInvocation) -> UserMessage:
-    return turn.user_content.as_user_message() if turn.user_content else UserMessage("")
+def _to_user_message(turn: TrpcInvocation) -> UserMessage:
+    return turn.user_content.to_user_message() if turn.user_content else UserMessage("")
 
 
-def _recorded(case: WireCase) -> tuple[Reply, ...] | None:
+def _build_recorded_replies(case: TrpcCase) -> tuple[Reply, ...] | None:
     if case.eval_mode != "trace":
         return None
-    return tuple([turn.reply() for turn in case.actual_conversation or case.conversation])
+    return tuple([turn.to_reply() for turn in case.actual_conversation or case.conversation])

@@ -12,8 +12,18 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from evalgate.integrations.trpc import json_compare
-from evalgate.integrations.trpc.go_text import EngineMissing, InvalidPattern, check_engine, found, lowered
-from evalgate.integrations.trpc.json_compare import ValidatorMissing, check_validator, schema_problem
+from evalgate.integrations.trpc.go_text import (
+    InvalidPatternError,
+    RegexEngineMissingError,
+    check_regex_engine,
+    has_regex_match,
+    lower_text,
+)
+from evalgate.integrations.trpc.json_compare import (
+    SchemaValidatorMissingError,
+    check_schema_validator,
+    find_schema_problem,
+)
 
 _LONGEST = 200
 
@@ -21,43 +31,46 @@ BOUND: Mapping[str, object] = {"bound": True}
 """Validation context of a criterion that is about to be used: what it needs must be there."""
 
 
-class Rule(BaseModel):
+class GoModel(BaseModel):
     """Keys are read as Go reads them, in any case; snake_case is welcome too. Null counts as absent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _named_as_here(cls, value: object) -> object:
+    def _normalize_keys(cls, value: object) -> object:
         if not isinstance(value, Mapping):
             return value
-        names = {_plain(field.alias or name): field.alias or name for name, field in cls.model_fields.items()}
-        return {names.get(_plain(key), key): each for key, each in value.items() if each is not None}
+        names = {
+            _normalize_key(field.alias or name): field.alias or name
+            for name, field in cls.model_fields.items()
+        }
+        return {names.get(_normalize_key(key), key): each for key, each in value.items() if each is not None}
 
 
-def available(name: str, info: ValidationInfo) -> str:
+def refuse_registered_name(name: str, info: ValidationInfo) -> str:
     """`name` of something that Go code registers; refused in a criterion that is about to be used."""
     if name and info.context is BOUND:
         raise ValueError(f"names {name!r}, which is code of a Go program: evalgate cannot call it")
     return name
 
 
-def _plain(key: object) -> str:
+def _normalize_key(key: object) -> str:
     return str(key).replace("_", "").lower()
 
 
-class LengthCriterion(Rule):
+class LengthCriterion(GoModel):
     """How many characters (code points) a text may have, both bounds inclusive."""
 
     ignore: bool = False
     min: int | None = None
     max: int | None = None
 
-    def mismatch(self, text: str) -> str:
+    def find_mismatch(self, text: str) -> str:
         """Why the text's length is wrong; "" when it is right."""
         if self.ignore:
             return ""
-        if fault := self._fault():
+        if fault := self._find_config_fault():
             return fault
         length = len(text)
         upper = "+inf)" if self.max is None else f"{self.max}]"
@@ -68,7 +81,7 @@ class LengthCriterion(Rule):
             return f"actual length {length} is greater than max {self.max}, {bounds}"
         return ""
 
-    def _fault(self) -> str:
+    def _find_config_fault(self) -> str:
         if self.min is None and self.max is None:
             return "length criterion must configure min or max"
         for name, bound in (("min", self.min), ("max", self.max)):
@@ -79,7 +92,7 @@ class LengthCriterion(Rule):
         return ""
 
 
-class TextCriterion(Rule):
+class TextCriterion(GoModel):
     """How two texts are compared."""
 
     ignore: bool = False
@@ -88,36 +101,36 @@ class TextCriterion(Rule):
     length: LengthCriterion | None = None
     compare_name: str = Field(default="", alias="compareName")
 
-    _is_available = field_validator("compare_name")(available)
+    _is_available = field_validator("compare_name")(refuse_registered_name)
 
     @field_validator("match_strategy")
     @classmethod
-    def _has_its_engine(cls, name: str, info: ValidationInfo) -> str:
+    def _require_regex_engine(cls, name: str, info: ValidationInfo) -> str:
         if name == "regex" and info.context is BOUND:
             try:
-                check_engine()
-            except EngineMissing as error:
+                check_regex_engine()
+            except RegexEngineMissingError as error:
                 raise ValueError(str(error)) from None
         return name
 
-    def mismatch(self, actual: str, expected: str) -> str:
+    def find_mismatch(self, actual: str, expected: str) -> str:
         """Why the texts do not match; "" when they do.
 
         Raises:
-            EngineMissing: a pattern is to be read and `google-re2` is not installed.
+            RegexEngineMissingError: a pattern is to be read and `google-re2` is not installed.
         """
         if self.ignore:
             return ""
-        if self.length is not None and (fault := self.length.mismatch(actual)):
+        if self.length is not None and (fault := self.length.find_mismatch(actual)):
             return f"length mismatch: {fault}"
         if self.match_strategy == "skip":
             return ""
         if self.case_insensitive:
-            actual, expected = lowered(actual), lowered(expected)
-        return self._compared(actual, expected)
+            actual, expected = lower_text(actual), lower_text(expected)
+        return self._compare_texts(actual, expected)
 
-    def _compared(self, actual: str, expected: str) -> str:
-        source, target = cut(actual), cut(expected)
+    def _compare_texts(self, actual: str, expected: str) -> str:
+        source, target = truncate_text(actual), truncate_text(expected)
         match self.match_strategy:
             case "" | "exact":
                 return "" if actual == expected else f"source {source} and target {target} do not match"
@@ -125,8 +138,8 @@ class TextCriterion(Rule):
                 return "" if expected in actual else f"source {source} does not contain target {target}"
             case "regex":
                 try:
-                    matched = found(expected, actual)
-                except InvalidPattern as error:
+                    matched = has_regex_match(expected, actual)
+                except InvalidPatternError as error:
                     return f"invalid regex {target}: {error}"
                 return "" if matched else f"source {source} does not match regex {target}"
         return f"invalid match strategy {self.match_strategy}"
@@ -139,7 +152,7 @@ class TextCriterion(Rule):
         )
 
 
-class JsonCriterion(Rule):
+class JsonCriterion(GoModel):
     """How two JSON values are compared."""
 
     ignore: bool = False
@@ -151,19 +164,19 @@ class JsonCriterion(Rule):
     schema_: Any = Field(default=None, alias="schema")
     compare_name: str = Field(default="", alias="compareName")
 
-    _is_available = field_validator("compare_name")(available)
+    _is_available = field_validator("compare_name")(refuse_registered_name)
 
     @field_validator("schema_")
     @classmethod
-    def _has_its_validator(cls, schema: object, info: ValidationInfo) -> object:
+    def _require_schema_validator(cls, schema: object, info: ValidationInfo) -> object:
         if info.context is BOUND:
             try:
-                check_validator()
-            except ValidatorMissing as error:
+                check_schema_validator()
+            except SchemaValidatorMissingError as error:
                 raise ValueError(str(error)) from None
         return schema
 
-    def mismatch(self, actual: object, expected: object) -> str:
+    def find_mismatch(self, actual: object, expected: object) -> str:
         """Why the values do not match; "" when they do. A text to be `valid` must hold JSON itself."""
         if self.ignore:
             return ""
@@ -171,55 +184,57 @@ class JsonCriterion(Rule):
             return _CONTRADICTION
         subject = actual
         if self.valid and isinstance(actual, str):
-            subject, fault = parsed(actual, exact=True)
+            subject, fault = parse_json_text(actual, exact=True)
             if fault:
                 return f"parse actual raw json: {fault}"
-        return self._schema_fault(subject) or self._compared(actual, expected)
+        return self._find_schema_fault(subject) or self._compare_values(actual, expected)
 
-    def mismatch_of_texts(self, actual: str, expected: str) -> str:
+    def find_text_mismatch(self, actual: str, expected: str) -> str:
         """The same for two texts that hold JSON. Only what the criterion looks at has to be JSON."""
         if self.ignore:
             return ""
         if self._is_contradictory:
             return _CONTRADICTION
         if self.valid or self.schema_ is not None:
-            subject, fault = parsed(actual, exact=True)
-            if fault := (fault and f"parse actual raw json: {fault}") or self._schema_fault(subject):
+            subject, fault = parse_json_text(actual, exact=True)
+            if fault := (fault and f"parse actual raw json: {fault}") or self._find_schema_fault(subject):
                 return fault
-        return "" if self.match_strategy == "skip" else self._parsed_and_compared(actual, expected)
+        return "" if self.match_strategy == "skip" else self._parse_and_compare(actual, expected)
 
-    def _parsed_and_compared(self, actual: str, expected: str) -> str:
-        given, fault = parsed(actual)
+    def _parse_and_compare(self, actual: str, expected: str) -> str:
+        given, fault = parse_json_text(actual)
         if fault:
             return f"parse actual raw json: {fault}"
-        wanted, fault = parsed(expected)
+        wanted, fault = parse_json_text(expected)
         if fault:
             return f"parse expected raw json: {fault}"
-        return self._compared(given, wanted)
+        return self._compare_values(given, wanted)
 
     @property
     def _is_contradictory(self) -> bool:
         return bool(self.only_tree and self.ignore_tree)
 
-    def _schema_fault(self, value: object) -> str:
+    def _find_schema_fault(self, value: object) -> str:
         if self.schema_ is None:
             return ""
-        return schema_problem(value, self.schema_)
+        return find_schema_problem(value, self.schema_)
 
-    def _compared(self, actual: object, expected: object) -> str:
+    def _compare_values(self, actual: object, expected: object) -> str:
         if self.match_strategy == "skip":
             return ""
         if self.match_strategy not in {"", "exact"}:
             return f"invalid match strategy {self.match_strategy}"
         if self.only_tree:
-            fault = json_compare.difference_within(actual, expected, self.only_tree, self.number_tolerance)
+            fault = json_compare.find_selected_difference(
+                actual, expected, self.only_tree, self.number_tolerance
+            )
         else:
-            fault = json_compare.difference_ignoring(
+            fault = json_compare.find_unignored_difference(
                 actual, expected, self.ignore_tree, self.number_tolerance
             )
         if not fault:
             return ""
-        values = f"actual {json_compare.shown(actual)} and expected {json_compare.shown(expected)}"
+        values = f"actual {json_compare.format_json_value(actual)} and expected {json_compare.format_json_value(expected)}"
         return f"{values} do not match: {fault}"
 
     @property
@@ -234,19 +249,22 @@ class JsonCriterion(Rule):
 _CONTRADICTION = "onlyTree and ignoreTree cannot be set at the same time"
 
 
-def cut(text: str) -> str:
+def truncate_text(text: str) -> str:
     """`text`, shortened to fit a message."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def parsed(text: str, *, exact: bool = False) -> tuple[object, str]:
+def parse_json_text(text: str, *, exact: bool = False) -> tuple[object, str]:
     """The one JSON value that a text holds, and what is wrong with it, or "".
 
     Numbers are doubles, and must be ones; `exact` keeps integers whole, as JSON Schema wants them.
     """
     try:
         value = json.loads(
-            text, parse_float=_double, parse_int=int if exact else _double, parse_constant=_no_constant
+            text,
+            parse_float=_parse_double,
+            parse_int=int if exact else _parse_double,
+            parse_constant=_refuse_constant,
         )
     except RecursionError:
         return None, "the value nests too deep"
@@ -255,12 +273,12 @@ def parsed(text: str, *, exact: bool = False) -> tuple[object, str]:
     return value, ""
 
 
-def _double(literal: str) -> float:
+def _parse_double(literal: str) -> float:
     value = float(literal)
     if not math.isfinite(value):
-        raise ValueError(f"the number {cut(literal)} is beyond a double")
+        raise ValueError(f"the number {truncate_text(literal)} is beyond a double")
     return value
 
 
-def _no_constant(literal: str) -> object:
+def _refuse_constant(literal: str) -> object:
     raise ValueError(f"{literal} is no JSON")

@@ -11,112 +11,121 @@ from evalgate.core.errors import Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.discovery import build_eval_set
-from evalgate.datasets.ignored_keys import KeyCheck, unread_keys
-from evalgate.datasets.large.lazy_cases import cases_of
-from evalgate.documents.strict_json import LOOKED_AT, items_of, without_items
-from evalgate.documents.validation import Location, repeated_ids, shaped
-from evalgate.integrations.trpc.keys import member, plain, spelled_position
+from evalgate.datasets.ignored_keys import KeyChecker, collect_ignored_keys
+from evalgate.datasets.large.lazy_cases import build_cases
+from evalgate.documents.strict_json import LOOKED_AT, as_sequence, clear_items
+from evalgate.documents.validation import Location, find_repeated_ids, validate_model
+from evalgate.integrations.trpc.keys import get_member, match_spelling, normalize_key
 
-_OF_ITS_OWN = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled"}
-_OF_ITS_RUBRICS = {"id", "content", "metricname"}
-_OF_ITS_SCENARIOS = {"driver", "stopsignal", "maxallowedinvocations"}
+_TRPC_CASE_KEYS = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled"}
+_TRPC_RUBRIC_KEYS = {"id", "content", "metricname"}
+_TRPC_SCENARIO_KEYS = {"driver", "stopsignal", "maxallowedinvocations"}
 
 
-class TrpcEvalSet:
+class TrpcFormat:
     """Reads tRPC-Agent-Go's `.evalset.json`."""
 
-    def recognises(self, document: Document) -> bool:
+    def matches_document(self, document: Document) -> bool:
         """An object with eval cases as only tRPC-Agent-Go writes them; with `parts` they are ADK's too."""
-        return any(map(_is_its_own, _listed(member(document.value, "evalCases"))[:LOOKED_AT]))
+        return any(map(_is_trpc_case, _to_list(get_member(document.value, "evalCases"))[:LOOKED_AT]))
 
-    def read(self, document: Document) -> EvalSet:
+    def read_eval_set(self, document: Document) -> EvalSet:
         """The eval set, with the line of each case.
 
         Raises:
-            InvalidInput: with every problem of the file, each at its line and column.
+            InvalidInputError: with every problem of the file, each at its line and column.
         """
-        from evalgate.integrations.trpc.cases import WireSet
+        from evalgate.integrations.trpc.cases import TrpcEvalSetFile
 
         problems: list[Problem] = []
-        position = partial(_position, document)
-        keys = KeyCheck(document.path, document.position, problems, spelled=plain)
-        keys.look(WireSet, _head(document.value))
-        head = shaped(WireSet, _head(document.value), problems, file=document.path, position=position)
-        cases = _cases(document, problems, keys)
-        return build_eval_set(document.path, head, cases, keys, partial(_repeated_ids, document))
+        position = partial(_find_position, document)
+        keys = KeyChecker(document.path, document.find_position, problems, spelled=normalize_key)
+        keys.check_value(TrpcEvalSetFile, _get_header(document.value))
+        head = validate_model(
+            TrpcEvalSetFile, _get_header(document.value), problems, file=document.path, position=position
+        )
+        cases = _build_cases(document, problems, keys)
+        return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
 
-    def unread(self, document: Document) -> Iterator[Location]:
-        """See `TellsUnread`."""
-        from evalgate.integrations.trpc.cases import WireSet
+    def find_ignored_keys(self, document: Document) -> Iterator[Location]:
+        """See `ReportsIgnoredKeys`."""
+        from evalgate.integrations.trpc.cases import TrpcEvalSetFile
 
-        for found in unread_keys(WireSet, document.value, spelled=plain):
+        for found in collect_ignored_keys(TrpcEvalSetFile, document.value, spelled=normalize_key):
             yield found.location
 
 
-def _is_its_own(case: object) -> bool:
+def _is_trpc_case(case: object) -> bool:
     if not isinstance(case, dict):
         return False
-    scenario = member(case, "conversationScenario")
-    if isinstance(scenario, dict) and _OF_ITS_SCENARIOS & set(map(plain, scenario)):
+    scenario = get_member(case, "conversationScenario")
+    if isinstance(scenario, dict) and _TRPC_SCENARIO_KEYS & set(map(normalize_key, scenario)):
         return True
-    has_rubrics = any(_is_its_rubric(each) for each in _listed(member(case, "rubrics")))
-    if (has_rubrics or _OF_ITS_OWN & set(map(plain, case))) and member(case, "finalSessionState") is None:
-        turns = [*_listed(member(case, "conversation")), *_listed(member(case, "actualConversation"))]
+    has_rubrics = any(_is_trpc_rubric(each) for each in _to_list(get_member(case, "rubrics")))
+    if (has_rubrics or _TRPC_CASE_KEYS & set(map(normalize_key, case))) and get_member(
+        case, "finalSessionState"
+    ) is None:
+        turns = [
+            *_to_list(get_member(case, "conversation")),
+            *_to_list(get_member(case, "actualConversation")),
+        ]
         return not any(_has_parts(turn) for turn in turns)
-    return any(_is_its_turn(turn) for turn in _listed(member(case, "conversation")))
+    return any(_is_trpc_turn(turn) for turn in _to_list(get_member(case, "conversation")))
 
 
-def _is_its_rubric(rubric: object) -> bool:
-    return isinstance(rubric, dict) and bool(_OF_ITS_RUBRICS & set(map(plain, rubric)))
+def _is_trpc_rubric(rubric: object) -> bool:
+    return isinstance(rubric, dict) and bool(_TRPC_RUBRIC_KEYS & set(map(normalize_key, rubric)))
 
 
-def _is_its_turn(turn: object) -> bool:
-    messages = member(turn, "userContent"), member(turn, "finalResponse")
-    has_content = any(isinstance(each, dict) and "content" in set(map(plain, each)) for each in messages)
-    return (has_content or member(turn, "tools") is not None) and not _has_parts(turn)
+def _is_trpc_turn(turn: object) -> bool:
+    messages = get_member(turn, "userContent"), get_member(turn, "finalResponse")
+    has_content = any(
+        isinstance(each, dict) and "content" in set(map(normalize_key, each)) for each in messages
+    )
+    return (has_content or get_member(turn, "tools") is not None) and not _has_parts(turn)
 
 
 def _has_parts(turn: object) -> bool:
-    messages = member(turn, "userContent"), member(turn, "finalResponse")
+    messages = get_member(turn, "userContent"), get_member(turn, "finalResponse")
     return any(isinstance(each, dict) and "parts" in each for each in messages)
 
 
-def _repeated_ids(document: Document) -> Iterator[Problem]:
+def _find_repeated_ids(document: Document) -> Iterator[Problem]:
     ids = (
-        (member(case, "evalId"), ("evalCases", index, "evalId"))
-        for index, case in enumerate(_listed(member(document.value, "evalCases")))
+        (get_member(case, "evalId"), ("evalCases", index, "evalId"))
+        for index, case in enumerate(_to_list(get_member(document.value, "evalCases")))
     )
-    return repeated_ids(ids, file=document.path, position=partial(_position, document))
+    return find_repeated_ids(ids, file=document.path, position=partial(_find_position, document))
 
 
-def _listed(value: object) -> Sequence[Any]:
-    return items_of(value) or ()
+def _to_list(value: object) -> Sequence[Any]:
+    return as_sequence(value) or ()
 
 
-def _position(document: Document, location: Location) -> tuple[int, int]:
-    return document.position(spelled_position(document.value, location))
+def _find_position(document: Document, location: Location) -> tuple[int, int]:
+    return document.find_position(match_spelling(document.value, location))
 
 
-def _head(value: object) -> object:
+def _get_header(value: object) -> object:
     """What the file says beside its cases."""
-    (key,) = spelled_position(value, ("evalCases",))
-    return without_items(value, str(key))
+    (key,) = match_spelling(value, ("evalCases",))
+    return clear_items(value, str(key))
 
 
-def _cases(document: Document, problems: list[Problem], keys: KeyCheck) -> Sequence[EvalCase]:
-    from evalgate.integrations.trpc.cases import WireCase, case_of
-    from evalgate.integrations.trpc.fast_reader import plain_case
+def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
+    from evalgate.integrations.trpc.cases import TrpcCase, build_trpc_case
+    from evalgate.integrations.trpc.fast_reader import parse_common_case
 
-    (key,) = spelled_position(document.value, ("evalCases",))
-    position = partial(_position, document)
+    (key,) = match_spelling(document.value, ("evalCases",))
+    position = partial(_find_position, document)
 
-    def make(index: int, raw: object) -> EvalCase | None:
-        place, (line, _) = ("evalCases", index), document.position((key, index))
-        if (case := plain_case(raw, line)) is not None:
+    def make_case(index: int, raw: object) -> EvalCase | None:
+        place, (line, _) = ("evalCases", index), document.find_position((key, index))
+        if (case := parse_common_case(raw, line)) is not None:
             return case
         if keys.is_open:
-            keys.look(WireCase, raw, (key, index))
-        wire = shaped(WireCase, raw, problems, file=document.path, position=position, prefix=place)
-        return None if wire is None else case_of(wire, line)
+            keys.check_value(TrpcCase, raw, (key, index))
+        wire = validate_model(TrpcCase, raw, problems, file=document.path, position=position, prefix=place)
+        return None if wire is None else build_trpc_case(wire, line)
 
-    return cases_of(_listed(member(document.value, "evalCases")), make)
+    return build_cases(_to_list(get_member(document.value, "evalCases")), make_case)

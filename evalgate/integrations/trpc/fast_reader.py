@@ -4,10 +4,10 @@ It gives a case exactly as the long way, through pydantic's models, gives it, in
 else a case holds, and whatever is wrong with it, is left to the long way.
 """
 
-from evalgate.core.types import EvalCase, Reply, SessionInput, Turn, UserMessage
-from evalgate.documents.strict_json import Unusual, items, members, text
-from evalgate.documents.validation import checked_id
-from evalgate.integrations.trpc.file_models import AGENT_ROLES, ToolEntry, tool_events
+from evalgate.core.types import CaseTurn, EvalCase, Reply, SessionInput, UserMessage
+from evalgate.documents.strict_json import UnexpectedShapeError, require_list, require_members, require_text
+from evalgate.documents.validation import validate_id
+from evalgate.integrations.trpc.file_models import AGENT_ROLES, ToolEntry, build_tool_events
 
 _CASE = frozenset({"evalId", "conversation", "sessionInput"})
 _SESSION = frozenset({"appName", "userId", "state"})
@@ -18,44 +18,48 @@ _TOOL = frozenset({"id", "name", "arguments", "result"})
 _USER_ROLES = frozenset({"", "user"})
 
 
-def plain_case(raw: object, line: int) -> EvalCase | None:
+def parse_common_case(raw: object, line: int) -> EvalCase | None:
     """The case that stands in that line, or None when only the long way can tell."""
     try:
-        case = members(raw, _CASE)
-        turns = tuple([_turn(each) for each in items(case.get("conversation"))])
-        eval_id = checked_id(text(case.get("evalId")))
-        session = _session(members(case.get("sessionInput"), _SESSION))
-    except (Unusual, ValueError):
+        case = require_members(raw, _CASE)
+        turns = tuple([_parse_turn(each) for each in require_list(case.get("conversation"))])
+        eval_id = validate_id(require_text(case.get("evalId")))
+        session = _parse_session(require_members(case.get("sessionInput"), _SESSION))
+    except (UnexpectedShapeError, ValueError):
         return None
     return EvalCase(eval_id, turns, session=session, line=line) if turns else None
 
 
-def _session(session: dict[str, object]) -> SessionInput:
+def _parse_session(session: dict[str, object]) -> SessionInput:
     state = session.get("state", {})
     if not isinstance(state, dict):
-        raise Unusual
-    return SessionInput(text(session.get("appName", "")), text(session.get("userId", "")), state)
+        raise UnexpectedShapeError
+    return SessionInput(
+        require_text(session.get("appName", "")), require_text(session.get("userId", "")), state
+    )
 
 
-def _turn(raw: object) -> Turn:
-    turn = members(raw, _TURN)
+def _parse_turn(raw: object) -> CaseTurn:
+    turn = require_members(raw, _TURN)
     created = turn.get("creationTimestamp", 0.0)
     if not isinstance(created, float):
-        raise Unusual
-    entries = [_entry(each) for each in items(turn.get("tools", []))]
-    reply = Reply(_content(turn.get("finalResponse"), AGENT_ROLES), tuple(tool_events(entries)))
-    user = UserMessage(_content(turn.get("userContent"), _USER_ROLES))
-    return Turn(user, reply, invocation_id=text(turn.get("invocationId", "")), creation_timestamp=created)
+        raise UnexpectedShapeError
+    entries = [_parse_tool_entry(each) for each in require_list(turn.get("tools", []))]
+    reply = Reply(_parse_content(turn.get("finalResponse"), AGENT_ROLES), tuple(build_tool_events(entries)))
+    user = UserMessage(_parse_content(turn.get("userContent"), _USER_ROLES))
+    return CaseTurn(
+        user, reply, invocation_id=require_text(turn.get("invocationId", "")), creation_timestamp=created
+    )
 
 
-def _content(raw: object, roles: frozenset[str]) -> str:
-    message = members(raw, _MESSAGE)
-    if text(message.get("role", "")) not in roles:
-        raise Unusual
-    return text(message.get("content", ""))
+def _parse_content(raw: object, roles: frozenset[str]) -> str:
+    message = require_members(raw, _MESSAGE)
+    if require_text(message.get("role", "")) not in roles:
+        raise UnexpectedShapeError
+    return require_text(message.get("content", ""))
 
 
-def _entry(raw: object) -> ToolEntry:
-    tool = members(raw, _TOOL)
-    name = text(tool.get("name", ""))
-    return text(tool.get("id", "")), name, tool.get("arguments"), tool.get("result")
+def _parse_tool_entry(raw: object) -> ToolEntry:
+    tool = require_members(raw, _TOOL)
+    name = require_text(tool.get("name", ""))
+    return require_text(tool.get("id", "")), name, tool.get("arguments"), tool.get("result")

@@ -20,13 +20,13 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.datasets.turn_shapes import PART_KEYS
-from evalgate.integrations.trpc.keys import plain
+from evalgate.integrations.trpc.keys import normalize_key
 
 AGENT_ROLES = frozenset({"", "assistant", "model"})
 """Roles under which the agent speaks; Google's word is of 2025."""
 
 
-class Wire(BaseModel):
+class TrpcModel(BaseModel):
     """A Go struct: unknown keys are passed over, null counts as absent."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True, defer_build=True)
@@ -36,39 +36,39 @@ class Wire(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_go_reads(cls, value: object) -> object:
+    def _normalize_keys(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
         # As nearly every file is: nothing to respell, nothing to convert.
         if value.keys() <= cls._today and None not in value.values():
             return value
-        known = cls.known_keys()
+        known = cls.get_known_keys()
         spelled: dict[str, object] = {}
         for key, each in value.items():
-            name = key if key in known.values() else known.get(plain(key), key)
+            name = key if key in known.values() else known.get(normalize_key(key), key)
             if name in spelled:
                 raise ValueError(f"holds `{name}` twice, in two spellings")
             if each is not None:
                 spelled[name] = each
-        return cls.converted(spelled)
+        return cls.convert_older_shape(spelled)
 
     @classmethod
-    def converted(cls, value: dict[str, object]) -> dict[str, object]:
+    def convert_older_shape(cls, value: dict[str, object]) -> dict[str, object]:
         """The shape of today for that of any release."""
         return value
 
     @classmethod
-    def known_keys(cls) -> Mapping[str, str]:
+    def get_known_keys(cls) -> Mapping[str, str]:
         """Plain key → the key of today."""
         if "_spellings" not in cls.__dict__:
             names = [field.alias or name for name, field in cls.model_fields.items()]
-            cls._spellings = {plain(name): name for name in (*names, *cls.older_keys())}
+            cls._spellings = {normalize_key(name): name for name in (*names, *cls.older_keys())}
             cls._today = frozenset(names)
         return cls._spellings
 
     @classmethod
     def older_keys(cls) -> Mapping[str, object]:
-        """Return the keys that `converted` reads, each with the model that names the keys within."""
+        """Return the keys that `convert_older_shape` reads, each with the model that names the keys within."""
         return {}
 
 
@@ -105,7 +105,7 @@ class _OldAnswer(BaseModel):
 
 
 class _OldData(BaseModel):
-    """The keys of `intermediateData`, which `WireInvocation.converted` reads."""
+    """The keys of `intermediateData`, which `TrpcInvocation.convert_older_shape` reads."""
 
     tool_uses: list[_OldCall] = []
     tool_calls: list[_OldCall] = []
@@ -113,7 +113,7 @@ class _OldData(BaseModel):
     intermediate_responses: Any = None
 
 
-class WireMessage(Wire):
+class TrpcMessage(TrpcModel):
     """Something said."""
 
     role: str = ""
@@ -131,7 +131,7 @@ class WireMessage(Wire):
         return {"parts": list[_OldPart]}
 
     @classmethod
-    def converted(cls, value: dict[str, object]) -> dict[str, object]:
+    def convert_older_shape(cls, value: dict[str, object]) -> dict[str, object]:
         """Google's `parts` are the content, their texts one a line."""
         parts = value.get("parts")
         if "content" in value or not isinstance(parts, list):
@@ -143,26 +143,26 @@ class WireMessage(Wire):
         found = [part for part in others if any(key != "text" and part[key] is not None for key in part)]
         return {**value, "content": "\n".join(texts), **({"content_parts": found} if found else {})}
 
-    def as_user_message(self) -> UserMessage:
+    def to_user_message(self) -> UserMessage:
         """What the user says; parts that are not the text are attachments."""
         return UserMessage(self.content, tuple(self.content_parts))
 
-    def as_said(self) -> Message:
+    def to_message(self) -> Message:
         """What an agent says; the role is its name where it is no common one."""
         return Message(self.content, None if self.role in AGENT_ROLES else self.role)
 
-    def is_a_text(self, roles: Container[str]) -> bool:
-        """Whether it says nothing beside its content, and what `as_user_message` has."""
+    def is_plain_text(self, roles: Container[str]) -> bool:
+        """Whether it says nothing beside its content, and what `to_user_message` has."""
         more = (self.tool_id, self.tool_name, self.tool_calls)
         reasons = (self.reasoning_content, self.reasoning_signature)
         return self.role in roles and not any((*more, *reasons))
 
-    def as_written(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """The message in today's shape."""
         return {"role": self.role, **self.model_dump(exclude={"role"}, exclude_defaults=True)}
 
 
-class WireTool(Wire):
+class TrpcTool(TrpcModel):
     """A call with its result."""
 
     id: str = ""
@@ -171,13 +171,13 @@ class WireTool(Wire):
     result: Any = None
 
 
-class WireInvocation(Wire):
+class TrpcInvocation(TrpcModel):
     """One turn."""
 
-    user_content: WireMessage | None = Field(default=None, alias="userContent")
-    final_response: WireMessage | None = Field(default=None, alias="finalResponse")
-    tools: list[WireTool] = Field(default_factory=list)
-    intermediate_responses: list[WireMessage] = Field(default_factory=list, alias="intermediateResponses")
+    user_content: TrpcMessage | None = Field(default=None, alias="userContent")
+    final_response: TrpcMessage | None = Field(default=None, alias="finalResponse")
+    tools: list[TrpcTool] = Field(default_factory=list)
+    intermediate_responses: list[TrpcMessage] = Field(default_factory=list, alias="intermediateResponses")
     context_messages: list[dict[str, Any]] = Field(default_factory=list, alias="contextMessages")
     invocation_id: str = Field(default="", alias="invocationId")
     creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")
@@ -190,7 +190,7 @@ class WireInvocation(Wire):
         return {"intermediateData": _OldData}
 
     @classmethod
-    def converted(cls, value: dict[str, object]) -> dict[str, object]:
+    def convert_older_shape(cls, value: dict[str, object]) -> dict[str, object]:
         """`intermediateData` becomes `tools`."""
         data = value.get("intermediateData")
         if data is None:
@@ -199,40 +199,44 @@ class WireInvocation(Wire):
             raise ValueError("must hold `tools` or the older `intermediateData`, not both")
         if not isinstance(data, dict):
             raise ValueError("must hold `intermediateData` as an object")  # noqa: TRY004  pydantic's contract
-        found = {plain(key): each for key, each in data.items()}
+        found = {normalize_key(key): each for key, each in data.items()}
         said = found.get("intermediateresponses") or value.get("intermediateResponses") or []
-        return {**value, "tools": list(_joined_tools(found)), "intermediateResponses": _said(said)}
+        return {
+            **value,
+            "tools": list(_join_tools(found)),
+            "intermediateResponses": _normalize_messages(said),
+        }
 
-    def reply(self) -> Reply:
+    def to_reply(self) -> Reply:
         """What the agent did; each result right behind its call."""
-        said = [message.as_said() for message in self.intermediate_responses]
+        said = [message.to_message() for message in self.intermediate_responses]
         response = self.final_response
-        return Reply(None if response is None else response.content, (*self._tool_events(), *said))
+        return Reply(None if response is None else response.content, (*self._build_tool_events(), *said))
 
-    def beyond(self) -> JsonObject:
+    def extract_native_data(self) -> JsonObject:
         """What the turn says that is in no field of ours, in today's words."""
         user, response, said = self.user_content, self.final_response, self.intermediate_responses
         found = {
             "contextMessages": self.context_messages,
-            "userContent": user.as_written() if user and not user.is_a_text({"", "user"}) else None,
-            "finalResponse": response.as_written() if response and _says_more(response) else None,
+            "userContent": user.to_json() if user and not user.is_plain_text({"", "user"}) else None,
+            "finalResponse": response.to_json() if response and _has_extra_fields_or_role(response) else None,
             "toolMock": self.tool_mock,
-            "intermediateResponses": [each.as_written() for each in said]
-            if any(map(_hides_more, said))
+            "intermediateResponses": [each.to_json() for each in said]
+            if any(map(_has_extra_fields, said))
             else (),
             "executionTrace": self.execution_trace,
         }
         return {key: value for key, value in found.items() if value}
 
-    def _tool_events(self) -> Iterator[Event]:
-        return tool_events([(tool.id, tool.name, tool.arguments, tool.result) for tool in self.tools])
+    def _build_tool_events(self) -> Iterator[Event]:
+        return build_tool_events([(tool.id, tool.name, tool.arguments, tool.result) for tool in self.tools])
 
 
 ToolEntry: TypeAlias = tuple[str, str, object, object]
 """Id, name, arguments and result of an entry in `tools`."""
 
 
-def tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
+def build_tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
     """Each call with its result right behind it."""
     ids = [entry[0] for entry in entries]
     # A result finds its call by an id of its own only.
@@ -247,15 +251,15 @@ def tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
             yield ToolResult(name, result, id_)
 
 
-def _hides_more(message: WireMessage) -> bool:
-    return bool(message.content_parts) or not message.is_a_text({message.role})
+def _has_extra_fields(message: TrpcMessage) -> bool:
+    return bool(message.content_parts) or not message.is_plain_text({message.role})
 
 
-def _says_more(message: WireMessage) -> bool:
-    return bool(message.content_parts) or not message.is_a_text(AGENT_ROLES)
+def _has_extra_fields_or_role(message: TrpcMessage) -> bool:
+    return bool(message.content_parts) or not message.is_plain_text(AGENT_ROLES)
 
 
-def _said(responses: object) -> object:
+def _normalize_messages(responses: object) -> object:
     """Messages; in the first releases pairs of an author and parts."""
     if not isinstance(responses, list):
         return responses
@@ -266,11 +270,11 @@ def _is_pair(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2
 
 
-def _joined_tools(data: Mapping[str, Any]) -> Iterator[dict[str, object]]:
-    answers = [_answer(each) for each in _entries(data, "toolresponses")]
-    for each in _entries(data, "tooluses") or _entries(data, "toolcalls"):
-        call = _call(each)
-        answer = next((one for one in answers if _belongs(one, call)), None)
+def _join_tools(data: Mapping[str, Any]) -> Iterator[dict[str, object]]:
+    answers = [_parse_old_answer(each) for each in _get_entries(data, "toolresponses")]
+    for each in _get_entries(data, "tooluses") or _get_entries(data, "toolcalls"):
+        call = _parse_old_call(each)
+        answer = next((one for one in answers if _matches_call(one, call)), None)
         if answer is not None:
             answers.remove(answer)
             call["result"] = answer["result"]
@@ -279,26 +283,26 @@ def _joined_tools(data: Mapping[str, Any]) -> Iterator[dict[str, object]]:
         raise ValueError(f"holds an answer of `{answers[0]['name']}` that no tool call asked for")
 
 
-def _entries(data: Mapping[str, Any], key: str) -> list[Any]:
+def _get_entries(data: Mapping[str, Any], key: str) -> list[Any]:
     found = data.get(key)
     if found is not None and not isinstance(found, list):
         raise ValueError("must hold tool calls and answers as lists")
     return found or []
 
 
-def _belongs(answer: Mapping[str, object], call: Mapping[str, object]) -> bool:
+def _matches_call(answer: Mapping[str, object], call: Mapping[str, object]) -> bool:
     return answer["id"] == call["id"] if answer["id"] else answer["name"] == call["name"]
 
 
-def _call(value: object) -> dict[str, object]:
-    call = _members(value)
-    function = _members(call["function"]) if "function" in call else call
+def _parse_old_call(value: object) -> dict[str, object]:
+    call = _normalize_members(value)
+    function = _normalize_members(call["function"]) if "function" in call else call
     arguments = function.get("arguments", function.get("args"))
     return {"id": call.get("id") or "", "name": function.get("name") or "", "arguments": arguments}
 
 
-def _answer(value: object) -> dict[str, object]:
-    answer = _members(value)
+def _parse_old_answer(value: object) -> dict[str, object]:
+    answer = _normalize_members(value)
     return {
         "id": answer.get("id") or answer.get("toolid") or "",
         "name": answer.get("name") or answer.get("toolname") or "",
@@ -306,19 +310,19 @@ def _answer(value: object) -> dict[str, object]:
     }
 
 
-def _members(value: object) -> dict[str, Any]:
+def _normalize_members(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("must hold each tool call and answer as an object")  # noqa: TRY004  pydantic's contract
-    return {plain(key): each for key, each in value.items()}
+    return {normalize_key(key): each for key, each in value.items()}
 
 
-class WireSession(Wire):
+class TrpcSessionInput(TrpcModel):
     """What the session starts with."""
 
     app_name: str = Field(default="", alias="appName")
     user_id: str = Field(default="", alias="userId")
     state: dict[str, Any] = Field(default_factory=dict)
 
-    def as_ours(self) -> SessionInput:
+    def to_session_input(self) -> SessionInput:
         """The same in our model."""
         return SessionInput(self.app_name, self.user_id, self.state)

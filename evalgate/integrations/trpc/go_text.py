@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from evalgate.core.extras import describe_install
-from evalgate.llm.client import encodable
+from evalgate.llm.client import replace_surrogates
 
 _SPACE = "".join(
     letter for letter in map(chr, range(0x3001)) if letter.isspace() and not "\x1c" <= letter <= "\x1f"
@@ -22,21 +22,21 @@ _SPACE = "".join(
 _FOLDED = str.maketrans("\u017f\u212a", "sk")  # the long s and the sign of kelvin are s and k in another case
 
 
-def trimmed(text: str) -> str:
+def trim_go_space(text: str) -> str:
     """`strings.TrimSpace`: Python takes the separators U+001C to U+001F away as well."""
     return text.strip(_SPACE)
 
 
-def folded(key: str) -> str:
+def fold_key(key: str) -> str:
     """A key of JSON as `encoding/json` compares it with names of ASCII letters: in any case."""
     return key.translate(_FOLDED).lower()
 
 
-class InvalidPattern(ValueError):
+class InvalidPatternError(ValueError):
     """RE2 does not read the pattern; the text says why."""
 
 
-class EngineMissing(RuntimeError):
+class RegexEngineMissingError(RuntimeError):
     """The package that reads patterns is not installed; the text says what to do."""
 
 
@@ -45,47 +45,47 @@ _ANY_BYTE = re.compile(
 )  # RE2 reads it; Go's package, which never leaves UTF-8, does not
 
 
-def found(pattern: str, text: str) -> bool:
+def has_regex_match(pattern: str, text: str) -> bool:
     """Whether `pattern` matches anywhere in `text`, in time linear in its length.
 
     Raises:
-        InvalidPattern: Go would refuse the pattern.
-        EngineMissing: `google-re2` is not installed.
+        InvalidPatternError: Go would refuse the pattern.
+        RegexEngineMissingError: `google-re2` is not installed.
     """
-    return _compiled(pattern).search(text) is not None
+    return _compile_pattern(pattern).search(text) is not None
 
 
-def check_engine() -> None:
+def check_regex_engine() -> None:
     """Raise EngineMissing unless patterns can be read."""
-    _engine()
+    _import_engine()
 
 
-def _engine() -> Any:
+def _import_engine() -> Any:
     try:
         return import_module("re2")
     except ImportError:
-        raise EngineMissing(
+        raise RegexEngineMissingError(
             f"regular expressions of tRPC-Agent-Go need RE2 (`google-re2`): {describe_install('trpc')}"
         ) from None
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Any:
-    engine = _engine()
+def _compile_pattern(pattern: str) -> Any:
+    engine = _import_engine()
     if _ANY_BYTE.search(pattern):
-        raise InvalidPattern("invalid escape sequence: `\\C`")
+        raise InvalidPatternError("invalid escape sequence: `\\C`")
     options = engine.Options()
     options.log_errors = False
     try:
         return engine.compile(pattern, options)
     except engine.error as error:
         reason = error.args[0] if error.args else error
-        raise InvalidPattern(
+        raise InvalidPatternError(
             reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
         ) from None
 
 
-def lowered(text: str) -> str:
+def lower_text(text: str) -> str:
     """`text` in lower case, character by character: `İ` becomes `i`, and no sigma is final."""
     return text.lower() if text.isascii() else "".join([character.lower()[0] for character in text])
 
@@ -97,31 +97,31 @@ _OPENING, _CLOSING = frozenset("{["), frozenset("}]")
 _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-6, 1e21
 
 
-class Raw(str):
+class RawJson(str):
     """JSON that is written already: a number as it stood in the text that it was read from, or an object."""
 
     __slots__ = ()
 
 
-def compact(value: object, *, for_html: bool = False) -> str:
+def dump_compact_json(value: object, *, for_html: bool = False) -> str:
     """One line without blanks; the keys of objects in order, as Go has them of a map.
 
     Args:
-        value: of JSON. Integers are doubles, as Go reads them, unless they are `Raw`.
+        value: of JSON. Integers are doubles, as Go reads them, unless they are `RawJson`.
         for_html: `<`, `>` and `&` are escaped, as Go does unless it is told otherwise.
 
     Raises:
         RecursionError: the value nests too deep.
     """
     escaped = {**_ALWAYS_ESCAPED, **(_HTML if for_html else {})}
-    return "".join(_written(value, escaped))
+    return "".join(_iter_pieces(value, escaped))
 
 
-def indented(value: object) -> str:
+def dump_indented_json(value: object) -> str:
     """The same over several lines, two blanks a level, for HTML."""
     lines: list[str] = [""]
     depth, opened = 0, ""
-    for piece in _PIECE.findall(compact(value, for_html=True)):
+    for piece in _PIECE.findall(dump_compact_json(value, for_html=True)):
         if piece in _CLOSING:
             depth -= 1
             if not opened:
@@ -136,46 +136,46 @@ def indented(value: object) -> str:
     return "\n".join(lines)
 
 
-def struct(members: Iterable[tuple[str, object]], *, for_html: bool = False) -> Raw:
-    """An object whose keys stay in their order, as those of a Go struct do. See `compact`."""
-    found = (f'"{name}":{compact(value, for_html=for_html)}' for name, value in members)
-    return Raw(f"{{{','.join(found)}}}")
+def dump_go_struct(members: Iterable[tuple[str, object]], *, for_html: bool = False) -> RawJson:
+    """An object whose keys stay in their order, as those of a Go struct do. See `dump_compact_json`."""
+    found = (f'"{name}":{dump_compact_json(value, for_html=for_html)}' for name, value in members)
+    return RawJson(f"{{{','.join(found)}}}")
 
 
-def _written(value: object, escaped: Mapping[int, str]) -> Iterator[str]:
+def _iter_pieces(value: object, escaped: Mapping[int, str]) -> Iterator[str]:
     match value:
-        case Raw():
+        case RawJson():
             yield str(value)
         case str():
-            yield json.dumps(encodable(value), ensure_ascii=False).translate(escaped)
+            yield json.dumps(replace_surrogates(value), ensure_ascii=False).translate(escaped)
         case bool() | None:
             yield {True: "true", False: "false", None: "null"}[value]
         case int() | float():
-            yield number(value)
+            yield format_go_number(value)
         case Mapping():
-            yield from _members(value, escaped)
+            yield from _iter_members(value, escaped)
         case Sequence():
             yield "["
             for at, each in enumerate(value):
                 yield "," if at else ""
-                yield from _written(each, escaped)
+                yield from _iter_pieces(each, escaped)
             yield "]"
         case _:
             raise TypeError(type(value).__name__)
 
 
-def _members(value: Mapping[object, object], escaped: Mapping[int, str]) -> Iterator[str]:
+def _iter_members(value: Mapping[object, object], escaped: Mapping[int, str]) -> Iterator[str]:
     yield "{"
     # Bytes are compared, which for UTF-8 is the order of code points.
     for at, key in enumerate(sorted(map(str, value))):
         yield "," if at else ""
-        yield from _written(key, escaped)
+        yield from _iter_pieces(key, escaped)
         yield ":"
-        yield from _written(value[key], escaped)
+        yield from _iter_pieces(value[key], escaped)
     yield "}"
 
 
-def number(value: float) -> str:
+def format_go_number(value: float) -> str:
     """The shortest digits that mean `value`; an exponent only below 1e-6 and from 1e21 on."""
     try:
         value = float(value)

@@ -10,41 +10,41 @@ from typing import Any, TypeAlias
 
 from evalgate.core.extras import describe_install
 
-Tree: TypeAlias = Mapping[str, object]
+KeyTree: TypeAlias = Mapping[str, object]
 
 DEFAULT_TOLERANCE = 1e-6
-_LONGEST = 120
+_LONGEST_VALUE = 120
 
 
-def difference(actual: object, expected: object, tolerance: float = DEFAULT_TOLERANCE) -> str:
+def find_difference(actual: object, expected: object, tolerance: float = DEFAULT_TOLERANCE) -> str:
     """Every key and element, lists in order. A number is no boolean and no text; integers are doubles."""
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
-        return _objects(actual, expected, None, tolerance)
+        return _compare_objects(actual, expected, None, tolerance)
     if actual is None or expected is None:
-        return "" if actual is expected else _unequal(actual, expected)
+        return "" if actual is expected else _describe_inequality(actual, expected)
     if isinstance(actual, list) or isinstance(expected, list):
-        return _lists(actual, expected, tolerance)
-    return "" if _equal(actual, expected, tolerance) else _unequal(actual, expected)
+        return _compare_lists(actual, expected, tolerance)
+    return "" if _is_equal(actual, expected, tolerance) else _describe_inequality(actual, expected)
 
 
-def difference_ignoring(
-    actual: object, expected: object, tree: Tree, tolerance: float = DEFAULT_TOLERANCE
+def find_unignored_difference(
+    actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
 ) -> str:
-    """As `difference`, without keys whose value in `tree` is true; objects in it descend, lists are whole."""
+    """As `find_difference`, without keys whose value in `tree` is true; objects in it descend, lists are whole."""
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
-        return _objects(actual, expected, tree, tolerance)
-    return difference(actual, expected, tolerance)
+        return _compare_objects(actual, expected, tree, tolerance)
+    return find_difference(actual, expected, tolerance)
 
 
-def difference_within(
-    actual: object, expected: object, tree: Tree, tolerance: float = DEFAULT_TOLERANCE
+def find_selected_difference(
+    actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
 ) -> str:
     """Only the keys that `tree` selects: true selects all below, an object descends, false selects nothing.
 
     A selected key must stand on both sides. What is no object is compared whole.
     """
     if not (isinstance(actual, Mapping) and isinstance(expected, Mapping)):
-        return difference(actual, expected, tolerance)
+        return find_difference(actual, expected, tolerance)
     for key, selector in tree.items():
         if selector is False:
             continue
@@ -54,26 +54,26 @@ def difference_within(
             if key not in value:
                 return f"key {key} in onlyTree but not in {side}"
         if isinstance(selector, Mapping):
-            found = difference_within(actual[key], expected[key], selector, tolerance)
+            found = find_selected_difference(actual[key], expected[key], selector, tolerance)
         else:
-            found = difference(actual[key], expected[key], tolerance)
+            found = find_difference(actual[key], expected[key], tolerance)
         if found:
             return f"compare {key}: {found}"
     return ""
 
 
-def shown(value: object) -> str:
+def format_json_value(value: object) -> str:
     """A value on one line, cut to a length that fits a message."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):
         text = "a value that nests too deep"
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
-def _objects(actual: object, expected: object, tree: Tree | None, tolerance: float) -> str:
+def _compare_objects(actual: object, expected: object, tree: KeyTree | None, tolerance: float) -> str:
     if not (isinstance(actual, Mapping) and isinstance(expected, Mapping)):
-        return _unlike(actual, expected)
+        return _describe_type_mismatch(actual, expected)
     ignored = {key for key, value in tree.items() if value is True} if tree else set()
     for key in actual:
         if key not in expected and key not in ignored:
@@ -82,40 +82,44 @@ def _objects(actual: object, expected: object, tree: Tree | None, tolerance: flo
         if key not in actual and key not in ignored:
             return f"key {key} in expected but not in actual"
     for key, value in actual.items():
-        if key not in ignored and (found := _member(value, expected[key], key, tree, tolerance)):
+        if key not in ignored and (found := _compare_member(value, expected[key], key, tree, tolerance)):
             return f"compare {key}: {found}"
     return ""
 
 
-def _unlike(actual: object, expected: object) -> str:
+def _describe_type_mismatch(actual: object, expected: object) -> str:
     if actual is None or expected is None:
-        return _unequal(actual, expected)
+        return _describe_inequality(actual, expected)
     if isinstance(actual, Mapping):
-        return f"actual {shown(actual)} is a map but expected {shown(expected)} is not a map"
-    return f"actual {shown(actual)} is not a map but expected {shown(expected)} is a map"
+        return f"actual {format_json_value(actual)} is a map but expected {format_json_value(expected)} is not a map"
+    return (
+        f"actual {format_json_value(actual)} is not a map but expected {format_json_value(expected)} is a map"
+    )
 
 
-def _member(actual: object, expected: object, key: str, tree: Tree | None, tolerance: float) -> str:
+def _compare_member(
+    actual: object, expected: object, key: str, tree: KeyTree | None, tolerance: float
+) -> str:
     inner = tree.get(key) if tree else None
     if isinstance(inner, Mapping):
-        return difference_ignoring(actual, expected, inner, tolerance)
-    return difference(actual, expected, tolerance)
+        return find_unignored_difference(actual, expected, inner, tolerance)
+    return find_difference(actual, expected, tolerance)
 
 
-def _lists(actual: object, expected: object, tolerance: float) -> str:
+def _compare_lists(actual: object, expected: object, tolerance: float) -> str:
     if not isinstance(expected, list):
-        return f"actual {shown(actual)} is an array but expected {shown(expected)} is not an array"
+        return f"actual {format_json_value(actual)} is an array but expected {format_json_value(expected)} is not an array"
     if not isinstance(actual, list):
-        return f"actual {shown(actual)} is not an array but expected {shown(expected)} is an array"
+        return f"actual {format_json_value(actual)} is not an array but expected {format_json_value(expected)} is an array"
     if len(actual) != len(expected):
         return f"array length mismatch: actual({len(actual)}) != expected({len(expected)})"
     for index, (given, wanted) in enumerate(zip(actual, expected, strict=True)):
-        if found := difference(given, wanted, tolerance):
+        if found := find_difference(given, wanted, tolerance):
             return f"compare index {index}: {found}"
     return ""
 
 
-def _equal(actual: object, expected: object, tolerance: float) -> bool:
+def _is_equal(actual: object, expected: object, tolerance: float) -> bool:
     if is_number(actual) and is_number(expected):
         return abs(as_double(actual) - as_double(expected)) <= tolerance
     return type(actual) is type(expected) and actual == expected
@@ -134,34 +138,34 @@ def as_double(value: object) -> float:
         return float("nan")
 
 
-def _unequal(actual: object, expected: object) -> str:
-    return f"actual {shown(actual)} and expected {shown(expected)} do not match"
+def _describe_inequality(actual: object, expected: object) -> str:
+    return f"actual {format_json_value(actual)} and expected {format_json_value(expected)} do not match"
 
 
-_LONGEST_REASON = 300
+_LONGEST_MESSAGE = 300
 
 
-class ValidatorMissing(RuntimeError):
+class SchemaValidatorMissingError(RuntimeError):
     """The package that checks schemas is not installed; the text says what to do."""
 
 
-def check_validator() -> None:
+def check_schema_validator() -> None:
     """Raise ValidatorMissing unless schemas can be checked."""
     try:
         import jsonschema  # noqa: F401  only whether it is there
     except ImportError:
-        raise ValidatorMissing(
+        raise SchemaValidatorMissingError(
             f"a criterion with a JSON Schema needs `jsonschema`: {describe_install('trpc')}"
         ) from None
 
 
-def schema_problem(value: object, schema: object) -> str:
+def find_schema_problem(value: object, schema: object) -> str:
     """What the schema has against the value; "" when it is valid. A broken schema is a problem too.
 
     Raises:
-        ValidatorMissing: `jsonschema` is not installed.
+        SchemaValidatorMissingError: `jsonschema` is not installed.
     """
-    check_validator()
+    check_schema_validator()
     from jsonschema import Draft202012Validator, SchemaError, ValidationError, validators
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -173,12 +177,12 @@ def schema_problem(value: object, schema: object) -> str:
         kind.check_schema(schema)
         kind(schema, registry=Registry()).validate(value)
     except SchemaError as error:
-        return f"compile json schema: {error.message[:_LONGEST_REASON]}"
+        return f"compile json schema: {error.message[:_LONGEST_MESSAGE]}"
     except ValidationError as error:
         place = "/".join(str(part) for part in error.absolute_path)
-        return f"json schema validation failed: at `/{place}`: {error.message[:_LONGEST_REASON]}"
+        return f"json schema validation failed: at `/{place}`: {error.message[:_LONGEST_MESSAGE]}"
     except Unresolvable as error:
-        return f"compile json schema: {str(error)[:_LONGEST_REASON]} is not in the schema itself"
+        return f"compile json schema: {str(error)[:_LONGEST_MESSAGE]} is not in the schema itself"
     except RecursionError:
         return "json schema validation failed: the value or the schema nests too deep"
     return ""

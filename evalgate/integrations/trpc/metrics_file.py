@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic import Field
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.types import Criterion
 from evalgate.documents.config_file import ConfigDocument
-from evalgate.documents.env_expansion import expanded
-from evalgate.documents.validation import Location, shaped
-from evalgate.integrations.trpc.file_models import Wire
-from evalgate.integrations.trpc.keys import member, spelled_position
+from evalgate.documents.env_expansion import expand_go_env
+from evalgate.documents.validation import Location, validate_model
+from evalgate.integrations.trpc.file_models import TrpcModel
+from evalgate.integrations.trpc.keys import get_member, match_spelling
 
 _PREFIX = "trpc/"
 EVALUATORS = (
@@ -32,7 +32,7 @@ EVALUATORS = (
 _EXPANDED = ("providerName", "modelName", "variant", "baseURL", "apiKey")
 """Fields of `judgeModel` in which placeholders count."""
 
-_OF_THE_FIRST_RELEASE: Mapping[str, object] = {
+_FIRST_RELEASE_CRITERION: Mapping[str, object] = {
     "toolTrajectory": {
         "orderSensitive": True,
         "defaultStrategy": {"name": {}, "arguments": {"numberTolerance": 0}},
@@ -41,14 +41,14 @@ _OF_THE_FIRST_RELEASE: Mapping[str, object] = {
 """What the first release, which had no criteria, did: names and arguments in order, no results."""
 
 
-class _Metric(Wire):
+class _Metric(TrpcModel):
     metric_name: str = Field(alias="metricName", min_length=1)
     evaluator_name: str = Field(default="", alias="evaluatorName")
     threshold: float = Field(default=0.0, allow_inf_nan=False)
     criterion: dict[str, Any] = Field(default_factory=dict)
 
 
-def trpc_criteria(
+def parse_trpc_criteria(
     document: ConfigDocument, environ: Mapping[str, str] | None = None
 ) -> tuple[Criterion, ...]:
     """The criteria of the file, under the names that the file gives them.
@@ -57,48 +57,52 @@ def trpc_criteria(
     they are: a key belongs into no record.
 
     Raises:
-        InvalidInput: with every problem of the file.
+        InvalidInputError: with every problem of the file.
     """
     items = document.value if isinstance(document.value, list) else []
     problems: list[Problem] = []
     criteria: dict[str, Criterion] = {}
-    position = partial(_place, document)
+    position = partial(_find_position, document)
     for index, item in enumerate(items):
-        problems += _unset(item, index, document, os.environ if environ is None else environ)
-        metric = shaped(_Metric, item, problems, file=document.path, position=position, prefix=(index,))
+        problems += _find_unset_variables(item, index, document, os.environ if environ is None else environ)
+        metric = validate_model(
+            _Metric, item, problems, file=document.path, position=position, prefix=(index,)
+        )
         if metric is None:
             continue
-        if fault := _fault(metric, criteria):
-            problems.append(Problem(document.path, *_place(document, (index, "metricName")), fault))
-        criteria.setdefault(metric.metric_name, _criterion(metric, item))
+        if fault := _find_fault(metric, criteria):
+            problems.append(Problem(document.path, *_find_position(document, (index, "metricName")), fault))
+        criteria.setdefault(metric.metric_name, _build_criterion(metric, item))
     if problems or not items:
-        raise InvalidInput(sorted(problems) or [Problem(document.path, 1, 1, "the list holds no metric")])
+        raise InvalidInputError(
+            sorted(problems) or [Problem(document.path, 1, 1, "the list holds no metric")]
+        )
     return tuple(criteria.values())
 
 
-def criterion_position(document: ConfigDocument, location: Location) -> tuple[int, int]:
+def find_criterion_position(document: ConfigDocument, location: Location) -> tuple[int, int]:
     """Line and column of a place in a criterion, given as ("criteria", name, key, …)."""
     items = document.value if isinstance(document.value, list) else []
     for index, item in enumerate(items):
-        if location[1:2] == (member(item, "metricName"),):
+        if location[1:2] == (get_member(item, "metricName"),):
             rest = ("criterion", *location[2:]) if location[2:] else ("metricName",)
-            return _place(document, (index, *rest))
+            return _find_position(document, (index, *rest))
     return 1, 1
 
 
-def _place(document: ConfigDocument, location: Location) -> tuple[int, int]:
-    return document.position(spelled_position(document.value, location))
+def _find_position(document: ConfigDocument, location: Location) -> tuple[int, int]:
+    return document.find_position(match_spelling(document.value, location))
 
 
-def _criterion(metric: _Metric, item: object) -> Criterion:
+def _build_criterion(metric: _Metric, item: object) -> Criterion:
     name = metric.evaluator_name or metric.metric_name
     options: Mapping[str, object] = metric.criterion
     if not options and isinstance(item, dict) and "metric_name" in item:
-        options = _OF_THE_FIRST_RELEASE
+        options = _FIRST_RELEASE_CRITERION
     return Criterion(metric.metric_name, metric.threshold, options, _PREFIX + name)
 
 
-def _fault(metric: _Metric, earlier: Mapping[str, Criterion]) -> str:
+def _find_fault(metric: _Metric, earlier: Mapping[str, Criterion]) -> str:
     name, evaluator = metric.metric_name, metric.evaluator_name or metric.metric_name
     if name in earlier:
         return f"`{name}` is given twice: give each metric a name, and its evaluator as `evaluatorName`"
@@ -108,13 +112,13 @@ def _fault(metric: _Metric, earlier: Mapping[str, Criterion]) -> str:
     return f"`{evaluator}` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called.{hint}"
 
 
-def _unset(
+def _find_unset_variables(
     item: object, index: int, document: ConfigDocument, environ: Mapping[str, str]
 ) -> Iterator[Problem]:
-    model = member(member(member(item, "criterion"), "llmJudge"), "judgeModel")
+    model = get_member(get_member(get_member(item, "criterion"), "llmJudge"), "judgeModel")
     for key in _EXPANDED:
-        text = member(model, key)
-        for name in expanded(text, environ).unset if isinstance(text, str) else ():
-            place = _place(document, (index, "criterion", "llmJudge", "judgeModel", key))
+        text = get_member(model, key)
+        for name in expand_go_env(text, environ).unset if isinstance(text, str) else ():
+            place = _find_position(document, (index, "criterion", "llmJudge", "judgeModel", key))
             message = f"`{key}` names the environment variable `{name}`, which is not set"
             yield Problem(document.path, *place, message)

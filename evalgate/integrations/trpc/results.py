@@ -5,42 +5,42 @@ from collections.abc import Iterable
 
 from pydantic import Field, ValidationError
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import Document
 from evalgate.core.types import AgentInfo, CaseResult, Failure, Record, RunResult, Totals, TurnResult, Verdict
-from evalgate.documents.validation import Id, problems_of
-from evalgate.integrations.trpc.file_models import Wire, WireInvocation
-from evalgate.integrations.trpc.keys import member, spelled_position
+from evalgate.documents.validation import Id, translate_validation_error
+from evalgate.integrations.trpc.file_models import TrpcInvocation, TrpcModel
+from evalgate.integrations.trpc.keys import get_member, match_spelling
 
 
-class TrpcResults:
+class TrpcResultsFormat:
     """Reads recorded conversations."""
 
-    def recognises(self, document: Document) -> bool:
+    def matches_document(self, document: Document) -> bool:
         """An object with the results of cases; the first release wrote it as one JSON text."""
-        return isinstance(member(_unwrapped(document.value), "evalCaseResults"), list)
+        return isinstance(get_member(_decode_nested(document.value), "evalCaseResults"), list)
 
-    def read(self, document: Document) -> Record:
+    def read_results(self, document: Document) -> Record:
         """The conversations, the runs of a case in order. A run that failed before it was scored crashed.
 
         Raises:
-            InvalidInput: with every problem of the file.
+            InvalidInputError: with every problem of the file.
         """
-        value = _unwrapped(document.value)
+        value = _decode_nested(document.value)
         try:
             wire = _Results.model_validate(value)
         except ValidationError as error:
-            raise InvalidInput(
-                problems_of(
+            raise InvalidInputError(
+                translate_validation_error(
                     error,
                     file=document.path,
-                    position=lambda location: document.position(spelled_position(value, location)),
+                    position=lambda location: document.find_position(match_spelling(value, location)),
                 )
             ) from None
         runs: dict[str, list[_CaseResult]] = {}
         for result in wire.results:
             runs.setdefault(result.eval_id, []).append(result)
-        cases = tuple(_case(wire.eval_set_id, eval_id, own) for eval_id, own in runs.items())
+        cases = tuple(_build_case_result(wire.eval_set_id, eval_id, own) for eval_id, own in runs.items())
         return Record(
             evalgate_version="",
             created_at="",
@@ -54,7 +54,7 @@ class TrpcResults:
         )
 
 
-def _unwrapped(value: object) -> object:
+def _decode_nested(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
@@ -64,36 +64,36 @@ def _unwrapped(value: object) -> object:
     return found
 
 
-class _Scored(Wire):
-    actual: WireInvocation | None = Field(default=None, alias="actualInvocation")
+class _InvocationResult(TrpcModel):
+    actual: TrpcInvocation | None = Field(default=None, alias="actualInvocation")
 
 
-class _CaseResult(Wire):
+class _CaseResult(TrpcModel):
     eval_id: Id = Field(alias="evalId")
     run_id: int = Field(default=0, alias="runId")
     error: str = Field(default="", alias="errorMessage")
-    turns: list[_Scored] = Field(default_factory=list, alias="evalMetricResultPerInvocation")
+    turns: list[_InvocationResult] = Field(default_factory=list, alias="evalMetricResultPerInvocation")
 
 
-class _Results(Wire):
+class _Results(TrpcModel):
     eval_set_id: Id = Field(alias="evalSetId")
     results: list[_CaseResult] = Field(default_factory=list, alias="evalCaseResults")
 
 
-def _case(eval_set_id: str, eval_id: str, results: Iterable[_CaseResult]) -> CaseResult:
+def _build_case_result(eval_set_id: str, eval_id: str, results: Iterable[_CaseResult]) -> CaseResult:
     ordered = sorted(results, key=lambda result: result.run_id)
-    runs = tuple(_run(number, result) for number, result in enumerate(ordered, start=1))
+    runs = tuple(_build_run_result(number, result) for number, result in enumerate(ordered, start=1))
     return CaseResult(eval_set_id, eval_id, "not_evaluated", (), runs)
 
 
-def _run(number: int, result: _CaseResult) -> RunResult:
-    turns = tuple(_turn(each.actual) for each in result.turns if each.actual is not None)
+def _build_run_result(number: int, result: _CaseResult) -> RunResult:
+    turns = tuple(_build_turn_result(each.actual) for each in result.turns if each.actual is not None)
     if turns:
         return RunResult(number, "answered", 0.0, turns)
     message = result.error or "the results hold no conversation of this case"
     return RunResult(number, "crashed", 0.0, (), failure=Failure("recorded", message))
 
 
-def _turn(actual: WireInvocation) -> TurnResult:
+def _build_turn_result(actual: TrpcInvocation) -> TurnResult:
     user = actual.user_content.content if actual.user_content else ""
-    return TurnResult(user, None, actual.reply())
+    return TurnResult(user, None, actual.to_reply())

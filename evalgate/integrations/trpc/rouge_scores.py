@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from evalgate.integrations.trpc.go_text import lowered
-from evalgate.metrics.rouge import stem
+from evalgate.integrations.trpc.go_text import lower_text
+from evalgate.metrics.rouge import stem_word
 
 _SHORT = """
 a.a a.c a.d a.g a.h a.m a.m.e a.s a.t adm ala ariz aug ave b.f b.v bros c c.i.t c.o.m.b c.v calif chg cie
@@ -91,18 +91,18 @@ class _Token:
         return _NUMBER.match(self.text) is not None
 
 
-def sentences(text: str) -> list[str]:
+def split_into_sentences(text: str) -> list[str]:
     """The sentences of `text`, trimmed, none empty. A period that stands alone at a start is one itself."""
-    return [part for sentence in _split(text) for part in _lone_periods(sentence.strip())]
+    return [part for sentence in _split_at_breaks(text) for part in _split_lone_periods(sentence.strip())]
 
 
-def _split(text: str) -> Iterator[str]:
+def _split_at_breaks(text: str) -> Iterator[str]:
     tokens = [_Token(found.group(), found.end()) for found in _TOKEN.finditer(text)]
     for token in tokens:
-        _judge_alone(token)
+        _classify_token(token)
     for token, following in pairwise(tokens):
         if token.text.endswith((".", "\u3002")):
-            _judge_beside(token, following)
+            _reclassify_token(token, following)
     start = 0
     for token in tokens:
         if token.is_break:
@@ -111,7 +111,7 @@ def _split(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _judge_alone(token: _Token) -> None:
+def _classify_token(token: _Token) -> None:
     """What the word itself says: any end ends a sentence, but for an ellipsis and an abbreviation."""
     if _ENDING.search(token.text) or _ENDING_WITHIN.search(token.text):
         token.is_break = True
@@ -121,7 +121,7 @@ def _judge_alone(token: _Token) -> None:
         token.is_break = not token.is_abbreviation
 
 
-def _judge_beside(token: _Token, following: _Token) -> None:
+def _reclassify_token(token: _Token, following: _Token) -> None:
     """What the next word says of a period that may belong to an abbreviation, an initial or a number."""
     starts = _starts_sentence(following)
     is_open = token.is_abbreviation or _ELLIPSIS.search(token.text) is not None
@@ -142,7 +142,7 @@ def _starts_sentence(token: _Token) -> bool | None:
     return True if token.text[0].isupper() and token.word in _STARTERS else None
 
 
-def _lone_periods(sentence: str) -> Iterator[str]:
+def _split_lone_periods(sentence: str) -> Iterator[str]:
     rest = sentence
     while rest == "." or re.match(r"\.\s", rest):
         yield "."
@@ -164,7 +164,7 @@ _WORD = re.compile("[a-z0-9]+")
 _ROUGE_N = re.compile(r"rouge(\+?[0-9]{1,9})")
 
 
-def kind_of(name: str) -> int | str:
+def parse_rouge_kind(name: str) -> int | str:
     """N for `rougeN`, else `rougeL` or `rougeLsum`.
 
     Raises:
@@ -178,7 +178,7 @@ def kind_of(name: str) -> int | str:
     return int(found[1])
 
 
-def rouge(
+def compute_rouge(
     expected: str, actual: str, name: str, *, stemmed: bool = False, split_sentences: bool = False
 ) -> RougeScore:
     """The score of `actual` against `expected`.
@@ -188,28 +188,28 @@ def rouge(
     Raises:
         ValueError: `name` is no kind of ROUGE.
     """
-    kind = kind_of(name)
+    kind = parse_rouge_kind(name)
     if kind == "rougeLsum":
-        split = sentences if split_sentences else _lines
-        target = [_tokens(each, stemmed=stemmed) for each in split(expected)]
-        prediction = [_tokens(each, stemmed=stemmed) for each in split(actual)]
-        return _summary_level(target, prediction)
-    wanted, given = _tokens(expected, stemmed=stemmed), _tokens(actual, stemmed=stemmed)
+        split = split_into_sentences if split_sentences else _split_lines
+        target = [_split_tokens(each, stemmed=stemmed) for each in split(expected)]
+        prediction = [_split_tokens(each, stemmed=stemmed) for each in split(actual)]
+        return _score_summary(target, prediction)
+    wanted, given = _split_tokens(expected, stemmed=stemmed), _split_tokens(actual, stemmed=stemmed)
     if isinstance(kind, int):
-        return _of_ngrams(wanted, given, kind)
-    return _ratios(_longest_common(wanted, given), len(wanted), len(given))
+        return _score_ngrams(wanted, given, kind)
+    return _compute_ratios(_compute_lcs_length(wanted, given), len(wanted), len(given))
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     return [line for line in text.split("\n") if line]
 
 
-def _tokens(text: str, *, stemmed: bool) -> list[str]:
-    words = _WORD.findall(lowered(text))
-    return [stem(word) if len(word) > 3 else word for word in words] if stemmed else words
+def _split_tokens(text: str, *, stemmed: bool) -> list[str]:
+    words = _WORD.findall(lower_text(text))
+    return [stem_word(word) if len(word) > 3 else word for word in words] if stemmed else words
 
 
-def _ratios(shared: int, expected: int, actual: int) -> RougeScore:
+def _compute_ratios(shared: int, expected: int, actual: int) -> RougeScore:
     if not expected or not actual:
         return _NOTHING
     precision, recall = shared / actual, shared / expected
@@ -217,16 +217,16 @@ def _ratios(shared: int, expected: int, actual: int) -> RougeScore:
     return RougeScore(precision, recall, 2 * precision * recall / total if total > 0 else 0.0)
 
 
-def _of_ngrams(expected: Sequence[str], actual: Sequence[str], n: int) -> RougeScore:
-    wanted, given = _ngrams(expected, n), _ngrams(actual, n)
-    return _ratios((wanted & given).total(), wanted.total(), given.total())
+def _score_ngrams(expected: Sequence[str], actual: Sequence[str], n: int) -> RougeScore:
+    wanted, given = _count_ngrams(expected, n), _count_ngrams(actual, n)
+    return _compute_ratios((wanted & given).total(), wanted.total(), given.total())
 
 
-def _ngrams(words: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
+def _count_ngrams(words: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
     return Counter([tuple(words[at : at + n]) for at in range(len(words) - n + 1)])
 
 
-def _longest_common(expected: Sequence[str], actual: Sequence[str]) -> int:
+def _compute_lcs_length(expected: Sequence[str], actual: Sequence[str]) -> int:
     """Length of the longest common subsequence.
 
     Bit-parallel: H. Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA 2004.
@@ -242,13 +242,13 @@ def _longest_common(expected: Sequence[str], actual: Sequence[str]) -> int:
     return len(expected) - row.bit_count()
 
 
-def _summary_level(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[str]]) -> RougeScore:
+def _score_summary(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[str]]) -> RougeScore:
     left_expected = Counter([word for sentence in expected for word in sentence])
     left_actual = Counter([word for sentence in actual for word in sentence])
     totals = left_expected.total(), left_actual.total()
     hits = 0
     for sentence in expected:
-        common = {at for other in actual for at in _common_places(sentence, other)}
+        common = {at for other in actual for at in _find_lcs_indices(sentence, other)}
         for at in sorted(common):
             word = sentence[at]
             # A word counts as often as both sides still have it.
@@ -256,10 +256,10 @@ def _summary_level(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[
                 hits += 1
                 left_expected[word] -= 1
                 left_actual[word] -= 1
-    return _ratios(hits, *totals)
+    return _compute_ratios(hits, *totals)
 
 
-def _common_places(expected: Sequence[str], actual: Sequence[str]) -> list[int]:
+def _find_lcs_indices(expected: Sequence[str], actual: Sequence[str]) -> list[int]:
     """Indices into `expected` of one longest common subsequence: the one that the reference package finds."""
     table = [[0] * (len(actual) + 1)]
     for word in expected:

@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator
 
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Written
+from evalgate.core.protocols import WriteResult
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     JsonObject,
@@ -15,15 +16,14 @@ from evalgate.core.types import (
     Scenario,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
-from evalgate.datasets.conversion_losses import as_trpc, case_losses, check_something_is_left
-from evalgate.integrations.trpc.cases import unnamed
+from evalgate.datasets.conversion_losses import check_cases_remain, describe_case_losses, to_trpc_part
+from evalgate.integrations.trpc.cases import build_default_rubric_id
 
 
 @frozen
-class ToolPairs:
+class ToolCallPairs:
     """The calls of a reply in order, each with its answer, if it has one."""
 
     pairs: tuple[tuple[ToolCall, ToolResult | None], ...]
@@ -39,20 +39,20 @@ class ToolPairs:
         return tuple(str(number) for number in range(1, len(self.pairs) + 1))
 
 
-def tool_pairs(reply: Reply) -> ToolPairs:
+def match_tool_results(reply: Reply) -> ToolCallPairs:
     """An answer belongs to the first call before or behind it that has its id, else its name."""
     open_answers = [event for event in reply.events if isinstance(event, ToolResult)]
     pairs = []
     for call in reply.tool_calls:
-        answer = _first(call, open_answers)
+        answer = _find_answer(call, open_answers)
         if answer is not None:
             # By identity: equal answers are as many as there are.
             open_answers = [each for each in open_answers if each is not answer]
         pairs.append((call, answer))
-    return ToolPairs(tuple(pairs), tuple(open_answers))
+    return ToolCallPairs(tuple(pairs), tuple(open_answers))
 
 
-def _first(call: ToolCall, answers: list[ToolResult]) -> ToolResult | None:
+def _find_answer(call: ToolCall, answers: list[ToolResult]) -> ToolResult | None:
     for answer in answers:
         fits = answer.id == call.id if answer.id and call.id else answer.name == call.name
         if fits:
@@ -81,34 +81,34 @@ _HOLDS = frozenset(
 class TrpcWriter:
     """The file `<set>.evalset.json`."""
 
-    def write(self, eval_set: EvalSet) -> Written:
+    def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """The file's text, and what it has no place for. A case without turns or a scenario has none.
 
         Raises:
-            InvalidInput: no case can be said at all.
+            InvalidInputError: no case can be said at all.
         """
-        cases = [_case(case) for case in eval_set.cases if _can_be_said(case)]
+        cases = [_build_case(case) for case in eval_set.cases if _is_writable(case)]
         value = {
             "evalSetId": eval_set.eval_set_id,
-            **_given(name=eval_set.name, description=eval_set.description),
+            **_omit_empty(name=eval_set.name, description=eval_set.description),
             "evalCases": cases,
-            **_given(creationTimestamp=eval_set.creation_timestamp),
+            **_omit_empty(creationTimestamp=eval_set.creation_timestamp),
         }
-        lost = tuple(f"{case.eval_id}: {what}" for case in eval_set.cases for what in _lost(case))
-        check_something_is_left(eval_set, cases, lost)
-        return Written(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
+        lost = tuple(f"{case.eval_id}: {what}" for case in eval_set.cases for what in _describe_losses(case))
+        check_cases_remain(eval_set, cases, lost)
+        return WriteResult(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
 
 
-def _can_be_said(case: EvalCase) -> bool:
+def _is_writable(case: EvalCase) -> bool:
     return bool(case.turns) or case.scenario is not None
 
 
-def _lost(case: EvalCase) -> Iterator[str]:
-    if not _can_be_said(case):
+def _describe_losses(case: EvalCase) -> Iterator[str]:
+    if not _is_writable(case):
         yield "the whole case: it has no turn"
         return
-    yield from case_losses(case, format_name=_NAME, holds=_HOLDS, attachment=as_trpc)
-    said = {id(rubric) for rubric in _sayable(case)}
+    yield from describe_case_losses(case, format_name=_NAME, holds=_HOLDS, attachment=to_trpc_part)
+    said = {id(rubric) for rubric in _iter_writable_rubrics(case)}
     yield from (
         f"the rubric `{rubric.rubric_id}`, which is for no metric"
         if rubric.text.strip()
@@ -117,13 +117,13 @@ def _lost(case: EvalCase) -> Iterator[str]:
         if id(rubric) not in said
     )
     for number, turn in enumerate(case.turns, start=1):
-        yield from (f"turn {number}: {what}" for what in _lost_of_tools(turn.expected))
+        yield from (f"turn {number}: {what}" for what in _describe_tool_losses(turn.expected))
     for number, reply in enumerate(case.recorded or (), start=1):
-        yield from (f"recorded turn {number}: {what}" for what in _lost_of_tools(reply))
+        yield from (f"recorded turn {number}: {what}" for what in _describe_tool_losses(reply))
 
 
-def _lost_of_tools(reply: Reply) -> Iterator[str]:
-    tools = tool_pairs(reply)
+def _describe_tool_losses(reply: Reply) -> Iterator[str]:
+    tools = match_tool_results(reply)
     yield from (f"an answer of `{answer.name}` that no call asked for" for answer in tools.strays)
     for (call, answer), name in zip(tools.pairs, tools.ids, strict=True):
         if call.id and call.id != name:
@@ -132,48 +132,55 @@ def _lost_of_tools(reply: Reply) -> Iterator[str]:
             yield f"an answer of `{answer.name}` that says nothing"
 
 
-def _given(**fields: object) -> dict[str, object]:
+def _omit_empty(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value not in (None, "", [], {}, (), 0.0)}
 
 
-def _case(case: EvalCase) -> JsonObject:
+def _build_case(case: EvalCase) -> JsonObject:
     kept = case.native.get(_NAME, {})
     return {
         "evalId": case.eval_id,
         **({} if case.recorded is None else {"evalMode": "trace"}),
-        **_given(contextMessages=case.context_messages),
-        **_conversations(case, kept.get("actualConversation")),
-        **({"conversationScenario": _scenario(case.scenario)} if case.scenario else {}),
-        **_given(expectedRunnerEnabled=kept.get("expectedRunnerEnabled")),
-        "sessionInput": _given(
+        **_omit_empty(contextMessages=case.context_messages),
+        **_build_conversations(case, kept.get("actualConversation")),
+        **({"conversationScenario": _build_scenario(case.scenario)} if case.scenario else {}),
+        **_omit_empty(expectedRunnerEnabled=kept.get("expectedRunnerEnabled")),
+        "sessionInput": _omit_empty(
             appName=case.session.app_name, userId=case.session.user_id, state=case.session.state
         ),
-        **_given(rubrics=[_rubric(number, rubric) for number, rubric in enumerate(_sayable(case), start=1)]),
-        **_given(creationTimestamp=case.creation_timestamp),
+        **_omit_empty(
+            rubrics=[
+                _build_rubric(number, rubric)
+                for number, rubric in enumerate(_iter_writable_rubrics(case), start=1)
+            ]
+        ),
+        **_omit_empty(creationTimestamp=case.creation_timestamp),
     }
 
 
-def _conversations(case: EvalCase, kept: object) -> JsonObject:
+def _build_conversations(case: EvalCase, kept: object) -> JsonObject:
     """What is expected, and what was recorded; one list where nothing is expected of a recording."""
     if case.recorded is None:
-        return _given(conversation=[_invocation(turn, turn.expected) for turn in case.turns])
-    asked = [_invocation(turn, turn.expected) for turn in case.turns]
+        return _omit_empty(conversation=[_build_invocation(turn, turn.expected) for turn in case.turns])
+    asked = [_build_invocation(turn, turn.expected) for turn in case.turns]
     if kept is None and not any(_EXPECTED.intersection(turn) for turn in asked):
         replies = zip(case.turns, case.recorded, strict=False)
-        return {"conversation": [_invocation(turn, reply) for turn, reply in replies]}
+        return {"conversation": [_build_invocation(turn, reply) for turn, reply in replies]}
     extras = kept if isinstance(kept, list) else [{}] * len(case.recorded)
     recorded = zip(case.turns, case.recorded, extras, strict=False)
     return {
         "conversation": asked,
-        "actualConversation": [_invocation(Turn(turn.user), reply, extra) for turn, reply, extra in recorded],
+        "actualConversation": [
+            _build_invocation(CaseTurn(turn.user), reply, extra) for turn, reply, extra in recorded
+        ],
     }
 
 
 _EXPECTED = {"finalResponse", "tools", "intermediateResponses"}
 
 
-def _scenario(scenario: Scenario) -> JsonObject:
-    limits = _given(driver=scenario.driver, stopSignal=scenario.stop_signal)
+def _build_scenario(scenario: Scenario) -> JsonObject:
+    limits = _omit_empty(driver=scenario.driver, stopSignal=scenario.stop_signal)
     if scenario.max_turns is not None:
         # A limit alone would let the original's user talk until it is reached.
         own = {} if scenario.stop_signal is not None else {"stopSignal": _SIGNAL}
@@ -189,48 +196,50 @@ def _scenario(scenario: Scenario) -> JsonObject:
 _SIGNAL = "</finished>"
 
 
-def _sayable(case: EvalCase) -> Iterator[Rubric]:
+def _iter_writable_rubrics(case: EvalCase) -> Iterator[Rubric]:
     """Rubrics that the original accepts: it fails a case with one that is for no metric, or blank."""
     return (rubric for rubric in case.rubrics if rubric.metric.strip() and rubric.text.strip())
 
 
-def _rubric(number: int, rubric: Rubric) -> JsonObject:
-    return _given(
+def _build_rubric(number: int, rubric: Rubric) -> JsonObject:
+    return _omit_empty(
         metricName=rubric.metric,
-        id=rubric.rubric_id if rubric.rubric_id.strip() else unnamed(number),
+        id=rubric.rubric_id if rubric.rubric_id.strip() else build_default_rubric_id(number),
         content={"text": rubric.text},
         description=rubric.description,
         type=rubric.type,
     )
 
 
-def _invocation(turn: Turn, reply: Reply, recorded: JsonObject | None = None) -> JsonObject:
+def _build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None = None) -> JsonObject:
     kept = turn.native.get(_NAME, {}) if recorded is None else recorded
     response = None if reply.response is None else {"role": "assistant", "content": reply.response}
     built = {
-        **_given(invocationId=turn.invocation_id),
-        "userContent": _user(turn.user),
-        **_given(
+        **_omit_empty(invocationId=turn.invocation_id),
+        "userContent": _build_user_content(turn.user),
+        **_omit_empty(
             finalResponse=response,
-            tools=_tools(reply),
-            intermediateResponses=[_said(event) for event in reply.events if isinstance(event, Message)],
+            tools=_build_tools(reply),
+            intermediateResponses=[
+                _build_message(event) for event in reply.events if isinstance(event, Message)
+            ],
             creationTimestamp=turn.creation_timestamp,
         ),
     }
     return {**built, **kept}
 
 
-def _user(user: UserMessage) -> JsonObject:
-    parts = [found for part in user.attachments if (found := as_trpc(part)) is not None]
-    return {"role": "user", "content": user.text, **_given(content_parts=parts)}
+def _build_user_content(user: UserMessage) -> JsonObject:
+    parts = [found for part in user.attachments if (found := to_trpc_part(part)) is not None]
+    return {"role": "user", "content": user.text, **_omit_empty(content_parts=parts)}
 
 
-def _said(message: Message) -> JsonObject:
+def _build_message(message: Message) -> JsonObject:
     return {"role": message.author or "assistant", "content": message.text}
 
 
-def _tools(reply: Reply) -> list[JsonObject]:
-    tools = tool_pairs(reply)
+def _build_tools(reply: Reply) -> list[JsonObject]:
+    tools = match_tool_results(reply)
     found: list[JsonObject] = []
     for (call, answer), name in zip(tools.pairs, tools.ids, strict=True):
         arguments = call.args if call.other_args is None else call.other_args

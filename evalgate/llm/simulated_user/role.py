@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, Scenario
 from evalgate.documents.config_file import read_config_document
-from evalgate.documents.validation import problems_of
-from evalgate.llm.sampling import Unparsable
+from evalgate.documents.validation import translate_validation_error
+from evalgate.llm.sampling import UnparsableAnswerError
 
 
 class Behavior(BaseModel):
@@ -33,14 +33,14 @@ class Behavior(BaseModel):
 
     def get_behavior_instructions_str(self) -> str:
         """What such a user does, as a list."""
-        return _listed(self.behavior_instructions)
+        return _format_list(self.behavior_instructions)
 
     def get_violation_rubrics_str(self) -> str:
         """What such a user does not do, as a list."""
-        return _listed(self.violation_rubrics)
+        return _format_list(self.violation_rubrics)
 
 
-def _listed(lines: Sequence[str]) -> str:
+def _format_list(lines: Sequence[str]) -> str:
     return "\n".join(f"  * {line}" for line in lines)
 
 
@@ -98,7 +98,7 @@ BUILT_IN: Mapping[str, Persona] = {
 }
 
 
-class _OwnPersona(BaseModel):
+class _PersonaConfig(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     id: str = ""
@@ -106,13 +106,13 @@ class _OwnPersona(BaseModel):
     habits: tuple[str, ...] = Field(default=(), strict=False)
     behaviors: tuple[Behavior, ...] = Field(default=(), strict=False)
 
-    def as_ours(self) -> Persona:
+    def to_persona(self) -> Persona:
         """The persona."""
-        habits = (*self.habits, *_sentences(self.behaviors))
+        habits = (*self.habits, *_list_sentences(self.behaviors))
         return Persona(self.description, habits, self.id, self.behaviors)
 
 
-def _sentences(behaviors: Sequence[Behavior]) -> list[str]:
+def _list_sentences(behaviors: Sequence[Behavior]) -> list[str]:
     return [
         text
         for behavior in behaviors
@@ -121,45 +121,47 @@ def _sentences(behaviors: Sequence[Behavior]) -> list[str]:
     ]
 
 
-_FILE: TypeAdapter[dict[str, _OwnPersona]] = TypeAdapter(dict[str, _OwnPersona])
+_FILE: TypeAdapter[dict[str, _PersonaConfig]] = TypeAdapter(dict[str, _PersonaConfig])
 
 
 def read_personas(path: Path, shown_as: str) -> Mapping[str, Persona]:
     """The personas of a YAML, TOML or JSON file, by name, beside ours.
 
     Raises:
-        InvalidInput: with every problem of the file.
+        InvalidInputError: with every problem of the file.
     """
     document = read_config_document(path, shown_as)
     try:
         found = _FILE.validate_python(document.value)
     except ValidationError as error:
-        raise InvalidInput(problems_of(error, file=shown_as, position=document.position)) from None
-    return {**BUILT_IN, **{name: own.as_ours() for name, own in found.items()}}
+        raise InvalidInputError(
+            translate_validation_error(error, file=shown_as, position=document.find_position)
+        ) from None
+    return {**BUILT_IN, **{name: own.to_persona() for name, own in found.items()}}
 
 
-class UnknownPersona(ValueError):
+class UnknownPersonaError(ValueError):
     """A case names a persona that nobody describes, or describes one in an unknown form."""
 
 
-def persona_of(value: str | Mapping[str, Any] | None, known: Mapping[str, Persona]) -> Persona | None:
+def resolve_persona(value: str | Mapping[str, Any] | None, known: Mapping[str, Persona]) -> Persona | None:
     """The persona that a scenario names or describes; None when it does neither.
 
     Raises:
-        UnknownPersona: there is no such persona.
+        UnknownPersonaError: there is no such persona.
     """
     if value is None:
         return None
     if isinstance(value, str):
         if value not in known:
-            raise UnknownPersona(f"the persona `{value}` is unknown; known: {', '.join(sorted(known))}")
+            raise UnknownPersonaError(f"the persona `{value}` is unknown; known: {', '.join(sorted(known))}")
         return known[value]
     try:
-        return _OwnPersona.model_validate(value).as_ours()
+        return _PersonaConfig.model_validate(value).to_persona()
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise UnknownPersona(f"the persona's `{place}` is wrong: {first['msg']}") from None
+        raise UnknownPersonaError(f"the persona's `{place}` is wrong: {first['msg']}") from None
 
 
 ADK_SIGNAL = "</finished>"
@@ -174,7 +176,7 @@ _OTHER_SIDE = re.compile(
 
 
 @frozen
-class Said:
+class SimulatedMessage:
     """What the model made of its turn."""
 
     text: str
@@ -183,7 +185,7 @@ class Said:
 
 
 @frozen
-class Part:
+class UserRole:
     """What a simulated user is told, and what ends the conversation."""
 
     plan: str
@@ -203,35 +205,35 @@ class Part:
     """What is said after the opening, and then nothing more; None: whatever the model says."""
 
 
-def part_of(case: EvalCase, personas: Mapping[str, Persona], max_turns: int) -> Part | None:
+def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: int) -> UserRole | None:
     """The part of a case that somebody must play; None when it is written, or says not how.
 
     Raises:
-        UnknownPersona: its persona is unknown.
+        UnknownPersonaError: its persona is unknown.
     """
     scenario = case.scenario
     if scenario is None:
         return None
     limit = max_turns if scenario.max_turns is None else scenario.max_turns
     if case.journey is not None:
-        return Part(
+        return UserRole(
             scenario.conversation_plan,
             "user_story",
             scenario.starting_prompt,
             STORY_SIGNAL,
-            _holds_word,
+            _contains_word,
             ends_when_stuck=True,
             max_turns=limit,
             script=scenario.script,
         )
-    persona = persona_of(scenario.user_persona, personas)
-    part = Part(scenario.conversation_plan, "user_scenario", scenario.starting_prompt, max_turns=limit)
+    persona = resolve_persona(scenario.user_persona, personas)
+    part = UserRole(scenario.conversation_plan, "user_scenario", scenario.starting_prompt, max_turns=limit)
     if scenario.stop_signal is None:
         return replace(part, persona=persona)
     return replace(part, persona=persona, signal=scenario.stop_signal.strip(), is_over=_is_signal)
 
 
-def with_stories(case: EvalCase) -> EvalCase:
+def apply_story(case: EvalCase) -> EvalCase:
     """The case with its story to be played, where it has one and no script beyond the starting sentence."""
     journey = case.journey
     has_script = "user_prompts" in case.native.get("orchestrate", {})
@@ -241,7 +243,7 @@ def with_stories(case: EvalCase) -> EvalCase:
     return replace(case, turns=(), scenario=Scenario(opening, journey.story, max_turns=journey.max_turns))
 
 
-def _holds_word(text: str, signal: str) -> bool:
+def _contains_word(text: str, signal: str) -> bool:
     """Whether the signal stands in the text as a word, in its own letters: SEND is no END."""
     return re.search(rf"(?<!\w){re.escape(signal)}(?!\w)", text) is not None
 
@@ -250,21 +252,21 @@ def _is_signal(text: str, signal: str) -> bool:
     return bool(signal) and text.strip().casefold() == signal.casefold()
 
 
-def read(text: str) -> Said:
+def parse_simulated_message(text: str) -> SimulatedMessage:
     """What the model says: a text, or an object with `content` and `goal_status`.
 
     Raises:
-        Unparsable: it is empty, or speaks for the agent too.
+        UnparsableAnswerError: it is empty, or speaks for the agent too.
     """
-    found = _structured(text) or Said(text.strip())
+    found = _parse_structured(text) or SimulatedMessage(text.strip())
     if not found.text and found.goal not in {"satisfied", "failed"}:
-        raise Unparsable("the message is empty")
+        raise UnparsableAnswerError("the message is empty")
     if _OTHER_SIDE.search(found.text):
-        raise Unparsable("it speaks for the agent too")
+        raise UnparsableAnswerError("it speaks for the agent too")
     return found
 
 
-def _structured(text: str) -> Said | None:
+def _parse_structured(text: str) -> SimulatedMessage | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -279,10 +281,10 @@ def _structured(text: str) -> Said | None:
         goal = "satisfied"
     elif status == "failed":
         goal = "failed"
-    return Said(value["content"].strip(), goal)
+    return SimulatedMessage(value["content"].strip(), goal)
 
 
-def ends(part: Part, said: Said, failures: int, earlier: Sequence[str]) -> bool:
+def should_end(part: UserRole, said: SimulatedMessage, failures: int, earlier: Sequence[str]) -> bool:
     """Whether the conversation is over instead of `said`.
 
     `failures`: how often in a row, this time included, the goal was said to have failed; `earlier`: what was
@@ -293,10 +295,14 @@ def ends(part: Part, said: Said, failures: int, earlier: Sequence[str]) -> bool:
     if part.signal and part.is_over(said.text, part.signal):
         return True
     last = earlier[-_MOST_REPEATS:]
-    return part.ends_when_stuck and len(last) == _MOST_REPEATS and all(_alike(last[0], each) for each in last)
+    return (
+        part.ends_when_stuck
+        and len(last) == _MOST_REPEATS
+        and all(_is_similar(last[0], each) for each in last)
+    )
 
 
-def _alike(one: str, other: str) -> bool:
+def _is_similar(one: str, other: str) -> bool:
     """Whether nearly all words are the same."""
     if one == other:
         return True

@@ -5,17 +5,28 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from evalgate.core.sanitize import block, html_code, last_lines, md_code, md_text
+from evalgate.core.sanitize import keep_last_lines, to_html_code, to_md_code, to_md_text, truncate_block
 from evalgate.core.types import Record, Reply, TurnResult
-from evalgate.reporting.comment.markdown import Markdown, render
-from evalgate.reporting.diff import Extent, Line, differences, odd_turn, then
-from evalgate.reporting.findings import Finding, FindingGroup, faults, score_beside_threshold
-from evalgate.reporting.repro_command import record_path, replay, reproduce_all, reproduction
+from evalgate.reporting.comment.markdown import Markdown, render_markdown
+from evalgate.reporting.diff import (
+    DifferenceLine,
+    DiffLimits,
+    describe_odd_turn,
+    find_differences,
+    get_baseline_reply,
+)
+from evalgate.reporting.findings import Finding, FindingGroup, describe_faults, format_score_and_threshold
+from evalgate.reporting.repro_command import (
+    build_group_command,
+    build_replay_command,
+    build_repro_command,
+    resolve_record_path,
+)
 
 _MOST_FAULTS = 8
 _MOST_NAMES = 10
 _LINES = 12
-_EXTENT = Extent(calls=9, lines=_LINES, width=400)  # and a line that says where the calls part
+_EXTENT = DiffLimits(calls=9, lines=_LINES, width=400)  # and a line that says where the calls part
 _SYMBOLS = {"failed": "❌", "errored": "💥"}
 
 
@@ -28,27 +39,30 @@ def render_case(
     """
     finding = group.first
     number, turn = finding.turn or (0, None)
-    before = then(finding, number)
+    before = get_baseline_reply(finding, number)
     failure, turns = (finding.run.failure, finding.run.turns) if finding.run else (None, ())
-    return render(
+    return render_markdown(
         "case.md.j2",
         open=is_open,
-        symbol=_symbol(finding),
+        symbol=_get_symbol(finding),
         name=finding.name,
         others=[other.name for other in group.others[:_MOST_NAMES]],
         more_others=max(0, len(group.others) - _MOST_NAMES),
         is_new=finding.is_new,
-        place=Markdown(_place(finding, number)),
-        short=Markdown("" if is_open else _short(finding)),
-        faults=[*islice(faults(finding.case), _MOST_FAULTS), *([] if failure else odd_turn(turns, number))],
-        user=block(turn.user, 600, lines=_LINES) if turn else "",
-        differences=[*_blocks(turn, before, everything=everything)] if turn else [],
-        crash=last_lines(failure.detail) if failure and everything else "",
-        replay=replay(record, finding.case) if commands and everything else "",
-        kept_at=record_path(record),
+        place=Markdown(_describe_position(finding, number)),
+        short=Markdown("" if is_open else _summarize_reason(finding)),
+        faults=[
+            *islice(describe_faults(finding.case), _MOST_FAULTS),
+            *([] if failure else describe_odd_turn(turns, number)),
+        ],
+        user=truncate_block(turn.user, 600, lines=_LINES) if turn else "",
+        differences=[*_build_diff_blocks(turn, before, everything=everything)] if turn else [],
+        crash=keep_last_lines(failure.detail) if failure and everything else "",
+        replay=build_replay_command(record, finding.case) if commands and everything else "",
+        kept_at=resolve_record_path(record),
         is_judged=any(run.judge for run in finding.case.runs),
-        again=reproduction(record, finding.case) if commands else "",
-        together=reproduce_all(record, group.cases) if commands and everything else ("", ""),
+        again=build_repro_command(record, finding.case) if commands else "",
+        together=build_group_command(record, group.cases) if commands and everything else ("", ""),
     )
 
 
@@ -57,27 +71,27 @@ def render_brief(group: FindingGroup) -> str:
     finding = group.first
     newly = " (newly failing)" if finding.is_new else ""
     others = f" and {len(group.others):,} more" if group.others else ""
-    why = md_text(next(faults(finding.case), ""), 160)
-    return f"- {_symbol(finding)} {md_code(finding.name, 120)}{others}{newly}: {why}\n"
+    why = to_md_text(next(describe_faults(finding.case), ""), 160)
+    return f"- {_get_symbol(finding)} {to_md_code(finding.name, 120)}{others}{newly}: {why}\n"
 
 
-def _symbol(finding: Finding) -> str:
+def _get_symbol(finding: Finding) -> str:
     return _SYMBOLS.get(finding.case.status, "❔")
 
 
-def _short(finding: Finding) -> str:
+def _summarize_reason(finding: Finding) -> str:
     """What a collapsed case shows of its reason."""
     outcome = next((run.outcome for run in finding.case.runs if run.outcome != "answered"), None)
     if outcome is not None:
         return outcome.replace("_", " ")
     fell_short = (metric for metric in finding.case.metrics if metric.status in {"failed", "errored"})
     return ", ".join(
-        f"{html_code(metric.name, 80)} {html.escape(score_beside_threshold(metric))}"
+        f"{to_html_code(metric.name, 80)} {html.escape(format_score_and_threshold(metric))}"
         for metric in islice(fell_short, 2)
     )
 
 
-def _place(finding: Finding, number: int) -> str:
+def _describe_position(finding: Finding, number: int) -> str:
     """Which turn of how many, which run of how many; "" where there is one of each."""
     if finding.run is None:
         return ""
@@ -89,21 +103,21 @@ def _place(finding: Finding, number: int) -> str:
     return ", ".join(parts)
 
 
-class _Block(NamedTuple):
+class _DiffBlock(NamedTuple):
     """One diff block."""
 
     what: Markdown
     text: str
 
 
-def _blocks(turn: TurnResult, before: Reply | None, *, everything: bool) -> Iterator[_Block]:
-    for found in differences(turn, before, _EXTENT):
+def _build_diff_blocks(turn: TurnResult, before: Reply | None, *, everything: bool) -> Iterator[_DiffBlock]:
+    for found in find_differences(turn, before, _EXTENT):
         if found.what == "Response" and not everything:
             continue
-        yield _Block(Markdown(f"**{found.what}**, {found.sides}:"), "\n".join(_printed(found.lines)))
+        yield _DiffBlock(Markdown(f"**{found.what}**, {found.sides}:"), "\n".join(_format_lines(found.lines)))
 
 
-def _printed(lines: Iterable[Line]) -> Iterator[str]:
+def _format_lines(lines: Iterable[DifferenceLine]) -> Iterator[str]:
     for line in lines:
         if line.diverges:
             yield "@@ first divergence @@"

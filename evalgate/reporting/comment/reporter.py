@@ -8,31 +8,31 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from evalgate.core.formatting import counted
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import md_code, md_text
+from evalgate.core.sanitize import to_md_code, to_md_text
 from evalgate.core.types import Record
-from evalgate.reporting.comment.markdown import Markdown, render
+from evalgate.reporting.comment.markdown import Markdown, render_markdown
 from evalgate.reporting.findings import (
     FindingGroup,
-    beside_baseline,
-    findings,
+    describe_comparisons,
+    describe_missing_baseline,
     group_findings,
-    without_baseline,
+    list_findings,
 )
 from evalgate.reporting.summary_lines import (
     HEADLINES,
     SYMBOLS,
-    baseline_line,
-    changed_cases,
-    facts,
-    flaky_cases,
-    headline,
-    judge_use,
-    made_at,
-    metric_line,
-    resting,
-    unjudged_cases,
+    build_baseline_line,
+    build_headline,
+    build_metric_line,
+    describe_run_totals,
+    format_judge_usage,
+    format_start_time,
+    list_changed_cases,
+    list_flaky_cases,
+    list_quarantined,
+    list_unjudged_cases,
 )
 
 _SPLIT = "\0"
@@ -41,13 +41,13 @@ _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")
 
 def render_frame(record: Record, key: str, size: int, *, is_trusted: bool, has_page: bool) -> tuple[str, str]:
     """What stands before and after the failing cases; lists hold at most `size` entries of each kind."""
-    words, reasons = headline(record)
-    metrics = [metric_line(metric) for metric in record.metrics[: 3 * size]]
-    baseline = baseline_line(record)
-    changes = list(changed_cases(record, size))
-    unjudged = unjudged_cases(record, size)
-    flipping, judgements = flaky_cases(record), list(islice(beside_baseline(record), 3 * size))
-    text = render(
+    words, reasons = build_headline(record)
+    metrics = [build_metric_line(metric) for metric in record.metrics[: 3 * size]]
+    baseline = build_baseline_line(record)
+    changes = list(list_changed_cases(record, size))
+    unjudged = list_unjudged_cases(record, size)
+    flipping, judgements = list_flaky_cases(record), list(islice(describe_comparisons(record), 3 * size))
+    text = render_markdown(
         "comment.md.j2",
         key=Markdown(_NOT_IN_KEY.sub("-", key)[:100] or "default"),
         symbol=Markdown(HEADLINES[record.verdict.status][0]),
@@ -59,13 +59,13 @@ def render_frame(record: Record, key: str, size: int, *, is_trusted: bool, has_p
         has_trend=any(line.trend for line in metrics),
         more_metrics=max(0, len(record.metrics) - 3 * size),
         baseline=baseline,
-        no_baseline=without_baseline(record),
+        no_baseline=describe_missing_baseline(record),
         is_run=bool(record.cases or record.metrics),
         notices=record.notices[:size],
         unjudged=unjudged[:size],
         more_unjudged=max(0, len(unjudged) - size),
-        resting=list(islice(resting(record), 3 * size)),
-        more_resting=max(0, sum(1 for _ in resting(record)) - 3 * size),
+        resting=list(islice(list_quarantined(record), 3 * size)),
+        more_resting=max(0, sum(1 for _ in list_quarantined(record)) - 3 * size),
         is_trusted=is_trusted,
         has_page=has_page,
         changes=changes,
@@ -74,24 +74,24 @@ def render_frame(record: Record, key: str, size: int, *, is_trusted: bool, has_p
         judgements=judgements,
         has_list=changes or flipping or judgements or (baseline and baseline.took),
         cases=Markdown(_SPLIT),
-        totals=Markdown(_totals(record)),
+        totals=Markdown(_format_totals(record)),
     )
     before, _, after = text.partition(_SPLIT)
     return before, after
 
 
-def _totals(record: Record) -> str:
-    return " · ".join(_facts(record))
+def _format_totals(record: Record) -> str:
+    return " · ".join(_describe_totals(record))
 
 
-def _facts(record: Record) -> Iterator[str]:
-    yield from facts(record)
+def _describe_totals(record: Record) -> Iterator[str]:
+    yield from describe_run_totals(record)
     if record.judge is not None:
-        yield md_text(judge_use(record.judge))
+        yield to_md_text(format_judge_usage(record.judge))
     if record.agent.kind:
-        yield f"agent {md_code(f'{record.agent.kind}:{record.agent.what}', 100)}"
-    yield md_text(made_at(record), 40)
-    yield md_text(f"evalgate {record.evalgate_version}", 60)
+        yield f"agent {to_md_code(f'{record.agent.kind}:{record.agent.what}', 100)}"
+    yield to_md_text(format_start_time(record), 40)
+    yield to_md_text(f"evalgate {record.evalgate_version}", 60)
 
 
 LIMIT = 60_000
@@ -108,7 +108,7 @@ _FOR_REMARKS = 400
 
 
 @frozen
-class Comment:
+class CommentReport:
     """The Markdown comment."""
 
     key: str = "default"
@@ -124,80 +124,84 @@ class Comment:
 
     def render(self, record: Record) -> str:
         """At most `limit` bytes of GitHub-flavoured Markdown."""
-        before, after = self._frame(record)
-        room = self._limit - _size(before) - _size(after) - _FOR_REMARKS
+        before, after = self._render_fitting_frame(record)
+        room = self._limit - _count_bytes(before) - _count_bytes(after) - _FOR_REMARKS
         return (
-            before + _cases(record, group_findings(findings(record)), room, commands=self.is_trusted) + after
+            before
+            + _render_cases(record, group_findings(list_findings(record)), room, commands=self.is_trusted)
+            + after
         )
 
     @property
     def _limit(self) -> int:
         return max(self.limit, _SHORTEST)
 
-    def _frame(self, record: Record) -> tuple[str, str]:
+    def _render_fitting_frame(self, record: Record) -> tuple[str, str]:
         """What stands before and after the cases, with lists as long as there is room for."""
         frame = ("", "")
         for size in _LIST_SIZES:
             frame = render_frame(
                 record, self.key, size, is_trusted=self.is_trusted, has_page=self.has_page and self.is_trusted
             )
-            if _size(*frame) <= self._limit // 2:
+            if _count_bytes(*frame) <= self._limit // 2:
                 break
         return frame
 
 
-def _cases(record: Record, found: Sequence[FindingGroup], room: int, *, commands: bool) -> str:
+def _render_cases(record: Record, found: Sequence[FindingGroup], room: int, *, commands: bool) -> str:
     """Return the failing cases, those with one cause as one block; the first blocks are open."""
     if not found:
         return ""
-    text = f"#### Failing cases ({_count(found):,})\n\n"
+    text = f"#### Failing cases ({_count_cases(found):,})\n\n"
     shown, has_new = 0, found[0].first.is_new
     for group in found[:_DETAILED]:
-        left = room - _size(text) - (_FOR_THE_LIST if len(found) > shown + 1 else 0)
-        block = _fitting(
+        left = room - _count_bytes(text) - (_FOR_THE_LIST if len(found) > shown + 1 else 0)
+        block = _render_fitting_case(
             record, group, left, is_open=shown < _OPEN and group.first.is_new == has_new, commands=commands
         )
         if not block:
             break
         text, shown = text + block, shown + 1
-    return text + _list(found[shown:], room - _size(text), more="more " if shown else "")
+    return text + _render_list(found[shown:], room - _count_bytes(text), more="more " if shown else "")
 
 
-def _fitting(record: Record, group: FindingGroup, room: int, *, is_open: bool, commands: bool) -> str:
+def _render_fitting_case(
+    record: Record, group: FindingGroup, room: int, *, is_open: bool, commands: bool
+) -> str:
     """The cases with all details, with the most telling ones, or "" when not even they fit."""
     from evalgate.reporting.comment.case import render_case
 
     for everything in (True, False):
         block = render_case(record, group, is_open=is_open, everything=everything, commands=commands)
-        if _size(block) <= room:
+        if _count_bytes(block) <= room:
             return block
     return ""
 
 
-def _list(found: Sequence[FindingGroup], room: int, more: str) -> str:
+def _render_list(found: Sequence[FindingGroup], room: int, more: str) -> str:
     """One line a group, as many as fit, and how many cases did not."""
     from evalgate.reporting.comment.case import render_brief
 
     lines: list[str] = []
     for group in found[:_LISTED]:
         line = render_brief(group)
-        room -= _size(line)
+        room -= _count_bytes(line)
         if room < 0:
             break
         lines.append(line)
-    listed, left_out = _count(found[: len(lines)]), _count(found[len(lines) :])
+    listed, left_out = _count_cases(found[: len(lines)]), _count_cases(found[len(lines) :])
     text = ""
     if lines:
-        summary = f"<summary>{counted(listed, f'{more}failing case')}</summary>"
+        summary = f"<summary>{pluralize(listed, f'{more}failing case')}</summary>"
         text = f"<details>\n{summary}\n\n{''.join(lines)}\n</details>\n\n"
     if left_out:
-        text += f"… and {counted(left_out, 'more failing case')}: see `results.json`.\n\n"
+        text += f"… and {pluralize(left_out, 'more failing case')}: see `results.json`.\n\n"
     return text
 
 
-def _count(found: Sequence[FindingGroup]) -> int:
+def _count_cases(found: Sequence[FindingGroup]) -> int:
     return sum(group.size for group in found)
 
 
-def _size(*texts: str) -> int:
+def _count_bytes(*texts: str) -> int:
     return sum(len(text.encode()) for text in texts)

@@ -3,22 +3,33 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from evalgate.core.formatting import counted, sentence
+from evalgate.core.formatting import pluralize, to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Attempt, CaseResult, Record, RunResult, Usage
-from evalgate.reporting.diff import then
+from evalgate.reporting.diff import get_baseline_reply
 from evalgate.reporting.findings import (
     OUTCOMES,
     Finding,
-    faults,
-    not_evaluated_because,
-    score_beside_threshold,
+    describe_faults,
+    explain_not_evaluated,
+    format_score_and_threshold,
 )
-from evalgate.reporting.html.case_list import Entry, Room, Text
-from evalgate.reporting.html.conversation import Score, TurnView, case_scores, scores, turn_view
-from evalgate.reporting.html.markup import render
-from evalgate.reporting.repro_command import record_path, replay, reproduce_all, reproduction
-from evalgate.reporting.summary_lines import STATUSES, judge_use, until
+from evalgate.reporting.html.case_list import CaseEntry, ClippedText, SizeBudget
+from evalgate.reporting.html.conversation import (
+    ScoreView,
+    TurnView,
+    build_case_scores,
+    build_scores,
+    build_turn_view,
+)
+from evalgate.reporting.html.markup import render_html
+from evalgate.reporting.repro_command import (
+    build_group_command,
+    build_replay_command,
+    build_repro_command,
+    resolve_record_path,
+)
+from evalgate.reporting.summary_lines import STATUSES, describe_quarantine, format_judge_usage
 
 _LONGEST_NAME = 300
 _LONGEST_REASON = 240
@@ -29,8 +40,8 @@ _MOST_TAGS = 20
 
 @frozen
 class _AttemptView:
-    what: Text
-    left: Text | None
+    what: ClippedText
+    left: ClippedText | None
 
 
 @frozen
@@ -43,89 +54,89 @@ class _RunView:
     """Why there is no answer, in words; "" where there is one."""
     status: str
     facts: tuple[str, ...]
-    failure: Text | None
-    left: Text | None
+    failure: ClippedText | None
+    left: ClippedText | None
     """What the agent left behind: a traceback, or the end of its standard error."""
     attempts: tuple[_AttemptView, ...]
     turns: tuple[TurnView, ...]
     left_out: int
     """Turns that there is no room for."""
-    scores: tuple[Score, ...]
+    scores: tuple[ScoreView, ...]
     """Those that say more than the turns and the case do."""
-    state: Text | None
+    state: ClippedText | None
 
 
-def render_full(record: Record, entry: Entry, anchor: str, room: Room) -> str:
+def render_full(record: Record, entry: CaseEntry, anchor: str, budget: SizeBudget) -> str:
     """The case with all that happened, as far as there is room."""
     case = entry.case
     # What metrics say stands in their table, and why a single run has no answer with that run.
     is_told = len(case.runs) <= 1 or all(run.outcome == "answered" for run in case.runs)
-    reasons = () if is_told else tuple(room.text(fault) for fault in faults(case))
-    measured = tuple(case_scores(case.metrics, room))
-    runs = tuple(_runs(entry.finding, room))
-    return render(
+    reasons = () if is_told else tuple(budget.text(fault) for fault in describe_faults(case))
+    measured = tuple(build_case_scores(case.metrics, budget))
+    runs = tuple(_build_runs(entry.finding, budget))
+    return render_html(
         "page_case.html.j2",
         anchor=anchor,
-        line=_line(entry),
+        line=_build_line(entry),
         reasons=reasons,
-        facts=tuple(_facts(entry)),
-        rest=room.text(until(case)) if case.quarantine else None,
+        facts=tuple(_list_facts(entry)),
+        rest=budget.text(describe_quarantine(case)) if case.quarantine else None,
         scores=measured,
         has_baseline=any(score.baseline != "–" for score in measured),
         runs=runs,
         runs_left_out=len(case.runs) - len(runs),
-        commands=_commands(record, entry) if entry.is_bad else (),
+        commands=_list_commands(record, entry) if entry.is_bad else (),
     )
 
 
-def _commands(record: Record, entry: Entry) -> tuple[tuple[str, str], ...]:
+def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], ...]:
     """What to say of each command that can be typed, and the command."""
     case = entry.case
-    together, which = reproduce_all(record, entry.alike)
+    together, which = build_group_command(record, entry.alike)
     made = (
-        ("Run this case alone", reproduction(record, case)),
+        ("Run this case alone", build_repro_command(record, case)),
         (f"Run {which} that failed alike", together),
         (
-            f"Reproduce it offline, with this run's record at {record_path(record)}",
-            replay(record, case),
+            f"Reproduce it offline, with this run's record at {resolve_record_path(record)}",
+            build_replay_command(record, case),
         ),
     )
     return tuple((words, command) for words, command in made if 0 < len(command) < _LONGEST_COMMAND)
 
 
-def render_line(entry: Entry) -> str:
+def render_line(entry: CaseEntry) -> str:
     """The case in a line."""
-    return render("page_line.html.j2", line=_line(entry))
+    return render_html("page_line.html.j2", line=_build_line(entry))
 
 
 @frozen
-class _Line:
+class _LineView:
     name: str
     kinds: tuple[str, ...]
     status: str
-    """One of the kinds of `Entry`, which gives the colour."""
+    """One of the kinds of `CaseEntry`, which gives the colour."""
     word: str
     is_new: bool
     remarks: tuple[str, ...]
     why: str
 
 
-def _line(entry: Entry) -> _Line:
+def _build_line(entry: CaseEntry) -> _LineView:
     case = entry.case
     outcome = next((run.outcome for run in case.runs if run.outcome != "answered"), None)
     word = OUTCOMES[outcome] if outcome and case.status == "errored" else STATUSES[case.status]
-    return _Line(
+    return _LineView(
         name=entry.finding.name[:_LONGEST_NAME],
         kinds=tuple(kind.replace("_", "-") for kind in entry.kinds),
         status=case.status.replace("_", "-"),
         word=word,
         is_new=entry.finding.is_new,
-        remarks=tuple(_remarks(entry)),
-        why=_why(case)[:_LONGEST_REASON],
+        remarks=tuple(_list_remarks(entry)),
+        why=_explain_status(case)[:_LONGEST_REASON],
     )
 
 
-def _remarks(entry: Entry) -> Iterator[str]:
+def _list_remarks(entry: CaseEntry) -> Iterator[str]:
     if "flaky" in entry.kinds:
         yield f"flaky: {entry.passed} of {len(entry.case.runs)} runs passed"
     if "resting" in entry.kinds:
@@ -134,18 +145,20 @@ def _remarks(entry: Entry) -> Iterator[str]:
         yield "protected"
 
 
-def _why(case: CaseResult) -> str:
+def _explain_status(case: CaseResult) -> str:
     """What a closed case shows of its reason."""
     unanswered = next((run for run in case.runs if run.outcome != "answered"), None)
     if unanswered is not None and unanswered.failure is not None:
         return unanswered.failure.message
     if case.status == "not_evaluated":
-        return not_evaluated_because(case)
+        return explain_not_evaluated(case)
     fell_short = (metric for metric in case.metrics if metric.status in {"failed", "errored"})
-    return ", ".join(f"{metric.name} {score_beside_threshold(metric)}" for metric in islice(fell_short, 2))
+    return ", ".join(
+        f"{metric.name} {format_score_and_threshold(metric)}" for metric in islice(fell_short, 2)
+    )
 
 
-def _facts(entry: Entry) -> Iterator[str]:
+def _list_facts(entry: CaseEntry) -> Iterator[str]:
     case = entry.case
     if case.path:
         yield f"{case.path}:{case.line}"[-_LONGEST_NAME:] if case.line else case.path[-_LONGEST_NAME:]
@@ -160,52 +173,52 @@ def _facts(entry: Entry) -> Iterator[str]:
 # --- runs ---------------------------------------------------------------------------------------------------
 
 
-def _runs(finding: Finding, room: Room) -> Iterator[_RunView]:
+def _build_runs(finding: Finding, budget: SizeBudget) -> Iterator[_RunView]:
     """In order; where there is not room for all, the one to look at and the first others."""
     first = finding.run
     made: dict[int, _RunView] = {}
     for run in sorted(finding.case.runs, key=lambda run: run is not first):
-        if room.is_full:
+        if budget.is_full:
             break
-        made[id(run)] = _run(run, finding, room)
+        made[id(run)] = _build_run(run, finding, budget)
     yield from (made[id(run)] for run in finding.case.runs if id(run) in made)
 
 
-def _run(run: RunResult, finding: Finding, room: Room) -> _RunView:
+def _build_run(run: RunResult, finding: Finding, budget: SizeBudget) -> _RunView:
     failure = run.failure
     number, _ = finding.turn or (0, None)
-    message = room.text(failure.message) if failure else None
-    left = room.text(failure.detail, is_end=True) if failure and failure.detail else None
-    turns = _turns(run, finding, number if run is finding.run else 0, room)
+    message = budget.text(failure.message) if failure else None
+    left = budget.text(failure.detail, is_end=True) if failure and failure.detail else None
+    turns = _build_turns(run, finding, number if run is finding.run else 0, budget)
     return _RunView(
         number=run.run,
         is_open=run is finding.run,
         is_alone=len(finding.case.runs) == 1,
         outcome=OUTCOMES[run.outcome] if run.outcome != "answered" else "",
-        status=_status(run),
-        facts=tuple(_run_facts(run)),
+        status=_classify_run(run),
+        facts=tuple(_describe_run(run)),
         failure=message,
         left=left,
-        attempts=tuple(_attempts(run.earlier_attempts, room)),
+        attempts=tuple(_build_attempts(run.earlier_attempts, budget)),
         turns=turns,
         left_out=len(run.turns) - len(turns),
-        scores=tuple(_telling(run, len(finding.case.runs), room)),
-        state=room.json(run.final_state) if run.final_state and not room.is_full else None,
+        scores=tuple(_select_scores(run, len(finding.case.runs), budget)),
+        state=budget.take_json(run.final_state) if run.final_state and not budget.is_full else None,
     )
 
 
-def _turns(run: RunResult, finding: Finding, telling: int, room: Room) -> tuple[TurnView, ...]:
+def _build_turns(run: RunResult, finding: Finding, telling: int, budget: SizeBudget) -> tuple[TurnView, ...]:
     """Those that there is room for; the `telling` one (1-based) takes what it needs first."""
     numbers = sorted(range(1, len(run.turns) + 1), key=lambda number: number != telling)
     made: list[TurnView] = []
     for number in numbers:
-        if room.is_full:
+        if budget.is_full:
             break
-        made.append(turn_view(run, number, then(finding, number), room))
+        made.append(build_turn_view(run, number, get_baseline_reply(finding, number), budget))
     return tuple(sorted(made, key=lambda turn: turn.number))
 
 
-def _status(run: RunResult) -> str:
+def _classify_run(run: RunResult) -> str:
     """As a case would be with this run alone."""
     if run.outcome != "answered":
         return "errored"
@@ -213,42 +226,42 @@ def _status(run: RunResult) -> str:
     return next((word for word in ("failed", "errored") if word in statuses), "passed")
 
 
-def _run_facts(run: RunResult) -> Iterator[str]:
+def _describe_run(run: RunResult) -> Iterator[str]:
     yield f"{run.duration_s:,.2f} s" if run.duration_s >= 1 else f"{1000 * run.duration_s:,.0f} ms"
     if run.usage:
-        yield _used(run.usage)
+        yield _format_usage(run.usage)
     if run.user_usage:
-        yield f"simulated user: {_used(run.user_usage)}"
+        yield f"simulated user: {_format_usage(run.user_usage)}"
     if run.judge:
-        yield judge_use(run.judge)
+        yield format_judge_usage(run.judge)
     if run.confirms:
         yield "made to follow up a suspicion: no part of any mean"
 
 
-def _used(usage: Usage) -> str:
-    cost = _usd(usage.least_usd) if usage.least_usd else ""
+def _format_usage(usage: Usage) -> str:
+    cost = _format_usd(usage.min_cost_usd) if usage.min_cost_usd else ""
     if usage.cost_usd is None:
         cost = f"at least {cost}" if cost else "cost unknown"
-    return f"{usage.input_tokens:,} + {counted(usage.output_tokens, 'token')}{cost and f', {cost}'}"
+    return f"{usage.input_tokens:,} + {pluralize(usage.output_tokens, 'token')}{cost and f', {cost}'}"
 
 
-def _usd(cost: float) -> str:
+def _format_usd(cost: float) -> str:
     return f"{cost:,.4f} USD" if cost >= _CHEAPEST else f"less than {_CHEAPEST} USD"
 
 
-def _attempts(attempts: Sequence[Attempt], room: Room) -> Iterator[_AttemptView]:
+def _build_attempts(attempts: Sequence[Attempt], budget: SizeBudget) -> Iterator[_AttemptView]:
     for attempt in attempts:
-        if room.is_full:
+        if budget.is_full:
             return
-        used = f", {_used(attempt.usage)}" if attempt.usage else ""
+        used = f", {_format_usage(attempt.usage)}" if attempt.usage else ""
         told = f"{OUTCOMES[attempt.outcome]} after {attempt.duration_s:,.2f} s{used}"
         left = attempt.failure.detail
         yield _AttemptView(
-            room.text(sentence(f"{told}: {attempt.failure.message}")),
-            room.text(left, is_end=True) if left else None,
+            budget.text(to_sentence(f"{told}: {attempt.failure.message}")),
+            budget.text(left, is_end=True) if left else None,
         )
 
 
-def _telling(run: RunResult, runs: int, room: Room) -> Iterator[Score]:
+def _select_scores(run: RunResult, runs: int, budget: SizeBudget) -> Iterator[ScoreView]:
     """The metrics that do not stand with the case already: of a single run, those with details."""
-    yield from scores([metric for metric in run.metrics if runs > 1 or metric.details], room)
+    yield from build_scores([metric for metric in run.metrics if runs > 1 or metric.details], budget)

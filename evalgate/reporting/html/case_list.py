@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from evalgate.core.formatting import counted
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseResult, Record
-from evalgate.datasets.results_encoder import mended
-from evalgate.reporting.findings import Finding, findings, flaky, group_findings
+from evalgate.datasets.results_encoder import replace_unserializable
+from evalgate.reporting.findings import Finding, find_flaky_cases, group_findings, list_findings
 
 _MARKUP = 120  # characters that a thing takes beside its text, about
 _ONE_LINE = 72
@@ -20,7 +20,7 @@ _LONG, _LONG_LINES = 1500, 15
 
 
 @frozen
-class Text:
+class ClippedText:
     """A text, or the part of it that there is room for."""
 
     text: str
@@ -36,7 +36,7 @@ class Text:
 
 
 @dataclass(slots=True)
-class Room:
+class SizeBudget:
     """Characters that a case may take. Each thing that is shown leaves less for those after it."""
 
     left: int
@@ -48,29 +48,29 @@ class Room:
         """Whether nothing more should be begun."""
         return self.left <= 0
 
-    def text(self, text: str, *, is_end: bool = False) -> Text:
+    def text(self, text: str, *, is_end: bool = False) -> ClippedText:
         """The text, its start, or its end."""
         size = max(0, min(self.longest, self.left))
         self.left -= min(len(text), size) + _MARKUP
         if len(text) <= size:
-            return Text(text)
-        more = f"{counted(len(text) - size, 'more character')}: see results.json"
-        return Text(text[len(text) - size :] if is_end else text[:size], more, is_end)
+            return ClippedText(text)
+        more = f"{pluralize(len(text) - size, 'more character')}: see results.json"
+        return ClippedText(text[len(text) - size :] if is_end else text[:size], more, is_end)
 
-    def json(self, value: object) -> Text:
+    def take_json(self, value: object) -> ClippedText:
         """A text as it is; anything else as JSON, on several lines unless it is short."""
         if isinstance(value, str):
             return self.text(value)
-        mend = mended(value)
+        mend = replace_unserializable(value)
         line = json.dumps(mend, ensure_ascii=False)
         return self.text(line if len(line) <= _ONE_LINE else json.dumps(mend, ensure_ascii=False, indent=2))
 
 
-Kind: TypeAlias = Literal[
+CaseKind: TypeAlias = Literal[
     "new", "failed", "crashed", "errored", "flaky", "resting", "not_evaluated", "passed"
 ]
 
-KINDS: dict[Kind, str] = {
+KINDS: dict[CaseKind, str] = {
     "new": "Newly failing",
     "failed": "Failed",
     "crashed": "Crashed",
@@ -87,11 +87,11 @@ _LONGEST_ANCHOR = 60
 
 
 @frozen
-class Entry:
+class CaseEntry:
     """One case in the list."""
 
     finding: Finding
-    kinds: tuple[Kind, ...]
+    kinds: tuple[CaseKind, ...]
     passed: int = 0
     """Runs that passed, where they disagree."""
     alike: tuple[CaseResult, ...] = ()
@@ -108,7 +108,7 @@ class Entry:
         return not {"failed", "crashed", "errored"}.isdisjoint(self.kinds)
 
 
-def name_anchors(entries: Sequence[Entry]) -> list[str]:
+def name_anchors(entries: Sequence[CaseEntry]) -> list[str]:
     """Return the anchor of each entry: the same for the same case in every run, whatever its place.
 
     It has a readable part and a digest, which tells names apart that read alike. Further cases of the same
@@ -126,26 +126,26 @@ def name_anchors(entries: Sequence[Entry]) -> list[str]:
     return anchors
 
 
-def ranked(record: Record) -> list[Entry]:
+def rank_cases(record: Record) -> list[CaseEntry]:
     """Every case: what fails in the order of every report; then quarantined, flaky, unjudged, passed."""
-    bad = findings(record)
-    flipping = {id(case): passed for case, passed, _ in flaky(record)}
+    bad = list_findings(record)
+    flipping = {id(case): passed for case, passed, _ in find_flaky_cases(record)}
     told = {id(finding.case) for finding in bad}
     alike = {id(group.first.case): group.cases for group in group_findings(bad)}
     rest = [Finding(case) for case in record.cases if id(case) not in told]
     entries = [
-        Entry(
+        CaseEntry(
             finding,
-            tuple(_kinds(finding, id(finding.case) in flipping)),
+            tuple(_list_kinds(finding, id(finding.case) in flipping)),
             flipping.get(id(finding.case), 0),
             alike.get(id(finding.case), ()),
         )
         for finding in (*bad, *rest)
     ]
-    return sorted(entries, key=_rank)
+    return sorted(entries, key=_compute_rank)
 
 
-def counts(entries: list[Entry]) -> dict[Kind, int]:
+def count_kinds(entries: list[CaseEntry]) -> dict[CaseKind, int]:
     """How many cases there are of each kind that there is."""
     found = dict.fromkeys(KINDS, 0)
     for entry in entries:
@@ -154,7 +154,7 @@ def counts(entries: list[Entry]) -> dict[Kind, int]:
     return {kind: number for kind, number in found.items() if number}
 
 
-def _kinds(finding: Finding, is_flaky: bool) -> Iterator[Kind]:
+def _list_kinds(finding: Finding, is_flaky: bool) -> Iterator[CaseKind]:
     case = finding.case
     if case.quarantine is not None:
         yield "resting"
@@ -168,10 +168,10 @@ def _kinds(finding: Finding, is_flaky: bool) -> Iterator[Kind]:
         yield "flaky"
 
 
-def _rank(entry: Entry) -> int:
+def _compute_rank(entry: CaseEntry) -> int:
     if entry.is_bad:
         return 0
     return next(at for at, kind in enumerate(_AFTER_BAD, 1) if kind in entry.kinds)
 
 
-_AFTER_BAD: tuple[Kind, ...] = ("resting", "flaky", "not_evaluated", "passed")
+_AFTER_BAD: tuple[CaseKind, ...] = ("resting", "flaky", "not_evaluated", "passed")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from evalgate.core.formatting import counted, shown
+from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
     CaseMetric,
@@ -18,26 +18,26 @@ from evalgate.core.types import (
     TurnMetric,
     TurnResult,
 )
-from evalgate.llm.judge_health import agreement_told
-from evalgate.reporting.diff import Difference, Extent, differences, odd_turn
-from evalgate.reporting.findings import shown_threshold
-from evalgate.reporting.html.case_list import Room, Text
+from evalgate.llm.judge_health import describe_agreement
+from evalgate.reporting.diff import Difference, DiffLimits, describe_odd_turn, find_differences
+from evalgate.reporting.findings import format_threshold
+from evalgate.reporting.html.case_list import ClippedText, SizeBudget
 
 
 @frozen
-class Opinion:
+class OpinionView:
     """One of several answers of a judge, or what it says of one rubric."""
 
     name: str
     score: str
-    reason: Text
+    reason: ClippedText
     remarks: tuple[str, ...]
-    answer: Text | None
+    answer: ClippedText | None
     """The judge's own words."""
 
 
 @frozen
-class Score:
+class ScoreView:
     """One metric."""
 
     name: str
@@ -45,59 +45,65 @@ class Score:
     score: str
     threshold: str
     baseline: str
-    reason: Text
+    reason: ClippedText
     agreement: str = ""
     """How far the judge agrees with itself."""
-    opinions: tuple[tuple[str, tuple[Opinion, ...]], ...] = ()
+    opinions: tuple[tuple[str, tuple[OpinionView, ...]], ...] = ()
     """What kind, and each of them."""
-    details: Text | None = None
+    details: ClippedText | None = None
 
 
-def case_scores(metrics: Sequence[CaseMetric], room: Room) -> Iterator[Score]:
+def build_case_scores(metrics: Sequence[CaseMetric], budget: SizeBudget) -> Iterator[ScoreView]:
     """The metrics of a case, over its runs."""
     for metric in metrics:
-        if room.is_full:
+        if budget.is_full:
             return
-        held = f"{shown_threshold(metric.threshold)}{f' ({metric.scope})' if metric.scope else ''}"
-        score = shown(metric.score, beside=metric.threshold)
-        yield Score(metric.name, metric.status, score, held, _baseline(metric), room.text(metric.reason))
+        held = f"{format_threshold(metric.threshold)}{f' ({metric.scope})' if metric.scope else ''}"
+        score = format_score(metric.score, beside=metric.threshold)
+        yield ScoreView(
+            metric.name, metric.status, score, held, _format_baseline(metric), budget.text(metric.reason)
+        )
 
 
-def _baseline(metric: CaseMetric) -> str:
+def _format_baseline(metric: CaseMetric) -> str:
     before = metric.standing
     if before is None or before.baseline_mean is None:
         return "–"
     passed = (
         f" ({before.baseline_passed} of {before.baseline_runs} passed)" if before.baseline_runs > 1 else ""
     )
-    return f"{shown(before.baseline_mean, beside=before.mean)}{passed}"
+    return f"{format_score(before.baseline_mean, beside=before.mean)}{passed}"
 
 
-def scores(metrics: Sequence[TurnMetric] | Sequence[RunMetric], room: Room) -> Iterator[Score]:
+def build_scores(
+    metrics: Sequence[TurnMetric] | Sequence[RunMetric], budget: SizeBudget
+) -> Iterator[ScoreView]:
     """The metrics of a turn or a run; what the judge said stands with them."""
     for metric in metrics:
-        if room.is_full:
+        if budget.is_full:
             return
         details = dict(metric.details or {})
         agreed = details.pop("agreement", None)
-        opinions = tuple(_opinions(details, room))
-        yield Score(
+        opinions = tuple(_pop_opinions(details, budget))
+        yield ScoreView(
             metric.name,
             metric.status,
-            shown(metric.score),
+            format_score(metric.score),
             "",
             "",
-            room.text(metric.reason),
-            agreement_told(agreed) if isinstance(agreed, int | float) else "",
+            budget.text(metric.reason),
+            describe_agreement(agreed) if isinstance(agreed, int | float) else "",
             opinions,
-            room.json(details) if details else None,
+            budget.take_json(details) if details else None,
         )
 
 
 _OPINIONS = {"samples": "answer", "rubrics": "rubric", "rubric_scores": "rubric"}
 
 
-def _opinions(details: dict[str, object], room: Room) -> Iterator[tuple[str, tuple[Opinion, ...]]]:
+def _pop_opinions(
+    details: dict[str, object], budget: SizeBudget
+) -> Iterator[tuple[str, tuple[OpinionView, ...]]]:
     """The lists of opinions that `details` hold, which are taken out of them."""
     for key, what in _OPINIONS.items():
         rows = details.get(key)
@@ -105,29 +111,31 @@ def _opinions(details: dict[str, object], room: Room) -> Iterator[tuple[str, tup
             continue
         del details[key]
         found = tuple(
-            _opinion(row, what, number, room) for number, row in enumerate(rows, 1) if not room.is_full
+            _build_opinion(row, what, number, budget)
+            for number, row in enumerate(rows, 1)
+            if not budget.is_full
         )
         more = f" ({len(rows) - len(found):,} left out)" if len(found) < len(rows) else ""
-        yield f"{counted(len(rows), what)}{more}", found
+        yield f"{pluralize(len(rows), what)}{more}", found
 
 
-def _opinion(row: Mapping[str, object], what: str, number: int, room: Room) -> Opinion:
+def _build_opinion(row: Mapping[str, object], what: str, number: int, budget: SizeBudget) -> OpinionView:
     name = row.get("text") if what == "rubric" else None
     answer = row.get("text") if what != "rubric" else None
     score = row.get("score")
-    return Opinion(
+    return OpinionView(
         name=str(name or row.get("id") or f"Answer {row.get('sample') or number}")[:_LONGEST_NAME],
-        score=shown(score) if isinstance(score, int | float) else "–",
-        reason=room.text(str(row.get("reason") or row.get("failure") or "")),
-        remarks=tuple(_remarks(row)),
-        answer=room.text(answer) if isinstance(answer, str) and answer else None,
+        score=format_score(score) if isinstance(score, int | float) else "–",
+        reason=budget.text(str(row.get("reason") or row.get("failure") or "")),
+        remarks=tuple(_list_remarks(row)),
+        answer=budget.text(answer) if isinstance(answer, str) and answer else None,
     )
 
 
 _LONGEST_NAME = 500
 
 
-def _remarks(row: Mapping[str, object]) -> Iterator[str]:
+def _list_remarks(row: Mapping[str, object]) -> Iterator[str]:
     if isinstance(row.get("model"), str):
         yield str(row["model"])[:_LONGEST_NAME]
     if row.get("cached") is True:
@@ -137,8 +145,8 @@ def _remarks(row: Mapping[str, object]) -> Iterator[str]:
         yield f"{attempts} attempts"
 
 
-_EXTENT = Extent(calls=60, lines=200, width=2000, call_width=400)
-_SHORTEST = Extent(calls=12, lines=20, width=300, call_width=120)
+_EXTENT = DiffLimits(calls=60, lines=200, width=2000, call_width=400)
+_SHORTEST = DiffLimits(calls=12, lines=20, width=300, call_width=120)
 _ROOMY = 20_000
 _LONGEST_TOOL_NAME = 300
 
@@ -146,14 +154,14 @@ Speaker: TypeAlias = Literal["user", "agent", "call", "result"]
 
 
 @frozen
-class Entry:
+class TranscriptEntry:
     """Something that was said or done."""
 
     speaker: Speaker
     label: str
     name: str
     """Of the tool; "" for what is said."""
-    body: Text | None
+    body: ClippedText | None
     is_final: bool = False
 
 
@@ -163,68 +171,72 @@ class TurnView:
 
     number: int
     remarks: tuple[str, ...]
-    said: tuple[Entry, ...]
+    said: tuple[TranscriptEntry, ...]
     left_out: int
     """Events that there is no room for."""
-    expected: tuple[Entry, ...]
+    expected: tuple[TranscriptEntry, ...]
     """What should have been said and done, where nothing was."""
     differences: tuple[Difference, ...]
-    scores: tuple[Score, ...]
+    scores: tuple[ScoreView, ...]
 
 
-def turn_view(run: RunResult, number: int, before: Reply | None, room: Room) -> TurnView:
+def build_turn_view(run: RunResult, number: int, before: Reply | None, budget: SizeBudget) -> TurnView:
     """The turn of that number (1-based); `before` is what the agent did in it in the baseline."""
     turn = run.turns[number - 1]
-    user = Entry("user", "Simulated user" if run.user_usage else "User", "", room.text(turn.user))
-    found = tuple(_differences(turn, before, room))
-    scored = tuple(scores(turn.metrics, room))
-    said = tuple(_entries(turn.actual, room)) if turn.actual else ()
+    user = TranscriptEntry("user", "Simulated user" if run.user_usage else "User", "", budget.text(turn.user))
+    found = tuple(_select_differences(turn, before, budget))
+    scored = tuple(build_scores(turn.metrics, budget))
+    said = tuple(_build_entries(turn.actual, budget)) if turn.actual else ()
     events = len(turn.actual.events) + (turn.actual.response is not None) if turn.actual else 0
     return TurnView(
         number=number,
-        remarks=tuple(odd_turn(run.turns, number)),
+        remarks=tuple(describe_odd_turn(run.turns, number)),
         said=(user, *said),
         left_out=events - len(said),
-        expected=tuple(_entries(turn.expected, room)) if turn.expected and turn.actual is None else (),
+        expected=tuple(_build_entries(turn.expected, budget))
+        if turn.expected and turn.actual is None
+        else (),
         differences=found,
         scores=scored,
     )
 
 
-def _entries(reply: Reply, room: Room) -> Iterator[Entry]:
+def _build_entries(reply: Reply, budget: SizeBudget) -> Iterator[TranscriptEntry]:
     final = (
-        [Entry("agent", "Agent", "", room.text(reply.response), True)] if reply.response is not None else []
+        [TranscriptEntry("agent", "Agent", "", budget.text(reply.response), True)]
+        if reply.response is not None
+        else []
     )
     for event in reply.events:
-        if room.is_full:
+        if budget.is_full:
             break
-        yield _entry(event, room)
+        yield _build_entry(event, budget)
     yield from final
 
 
-def _entry(event: Event, room: Room) -> Entry:
+def _build_entry(event: Event, budget: SizeBudget) -> TranscriptEntry:
     author = f" ({event.author[:_LONGEST_TOOL_NAME]})" if event.author else ""
     name = "" if isinstance(event, Message) else event.name[:_LONGEST_TOOL_NAME]
     if isinstance(event, ToolCall):
         args = event.args if event.args is not None else event.other_args
-        return Entry("call", f"Tool call{author}", name, room.json(args) if args else None)
+        return TranscriptEntry("call", f"Tool call{author}", name, budget.take_json(args) if args else None)
     if isinstance(event, ToolResult):
-        return Entry("result", f"Result{author}", name, room.json(event.result))
-    body = room.text(event.text) if event.text or not event.payload else room.json(event.payload)
-    return Entry("agent", f"Agent{author}", "", body)
+        return TranscriptEntry("result", f"Result{author}", name, budget.take_json(event.result))
+    body = budget.text(event.text) if event.text or not event.payload else budget.take_json(event.payload)
+    return TranscriptEntry("agent", f"Agent{author}", "", body)
 
 
-def _differences(turn: TurnResult, before: Reply | None, room: Room) -> Iterator[Difference]:
+def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudget) -> Iterator[Difference]:
     """Beside what is expected, and beside the baseline where that is known."""
-    extent = _EXTENT if room.left > _ROOMY else _SHORTEST
-    beside = [each for each in differences(turn, None, extent) if _is_expected(turn, each)]
+    extent = _EXTENT if budget.left > _ROOMY else _SHORTEST
+    beside = [each for each in find_differences(turn, None, extent) if _is_expected(turn, each)]
     known = {each.lines for each in beside}
-    later = differences(turn, before, extent) if before else ()
+    later = find_differences(turn, before, extent) if before else ()
     since = [each for each in later if each.is_since and each.lines not in known]
     for each in (*beside, *since):
-        if room.is_full:
+        if budget.is_full:
             return
-        room.left -= sum(len(line.text) + 60 for line in each.lines)
+        budget.left -= sum(len(line.text) + 60 for line in each.lines)
         yield each
 
 

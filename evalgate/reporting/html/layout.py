@@ -3,27 +3,34 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from evalgate.core.formatting import counted
-from evalgate.core.sanitize import shortened
+from evalgate.core.formatting import pluralize
+from evalgate.core.sanitize import shorten_text
 from evalgate.core.types import Record
-from evalgate.reporting.findings import beside_baseline, without_baseline
+from evalgate.reporting.findings import describe_comparisons, describe_missing_baseline
 from evalgate.reporting.html.case import render_full, render_line
-from evalgate.reporting.html.case_list import KINDS, Entry, Room, counts, name_anchors, ranked
-from evalgate.reporting.html.markup import render, style
+from evalgate.reporting.html.case_list import (
+    KINDS,
+    CaseEntry,
+    SizeBudget,
+    count_kinds,
+    name_anchors,
+    rank_cases,
+)
+from evalgate.reporting.html.markup import load_style_sheet, render_html
 from evalgate.reporting.summary_lines import (
     HEADLINES,
     STATUSES,
     NamedCases,
-    baseline_line,
-    changed_cases,
-    facts,
-    flaky_cases,
-    headline,
-    judge_use,
-    made_at,
-    metric_line,
-    resting,
-    unjudged_cases,
+    build_baseline_line,
+    build_headline,
+    build_metric_line,
+    describe_run_totals,
+    format_judge_usage,
+    format_start_time,
+    list_changed_cases,
+    list_flaky_cases,
+    list_quarantined,
+    list_unjudged_cases,
 )
 
 _MOST_METRICS = 200
@@ -32,40 +39,40 @@ _MOST_NAMES = 25
 _LONGEST = 1_000
 
 
-def render_top(record: Record, entries: list[Entry], anchors: Mapping[str, str], left_out: str) -> str:
+def render_top(record: Record, entries: list[CaseEntry], anchors: Mapping[str, str], left_out: str) -> str:
     """What stands before the cases.
 
     `anchors` are those of the cases that stand in full, by name; `left_out` says of how many less is shown.
     """
-    metrics = [metric_line(metric) for metric in record.metrics[:_MOST_METRICS]]
-    sheet, source = style()
-    words, reasons = headline(record)
-    numbers, flipping = counts(entries), flaky_cases(record)
-    still, unjudged = list(resting(record)), unjudged_cases(record, _MOST_NAMES)
-    return render(
+    metrics = [build_metric_line(metric) for metric in record.metrics[:_MOST_METRICS]]
+    sheet, source = load_style_sheet()
+    words, reasons = build_headline(record)
+    numbers, flipping = count_kinds(entries), list_flaky_cases(record)
+    still, unjudged = list(list_quarantined(record)), list_unjudged_cases(record, _MOST_NAMES)
+    return render_html(
         "page_top.html.j2",
         style=sheet,
         source=source,
         status=record.verdict.status,
         title=HEADLINES[record.verdict.status][1],
-        headline=shortened(words, _LONGEST),
-        reasons=_some(reasons),
-        facts=[*facts(record), *([judge_use(record.judge)] if record.judge else [])],
+        headline=shorten_text(words, _LONGEST),
+        reasons=_shorten_list(reasons),
+        facts=[*describe_run_totals(record), *([format_judge_usage(record.judge)] if record.judge else [])],
         metrics=[(line, STATUSES[line.status]) for line in metrics],
         has_noise=any(line.has_noise for line in metrics),
         has_trend=any(line.trend for line in metrics),
         more_metrics=max(0, len(record.metrics) - _MOST_METRICS),
-        baseline=baseline_line(record),
-        no_baseline=without_baseline(record),
-        judgements=list(islice(beside_baseline(record), _MOST_METRICS)),
-        changes=[_linked(found, anchors) for found in changed_cases(record, _MOST_NAMES)],
-        unjudged=[_linked(found, anchors) for found in unjudged[:_MOST_NAMES]],
+        baseline=build_baseline_line(record),
+        no_baseline=describe_missing_baseline(record),
+        judgements=list(islice(describe_comparisons(record), _MOST_METRICS)),
+        changes=[_link_cases(found, anchors) for found in list_changed_cases(record, _MOST_NAMES)],
+        unjudged=[_link_cases(found, anchors) for found in unjudged[:_MOST_NAMES]],
         more_unjudged=max(0, len(unjudged) - _MOST_NAMES),
-        flaky=_flaky(flipping, anchors),
+        flaky=_link_flaky_cases(flipping, anchors),
         more_flaky=max(0, len(flipping) - _MOST_NAMES),
         resting=[(case, anchors.get(case.name)) for case in still[:_MOST_NAMES]],
         more_resting=max(0, len(still) - _MOST_NAMES),
-        notices=_some(record.notices),
+        notices=_shorten_list(record.notices),
         kinds=[(kind.replace("_", "-"), KINDS[kind], number) for kind, number in numbers.items()],
         total=len(entries),
         left_out=left_out,
@@ -74,19 +81,19 @@ def render_top(record: Record, entries: list[Entry], anchors: Mapping[str, str],
 
 def render_end(record: Record) -> str:
     """What stands after the cases."""
-    return render("page_end.html.j2", about=list(_about(record)))
+    return render_html("page_end.html.j2", about=list(_describe_run(record)))
 
 
-def _some(sentences: Sequence[str]) -> list[str]:
-    found = [shortened(each, _LONGEST) for each in sentences[:_MOST_REMARKS]]
+def _shorten_list(sentences: Sequence[str]) -> list[str]:
+    found = [shorten_text(each, _LONGEST) for each in sentences[:_MOST_REMARKS]]
     more = len(sentences) - len(found)
     return [*found, f"… and {more:,} more: see results.json"] if more else found
 
 
-def _about(record: Record) -> Iterator[str]:
+def _describe_run(record: Record) -> Iterator[str]:
     if record.agent.kind:
         yield f"agent {record.agent.kind}:{record.agent.what}"
-    yield made_at(record)
+    yield format_start_time(record)
     yield f"evalgate {record.evalgate_version}"
 
 
@@ -94,12 +101,14 @@ _Named = tuple[str, str | None]
 """A case and its anchor, if it is on the page."""
 
 
-def _linked(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCases, list[_Named]]:
-    return found, [(shortened(name, _LONGEST), anchors.get(name)) for name in found.names]
+def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCases, list[_Named]]:
+    return found, [(shorten_text(name, _LONGEST), anchors.get(name)) for name in found.names]
 
 
-def _flaky(found: list[tuple[str, str]], anchors: Mapping[str, str]) -> list[tuple[str, str, str | None]]:
-    return [(shortened(name, _LONGEST), runs, anchors.get(name)) for name, runs in found[:_MOST_NAMES]]
+def _link_flaky_cases(
+    found: list[tuple[str, str]], anchors: Mapping[str, str]
+) -> list[tuple[str, str, str | None]]:
+    return [(shorten_text(name, _LONGEST), runs, anchors.get(name)) for name, runs in found[:_MOST_NAMES]]
 
 
 _FOR_THE_TOP = 1_000_000
@@ -108,58 +117,58 @@ _LEAST_ROOM, _MOST_ROOM = 8_000, 150_000  # characters of a case
 _LONGEST_TEXT = 15_000
 
 
-def fitted(record: Record, limit: int) -> Iterator[str]:
+def iter_page_chunks(record: Record, limit: int) -> Iterator[str]:
     """The document in pieces, of at most `limit` bytes together."""
-    entries = ranked(record)
+    entries = rank_cases(record)
     room = max(limit - _FOR_THE_TOP, limit // 2)
-    full = _full(record, entries, room - min(_FOR_LINES, room // 5))
-    lines = _lines(entries[len(full) :], room - sum(map(_size, full)))
+    full = _render_full_cases(record, entries, room - min(_FOR_LINES, room // 5))
+    lines = _render_lines(entries[len(full) :], room - sum(map(_count_bytes, full)))
     names = [entry.finding.name for entry in entries[: len(full)]]
     anchors = dict(reversed(list(zip(names, name_anchors(entries[: len(full)]), strict=True))))
-    yield render_top(record, entries, anchors, _left_out(len(entries), len(full), len(lines)))
+    yield render_top(record, entries, anchors, _describe_left_out(len(entries), len(full), len(lines)))
     yield from full
     yield from lines
     yield render_end(record)
 
 
-def _full(record: Record, entries: list[Entry], left: int) -> list[str]:
+def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> list[str]:
     """The first cases with all that happened, as many as fit; each gets its share of what is `left`."""
     found: list[str] = []
     for number, (entry, anchor) in enumerate(zip(entries, name_anchors(entries), strict=True)):
         share = left // (len(entries) - number)
-        room = Room(max(_LEAST_ROOM, min(share, _MOST_ROOM)), _LONGEST_TEXT)
-        text = render_full(record, entry, anchor, room)
-        left -= _size(text)
+        budget = SizeBudget(max(_LEAST_ROOM, min(share, _MOST_ROOM)), _LONGEST_TEXT)
+        text = render_full(record, entry, anchor, budget)
+        left -= _count_bytes(text)
         if left < 0:
             break
         found.append(text)
     return found
 
 
-def _lines(entries: list[Entry], left: int) -> list[str]:
+def _render_lines(entries: list[CaseEntry], left: int) -> list[str]:
     """A line for each of the next cases, as many as fit."""
     found: list[str] = []
     for entry in entries:
         text = render_line(entry)
-        left -= _size(text)
+        left -= _count_bytes(text)
         if left < 0:
             break
         found.append(text)
     return found
 
 
-def _left_out(cases: int, full: int, lines: int) -> str:
+def _describe_left_out(cases: int, full: int, lines: int) -> str:
     """How much of the cases is not here; "" when all is."""
     if full == cases:
         return ""
     rest = cases - full - lines
-    named = f", {counted(lines, 'more', 'more')} by name" if lines else ""
+    named = f", {pluralize(lines, 'more', 'more')} by name" if lines else ""
     missing = f", and {rest:,} not at all" if rest else ""
     return (
-        f"Of {counted(cases, 'case')}, the {full:,} most telling stand here in full{named}{missing}. "
+        f"Of {pluralize(cases, 'case')}, the {full:,} most telling stand here in full{named}{missing}. "
         "results.json, beside this page, holds all of them."
     )
 
 
-def _size(text: str) -> int:
+def _count_bytes(text: str) -> int:
     return len(text.encode())

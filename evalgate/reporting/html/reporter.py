@@ -14,7 +14,7 @@ LIMIT = 5_000_000
 
 
 @frozen
-class Page:
+class HtmlReport:
     """The page as one HTML document."""
 
     limit: int = LIMIT
@@ -24,11 +24,11 @@ class Page:
 
     def render(self, record: Record) -> str:
         """The whole document."""
-        return "".join(self.pieces(record))
+        return "".join(self.iter_chunks(record))
 
-    def pieces(self, record: Record) -> Iterator[str]:
-        """See `evalgate.core.protocols.InPieces`."""
+    def iter_chunks(self, record: Record) -> Iterator[str]:
+        """See `evalgate.core.protocols.StreamingReporter`."""
         # Every run asks for the name of the file, few for the page.
-        from evalgate.reporting.html.layout import fitted
+        from evalgate.reporting.html.layout import iter_page_chunks
 
-        return fitted(record, self.limit)
+        return iter_page_chunks(record, self.limit)

@@ -6,59 +6,61 @@ from types import TracebackType
 from typing import Self
 
 from evalgate.core.types import RunResult
-from evalgate.llm.usage import Used
-from evalgate.redaction.live_redactor import Hiding
+from evalgate.llm.usage import RunUsage
+from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.checkpoint.journal import FILE_NAME, Finished, Journal, lock_journal, unlock_journal
-from evalgate.runner.checkpoint.plan_id import plan_id_here, plan_parts
+from evalgate.runner.checkpoint.journal import FILE_NAME, FinishedRuns, Journal, lock_journal, unlock_journal
+from evalgate.runner.checkpoint.plan_id import compute_local_plan_id, plan_parts
 from evalgate.runner.checkpoint.row_codec import dump_run
 from evalgate.runner.plan import Plan
 
 
-class Journaling:
-    """Context of a run: the folder is locked, its journal open from `begin` on, and deleted when `is_over`.
+class Checkpoint:
+    """Context of a run: the folder is locked, its journal open from `begin_run` on, and deleted when `is_over`.
 
     Not when an exception ends the context: there may be nothing else then that holds the runs. A run that
     never begins leaves the journal of an earlier one as it was.
     """
 
     def __init__(
-        self, plan: Plan, folder: Path | None, *, resume: bool, hiding: Hiding | None = None
+        self, plan: Plan, folder: Path | None, *, resume: bool, hiding: LiveRedactor | None = None
     ) -> None:
         """With `folder` None, nothing is kept.
 
         `hiding`: of whoever publishes the record, who need not look again at what is kept.
 
         Raises:
-            InvalidInput: there is nothing to resume, or it is of another run.
+            InvalidInputError: there is nothing to resume, or it is of another run.
         """
         self._plan = plan
-        self._hiding = hiding or Hiding(Redactor.of(plan.environ, plan.masks))
+        self._hiding = hiding or LiveRedactor(Redactor.from_environment(plan.environ, plan.masks))
         self._folder = folder
         self._journal: Journal | None = None
         self._lock: int | None = None
         """Taken before the agent starts, until the journal is open."""
-        self.finished: Finished = {}
+        self.finished: FinishedRuns = {}
         """Runs that an earlier run of the same plan made."""
-        self.used = Used()
+        self.used = RunUsage()
         """What the earlier run used, and then this one."""
         self.is_over = False
         self._fault = ""
         if resume and folder is not None:
-            shown_as = plan.workspace.shown(folder / FILE_NAME)
+            shown_as = plan.workspace.format_path(folder / FILE_NAME)
             self._journal, self.finished = Journal.resume(
-                folder, plan_id_here(plan), shown_as, self._again, plan_parts(plan)
+                folder, compute_local_plan_id(plan), shown_as, self._redact_stored_rows, plan_parts(plan)
             )
             self.used = self._journal.used
 
-    def begin(self) -> None:
+    def begin_run(self) -> None:
         """Open a new journal, unless an old one goes on. A disk that takes none is no reason not to run."""
         if self._folder is None or self._journal is not None or self._fault:
             return
         lock, self._lock = self._lock, None
         try:
             owner, parts = self._plan.workspace.owner, plan_parts(self._plan)
-            self._journal = Journal.begin(self._folder, plan_id_here(self._plan), owner, lock, parts)
+            self._journal = Journal.create(
+                self._folder, compute_local_plan_id(self._plan), owner, lock, parts
+            )
         except OSError as error:
             self._fault = error.strerror or str(error)
 
@@ -68,34 +70,34 @@ class Journaling:
         fault = self._fault or (self._journal.fault if self._journal is not None else "")
         return (f"No journal was kept, so this run cannot be resumed: {fault}.",) if fault else ()
 
-    def add(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """See `evaluation.KeepsRuns`."""
+    def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
+        """See `evaluation.RunStore`."""
         if self._journal is None:
             return
         rows = [(result, dump_run(result)) for _, result in results]
         kept = [
             (index, row if hidden is result else dump_run(hidden))
-            for (index, _), (result, row), hidden in zip(results, rows, self._hidden(rows), strict=True)
+            for (index, _), (result, row), hidden in zip(results, rows, self._redact_rows(rows), strict=True)
         ]
-        self._journal.add(kept)
+        self._journal.append_runs(kept)
 
-    def use(self, used: Used) -> None:
-        """See `evaluation.KeepsRuns`."""
+    def record_usage(self, used: RunUsage) -> None:
+        """See `evaluation.RunStore`."""
         if self._journal is not None and used != self.used:
-            self._journal.use(used)
+            self._journal.append_usage(used)
             self.used = used
 
-    def _hidden(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
-        return self._hiding.parts([(run, row.decode()) for run, row in rows])
+    def _redact_rows(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
+        return self._hiding.redact_many([(run, row.decode()) for run, row in rows])
 
-    def _again(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
-        return self._hiding.again([(run, row.decode()) for run, row in rows])
+    def _redact_stored_rows(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
+        return self._hiding.redact_stored([(run, row.decode()) for run, row in rows])
 
     def __enter__(self) -> Self:
         """Lock the folder before anything starts.
 
         Raises:
-            InvalidInput: another run writes there.
+            InvalidInputError: another run writes there.
         """
         if self._folder is not None and self._journal is None:
             try:

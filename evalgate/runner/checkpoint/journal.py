@@ -17,12 +17,12 @@ from typing import Self, TypeAlias
 from zlib import crc32
 
 from evalgate import __version__
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import PlanId, RunResult
-from evalgate.llm.usage import Used
-from evalgate.runner.checkpoint.row_codec import dump_used, load_run, load_used
+from evalgate.llm.usage import RunUsage
+from evalgate.runner.checkpoint.row_codec import dump_usage, load_run, load_usage
 from evalgate.system.files import Owner, SpecialFileError, check_is_regular, make_folder
-from evalgate.system.gc import collector_paused
+from evalgate.system.gc import pause_gc
 
 FILE_NAME = "journal.jsonl"
 """Where it stands in the folder of the reports."""
@@ -38,10 +38,10 @@ _USED_LINE = re.compile(rb'\["used",(\d{1,10}),(.*)\]')
 _Row: TypeAlias = tuple[int, RunResult, bytes]
 """Index of the case, the run, and what it was read from."""
 
-Finished: TypeAlias = Mapping[int, Sequence[RunResult]]
+FinishedRuns: TypeAlias = Mapping[int, Sequence[RunResult]]
 """Index of a case in the plan → its runs that are over."""
 
-Look: TypeAlias = Callable[[Sequence[tuple[RunResult, bytes]]], Sequence[RunResult]]
+RunTransform: TypeAlias = Callable[[Sequence[tuple[RunResult, bytes]]], Sequence[RunResult]]
 """What is made of runs that were kept, each with its row."""
 
 NO_PARTS: Mapping[str, str] = {}
@@ -71,11 +71,11 @@ class Journal:
         self._size = os.fstat(descriptor).st_size
         self.fault = ""
         """Why runs are no longer written; "" while they are."""
-        self.used = Used()
+        self.used = RunUsage()
         """What was used until the journal was opened."""
 
     @classmethod
-    def begin(
+    def create(
         cls,
         folder: Path,
         plan: PlanId,
@@ -89,17 +89,17 @@ class Journal:
         made of, which says what differs when it is resumed with another one.
 
         Raises:
-            InvalidInput: another run writes there.
+            InvalidInputError: another run writes there.
             OSError: it cannot be written.
         """
         path = folder / FILE_NAME
         descriptor = lock_journal(folder, owner) if lock is None else lock
         if os.fstat(descriptor).st_size:
-            descriptor = _emptied(path, descriptor)
+            descriptor = _clear_journal(path, descriptor)
         if owner is not None:
             os.fchown(descriptor, *owner)
         journal = cls(path, descriptor)
-        journal._write(_head(plan, parts))
+        journal._write_bytes(_build_head(plan, parts))
         return journal
 
     @classmethod
@@ -108,63 +108,65 @@ class Journal:
         folder: Path,
         plan: PlanId,
         shown_as: str,
-        look: Look | None = None,
+        look: RunTransform | None = None,
         parts: Mapping[str, str] = NO_PARTS,
-    ) -> tuple[Self, Finished]:
+    ) -> tuple[Self, FinishedRuns]:
         """The journal that an unfinished run left in `folder`, and the runs in it, as `look` gives them.
 
         Raises:
-            InvalidInput: there is none, it is damaged, or of a run of something else.
+            InvalidInputError: there is none, it is damaged, or of a run of something else.
         """
         path = folder / FILE_NAME
         if not path.exists():
-            raise InvalidInput(f"{shown_as}: there is no run to resume: leave --resume out")
-        descriptor = _locked(path)
+            raise InvalidInputError(f"{shown_as}: there is no run to resume: leave --resume out")
+        descriptor = _open_locked(path)
         try:
-            return cls._resumed(path, descriptor, plan, shown_as, look, parts)
-        except InvalidInput:
+            return cls._open_resumed(path, descriptor, plan, shown_as, look, parts)
+        except InvalidInputError:
             os.close(descriptor)
             raise
 
     @classmethod
-    def _resumed(
+    def _open_resumed(
         cls,
         path: Path,
         descriptor: int,
         plan: PlanId,
         shown_as: str,
-        look: Look | None,
+        look: RunTransform | None,
         parts: Mapping[str, str],
-    ) -> tuple[Self, Finished]:
+    ) -> tuple[Self, FinishedRuns]:
         data = path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         lines = whole.split(b"\n")[:-1]
-        if begun := not whole and _is_begun(data):
-            lines = [_head(plan, parts)]
+        if begun := not whole and _is_partial_head(data):
+            lines = [_build_head(plan, parts)]
         _check_head(lines, plan, shown_as, parts)
-        with collector_paused():
-            finished = _finished(lines, shown_as, look)
-            used = _used(lines, shown_as)
+        with pause_gc():
+            finished = _parse_finished_runs(lines, shown_as, look)
+            used = _parse_usage(lines, shown_as)
         os.ftruncate(descriptor, len(whole))
         journal = cls(path, descriptor)
         journal.used = used
         if begun:
-            journal._write(lines[0])
+            journal._write_bytes(lines[0])
         return journal, finished
 
-    def add(self, runs: Iterable[tuple[int, bytes]]) -> None:
+    def append_runs(self, runs: Iterable[tuple[int, bytes]]) -> None:
         """Keep finished runs: the index of the case of each, and the run as `rows.dump_run` gives it.
 
         A disk that cannot take them ends the journal, never the run.
         """
         if not self.fault:
-            self._write(b"".join([b"[%d,%d,%b]\n" % (index, crc32(run, index), run) for index, run in runs]))
+            self._write_bytes(
+                b"".join([b"[%d,%d,%b]\n" % (index, crc32(run, index), run) for index, run in runs])
+            )
 
-    def use(self, used: Used) -> None:
+    def append_usage(self, used: RunUsage) -> None:
         """Keep what was used until now, in the place of what was kept of that before."""
         if not self.fault:
-            row = dump_used(used)
-            self._write(b"%b%d,%b]\n" % (_USED, crc32(row), row))
+            row = dump_usage(used)
+            self._write_bytes(b"%b%d,%b]\n" % (_USED, crc32(row), row))
 
     def close(self, *, is_over: bool) -> None:
         """Let go of it; a run that came to its end needs no journal."""
@@ -176,7 +178,7 @@ class Journal:
         except OSError as error:  # a network disk tells only now what it did not take
             self.fault = self.fault or error.strerror or str(error)
 
-    def _write(self, data: bytes) -> None:
+    def _write_bytes(self, data: bytes) -> None:
         try:
             written = os.write(self._descriptor, data)
             if written < len(data):  # the disk is full
@@ -193,11 +195,11 @@ def lock_journal(folder: Path, owner: Owner | None = None) -> int:
     """Lock the journal of `folder` without changing what it holds; returns the open file descriptor.
 
     Raises:
-        InvalidInput: another run writes there.
+        InvalidInputError: another run writes there.
         OSError: it cannot be written.
     """
     make_folder(folder, owner)
-    return _locked(folder / FILE_NAME)
+    return _open_locked(folder / FILE_NAME)
 
 
 def unlock_journal(folder: Path, descriptor: int) -> None:
@@ -209,7 +211,7 @@ def unlock_journal(folder: Path, descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _locked(path: Path) -> int:
+def _open_locked(path: Path) -> int:
     while True:
         _check_is_journal(path)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -217,10 +219,10 @@ def _locked(path: Path) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{path.parent.name}: another evalgate is running with this folder: choose another --out"
             ) from None
-        if _is_at(descriptor, path):
+        if _is_same_file(descriptor, path):
             return descriptor
         os.close(descriptor)  # who had the lock moved or deleted the file before letting go of it
 
@@ -231,51 +233,51 @@ def _check_is_journal(path: Path) -> None:
         try:
             check_is_regular(path)
         except SpecialFileError as error:
-            raise InvalidInput(f"{path.name}: {error.strerror}, or remove it") from None
+            raise InvalidInputError(f"{path.name}: {error.strerror}, or remove it") from None
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
+def _is_same_file(descriptor: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
 
 
-def _emptied(path: Path, descriptor: int) -> int:
-    if not _holds_more_than_a_head(path):
+def _clear_journal(path: Path, descriptor: int) -> int:
+    if not _has_rows(path):
         os.ftruncate(descriptor, 0)
         return descriptor
     path.replace(path.with_name(f"{FILE_NAME}.previous"))
     os.close(descriptor)
-    return _locked(path)
+    return _open_locked(path)
 
 
-def _holds_more_than_a_head(path: Path) -> bool:
+def _has_rows(path: Path) -> bool:
     with path.open("rb") as file:
-        return not _is_begun(file.readline()) or bool(file.readline())
+        return not _is_partial_head(file.readline()) or bool(file.readline())
 
 
-def _head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
+def _build_head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
     head: dict[str, object] = {"kind": _KIND, "version": _VERSION, "evalgate": __version__}
     head |= {"plan": asdict(plan), "parts": dict(parts)}
     return json.dumps(head).encode() + b"\n"
 
 
-def _is_begun(data: bytes) -> bool:
+def _is_partial_head(data: bytes) -> bool:
     """Whether it is what a gate leaves that was killed before its first line was whole."""
     start = json.dumps({"kind": _KIND}).encode()[:-1]
     return data.startswith(start[: len(data)])
 
 
 def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str, parts: Mapping[str, str]) -> None:
-    head = _object(lines[0]) if lines else {}
+    head = _parse_object(lines[0]) if lines else {}
     then = head.get("plan")
     if head.get("kind") != _KIND or not isinstance(then, dict):
-        raise InvalidInput([Problem(shown_as, 1, 1, "is no journal of evalgate: leave --resume out")])
+        raise InvalidInputError([Problem(shown_as, 1, 1, "is no journal of evalgate: leave --resume out")])
     if head.get("version") != _VERSION:
-        raise InvalidInput([Problem(shown_as, 1, 1, "was written by another version of evalgate")])
+        raise InvalidInputError([Problem(shown_as, 1, 1, "was written by another version of evalgate")])
     if (version := head.get("evalgate")) != __version__:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{shown_as}: cannot be resumed: it was written by evalgate {version}, and this is "
             f"{__version__}. Leave --resume out, or go on with evalgate {version}."
             if isinstance(version, str)
@@ -284,14 +286,14 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str, parts: Mapp
     now = asdict(plan)
     changed = [what for key, what in _WHAT.items() if then.get(key) != now[key]]
     if changed:
-        named = ", ".join(_differing(head.get("parts"), parts))
-        raise InvalidInput(
+        named = ", ".join(_describe_differences(head.get("parts"), parts))
+        raise InvalidInputError(
             f"{shown_as}: cannot be resumed: {' and '.join(changed)} changed since"
             f"{f': {named}' if named else ''}. Leave --resume out, or go back to what it was."
         )
 
 
-def _differing(then: object, now: Mapping[str, str]) -> Iterator[str]:
+def _describe_differences(then: object, now: Mapping[str, str]) -> Iterator[str]:
     """Yield the parts of the plan that differ, the first `_NAMED` of them, with both values if known."""
     if not isinstance(then, dict) or not then or not now:
         return
@@ -304,46 +306,48 @@ def _differing(then: object, now: Mapping[str, str]) -> Iterator[str]:
         yield f"{len(names) - _NAMED:,} more"
 
 
-def _finished(lines: Sequence[bytes], shown_as: str, look: Look | None) -> Finished:
-    rows = {number: _row(line) for number, line in _numbered(lines) if not line.startswith(_USED)}
+def _parse_finished_runs(lines: Sequence[bytes], shown_as: str, look: RunTransform | None) -> FinishedRuns:
+    rows = {number: _parse_row(line) for number, line in _enumerate_rows(lines) if not line.startswith(_USED)}
     damaged = [number for number, row in rows.items() if row is None]
     if damaged:
-        raise InvalidInput(_damage(shown_as, number) for number in damaged)
+        raise InvalidInputError(_build_damage_problem(shown_as, number) for number in damaged)
     found: dict[int, dict[int, RunResult]] = {}
-    for index, run in _looked_at([row for row in rows.values() if row is not None], look):
+    for index, run in _transform_rows([row for row in rows.values() if row is not None], look):
         found.setdefault(index, {}).setdefault(run.run, run)
     return {index: tuple(runs.values()) for index, runs in found.items()}
 
 
-def _used(lines: Sequence[bytes], shown_as: str) -> Used:
+def _parse_usage(lines: Sequence[bytes], shown_as: str) -> RunUsage:
     """What was used until the last line that says so."""
-    told = ((number, line) for number, line in reversed(list(_numbered(lines))) if line.startswith(_USED))
+    told = (
+        (number, line) for number, line in reversed(list(_enumerate_rows(lines))) if line.startswith(_USED)
+    )
     number, line = next(told, (0, b""))
     if not line:
-        return Used()
+        return RunUsage()
     found = _USED_LINE.fullmatch(line)
     if found is None or crc32(found[2]) != int(found[1]):
-        raise InvalidInput([_damage(shown_as, number)])
-    return load_used(found[2])
+        raise InvalidInputError([_build_damage_problem(shown_as, number)])
+    return load_usage(found[2])
 
 
-def _numbered(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+def _enumerate_rows(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """The lines after the first, by their numbers."""
     return enumerate(lines[1:], 2)
 
 
-def _damage(shown_as: str, number: int) -> Problem:
+def _build_damage_problem(shown_as: str, number: int) -> Problem:
     return Problem(shown_as, number, 1, "is damaged: leave --resume out")
 
 
-def _looked_at(rows: Sequence[_Row], look: Look | None) -> Iterator[tuple[int, RunResult]]:
+def _transform_rows(rows: Sequence[_Row], look: RunTransform | None) -> Iterator[tuple[int, RunResult]]:
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE]
         runs = look([(run, data) for _, run, data in some]) if look else [run for _, run, _ in some]
         yield from zip([index for index, _, _ in some], runs, strict=True)
 
 
-def _row(line: bytes) -> _Row | None:
+def _parse_row(line: bytes) -> _Row | None:
     found = _LINE.fullmatch(line)
     if found is None:
         return None
@@ -354,7 +358,7 @@ def _row(line: bytes) -> _Row | None:
         return None
 
 
-def _object(line: bytes) -> Mapping[str, object]:
+def _parse_object(line: bytes) -> Mapping[str, object]:
     try:
         value = json.loads(line)
     except ValueError:

@@ -8,9 +8,9 @@ from heapq import heapify, heapreplace
 from typing import NamedTuple
 
 from evalgate import __version__
-from evalgate.core.errors import InvalidInput, NoVerdict, Problem
-from evalgate.core.formatting import mean_as_added
-from evalgate.core.protocols import MeanOfTurns
+from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
+from evalgate.core.formatting import compute_sequential_mean
+from evalgate.core.protocols import AveragesTurns
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
     AgentInfo,
@@ -23,20 +23,20 @@ from evalgate.core.types import (
     Shard,
     Verdict,
 )
-from evalgate.datasets.large.lazy_cases import WrittenRun
+from evalgate.datasets.large.lazy_cases import LazyRunResult
 from evalgate.gating.verdict import INTERRUPTED, NO_VERDICT, OPEN
-from evalgate.llm.usage import left_undone
-from evalgate.metrics.aggregation import summarise, total
+from evalgate.llm.usage import describe_budget_shortfall
+from evalgate.metrics.aggregation import compute_totals, summarize_metrics
 from evalgate.metrics.scoring import BoundMetric
-from evalgate.runner.checkpoint.journal import Finished
-from evalgate.runner.checkpoint.plan_id import plan_id
+from evalgate.runner.checkpoint.journal import FinishedRuns
+from evalgate.runner.checkpoint.plan_id import compute_plan_id
 from evalgate.runner.eval_runner import Evaluation
 from evalgate.runner.plan import Plan
-from evalgate.runner.record_builder import Made
-from evalgate.runner.suites import Places
+from evalgate.runner.record_builder import RunTiming
+from evalgate.runner.suites import CaseIndex
 
 
-def case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
+def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
     """How long each case (eval set, case) takes by the baseline; the mean of the others where it is new."""
     known: dict[tuple[str, str], float] = {}
     for case in baseline.cases if baseline else ():
@@ -46,7 +46,7 @@ def case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) ->
     return [known.get(case, usual) for case in cases]
 
 
-def shares(seconds: Sequence[float], count: int) -> tuple[tuple[int, ...], ...]:
+def assign_cases(seconds: Sequence[float], count: int) -> tuple[tuple[int, ...], ...]:
     """The indices of the cases of each of `count` shards, each once, in order.
 
     The longest first, each to the shard that has least to do: at worst 4/3 of the best possible (Graham 1969,
@@ -72,18 +72,20 @@ def find_contradictions(
         records: File and content of each, of the cases that it should hold.
         may_follow_up: Whether a shard may have made further runs of some cases.
     """
-    heads = list(Places(plan.suites).heads())
+    heads = list(CaseIndex(plan.suites).iter_metadata())
     # Of the metrics of each suite, made once: most cases have no thresholds of their own.
     expected = {id(suite.metrics): _expect(suite.metrics) for suite in plan.suites}
     for path, record in records:
         is_whole = record.verdict.status != "error"  # one that is not whole is refused for that
         for index, case in zip(record.shard.cases if record.shard else (), record.cases, strict=False):
             suite, head = heads[index]
-            bound = suite.metrics_of(head)
+            bound = suite.get_metrics(head)
             scores = expected.get(id(bound)) or _expect(bound)
             wanted = plan.fixed_runs if is_whole else 0
-            sentences = [*_count(case, wanted, plan.fixed_runs, may_follow_up=may_follow_up)]
-            sentences += [f"run {run.run}: {sentence}" for run in case.runs for sentence in _run(run, scores)]
+            sentences = [*_check_run_numbers(case, wanted, plan.fixed_runs, may_follow_up=may_follow_up)]
+            sentences += [
+                f"run {run.run}: {sentence}" for run in case.runs for sentence in _check_run(run, scores)
+            ]
             for sentence in sentences:
                 yield Problem(path, 0, 0, f"{case.eval_id}: {sentence}: run the shard again")
 
@@ -98,11 +100,11 @@ class _Expected(NamedTuple):
 
 def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:
     # `isinstance` with a protocol looks for each of its members: too slow for each score.
-    found = {each.name: _Expected(each, isinstance(each.metric, MeanOfTurns)) for each in metrics}
+    found = {each.name: _Expected(each, isinstance(each.metric, AveragesTurns)) for each in metrics}
     return dict(sorted(found.items()))
 
 
-def _count(case: CaseResult, wanted: int, fixed: int, *, may_follow_up: bool) -> Iterator[str]:
+def _check_run_numbers(case: CaseResult, wanted: int, fixed: int, *, may_follow_up: bool) -> Iterator[str]:
     numbers = [run.run for run in case.runs]
     if wanted == fixed and numbers == [*range(1, fixed + 1)]:
         return  # as nearly every case is
@@ -118,36 +120,36 @@ def _count(case: CaseResult, wanted: int, fixed: int, *, may_follow_up: bool) ->
         yield f"run {min(others)} is none of {fixed}"
 
 
-def _run(run: RunResult, scores: Mapping[str, _Expected]) -> Iterator[str]:
+def _check_run(run: RunResult, scores: Mapping[str, _Expected]) -> Iterator[str]:
     asked = list(scores) if run.outcome == "answered" else []
     if sorted(metric.name for metric in run.metrics) != asked:
         yield f"{run.outcome}, but not with the metrics that were asked of it"
         return
-    turns = _scores_of_turns(run) if run.metrics else {}
+    turns = _collect_turn_scores(run) if run.metrics else {}
     for metric in run.metrics:
-        yield from _metric(metric, scores[metric.name], turns.get(metric.name, ()))
+        yield from _check_metric(metric, scores[metric.name], turns.get(metric.name, ()))
 
 
-def _metric(metric: RunMetric, expected: _Expected, turns: Sequence[float | None]) -> Iterator[str]:
+def _check_metric(metric: RunMetric, expected: _Expected, turns: Sequence[float | None]) -> Iterator[str]:
     bound = expected.bound
-    if not _goes_with_status(metric, bound):
+    if not _matches_status(metric, bound):
         yield f"{metric.name} is {metric.status} with a score of {metric.score}"
     elif metric.score is not None and expected.is_mean and turns:
-        score = Range(*bound.criterion.range).clamp(mean_as_added([each or 0.0 for each in turns]))
+        score = Range(*bound.criterion.range).clamp(compute_sequential_mean([each or 0.0 for each in turns]))
         if not math.isclose(score, metric.score, abs_tol=1e-9):
             yield f"{metric.name} is {metric.score}, and {score} by its turns"
 
 
-def _goes_with_status(metric: RunMetric, bound: BoundMetric) -> bool:
+def _matches_status(metric: RunMetric, bound: BoundMetric) -> bool:
     if metric.score is None or metric.status in {"errored", "not_evaluated"}:
         return metric.score is None and metric.status in {"errored", "not_evaluated"}
-    return not metric.literal or metric.status == bound.status(metric.score)
+    return not metric.literal or metric.status == bound.decide_status(metric.score)
 
 
-def _scores_of_turns(run: RunResult) -> Mapping[str, Sequence[float | None]]:
+def _collect_turn_scores(run: RunResult) -> Mapping[str, Sequence[float | None]]:
     """Return the scores of each metric, turn by turn; no object is made of what was said."""
     found: dict[str, list[float | None]] = {}
-    written = run.said_as_json() if isinstance(run, WrittenRun) else None
+    written = run.load_turns_json() if isinstance(run, LazyRunResult) else None
     if written is None:
         for turn in run.turns:
             for each in turn.metrics:
@@ -160,24 +162,24 @@ def _scores_of_turns(run: RunResult) -> Mapping[str, Sequence[float | None]]:
     return found
 
 
-def shard_of(plan: Plan, index: int, count: int, baseline: Baseline | None) -> Shard:
+def build_shard(plan: Plan, index: int, count: int, baseline: Baseline | None) -> Shard:
     """Which cases shard `index` (1-based) of `count` runs: every machine finds the same.
 
     Raises:
-        InvalidInput: nobody knows beforehand how often the cases are run.
+        InvalidInputError: nobody knows beforehand how often the cases are run.
     """
     if plan.runs == "auto":
-        raise InvalidInput(
+        raise InvalidInputError(
             "`runs: auto` looks at all cases before it runs one again, so it cannot be sharded: give --runs N"
         )
-    cases = _cases(plan)
-    share = shares(case_seconds(cases, baseline), count)[index - 1]
-    return Shard(index, count, share, len(cases), plan_id(plan))
+    cases = _list_case_keys(plan)
+    share = assign_cases(estimate_case_seconds(cases, baseline), count)[index - 1]
+    return Shard(index, count, share, len(cases), compute_plan_id(plan))
 
 
-def shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: Made) -> Record:
+def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: RunTiming) -> Record:
     """The record of a part: it has results, but no verdict on the agent."""
-    results = evaluation.results()
+    results = evaluation.collect_results()
     cases = tuple(results[index] for index in shard.cases)
     return Record(
         evalgate_version=__version__,
@@ -185,17 +187,17 @@ def shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: Made) -
         duration_s=made.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
         runs=plan.fixed_runs,
-        verdict=_verdict(evaluation, shard, cases),
-        metrics=summarise(cases),
+        verdict=_build_shard_verdict(evaluation, shard, cases),
+        metrics=summarize_metrics(cases),
         cases=cases,
-        totals=total(cases),
-        notices=plan.bench.judges.use.notices,
+        totals=compute_totals(cases),
+        notices=plan.judge_resolver.judges.judge_usage.notices,
         shard=shard,
         judge=evaluation.judged,
     )
 
 
-def _verdict(evaluation: Evaluation, shard: Shard, cases: Sequence[CaseResult]) -> Verdict:
+def _build_shard_verdict(evaluation: Evaluation, shard: Shard, cases: Sequence[CaseResult]) -> Verdict:
     name = f"Shard {shard.index} of {shard.count}"
     if evaluation.interrupted:
         return Verdict("error", INTERRUPTED, (f"{name} was interrupted. Resume it with --resume.",))
@@ -207,30 +209,34 @@ def _verdict(evaluation: Evaluation, shard: Shard, cases: Sequence[CaseResult]) 
     if health is not None and not health.is_reliable:
         missed = ", ".join(health.missed)
         return Verdict("error", NO_VERDICT, (f"{name}: {health.sentence}. Missed: {missed}.",))
-    undone = tuple(left_undone(cases, more_wanted=False, why=evaluation.spending.why))
+    undone = tuple(
+        describe_budget_shortfall(cases, more_wanted=False, why=evaluation.spending.exhausted_budget)
+    )
     if undone:
         return Verdict("error", NO_VERDICT, tuple(f"{name}: {sentence}" for sentence in undone))
     sentence = f"{name} is done. `evalgate merge` gives the verdict when all {shard.count} are."
     return Verdict("inconclusive", OPEN, (sentence,))
 
 
-def finished_runs(plan: Plan, records: Sequence[tuple[str, Record]], *, may_follow_up: bool) -> Finished:
+def collect_finished_runs(
+    plan: Plan, records: Sequence[tuple[str, Record]], *, may_follow_up: bool
+) -> FinishedRuns:
     """The runs of all shards, by the index of their case.
 
     `may_follow_up`: a shard may have made more runs of a case than the plan says.
 
     Raises:
-        InvalidInput: a shard is doubled, of another run, or contradicts itself; with every problem.
-        NoVerdict: a shard is missing or did not come to its end.
+        InvalidInputError: a shard is doubled, of another run, or contradicts itself; with every problem.
+        NoVerdictError: a shard is missing or did not come to its end.
     """
-    wrong = dict.fromkeys([*_foreign(plan, records), *_doubled(records)])
-    incomplete = list(_incomplete(records))
+    wrong = dict.fromkeys([*_find_foreign_shards(plan, records), *_find_duplicate_shards(records)])
+    incomplete = list(_find_incomplete_shards(records))
     if not wrong:
         wrong = dict.fromkeys(find_contradictions(plan, records, may_follow_up=may_follow_up))
     if wrong:
-        raise InvalidInput([*wrong, *incomplete])
+        raise InvalidInputError([*wrong, *incomplete])
     if incomplete:
-        raise NoVerdict("\n".join(map(str, incomplete)))
+        raise NoVerdictError("\n".join(map(str, incomplete)))
     return {
         index: case.runs
         for _, record in records
@@ -239,7 +245,7 @@ def finished_runs(plan: Plan, records: Sequence[tuple[str, Record]], *, may_foll
     }
 
 
-def as_written(record: Record, records: Sequence[tuple[str, Record]]) -> Record:
+def restore_written_cases(record: Record, records: Sequence[tuple[str, Record]]) -> Record:
     """The merged record, with the cases of its shards themselves where nothing changed in them."""
     cases = list(record.cases)
     for _, part in records:
@@ -250,8 +256,8 @@ def as_written(record: Record, records: Sequence[tuple[str, Record]]) -> Record:
     return replace(record, cases=tuple(cases))
 
 
-def _foreign(plan: Plan, records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
-    own, cases = plan_id(plan), _cases(plan)
+def _find_foreign_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
+    own, cases = compute_plan_id(plan), _list_case_keys(plan)
     for path, record in records:
         shard = record.shard
         if shard is None:
@@ -261,7 +267,7 @@ def _foreign(plan: Plan, records: Sequence[tuple[str, Record]]) -> Iterator[Prob
             yield Problem(
                 path, 0, 0, f"was made by evalgate {version}, and this is {__version__}: merge with it"
             )
-        elif found := _difference(shard.plan, own):
+        elif found := _describe_difference(shard.plan, own):
             yield Problem(path, 0, 0, f"is a shard of another run: {found} differ from what is here")
         elif [cases[index] for index in shard.cases if index < len(cases)] != [
             (case.eval_set_id, case.eval_id) for case in record.cases
@@ -269,7 +275,7 @@ def _foreign(plan: Plan, records: Sequence[tuple[str, Record]]) -> Iterator[Prob
             yield Problem(path, 0, 0, "does not hold the cases of its shard: somebody edited it")
 
 
-def _difference(then: PlanId, now: PlanId) -> str:
+def _describe_difference(then: PlanId, now: PlanId) -> str:
     pairs = (
         ("eval sets", then.eval_sets, now.eval_sets),
         ("thresholds", then.thresholds, now.thresholds),
@@ -278,11 +284,11 @@ def _difference(then: PlanId, now: PlanId) -> str:
     return " and ".join(what for what, one, other in pairs if one != other)
 
 
-def _doubled(records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
+def _find_duplicate_shards(records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
     shards = [(path, record.shard) for path, record in records if record.shard is not None]
     counts = {shard.count for _, shard in shards}
     if len(counts) > 1:
-        yield Problem("", 0, 0, f"the shards are of different runs: of {_listed(counts)} parts")
+        yield Problem("", 0, 0, f"the shards are of different runs: of {_format_numbers(counts)} parts")
         return
     times = Counter(shard.index for _, shard in shards)
     for path, shard in shards:
@@ -290,7 +296,7 @@ def _doubled(records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
             yield Problem(path, 0, 0, f"shard {shard.index} is given {times[shard.index]} times")
 
 
-def _incomplete(records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
+def _find_incomplete_shards(records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
     shards = [record.shard for _, record in records if record.shard is not None]
     for path, record in records:
         if record.shard is not None and record.verdict.status == "error":
@@ -298,14 +304,16 @@ def _incomplete(records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
     count = max((shard.count for shard in shards), default=1)
     missing = set(range(1, count + 1)) - {shard.index for shard in shards}
     if missing and len({shard.count for shard in shards}) == 1:
-        yield Problem("", 0, 0, f"shard {_listed(missing)} of {count} is missing")
+        yield Problem("", 0, 0, f"shard {_format_numbers(missing)} of {count} is missing")
 
 
-def _listed(numbers: Sequence[int] | set[int]) -> str:
+def _format_numbers(numbers: Sequence[int] | set[int]) -> str:
     return ", ".join(map(str, sorted(numbers)))
 
 
-def _cases(plan: Plan) -> list[tuple[str, str]]:
+def _list_case_keys(plan: Plan) -> list[tuple[str, str]]:
     return [
-        (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.heads
+        (suite.eval_set.eval_set_id, case.eval_id)
+        for suite in plan.suites
+        for case in suite.eval_set.case_metadata
     ]

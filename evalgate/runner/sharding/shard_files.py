@@ -14,10 +14,10 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from evalgate import __version__
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import CaseResult, Record, RunResult
-from evalgate.datasets.large.lazy_cases import RunInLine, WrittenCase
-from evalgate.datasets.results_io import is_shard_intact, load_record, read_bytes, split_record
+from evalgate.datasets.large.lazy_cases import LazyCaseResult, ShardRun
+from evalgate.datasets.results_io import is_shard_intact, load_record, read_record_bytes, split_record
 from evalgate.system.files import is_readable_name
 
 if TYPE_CHECKING:
@@ -29,34 +29,36 @@ _LATER = "turns"
 """The field that is only checked."""
 
 
-def read_case(line: bytes) -> WrittenCase:
+def read_shard_case(line: bytes) -> LazyCaseResult:
     """The case that a line of a `results.json` of this version holds.
 
     Raises:
         ValueError: it holds none.
     """
-    case = _adapter().validate_json(line, strict=True)
-    case.written_as(line.decode())
+    case = _get_case_adapter().validate_json(line, strict=True)
+    case.set_json(line.decode())
     return case
 
 
 @cache
-def _adapter() -> "TypeAdapter[WrittenCase]":
+def _get_case_adapter() -> "TypeAdapter[LazyCaseResult]":
     from pydantic import GetPydanticSchema, TypeAdapter
 
-    return TypeAdapter(Annotated[WrittenCase, GetPydanticSchema(lambda _, handler: _case(handler))])
+    return TypeAdapter(
+        Annotated[LazyCaseResult, GetPydanticSchema(lambda _, handler: _build_case_schema(handler))]
+    )
 
 
-def _case(handler: "GetCoreSchemaHandler") -> "CoreSchema":
+def _build_case_schema(handler: "GetCoreSchemaHandler") -> "CoreSchema":
     from pydantic_core import core_schema
 
-    turns = _plain(get_type_hints(RunResult)[_LATER], handler)
-    run = _instance(RunInLine, RunResult, {_LATER: turns}, handler)
+    turns = _build_plain_schema(get_type_hints(RunResult)[_LATER], handler)
+    run = _build_instance_schema(ShardRun, RunResult, {_LATER: turns}, handler)
     runs = core_schema.tuple_schema([run], variadic_item_index=0)
-    return _instance(WrittenCase, CaseResult, {"runs": runs}, handler)
+    return _build_instance_schema(LazyCaseResult, CaseResult, {"runs": runs}, handler)
 
 
-def _instance(
+def _build_instance_schema(
     made: type, kind: type, own: "Mapping[str, CoreSchema]", handler: "GetCoreSchemaHandler"
 ) -> "CoreSchema":
     """What makes a `made` of all fields of `kind` but one; `own` are schemas of some of them."""
@@ -66,7 +68,7 @@ def _instance(
     given = [
         core_schema.dataclass_field(
             field.name,
-            _with_default(own.get(field.name) or handler.generate_schema(hints[field.name]), field),
+            _add_default(own.get(field.name) or handler.generate_schema(hints[field.name]), field),
             init_only=field.name == _LATER,
         )
         for field in known
@@ -77,7 +79,7 @@ def _instance(
     return core_schema.dataclass_schema(made, arguments, kept, slots=True)
 
 
-def _with_default(schema: "CoreSchema", field: Field[Any]) -> "CoreSchema":
+def _add_default(schema: "CoreSchema", field: Field[Any]) -> "CoreSchema":
     from pydantic_core import core_schema
 
     if field.default is MISSING:
@@ -85,40 +87,46 @@ def _with_default(schema: "CoreSchema", field: Field[Any]) -> "CoreSchema":
     return core_schema.with_default_schema(schema, default=field.default)
 
 
-def _plain(hint: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+def _build_plain_schema(hint: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
     """What takes the JSON of a type and gives plain values: no object for a dataclass."""
     from pydantic_core import core_schema
 
     if is_dataclass(hint):
-        return _plain_fields(hint, handler)
+        return _build_plain_fields_schema(hint, handler)
     if get_origin(hint) is tuple:
-        return core_schema.list_schema(_plain(get_args(hint)[0], handler))
+        return core_schema.list_schema(_build_plain_schema(get_args(hint)[0], handler))
     kinds = [each for each in get_args(hint) if each is not NoneType]
     if get_origin(hint) not in {Union, UnionType} or not all(map(is_dataclass, kinds)):
         return handler.generate_schema(hint)
-    schema = _plain(kinds[0], handler) if len(kinds) == 1 else _plain_union(kinds, handler)
+    schema = (
+        _build_plain_schema(kinds[0], handler)
+        if len(kinds) == 1
+        else _build_plain_union_schema(kinds, handler)
+    )
     return core_schema.nullable_schema(schema) if NoneType in get_args(hint) else schema
 
 
-def _plain_fields(kind: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+def _build_plain_fields_schema(kind: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
     from pydantic_core import core_schema
 
     hints = get_type_hints(kind)
     return core_schema.typed_dict_schema(
         {
             field.name: core_schema.typed_dict_field(
-                _plain(hints[field.name], handler), required=field.default is MISSING
+                _build_plain_schema(hints[field.name], handler), required=field.default is MISSING
             )
             for field in fields(kind)
         }
     )
 
 
-def _plain_union(kinds: list[Any], handler: "GetCoreSchemaHandler") -> "CoreSchema":
+def _build_plain_union_schema(kinds: list[Any], handler: "GetCoreSchemaHandler") -> "CoreSchema":
     """Of dataclasses that `type` tells apart."""
     from pydantic_core import core_schema
 
-    choices = {get_args(get_type_hints(kind)["type"])[0]: _plain(kind, handler) for kind in kinds}
+    choices = {
+        get_args(get_type_hints(kind)["type"])[0]: _build_plain_schema(kind, handler) for kind in kinds
+    }
     return core_schema.tagged_union_schema(choices, discriminator="type")
 
 
@@ -128,10 +136,10 @@ def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
     A folder stands for every `results.json` in it, however deep, or for the one that should be there. What
     names nothing stays as it is written, as in a shell: whoever reads it tells that there is no such file.
     """
-    return tuple(file for pattern in patterns for file in _named(pattern, base) or [pattern])
+    return tuple(file for pattern in patterns for file in _expand_pattern(pattern, base) or [pattern])
 
 
-def _named(pattern: str, base: Path) -> list[str]:
+def _expand_pattern(pattern: str, base: Path) -> list[str]:
     path = base / pattern
     if path.is_dir():
         found = sorted(file.relative_to(path) for file in path.rglob("results.json"))
@@ -143,34 +151,34 @@ def _named(pattern: str, base: Path) -> list[str]:
 
 
 def read_shard(path: Path, shown_as: str) -> Record:
-    """The record of a shard, its cases as `WrittenCase` where this version wrote them.
+    """The record of a shard, its cases as `LazyCaseResult` where this version wrote them.
 
     Raises:
-        InvalidInput: as `read_record`; or this version wrote the shard, and somebody changed it.
+        InvalidInputError: as `read_record`; or this version wrote the shard, and somebody changed it.
     """
-    data = read_bytes(path, shown_as)
+    data = read_record_bytes(path, shown_as)
     record = _read_any(data, shown_as)
     if record.shard is not None and record.evalgate_version == __version__ and not is_shard_intact(data):
         message = "was changed since the shard wrote it: run the shard again, or take its file as it was"
-        raise InvalidInput([Problem(shown_as, 0, 0, message)])
+        raise InvalidInputError([Problem(shown_as, 0, 0, message)])
     return record
 
 
 def _read_any(data: bytes, shown_as: str) -> Record:
-    with suppress(InvalidInput, ValueError):  # whoever reads the whole tells what is wrong
-        return _read(data, shown_as)
+    with suppress(InvalidInputError, ValueError):  # whoever reads the whole tells what is wrong
+        return _read_current_version(data, shown_as)
     return load_record(data, shown_as)
 
 
-def _read(data: bytes, shown_as: str) -> Record:
+def _read_current_version(data: bytes, shown_as: str) -> Record:
     record, lines = split_record(data, shown_as)
     if record.evalgate_version != __version__:
         raise ValueError("written by another version")
-    return replace(record, cases=tuple(_cases(lines)))
+    return replace(record, cases=tuple(_iter_cases(lines)))
 
 
-def _cases(lines: Iterable[bytes]) -> Iterator[WrittenCase]:
+def _iter_cases(lines: Iterable[bytes]) -> Iterator[LazyCaseResult]:
     for line in lines:
         if b"\n" in line:
             raise ValueError("written by another program")
-        yield read_case(line)
+        yield read_shard_case(line)

@@ -6,7 +6,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from evalgate.core.types import Reply, UserMessage
-from evalgate.core.protocols import AgentPlace, SessionEnd
+from evalgate.core.protocols import AgentContext, SessionResult
 
 
 class Echo:
@@ -20,14 +20,14 @@ class Echo:
         """Nothing was started."""
 
     @asynccontextmanager
-    async def session(self, case, run, *, alone):
+    async def open_session(self, case, run, *, alone):
         yield self
 
-    async def turn(self, message: UserMessage) -> Reply:
+    async def run_turn(self, message: UserMessage) -> Reply:
         return Reply(f"{self.prefix} {message.text}")
 
-    async def end(self) -> SessionEnd:
-        return SessionEnd()
+    async def end(self) -> SessionResult:
+        return SessionResult()
 
 
 class EchoAgent(BaseModel):
@@ -38,5 +38,5 @@ class EchoAgent(BaseModel):
 
     prefix: str
 
-    def build(self, place: AgentPlace) -> Echo:
+    def build(self, place: AgentContext) -> Echo:
         return Echo(self.prefix)

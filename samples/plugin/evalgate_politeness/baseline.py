@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from evalgate.core.types import Baseline
-from evalgate.core.protocols import BaselinePlace
+from evalgate.core.protocols import StoreContext
 
 
 class Memory:
@@ -18,5 +18,5 @@ class Memory:
         return self.kept
 
 
-def build(what: str, place: BaselinePlace) -> Memory:
+def build(what: str, place: StoreContext) -> Memory:
     return Memory()

@@ -4,9 +4,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from evalgate.core.types import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
+from evalgate.core.types import CaseRun, Criterion, EvalCase, MetricResult, Reply, CaseTurn, TurnScore
 from evalgate.core.protocols import MetricContext
-from evalgate.metrics.turnwise import mean_over_turns
+from evalgate.metrics.turnwise import compute_turn_mean
 
 
 class Politeness(BaseModel):
@@ -21,9 +21,9 @@ class Politeness(BaseModel):
         return cls.model_validate(criterion.options)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        return await mean_over_turns(case, run, self._turn)
+        return await compute_turn_mean(case, run, self._turn)
 
-    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
+    def _turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
         said = (reply.response or "").lower()
         if any(word in said for word in self.words):
             return TurnScore(1.0)

@@ -14,7 +14,7 @@ from typing import Any
 import docker
 import pytest
 
-from evalgate.agents.containers.docker_client import LABEL, sweep
+from evalgate.agents.containers.docker_client import LABEL, remove_orphans
 from evalgate.core.types import Reply
 from tests.agents.containers.test_docker import IMAGE, ROOT, agent, connected
 from tests.agents.http.test_sample import gate
@@ -223,13 +223,13 @@ def test_what_a_killed_gate_leaves_is_swept(project: Path, client: docker.Docker
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as killed:
         assert killed.stdout is not None
         assert killed.stdout.readline() == b"up\n"
-        sweep(client)
+        remove_orphans(client)
         assert len(left(client, killed.pid)) == 5, "three containers, a network and a volume"
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         end = time.monotonic() + PATIENT_S
         while left(client, killed.pid) and time.monotonic() < end:
-            sweep(client)
+            remove_orphans(client)
         assert left(client, killed.pid) == []
 
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from evalgate.agents.adapters.docker import DockerAgent
-from evalgate.agents.containers.compose.document import CannotFill, filled, read_env_file
-from evalgate.core.errors import InvalidInput
+from evalgate.agents.adapters.docker import DockerAgentOptions
+from evalgate.agents.containers.compose.document import InterpolationError, interpolate_text, read_env_file
+from evalgate.core.errors import InvalidInputError
 from tests.agents.http.server import a_place
 
 
 def built(folder: Path) -> None:
-    DockerAgent.model_validate({"service": "weather", "port": 8000}).build(a_place(folder=folder))
+    DockerAgentOptions.model_validate({"service": "weather", "port": 8000}).build(a_place(folder=folder))
 
 
 def refusals(folder: Path, text: str) -> list[str]:
     (folder / "compose.yaml").write_text(text)
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         built(folder)
     return [str(problem) for problem in caught.value.problems]
 
@@ -76,7 +76,7 @@ def test_nothing_outside_the_working_folder_is_given(tmp_path: Path) -> None:
 
 def test_there_is_no_file_or_no_such_service(tmp_path: Path) -> None:
     with pytest.raises(
-        InvalidInput, match=r"there is no compose\.yaml or compose\.yml or docker-compose\.yaml"
+        InvalidInputError, match=r"there is no compose\.yaml or compose\.yml or docker-compose\.yaml"
     ):
         built(tmp_path)
     assert refusals(tmp_path, "services: {wether: {image: x}}\n") == [
@@ -95,7 +95,7 @@ def test_there_is_no_file_or_no_such_service(tmp_path: Path) -> None:
 )
 def test_refuses_options(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        DockerAgent.model_validate(options).build(a_place())
+        DockerAgentOptions.model_validate(options).build(a_place())
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_refuses_options(options: dict[str, Any], sentence: str) -> None:
     ],
 )
 def test_variables(text: str, expected: str) -> None:
-    assert filled(text, {"A": "a", "EMPTY": ""}) == expected
+    assert interpolate_text(text, {"A": "a", "EMPTY": ""}) == expected
 
 
 @pytest.mark.parametrize("text", ["$", "${}", "${A", "${EMPTY:?no}", "${GONE?no}", "$-"])
 def test_variables_that_cannot_be_filled_in(text: str) -> None:
-    with pytest.raises(CannotFill):
-        filled(text, {"A": "a", "EMPTY": ""})
+    with pytest.raises(InterpolationError):
+        interpolate_text(text, {"A": "a", "EMPTY": ""})
 
 
 def test_files_of_variables(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import docker
 import docker.errors
 import pytest
 
-from evalgate.agents.adapters.docker import DockerAgent
-from evalgate.agents.containers.docker_client import LABEL, sweep
+from evalgate.agents.adapters.docker import DockerAgentOptions
+from evalgate.agents.containers.docker_client import LABEL, remove_orphans
 from evalgate.core.types import CaseRun, EvalCase, Reply, ToolCall, ToolResult, Usage
 from tests.agents.http.server import a_place
 from tests.agents.http.test_sample import gate
@@ -101,7 +101,7 @@ def agent(
     given = {"image": IMAGE, "network": "none", **options}
     base = {name: value for name, value in given.items() if value is not None}
     settings = {"folder": folder, "timeout": PATIENT_S, **(place or {})}
-    return lambda env: DockerAgent.model_validate(base).build(a_place(**settings))
+    return lambda env: DockerAgentOptions.model_validate(base).build(a_place(**settings))
 
 
 async def hosted(folder: Path, cases: list[EvalCase], **options: Any) -> dict[str, CaseRun]:
@@ -255,13 +255,13 @@ def test_what_a_killed_gate_leaves_is_swept(tmp_path: Path, client: docker.Docke
         while not any(each.status == "running" for each in own(client, gate.pid)):
             assert gate.poll() is None, "it ended before its container ran"
             time.sleep(0.1)
-        sweep(client)
+        remove_orphans(client)
         assert own(client, gate.pid), "a gate that runs keeps its containers"
         gate.send_signal(signal.SIGKILL)
         gate.wait()
         end = time.monotonic() + PATIENT_S  # another gate may be sweeping the same away
         while own(client, gate.pid) and time.monotonic() < end:
-            sweep(client)
+            remove_orphans(client)
         assert own(client, gate.pid) == []
 
 
@@ -278,7 +278,7 @@ def test_what_a_killed_gate_leaves_is_swept(tmp_path: Path, client: docker.Docke
 )
 def test_refuses_options(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        DockerAgent.model_validate({"image": "x", **options})
+        DockerAgentOptions.model_validate({"image": "x", **options})
 
 
 async def test_a_cancelled_run_leaves_nothing(project: Path, client: docker.DockerClient) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalgate.agents.containers import server_container, worker_container
-from evalgate.agents.containers.server_container import ContainedServer
+from evalgate.agents.containers.server_container import ServerContainer
 from evalgate.core.types import Failure
 
 
@@ -49,9 +49,9 @@ class Answering:
         return next(self.times)
 
 
-def served(monkeypatch: pytest.MonkeyPatch, container: Late, *answers: bool) -> ContainedServer:
+def served(monkeypatch: pytest.MonkeyPatch, container: Late, *answers: bool) -> ServerContainer:
     monkeypatch.setattr(server_container, "_DYING_S", 0.0)
-    found = ContainedServer.__new__(ContainedServer)
+    found = ServerContainer.__new__(ServerContainer)
     vars(found).update(
         busy=1, crowd=0, gone=None, _looking=None, _container=container, _agent=Answering(iter(answers))
     )
@@ -62,18 +62,18 @@ async def test_a_server_that_answers_no_more_is_looked_at_until_the_daemon_knows
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     container = Late(unheard=3)
-    found = await served(monkeypatch, container, False, False, False).ending()
+    found = await served(monkeypatch, container, False, False, False).detect_end()
     assert found == Failure("exited", "the agent's container ended with exit code 7", "last words")
     assert container.asked == 4
 
 
 async def test_a_server_that_answers_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     container = Late(unheard=1_000)
-    assert await served(monkeypatch, container, False, True).ending() is None
+    assert await served(monkeypatch, container, False, True).detect_end() is None
     assert container.asked == 2
 
 
 def test_how_a_process_ended_is_known_though_the_daemon_is_late() -> None:
     container: Any = Late(unheard=1)
-    assert worker_container._how_it_ended(container) == (7, False)
+    assert worker_container._read_exit_state(container) == (7, False)
     assert container.killed == 1

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from evalgate.agents.containers import docker_client
-from evalgate.agents.containers.spec import ContainerSpec, Limits
-from evalgate.agents.containers.tracing import FROM_ANY_CONTAINER, endpoint_for
-from evalgate.agents.tracing.collector import Endpoint
-from evalgate.core.protocols import AgentUnreachable
+from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec
+from evalgate.agents.containers.tracing import HOST_GATEWAY_NAME, find_reachable_endpoint
+from evalgate.agents.tracing.collector import CollectorEndpoint
+from evalgate.core.protocols import AgentUnreachableError
 
 HERE = {"KernelVersion": platform.release(), "OperatingSystem": "Debian GNU/Linux 12 (bookworm)"}
 DESKTOP = {"KernelVersion": platform.release(), "OperatingSystem": "Docker Desktop"}
@@ -23,25 +23,25 @@ NOT_OURS = {"IPAM": {"Config": [{"Gateway": "203.0.113.1"}]}}
 @pytest.fixture(autouse=True)
 def outside_of_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("docker")
-    monkeypatch.setattr(docker_client, "own_container", lambda: "")
+    monkeypatch.setattr(docker_client, "find_own_container", lambda: "")
 
 
 def reports(monkeypatch: pytest.MonkeyPatch, network: dict[str, Any], info: dict[str, str]) -> None:
     """Let a daemon report a network, and what it is itself."""
     networks = SimpleNamespace(get=lambda _: SimpleNamespace(attrs=network))
     client = SimpleNamespace(networks=networks, info=lambda: info, close=lambda: None)
-    monkeypatch.setattr(docker_client, "connect", lambda: client)
+    monkeypatch.setattr(docker_client, "connect_to_daemon", lambda: client)
 
 
 @pytest.mark.parametrize(
     ("network", "info", "name", "host", "expected"),
     [
-        (OURS, HERE, "bridge", None, Endpoint("127.0.0.1", 1, "127.0.0.1")),
-        (NOT_OURS, DESKTOP, "bridge", None, Endpoint("127.0.0.1", 1, FROM_ANY_CONTAINER)),
-        (NO_ADDRESS, DESKTOP, "bridge", None, Endpoint("127.0.0.1", 1, FROM_ANY_CONTAINER)),
-        (NO_ADDRESS, ELSEWHERE, "bridge", None, Endpoint("127.0.0.1", 1, FROM_ANY_CONTAINER)),
-        (NO_ADDRESS, HERE, "bridge", "192.0.2.7", Endpoint("192.0.2.7", 1, "192.0.2.7")),
-        ({"IPAM": {"Config": None}}, HERE, "host", None, Endpoint("127.0.0.1", 1)),
+        (OURS, HERE, "bridge", None, CollectorEndpoint("127.0.0.1", 1, "127.0.0.1")),
+        (NOT_OURS, DESKTOP, "bridge", None, CollectorEndpoint("127.0.0.1", 1, HOST_GATEWAY_NAME)),
+        (NO_ADDRESS, DESKTOP, "bridge", None, CollectorEndpoint("127.0.0.1", 1, HOST_GATEWAY_NAME)),
+        (NO_ADDRESS, ELSEWHERE, "bridge", None, CollectorEndpoint("127.0.0.1", 1, HOST_GATEWAY_NAME)),
+        (NO_ADDRESS, HERE, "bridge", "192.0.2.7", CollectorEndpoint("192.0.2.7", 1, "192.0.2.7")),
+        ({"IPAM": {"Config": None}}, HERE, "host", None, CollectorEndpoint("127.0.0.1", 1)),
     ],
 )
 def test_spans_go_where_the_container_reaches_the_gate(
@@ -49,22 +49,22 @@ def test_spans_go_where_the_container_reaches_the_gate(
     info: dict[str, str],
     name: str,
     host: str | None,
-    expected: Endpoint,
+    expected: CollectorEndpoint,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reports(monkeypatch, network, info)
-    wanted = Endpoint(port=1) if host is None else Endpoint(host, 1)
-    spec = ContainerSpec(image="x", limits=Limits(network=name))
-    assert endpoint_for(spec, wanted, host_is_given=host is not None) == expected
+    wanted = CollectorEndpoint(port=1) if host is None else CollectorEndpoint(host, 1)
+    spec = ContainerSpec(image="x", limits=ContainerLimits(network=name))
+    assert find_reachable_endpoint(spec, wanted, host_is_given=host is not None) == expected
 
 
 @pytest.mark.parametrize("host", [None, "127.0.0.1", "0.0.0.0"])
 def test_a_network_without_an_address_is_said(host: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     reports(monkeypatch, NO_ADDRESS, HERE)
-    wanted = Endpoint(port=1) if host is None else Endpoint(host, 1)
+    wanted = CollectorEndpoint(port=1) if host is None else CollectorEndpoint(host, 1)
 
-    with pytest.raises(AgentUnreachable) as caught:
-        endpoint_for(ContainerSpec(image="x"), wanted, host_is_given=host is not None)
+    with pytest.raises(AgentUnreachableError) as caught:
+        find_reachable_endpoint(ContainerSpec(image="x"), wanted, host_is_given=host is not None)
 
     message = caught.value.failure.message
     assert "this machine has no IPv4 address in Docker's network `bridge`" in message

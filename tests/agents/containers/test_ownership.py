@@ -20,4 +20,4 @@ ID = "de70f3b119c29b4ae578417568062b51e3a8946a8814deb4350c5f643767968d"
 )
 def test_own_container(mounted: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: f"1 0 0:1 / /proc rw - proc proc rw\n{mounted}\n")
-    assert docker_client.own_container() == found
+    assert docker_client.find_own_container() == found

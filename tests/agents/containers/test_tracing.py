@@ -9,11 +9,15 @@ from typing import Any
 import docker
 import pytest
 
-from evalgate.agents.adapters.docker import DockerAgent
+from evalgate.agents.adapters.docker import DockerAgentOptions
 from evalgate.agents.containers import docker_client
-from evalgate.agents.containers.spec import ContainerSpec, Limits
-from evalgate.agents.containers.tracing import FROM_ANY_CONTAINER, endpoint_for, gateway_of
-from evalgate.agents.tracing.collector import Endpoint
+from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec
+from evalgate.agents.containers.tracing import (
+    HOST_GATEWAY_NAME,
+    find_network_gateway,
+    find_reachable_endpoint,
+)
+from evalgate.agents.tracing.collector import CollectorEndpoint
 from evalgate.core.types import CaseRun, Reply, ToolCall, ToolResult
 from tests.agents.containers.test_docker import IMAGE, agent, connected
 from tests.agents.play import a_talk, outcomes
@@ -119,16 +123,18 @@ async def test_spans_reach_the_gate(project: Path, options: dict[str, Any]) -> N
 def test_a_bridge_without_a_gateway_has_the_address_of_its_interface(
     config: list[dict[str, str]] | None, options: dict[str, str] | None, address: str
 ) -> None:
-    assert gateway_of({"IPAM": {"Config": config}, "Options": options}) == address
+    assert find_network_gateway({"IPAM": {"Config": config}, "Options": options}) == address
 
 
 def test_only_the_gateway_is_listened_at(client: docker.DockerClient) -> None:
-    bridge = gateway_of(client.networks.get("bridge").attrs)
+    bridge = find_network_gateway(client.networks.get("bridge").attrs)
     assert ipaddress.ip_address(bridge).version == 4
     spec = ContainerSpec(image=IMAGE)
-    assert endpoint_for(spec, Endpoint(port=1), host_is_given=False) == Endpoint(bridge, 1, bridge)
-    given = endpoint_for(spec, Endpoint("0.0.0.0", 1), host_is_given=True)
-    assert given == Endpoint("0.0.0.0", 1, bridge)
+    assert find_reachable_endpoint(spec, CollectorEndpoint(port=1), host_is_given=False) == CollectorEndpoint(
+        bridge, 1, bridge
+    )
+    given = find_reachable_endpoint(spec, CollectorEndpoint("0.0.0.0", 1), host_is_given=True)
+    assert given == CollectorEndpoint("0.0.0.0", 1, bridge)
 
 
 def test_a_machine_that_is_not_the_gateway(client: docker.DockerClient) -> None:
@@ -142,11 +148,11 @@ def test_a_machine_that_is_not_the_gateway(client: docker.DockerClient) -> None:
         options={"com.docker.network.bridge.inhibit_ipv4": "true"},
     )
     try:
-        spec = ContainerSpec(image=IMAGE, limits=Limits(network=name))
-        found = endpoint_for(spec, Endpoint(port=1), host_is_given=False)
+        spec = ContainerSpec(image=IMAGE, limits=ContainerLimits(network=name))
+        found = find_reachable_endpoint(spec, CollectorEndpoint(port=1), host_is_given=False)
     finally:
         away.remove()
-    assert found == Endpoint("127.0.0.1", 1, FROM_ANY_CONTAINER)
+    assert found == CollectorEndpoint("127.0.0.1", 1, HOST_GATEWAY_NAME)
 
 
 def test_a_gate_in_a_container_is_called_there(
@@ -155,13 +161,15 @@ def test_a_gate_in_a_container_is_called_there(
     gate = client.containers.run(IMAGE, "sleep 600", detach=True, init=True)
     try:
         gate.reload()
-        monkeypatch.setattr(docker_client, "own_container", lambda: gate.id)
-        found = endpoint_for(ContainerSpec(image=IMAGE), Endpoint(port=1), host_is_given=True)
+        monkeypatch.setattr(docker_client, "find_own_container", lambda: gate.id)
+        found = find_reachable_endpoint(
+            ContainerSpec(image=IMAGE), CollectorEndpoint(port=1), host_is_given=True
+        )
         address = gate.attrs["NetworkSettings"]["Networks"]["bridge"]["IPAddress"]
     finally:
         gate.remove(force=True, v=True)
     assert address
-    assert found == Endpoint("127.0.0.1", 1, address)
+    assert found == CollectorEndpoint("127.0.0.1", 1, address)
 
 
 @pytest.mark.parametrize(
@@ -173,4 +181,4 @@ def test_a_gate_in_a_container_is_called_there(
 )
 def test_refuses_options(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        DockerAgent.model_validate({"image": "x", **options})
+        DockerAgentOptions.model_validate({"image": "x", **options})

@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from evalgate.agents.host.failures import describe_error, passing_fault
+from evalgate.agents.host.failures import classify_transient_error, describe_error
 
 
 class Foreign(Exception):
@@ -100,12 +100,12 @@ class Broken(Exception):
     ],
 )
 def test_kind_and_pause(error: BaseException, found: tuple[str, float | None] | None) -> None:
-    assert passing_fault(error) == found
+    assert classify_transient_error(error) == found
 
 
 def test_a_date_is_a_pause_too() -> None:
     past = Foreign(status_code=429, headers={"Retry-After": "Fri, 20 Nov 2020 00:00:00 GMT"})
-    assert passing_fault(past) == ("rate_limited", 0.0)
+    assert classify_transient_error(past) == ("rate_limited", 0.0)
 
 
 def test_the_message_to_the_gate() -> None:
@@ -121,4 +121,4 @@ def test_the_message_to_the_gate() -> None:
 def test_an_error_that_is_its_own_cause_ends() -> None:
     error = ValueError("round")
     error.__cause__ = error
-    assert passing_fault(error) is None
+    assert classify_transient_error(error) is None

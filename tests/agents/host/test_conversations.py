@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from evalgate.agents.host import conversations
-from evalgate.agents.host.conversations import Conversations
-from evalgate.agents.host.threads import Threads
+from evalgate.agents.host.conversations import SessionManager
+from evalgate.agents.host.threads import DaemonThreadPool
 
 
 class Hanging:
@@ -37,11 +37,11 @@ async def test_a_turn_that_ended_in_time_is_not_said_to_go_on(monkeypatch: pytes
     monkeypatch.setattr(conversations, "CANCEL_WAIT_S", 0.0)
     host: Any = Hanging()
     heard: Any = Heard()
-    talks = Conversations(asyncio.get_running_loop(), host, heard, Threads(1))
+    talks = SessionManager(asyncio.get_running_loop(), host, heard, DaemonThreadPool(1))
     for kind in ("start", "turn"):
-        talks.receive({"type": kind, "session": "1", "text": "hi"})
+        talks.handle_message({"type": kind, "session": "1", "text": "hi"})
     await asyncio.sleep(0)
-    talks.receive({"type": "cancel", "session": "1"})
+    talks.handle_message({"type": "cancel", "session": "1"})
     for _ in range(10):
         await asyncio.sleep(0)
     assert heard.messages == [{"type": "cancelled", "session": "1"}]

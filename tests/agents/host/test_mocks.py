@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalgate.agents.host.failures import NoMock
+from evalgate.agents.host.failures import NoMatchingMockError
 from evalgate.agents.host.session import Mocks
 
 
@@ -26,11 +26,11 @@ def test_a_mock_answers_what_it_matches(
 ) -> None:
     mocks = Mocks([{"name": "f", "result": "fixed", **mock}])
     if answers:
-        assert mocks.result("f", args) == "fixed"
+        assert mocks.require_result("f", args) == "fixed"
         assert mocks.missing is None
     else:
-        with pytest.raises(NoMock, match="`f` is mocked"):
-            mocks.result("f", args)
+        with pytest.raises(NoMatchingMockError, match="`f` is mocked"):
+            mocks.require_result("f", args)
         assert mocks.missing is not None
 
 
@@ -39,8 +39,8 @@ def test_a_mock_of_one_turn_leaves_the_others_alone() -> None:
     seen = []
     for _ in range(3):
         mocks.begin_turn()
-        seen.append(mocks.mocked("f"))
+        seen.append(mocks.is_mocked("f"))
 
     assert seen == [False, True, False]
-    assert mocks.ever_mocked("f")
-    assert not mocks.ever_mocked("g")
+    assert mocks.is_ever_mocked("f")
+    assert not mocks.is_ever_mocked("g")

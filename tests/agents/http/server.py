@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from evalgate.agents.adapters.http import HttpAgent
-from evalgate.core.protocols import AgentPlace
+from evalgate.agents.adapters.http import HttpAgentOptions
+from evalgate.core.protocols import AgentContext
 from evalgate.core.types import CaseRun, EvalCase
 from evalgate.runner.scheduler import RunRequest, run_cases
-from evalgate.throttling.throttle import Pace
+from evalgate.throttling.throttle import Throttle
 from tests.agents.play import PATIENT_S, Hurried
 
 Handler: TypeAlias = Callable[["Asked"], Awaitable[web.StreamResponse]]
@@ -108,7 +108,7 @@ def streamed(
     return answer
 
 
-def a_place(**more: Any) -> AgentPlace:
+def a_place(**more: Any) -> AgentContext:
     """Where an agent lives."""
     settings: dict[str, Any] = {
         "folder": Path.cwd(),
@@ -119,14 +119,14 @@ def a_place(**more: Any) -> AgentPlace:
         "read_recording": None,
         **more,
     }
-    return AgentPlace(**settings)
+    return AgentContext(**settings)
 
 
 async def played(
     options: Mapping[str, object],
     cases: Iterable[EvalCase],
     *,
-    pace: Pace | None = None,
+    pace: Throttle | None = None,
     hurry: Mapping[str, float] | None = None,
     **place: Any,
 ) -> dict[str, CaseRun]:
@@ -136,10 +136,10 @@ async def played(
     async def note(request: RunRequest, run: CaseRun) -> None:
         found[request.case.eval_id] = run
 
-    agent = HttpAgent.model_validate({"start_timeout": PATIENT_S, **options}).build(a_place(**place))
+    agent = HttpAgentOptions.model_validate({"start_timeout": PATIENT_S, **options}).build(a_place(**place))
     async with Hurried(agent, hurry or {}) as hurried:
         requests = [RunRequest(case, 1) for case in cases]
-        await run_cases(hurried, requests, concurrency=8, on_finished=note, pace=pace)
+        await run_cases(hurried, requests, concurrency=8, on_finished=note, throttle=pace)
     return found
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from evalgate.agents.http.a2a_protocol import Endpoint, endpoint_in, send_params
-from evalgate.core.protocols import AgentFailed
+from evalgate.agents.http.a2a_protocol import A2aEndpoint, build_send_params, parse_agent_card
+from evalgate.core.protocols import AgentError
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     Failure,
     JsonObject,
@@ -20,7 +21,6 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
 from tests.agents.http.server import Asked, one, played, serving
@@ -63,7 +63,7 @@ async def test_conversations(sdk_server: str) -> None:
 
 
 async def test_a_session_state_has_no_place() -> None:
-    case = EvalCase("case", (Turn(UserMessage("hi")),), session=SessionInput(state={"a": 1}))
+    case = EvalCase("case", (CaseTurn(UserMessage("hi")),), session=SessionInput(state={"a": 1}))
     async with serving(served({})) as server:
         run = await one({"url": server.url, "dialect": "a2a"}, case)
     sentence = "A2A has no place for a session's state or for the messages before it (turn 1)"
@@ -145,11 +145,11 @@ REST = {"url": "http://rest", "protocolBinding": "HTTP+JSON", "protocolVersion":
 @pytest.mark.parametrize(
     ("card", "endpoint"),
     [
-        (a_card(supportedInterfaces=[REST, OLD, NEW]), Endpoint("http://new", "1.0", streaming=False)),
-        (a_card(supportedInterfaces=[REST, OLD]), Endpoint("http://old", "0.3", streaming=False)),
+        (a_card(supportedInterfaces=[REST, OLD, NEW]), A2aEndpoint("http://new", "1.0", streaming=False)),
+        (a_card(supportedInterfaces=[REST, OLD]), A2aEndpoint("http://old", "0.3", streaming=False)),
         (
             {"url": "http://u", "preferredTransport": "JSONRPC", "capabilities": {"streaming": True}},
-            Endpoint("http://u", "0.3", streaming=True),
+            A2aEndpoint("http://u", "0.3", streaming=True),
         ),
         (
             a_card(
@@ -157,26 +157,26 @@ REST = {"url": "http://rest", "protocolBinding": "HTTP+JSON", "protocolVersion":
                 preferredTransport="GRPC",
                 additionalInterfaces=[{"url": "http://j", "transport": "JSONRPC"}],
             ),
-            Endpoint("http://j", "0.3", streaming=False),
+            A2aEndpoint("http://j", "0.3", streaming=False),
         ),
     ],
 )
-def test_cards(card: JsonObject, endpoint: Endpoint) -> None:
-    assert endpoint_in(card, "http://base") == endpoint
+def test_cards(card: JsonObject, endpoint: A2aEndpoint) -> None:
+    assert parse_agent_card(card, "http://base") == endpoint
 
 
 @pytest.mark.parametrize("card", [None, a_card(supportedInterfaces=[REST])])
 def test_a_card_that_offers_nothing(card: object) -> None:
-    with pytest.raises(AgentFailed, match="agent card"):
-        endpoint_in(card, "http://base")
+    with pytest.raises(AgentError, match="agent card"):
+        parse_agent_card(card, "http://base")
 
 
 def test_attachments() -> None:
     message = UserMessage(
         "See", ({"inline_data": {"mime_type": "a/b", "data": "AA=="}}, {"file_data": {"file_uri": "u"}})
     )
-    old = send_params("0.3", message, id_="1", context=None, task=None)
-    new = send_params("1.0", message, id_="1", context=None, task=None)
+    old = build_send_params("0.3", message, id_="1", context=None, task=None)
+    new = build_send_params("1.0", message, id_="1", context=None, task=None)
     assert (old["message"], new["message"]) == (
         {
             "messageId": "1",

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from evalgate.agents.http.adk_server import reply_of
-from evalgate.core.protocols import AgentFailed
+from evalgate.agents.http.adk_server import read_adk_reply
+from evalgate.core.protocols import AgentError
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     Failure,
     Message,
@@ -15,7 +16,6 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     Usage,
     UserMessage,
 )
@@ -73,7 +73,7 @@ def an_adk_server(*turns: list[dict[str, Any]], apps: tuple[str, ...] = ("weathe
 async def test_a_conversation(stream: bool) -> None:
     case = EvalCase(
         "case",
-        (Turn(UserMessage("Rain?", ({"inline_data": {}},))), Turn(UserMessage("Sure?"))),
+        (CaseTurn(UserMessage("Rain?", ({"inline_data": {}},))), CaseTurn(UserMessage("Sure?"))),
         session=SessionInput("weather", "ada", {"unit": "C"}),
     )
     async with serving(an_adk_server(EVENTS, [event({"text": "Yes."})], apps=("weather", "b"))) as server:
@@ -160,13 +160,13 @@ async def test_which_app(apps: tuple[str, ...], app: str | None, outcome: str) -
     ],
 )
 def test_events(events: list[object], reply: Reply) -> None:
-    assert reply_of(events)[0] == reply
+    assert read_adk_reply(events)[0] == reply
 
 
 def test_usage_counts_what_is_thought_and_what_tools_are_told() -> None:
     counts = {"promptTokenCount": 10, "toolUsePromptTokenCount": 4}
     made = {"candidatesTokenCount": 3, "thoughtsTokenCount": 2}
-    assert reply_of([event({"text": "a"}, usageMetadata=counts | made)])[1] == Usage(14, 5, None)
+    assert read_adk_reply([event({"text": "a"}, usageMetadata=counts | made)])[1] == Usage(14, 5, None)
 
 
 async def test_a_case_without_a_user_has_one_of_its_own() -> None:
@@ -195,6 +195,6 @@ async def test_a_case_without_a_user_has_one_of_its_own() -> None:
     ],
 )
 def test_refuses(events: list[object], failure: Failure) -> None:
-    with pytest.raises(AgentFailed) as caught:
-        reply_of(events)
+    with pytest.raises(AgentError) as caught:
+        read_adk_reply(events)
     assert caught.value.failure == failure

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     Message,
@@ -15,7 +16,6 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
 from evalgate.integrations.recordings import read_recording
@@ -34,8 +34,8 @@ SESSION = {
     "lastUpdateTime": 1.5,
 }
 TURNS = (
-    Turn(UserMessage("Rain?"), REPLY),
-    Turn(UserMessage("And\ntomorrow?"), Reply("No.", (Message("Wait.", "weather"),))),
+    CaseTurn(UserMessage("Rain?"), REPLY),
+    CaseTurn(UserMessage("And\ntomorrow?"), Reply("No.", (Message("Wait.", "weather"),))),
 )
 
 
@@ -98,6 +98,6 @@ def test_a_turn_that_its_model_broke_off_has_no_response(tmp_path: Path) -> None
 )
 def test_refuses(tmp_path: Path, events: object, problem: str) -> None:
     path = saved(tmp_path, "x.json", {**SESSION, "events": events})
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         read_recording(path, "x.json")
     assert str(caught.value) == problem

@@ -11,6 +11,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from pydantic import TypeAdapter
 
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     Event,
     Failure,
@@ -20,7 +21,6 @@ from evalgate.core.types import (
     ToolCall,
     ToolMock,
     ToolResult,
-    Turn,
     Usage,
     UserMessage,
 )
@@ -54,7 +54,7 @@ def says(*answers: Says) -> Handler:
 
 
 def a_recorded_case(*events: Event) -> EvalCase:
-    return EvalCase("case", (Turn(UserMessage("Rain in Paris?"), Reply("No.", events)),))
+    return EvalCase("case", (CaseTurn(UserMessage("Rain in Paris?"), Reply("No.", events)),))
 
 
 FORECAST = (ToolCall("forecast", {"city": "Paris"}, "x"), ToolResult("forecast", {"sky": "clear"}, "x"))
@@ -150,10 +150,10 @@ async def test_the_conversation_is_sent_whole() -> None:
     case = EvalCase(
         "case",
         (
-            Turn(
+            CaseTurn(
                 UserMessage("What is this?", ({"inline_data": {"mime_type": "image/png", "data": "AA=="}},))
             ),
-            Turn(
+            CaseTurn(
                 UserMessage("And this?", ({"fileData": {"mimeType": "image/gif", "fileUri": "https://x/y"}},))
             ),
         ),
@@ -179,7 +179,7 @@ async def test_the_conversation_is_sent_whole() -> None:
 
 async def test_what_cannot_be_sent_is_not_the_agents_fault() -> None:
     part = {"inline_data": {"mime_type": "video/mp4", "data": "AA=="}}
-    case = EvalCase("case", (Turn(UserMessage("See?", (part,))),))
+    case = EvalCase("case", (CaseTurn(UserMessage("See?", (part,))),))
     async with serving(says()) as server:
         run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     sentence = "chat completions take images, and the case attaches 'video/mp4' (turn 1)"

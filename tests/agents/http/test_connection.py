@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from evalgate.agents.adapters.http import HttpAgent
-from evalgate.agents.http.conversation import not_counted, turn_timer
-from evalgate.agents.http.errors import cause_of
-from evalgate.core.errors import InvalidInput
-from evalgate.core.protocols import AgentFailed
+from evalgate.agents.adapters.http import HttpAgentOptions
+from evalgate.agents.http.conversation import pause_turn_timer, turn_timer
+from evalgate.agents.http.errors import describe_connection_error
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.protocols import AgentError
 from evalgate.core.types import Failure, Reply, UserMessage
 from evalgate.throttling.rate_limiter import Clock
-from evalgate.throttling.throttle import Pace, PaceSettings
+from evalgate.throttling.throttle import Throttle, ThrottleSettings
 from tests.agents.http.server import Asked, a_place, one, played, scripted, serving
 from tests.agents.play import a_talk
 from tests.ports import closed_port
@@ -68,9 +68,9 @@ async def test_the_run_begins_the_case_again_when_a_busy_server_wants_it() -> No
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    settings = PaceSettings(concurrency=1, retries=2)
+    settings = ThrottleSettings(concurrency=1, retries=2)
     clock = Clock(now=lambda: sum(slept), wall=lambda: 0.0, sleep=sleep)
-    pace = Pace(settings, clock, chance=lambda: 0.0)
+    pace = Throttle(settings, clock, chance=lambda: 0.0)
     async with serving(scripted(busy("100"), busy("200", 503), OK)) as server:
         run = await one({"url": server.url}, a_talk("case", "hi"), pace=pace)
     assert (run.outcome, run.replies) == ("answered", (Reply("ok"),))
@@ -86,7 +86,7 @@ async def test_a_pause_that_the_server_wants_is_not_the_agents_time() -> None:
     began = loop.time()
     async with asyncio.timeout_at(began + 60) as timer:
         token = turn_timer.set(timer)
-        with not_counted():
+        with pause_turn_timer():
             assert timer.when() is None
             await asyncio.sleep(0.05)
         turn_timer.reset(token)
@@ -114,7 +114,7 @@ async def test_a_server_that_is_asked_too_fast_is_asked_by_half_as_many() -> Non
 
     async with serving(answer) as server:
         cases = [a_talk(name, "hi") for name in "abcd"]
-        runs = await played({"url": server.url}, cases, pace=Pace(PaceSettings(concurrency=4)))
+        runs = await played({"url": server.url}, cases, pace=Throttle(ThrottleSettings(concurrency=4)))
     assert {run.outcome for run in runs.values()} == {"answered"}
     assert most <= 2  # 4 / 2, and one more only once three of them went well
 
@@ -130,12 +130,12 @@ async def test_how_long_a_busy_server_wants_to_be_left_alone_is_told() -> None:
 
 async def test_a_server_that_is_gone_once_it_was_well_says_nothing_of_the_agent() -> None:
     async with serving(scripted(web.Response(headers={"Connection": "close"}))) as server:
-        agent = HttpAgent.model_validate({"url": server.url, "health": "well"}).build(a_place())
+        agent = HttpAgentOptions.model_validate({"url": server.url, "health": "well"}).build(a_place())
         await agent.__aenter__()
-        session = await agent.session(a_talk("case", "hi"), 1, alone=False).__aenter__()
+        session = await agent.open_session(a_talk("case", "hi"), 1, alone=False).__aenter__()
     try:
-        with pytest.raises(AgentFailed) as caught:
-            await session.turn(UserMessage("hi"))
+        with pytest.raises(AgentError) as caught:
+            await session.run_turn(UserMessage("hi"))
     finally:
         await agent.__aexit__(None, None, None)
     sentence = "the agent cannot be reached any more: Connection refused (turn 1)"
@@ -154,10 +154,10 @@ async def test_a_service_that_the_agent_found_busy_is_not_its_fault(
     error: dict[str, object], outcome: str, wanted_s: float | None
 ) -> None:
     async with serving(scripted({"error": error})) as server:
-        agent = HttpAgent.model_validate({"url": server.url}).build(a_place())
-        async with agent, agent.session(a_talk("case", "hi"), 1, alone=False) as session:
-            with pytest.raises(AgentFailed) as caught:
-                await session.turn(UserMessage("hi"))
+        agent = HttpAgentOptions.model_validate({"url": server.url}).build(a_place())
+        async with agent, agent.open_session(a_talk("case", "hi"), 1, alone=False) as session:
+            with pytest.raises(AgentError) as caught:
+                await session.run_turn(UserMessage("hi"))
     assert (caught.value.outcome, caught.value.failure.kind) == (outcome, error["kind"])
     assert caught.value.retry_after_s == wanted_s
 
@@ -220,8 +220,8 @@ async def test_a_server_that_does_not_speak_tls() -> None:
         host, _, port = server.url.removeprefix("http://").partition(":")
         with pytest.raises(ssl.SSLError) as caught:
             await asyncio.open_connection(host, int(port), ssl=ssl.create_default_context())
-    assert cause_of(caught.value).startswith("TLS failed: ")
-    assert cause_of(caught.value).endswith("; does it speak http://?")
+    assert describe_connection_error(caught.value).startswith("TLS failed: ")
+    assert describe_connection_error(caught.value).endswith("; does it speak http://?")
 
 
 async def test_the_first_case_waits_until_the_server_is_well() -> None:
@@ -246,8 +246,8 @@ async def test_placeholders_are_filled_in_and_never_shown() -> None:
 
 def test_every_placeholder_without_a_value_is_named() -> None:
     headers = {"Authorization": "Bearer ${TOKEN}", "X-Team": "${TEAM}"}
-    agent = HttpAgent.model_validate({"url": "${BASE}/chat", "headers": headers})
-    with pytest.raises(InvalidInput) as caught:
+    agent = HttpAgentOptions.model_validate({"url": "${BASE}/chat", "headers": headers})
+    with pytest.raises(InvalidInputError) as caught:
         agent.build(a_place(environ={"BASE": "http://there", "TEAM": " "}))
     assert [str(problem) for problem in caught.value.problems] == [
         "`agent.headers.Authorization` names ${TOKEN}, which is not set in the environment of evalgate",
@@ -259,8 +259,10 @@ def test_every_placeholder_without_a_value_is_named() -> None:
     "address", ["ftp://there", "there", "http://there:port", "http://me:pass-word@there"]
 )
 def test_an_address_that_a_placeholder_makes_wrong_is_not_shown(address: str) -> None:
-    agent = HttpAgent.model_validate({"url": "${BASE}"})
-    with pytest.raises(InvalidInput, match=r"`agent\.url`, with its placeholders filled in, must ") as caught:
+    agent = HttpAgentOptions.model_validate({"url": "${BASE}"})
+    with pytest.raises(
+        InvalidInputError, match=r"`agent\.url`, with its placeholders filled in, must "
+    ) as caught:
         agent.build(a_place(environ={"BASE": address}))
     assert "there" not in str(caught.value)
 
@@ -341,7 +343,7 @@ async def test_headers_never_leave_tls(
 
 
 def test_a_file_of_certificates_that_is_missing(tmp_path: Path) -> None:
-    agent = HttpAgent.model_validate({"url": "https://there", "ca_file": "no.pem"}).build(
+    agent = HttpAgentOptions.model_validate({"url": "https://there", "ca_file": "no.pem"}).build(
         a_place(folder=tmp_path)
     )
 
@@ -349,7 +351,7 @@ def test_a_file_of_certificates_that_is_missing(tmp_path: Path) -> None:
         async with agent:
             pytest.fail("it must not start")
 
-    with pytest.raises(InvalidInput, match=r"`agent\.ca_file`: cannot read certificates from"):
+    with pytest.raises(InvalidInputError, match=r"`agent\.ca_file`: cannot read certificates from"):
         asyncio.run(enter())
 
 
@@ -382,7 +384,7 @@ def test_a_file_of_certificates_that_is_missing(tmp_path: Path) -> None:
 )
 def test_refuses_options(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence.replace("(", r"\(")) as caught:
-        HttpAgent.model_validate(options)
+        HttpAgentOptions.model_validate(options)
     assert "secret" not in str(caught.value)
 
 

@@ -9,9 +9,9 @@ from typing import Self
 import pytest
 
 from evalgate.agents.http import connection
-from evalgate.agents.http.connection import parsed
+from evalgate.agents.http.connection import parse_json_body
 from evalgate.agents.http.off_loop import run_off_loop
-from evalgate.agents.workers.wire import LARGE, json_value
+from evalgate.agents.workers.wire import LARGE, parse_untrusted_json
 from evalgate.core.types import JsonObject
 from tests.agents.http.server import one, scripted, serving, sse
 from tests.agents.play import a_talk
@@ -58,7 +58,7 @@ async def test_reading_tool_calls_gives_way() -> None:
     body = json.dumps(many(4 << 20)).encode()
     async with Ticks() as ticks:
         before = ticks.count
-        await run_off_loop(len(body), lambda: parsed(body))
+        await run_off_loop(len(body), lambda: parse_json_body(body))
         assert ticks.count - before >= 3
 
 
@@ -88,9 +88,9 @@ async def test_answers_of_each_kind_are_read_beside_the_loop(
     def watched(text: str) -> object:
         if len(text) > LARGE:
             threads.append(threading.current_thread() is threading.main_thread())
-        return json_value(text)
+        return parse_untrusted_json(text)
 
-    monkeypatch.setattr(connection, "json_value", watched)
+    monkeypatch.setattr(connection, "parse_untrusted_json", watched)
     async with serving(scripted(answer())) as server:
         run = await one({"url": server.url, **options}, a_talk("c", "hi"))
     assert run.failure is None
@@ -111,7 +111,7 @@ async def test_what_is_wrong_with_a_large_answer_is_said_as_of_a_small_one() -> 
 def test_large_texts_read_as_small_ones(text: str) -> None:
     def outcome(given: str) -> object:
         try:
-            return json_value(given)
+            return parse_untrusted_json(given)
         except Exception as error:  # noqa: BLE001  compared
             return type(error), getattr(error, "msg", str(error))
 

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from evalgate.agents.http.server import proxy_for
-from evalgate.core.errors import InvalidInput
+from evalgate.agents.http.server import find_proxy
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Failure, Reply
 from tests.agents.http.server import one
 from tests.agents.play import a_talk
@@ -52,7 +52,7 @@ def test_which_proxy(
 ) -> None:
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert proxy_for(url) == proxy
+    assert find_proxy(url) == proxy
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_what_is_no_proxy_is_named_and_not_shown(
     monkeypatch: pytest.MonkeyPatch, proxy: str, sentence: str
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
-    with pytest.raises(InvalidInput, match=f"^ALL_PROXY {sentence}") as caught:
-        proxy_for("http://there")
+    with pytest.raises(InvalidInputError, match=f"^ALL_PROXY {sentence}") as caught:
+        find_proxy("http://there")
     assert "secret" not in str(caught.value)
 
 

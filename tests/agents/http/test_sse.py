@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.agents.http.response_body import EventReader
+from evalgate.agents.http.response_body import SseReader
 
 
 def read(*pieces: bytes) -> list[str]:
-    reader = EventReader()
-    return [*(data for piece in pieces for data in reader.feed(piece)), *reader.finish()]
+    reader = SseReader()
+    return [*(data for piece in pieces for data in reader.parse_bytes(piece)), *reader.finish_stream()]
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_where_a_stream_is_cut_makes_no_difference(words: list[bytes], cuts: lis
 
 
 def test_a_line_in_many_pieces_is_looked_at_once() -> None:
-    reader, pieces, size = EventReader(), 2_000, 10_000
-    assert list(reader.feed(b"data: ")) == []
+    reader, pieces, size = SseReader(), 2_000, 10_000
+    assert list(reader.parse_bytes(b"data: ")) == []
     # 20 MB: to look at all of it for each piece would take a minute.
-    assert [data for _ in range(pieces) for data in reader.feed(b"a" * size)] == []
-    assert [len(data) for data in reader.feed(b"\n\n")] == [pieces * size]
+    assert [data for _ in range(pieces) for data in reader.parse_bytes(b"a" * size)] == []
+    assert [len(data) for data in reader.parse_bytes(b"\n\n")] == [pieces * size]

@@ -4,6 +4,7 @@ import pytest
 from aiohttp import web
 
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     Failure,
     JsonObject,
@@ -12,7 +13,6 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     Usage,
     UserMessage,
 )
@@ -31,7 +31,7 @@ CALLED = (ToolCall("get_forecast", {"city": "Paris"}, "1"), ToolResult("get_fore
 async def test_sends_what_a_server_needs_that_remembers_nothing() -> None:
     case = EvalCase(
         "twice",
-        (Turn(UserMessage("Rain in Paris?")), Turn(UserMessage("And now?", ({"inline_data": {}},)))),
+        (CaseTurn(UserMessage("Rain in Paris?")), CaseTurn(UserMessage("And now?", ({"inline_data": {}},)))),
         session=SessionInput("weather", "ada", {"unit": "C"}),
         context_messages=({"role": "user", "content": "hello"},),
     )

@@ -5,44 +5,44 @@ import json
 from collections.abc import Callable, Coroutine
 from typing import Self
 
-from evalgate.agents.ray.actor import Host
-from evalgate.agents.ray.agent import ClusterAgent, Limits
-from evalgate.agents.ray.client import Watcher
-from evalgate.core.protocols import Agent, SessionEnd
+from evalgate.agents.ray.actor import ActorHost
+from evalgate.agents.ray.agent import ClusterAgent, ClusterLimits
+from evalgate.agents.ray.client import ActorListener
+from evalgate.core.protocols import Agent, SessionResult
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 
 class FakeLink:
-    """A `Link` whose actors each have an agent of `make`."""
+    """A `ClusterClient` whose actors each have an agent of `make`."""
 
     def __init__(self, make: Callable[[int], Agent], *, refuses: bool = False, has_room: bool = True) -> None:
         """With `refuses`, no actor starts; without `has_room`, they wait for one for ever."""
-        self.hosts: dict[int, Host] = {}
+        self.hosts: dict[int, ActorHost] = {}
         self.asked: dict[int, list[str]] = {}
         """Actor → what it was asked to do, in order."""
         self.left: bool | None = None
         """Whether gently; None: not yet."""
-        self.watcher: Watcher | None = None
+        self.watcher: ActorListener | None = None
         self._make = make
         self._refuses = refuses
         self.has_room = has_room
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def join(self, watcher: Watcher) -> str:
+    async def join_cluster(self, watcher: ActorListener) -> str:
         self.watcher = watcher
         return "the cluster has 2 CPUs, and each worker wants 1"
 
-    def seat(self, number: int) -> None:
+    def add_actor(self, number: int) -> None:
         if self.has_room:
             self._spawn(self._start(number))
 
-    def ask(self, number: int, key: int, body: str) -> None:
+    def ask_actor(self, number: int, key: int, body: str) -> None:
         self._spawn(self._answer(number, key, body))
 
-    def drop(self, number: int) -> None:
+    def kill_actor(self, number: int) -> None:
         self.hosts.pop(number, None)
 
-    async def leave(self, *, gently: bool) -> None:
+    async def leave_cluster(self, *, gently: bool) -> None:
         self.left = gently
         for task in [*self._tasks]:
             task.cancel()
@@ -52,7 +52,7 @@ class FakeLink:
         """What happens when its node is switched off."""
         self.hosts.pop(number, None)
         assert self.watcher is not None
-        self.watcher.lost(number, why)
+        self.watcher.on_lost(number, why)
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(coroutine)
@@ -62,19 +62,19 @@ class FakeLink:
     async def _start(self, number: int) -> None:
         assert self.watcher is not None
         if self._refuses:
-            self.watcher.lost(number, "RuntimeEnvSetupError: no space left")
+            self.watcher.on_lost(number, "RuntimeEnvSetupError: no space left")
             return
-        self.hosts[number] = await Host(self._make(number)).__aenter__()
-        self.watcher.ready(number)
+        self.hosts[number] = await ActorHost(self._make(number)).__aenter__()
+        self.watcher.on_ready(number)
 
     async def _answer(self, number: int, key: int, body: str) -> None:
         host = self.hosts.get(number)
         if host is None:
             return
         self.asked.setdefault(number, []).append(json.loads(body)["do"])
-        answer = await host.answer(body)
+        answer = await host.handle_request(body)
         if number in self.hosts and self.watcher is not None:
-            self.watcher.answered(key, answer)
+            self.watcher.on_answer(key, answer)
 
 
 class Scripted:
@@ -93,16 +93,16 @@ class Scripted:
     async def __aexit__(self, *exc: object) -> None:
         return None
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> "_Talk":
+    def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_Talk":
         return _Talk(self)
 
-    async def turn(self, message: UserMessage) -> Reply:
+    async def run_turn(self, message: UserMessage) -> Reply:
         if self._gate is not None:
             await self._gate.wait()
         return Reply(self._reply(message.text))
 
-    async def end(self) -> SessionEnd:
-        return SessionEnd(final_state={"done": True})
+    async def end(self) -> SessionResult:
+        return SessionResult(final_state={"done": True})
 
 
 class _Talk:
@@ -118,7 +118,7 @@ class _Talk:
 
 
 def cluster_agent(link: FakeLink, *, workers: int = 1, start_timeout_s: float = 30) -> ClusterAgent:
-    return ClusterAgent(link, Limits(workers=workers, timeout_s=10, start_timeout_s=start_timeout_s))
+    return ClusterAgent(link, ClusterLimits(workers=workers, timeout_s=10, start_timeout_s=start_timeout_s))
 
 
 def failing(error: Exception) -> Callable[[str], str]:

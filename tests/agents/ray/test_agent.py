@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from evalgate.agents.ray.actor import Broke, dump
+from evalgate.agents.ray.actor import ActorFailure, dump_message
 from evalgate.agents.ray.agent import ClusterAgent
-from evalgate.core.protocols import Agent, AgentFailed, AgentUnreachable, SessionLost
+from evalgate.core.protocols import Agent, AgentError, AgentUnreachableError, SessionLostError
 from evalgate.core.types import CaseRun, EvalCase, Failure, ToolMock, Usage
 from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.agents.play import a_talk, until
@@ -60,9 +60,9 @@ async def test_conversations_are_spread_over_the_actors() -> None:
 @pytest.mark.parametrize(
     ("error", "outcome", "kind"),
     [
-        (AgentFailed(A_FAILURE, usage=Usage(3, 4)), "crashed", "exception"),
-        (AgentFailed(Failure("timeout", "no answer"), "timed_out"), "timed_out", "timeout"),
-        (SessionLost(Failure("killed", "the process was killed")), "crashed", "killed"),
+        (AgentError(A_FAILURE, usage=Usage(3, 4)), "crashed", "exception"),
+        (AgentError(Failure("timeout", "no answer"), "timed_out"), "timed_out", "timeout"),
+        (SessionLostError(Failure("killed", "the process was killed")), "crashed", "killed"),
         (ZeroDivisionError("a bug"), "crashed", "plugin"),
     ],
 )
@@ -126,14 +126,16 @@ async def test_actors_that_never_come_to_be_are_told_with_the_reason() -> None:
 async def test_a_cluster_without_room_is_told() -> None:
     link = FakeLink(lambda _: Scripted(), has_room=False)
     async with cluster_agent(link, start_timeout_s=0.0) as agent:
-        with pytest.raises(AgentUnreachable, match="no worker was ready within 0 s: the cluster has 2 CPUs"):
-            await agent.sit()
+        with pytest.raises(
+            AgentUnreachableError, match="no worker was ready within 0 s: the cluster has 2 CPUs"
+        ):
+            await agent.acquire_actor()
 
 
 async def test_a_cluster_that_lost_all_its_nodes_is_not_waited_for_for_ever() -> None:
     link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
     async with cluster_agent(link, start_timeout_s=0.2) as agent:
-        await agent.sit()
+        await agent.acquire_actor()
         link.has_room = False
         link.lose(1)
         run = (await play(agent, a_talk("a", "x")))["a"]
@@ -145,7 +147,9 @@ async def test_a_cluster_that_lost_all_its_nodes_is_not_waited_for_for_ever() ->
 async def test_an_agent_that_cannot_start_there_cannot_be_reached() -> None:
     link = FakeLink(lambda _: Scripted())
     async with cluster_agent(link) as agent:
-        agent.failed(1, dump(Broke("unreachable", Failure("import", "there is no module `agent`"))))
+        agent.on_failed(
+            1, dump_message(ActorFailure("unreachable", Failure("import", "there is no module `agent`")))
+        )
         run = (await play(agent, a_talk("a", "x")))["a"]
     assert (run.outcome, run.failure and run.failure.message) == ("not_run", "there is no module `agent`")
 
@@ -155,7 +159,7 @@ async def test_a_lost_cluster_ends_what_is_under_way() -> None:
     async with cluster_agent(link) as agent:
         playing = asyncio.create_task(play(agent, a_talk("a", "x"), a_talk("b", "x"), concurrency=1))
         await until(lambda: link.asked.get(1) == ["turn"])
-        agent.gone("the connection broke", "its last words")
+        agent.on_cluster_lost("the connection broke", "its last words")
         found = await playing
     assert {run.outcome for run in found.values()} == {"not_run"}
     assert found["a"].failure == Failure(
@@ -187,8 +191,8 @@ async def test_a_case_with_mocks_is_opened_first() -> None:
 async def test_an_actor_that_is_silent_for_ever_is_given_up() -> None:
     link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
     async with cluster_agent(link) as agent:
-        seat = await agent.sit()
-        agent._silent(seat, 320.0)
+        seat = await agent.acquire_actor()
+        agent._drop_silent_actor(seat, 320.0)
         assert await _number(agent) != seat.number
     assert seat.number not in link.hosts
 
@@ -198,4 +202,4 @@ def _is_asked(link: FakeLink, number: int) -> bool:
 
 
 async def _number(agent: ClusterAgent) -> int:
-    return (await agent.sit()).number
+    return (await agent.acquire_actor()).number

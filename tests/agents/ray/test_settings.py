@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.agents.ray.actor import HostSpec
+from evalgate.agents.ray.actor import ActorSpec
 from evalgate.agents.ray.agent import ClusterAgent
-from evalgate.agents.ray.config import _cluster, _ray_environment
+from evalgate.agents.ray.config import _build_cluster, _build_ray_env
 from evalgate.agents.workers.pool import WorkerPool
-from evalgate.config.cli_overrides import Overrides, override
+from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.schema.agent import LOCAL, ExecutorConfig
 from evalgate.config.schema.thresholds import Config
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
-from evalgate.runner.checkpoint.plan_id import plan_id
-from evalgate.runner.pipeline import placed_agent
-from evalgate.runner.plan import Plan, make_plan
+from evalgate.runner.checkpoint.plan_id import compute_plan_id
+from evalgate.runner.pipeline import build_executor_agent
+from evalgate.runner.plan import Plan, build_plan
 
 ENVIRON = {
     "PATH": "/bin",
@@ -51,7 +51,7 @@ def planned(
         "criteria": {"response_match_score": 0.8},
     }
     (project / "evalgate.yaml").write_text(json.dumps(config, indent=1))
-    return make_plan(said or Overrides(), thresholds=None, folder=project, environ=ENVIRON)
+    return build_plan(said or Overrides(), thresholds=None, folder=project, environ=ENVIRON)
 
 
 @pytest.mark.parametrize(
@@ -79,44 +79,46 @@ def test_the_section_or_its_kind_alone(section: object, expected: ExecutorConfig
     ],
 )
 def test_the_command_line_goes_first(section: object, said: Overrides, expected: ExecutorConfig) -> None:
-    assert override(Config.model_validate({"executor": section}), said).executor == expected
+    assert apply_overrides(Config.model_validate({"executor": section}), said).executor == expected
 
 
 def test_an_address_needs_a_cluster() -> None:
-    with pytest.raises(InvalidInput, match="--ray-address needs --executor ray"):
-        override(Config(), Overrides(ray_address="auto"))
+    with pytest.raises(InvalidInputError, match="--ray-address needs --executor ray"):
+        apply_overrides(Config(), Overrides(ray_address="auto"))
     with pytest.raises(ValueError, match="`address`, which belongs to `kind: ray`"):
         Config.model_validate({"executor": {"kind": "local", "address": "auto"}})
 
 
 def test_without_ray_nothing_begins(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evalgate.runner.plan.find_spec", lambda name: None)
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         planned(project)
     assert str(caught.value) == (
         "evalgate.yaml:3:2: the executor `ray` needs the package `ray`, in the release of Ray that the "
         f"cluster has: {describe_install('ray')}"
     )
     assert planned(project, executor="local").executor == LOCAL
-    with pytest.raises(InvalidInput, match=r"^the executor `ray` needs"):
+    with pytest.raises(InvalidInputError, match=r"^the executor `ray` needs"):
         planned(project, executor="local", said=Overrides(executor="ray"))
 
 
 @pytest.mark.usefixtures("has_ray")
 def test_a_journal_goes_on_wherever_the_workers_are(project: Path) -> None:
-    assert plan_id(planned(project)) == plan_id(planned(project, executor="local"))
+    assert compute_plan_id(planned(project)) == compute_plan_id(planned(project, executor="local"))
 
 
 @pytest.mark.usefixtures("has_ray")
 def test_a_recording_needs_no_cluster(project: Path) -> None:
     (project / "said.json").write_text((project / "s.evalset.json").read_text())
     plan = planned(project, agent={"kind": "replay", "path": "said.json"})
-    agent = placed_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
+    agent = build_executor_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
     assert not isinstance(agent, ClusterAgent)
 
 
-def spec_of(plan: Plan, address: str | None) -> HostSpec:
-    return HostSpec.load(_cluster(plan.executor, address, plan.agent, plan.workspace, plan.environ).spec)
+def spec_of(plan: Plan, address: str | None) -> ActorSpec:
+    return ActorSpec.from_json(
+        _build_cluster(plan.executor, address, plan.agent, plan.workspace, plan.environ).spec
+    )
 
 
 @pytest.mark.usefixtures("has_ray")
@@ -136,18 +138,18 @@ def test_nodes_learn_what_the_agent_may_know_and_no_more(project: Path) -> None:
 @pytest.mark.usefixtures("has_ray")
 def test_the_working_folder_is_sent_shared_or_there(project: Path) -> None:
     sent = planned(project, executor={"kind": "ray", "exclude": "data"})
-    given = _cluster(sent.executor, "auto", sent.agent, sent.workspace, ENVIRON)
+    given = _build_cluster(sent.executor, "auto", sent.agent, sent.workspace, ENVIRON)
     assert (spec_of(sent, "auto").folder, given.runtime_env["working_dir"]) == (None, str(project))
     assert given.runtime_env["excludes"] == ["data"]
     shared = planned(project, executor={"kind": "ray", "workspace": "shared"})
-    given = _cluster(shared.executor, "auto", shared.agent, shared.workspace, ENVIRON)
+    given = _build_cluster(shared.executor, "auto", shared.agent, shared.workspace, ENVIRON)
     assert (spec_of(shared, "auto").folder, "working_dir" in given.runtime_env) == (str(project), False)
     assert spec_of(sent, None).folder == str(project)
     assert given.seats == 3
 
 
 def test_ray_gets_nothing_of_the_agents() -> None:
-    given = _ray_environment(ENVIRON)
+    given = _build_ray_env(ENVIRON)
     assert {"MODEL_KEY", "DEPLOY_KEY", "API_TOKEN", "RAY_ADDRESS"} & given.keys() == set()
     assert given["RAY_AUTH_TOKEN"] == "of-the-cluster"
     assert given["RAY_USAGE_STATS_ENABLED"] == "0"
@@ -156,7 +158,7 @@ def test_ray_gets_nothing_of_the_agents() -> None:
 @pytest.mark.usefixtures("has_ray")
 def test_an_actor_builds_the_agent_of_the_plan(project: Path) -> None:
     (project / "agent.py").write_text("def answer(text):\n    return text\n")
-    agent = spec_of(planned(project), None).build()
+    agent = spec_of(planned(project), None).build_agent()
     assert isinstance(agent, WorkerPool)
     assert (agent._launch.cwd, agent._options.workers) == (project, 1)
     assert agent._launch.env["MODEL_KEY"] == "key-of-the-model"

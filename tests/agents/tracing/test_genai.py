@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.agents.tracing.genai import Told, told_by
+from evalgate.agents.tracing.genai import SpanTranscript, read_transcript
 from evalgate.agents.tracing.trace_formats import Span, SpanEvent
 from evalgate.core.types import Event, Message, Reply, ToolCall, ToolResult, Usage
 
@@ -71,14 +71,14 @@ NEW = [
 
 def test_today() -> None:
     reply = Reply("Sunny.", (Message("Let me see."), CALL, RESULT))
-    assert told_by(reversed(NEW)) == Told(reply, Usage(13, 2, None), "Rain?")
+    assert read_transcript(reversed(NEW)) == SpanTranscript(reply, Usage(13, 2, None), "Rain?")
 
 
 def test_calls_that_models_asked_for_count_where_no_execution_was_recorded() -> None:
     given = json.dumps([{"role": "tool", "parts": [SEEN]}])
     last = a_span(21, 30, {**NEW[3].attributes, "gen_ai.input.messages": given})
     reply = Reply("Sunny.", (Message("Let me see."), CALL, RESULT))
-    assert told_by([NEW[1], last]).reply == reply
+    assert read_transcript([NEW[1], last]).reply == reply
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_calls_that_models_asked_for_count_where_no_execution_was_recorded() -> 
 )
 def test_arguments_and_results_under_other_names(attributes: dict[str, Any]) -> None:
     named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look", "gen_ai.tool.call.id": "1"}
-    assert told_by([a_span(1, 2, {**named, **attributes})]).reply.events == (CALL, RESULT)
+    assert read_transcript([a_span(1, 2, {**named, **attributes})]).reply.events == (CALL, RESULT)
 
 
 def test_openinference() -> None:
@@ -110,9 +110,9 @@ def test_openinference() -> None:
         "llm.token_count.prompt": 3,
         "llm.token_count.completion": 4,
     }
-    told = told_by([a_span(1, 2, tool), a_span(3, 4, model)])
+    told = read_transcript([a_span(1, 2, tool), a_span(3, 4, model)])
     events = (ToolCall("look", None, "s1", other_args="Paris"), ToolResult("look", "sun", "s1"))
-    assert told == Told(Reply("Sunny.", events), Usage(3, 4, None), "")
+    assert told == SpanTranscript(Reply("Sunny.", events), Usage(3, 4, None), "")
 
 
 def test_before_1_37() -> None:
@@ -120,7 +120,7 @@ def test_before_1_37() -> None:
     choice = SpanEvent("gen_ai.choice", {"message": '{"content": "Sunny."}'})
     usage = {"gen_ai.usage.prompt_tokens": 3, "gen_ai.usage.completion_tokens": 4}
     span = a_span(1, 2, {"gen_ai.operation.name": "chat", **usage}, events=(asked, choice))
-    assert told_by([span]) == Told(Reply("Sunny."), Usage(3, 4, None), "Rain?")
+    assert read_transcript([span]) == SpanTranscript(Reply("Sunny."), Usage(3, 4, None), "Rain?")
 
 
 def test_authors_are_the_agents_around() -> None:
@@ -138,12 +138,12 @@ def test_authors_are_the_agents_around() -> None:
         ToolCall("g", None, "d", "boss"),
         ToolCall("h", None, "e", None),
     )
-    assert told_by([*tools, inner, outer]).reply.events == expected
+    assert read_transcript([*tools, inner, outer]).reply.events == expected
 
 
 def test_usage_of_the_agent_where_no_model_call_tells() -> None:
-    assert told_by(NEW[:1]).usage == Usage(99, 0, None)
-    assert told_by([]) == Told(Reply(), None, "")
+    assert read_transcript(NEW[:1]).usage == Usage(99, 0, None)
+    assert read_transcript([]) == SpanTranscript(Reply(), None, "")
 
 
 @pytest.mark.parametrize("text", ["{", "[[" * 5_000, "null", '{"a": 1}'])
@@ -153,4 +153,4 @@ def test_attributes_that_hold_something_else(text: str) -> None:
         2,
         {"gen_ai.operation.name": "chat", "gen_ai.output.messages": text, "gen_ai.usage.input_tokens": -1},
     )
-    assert told_by([span]) == Told(Reply(), None, "")
+    assert read_transcript([span]) == SpanTranscript(Reply(), None, "")

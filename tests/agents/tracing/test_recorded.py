@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalgate.agents.replay import Replay
-from evalgate.agents.tracing.recorded import is_traces
-from evalgate.core.errors import InvalidInput
+from evalgate.agents.replay import ReplayAgentOptions
+from evalgate.agents.tracing.recorded import is_trace_file
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalSet, Reply, ToolCall, ToolResult
 from evalgate.integrations.recordings import read_recording
 from evalgate.runner.scheduler import RunRequest, run_cases
@@ -124,7 +124,7 @@ async def test_replayed(tmp_path: Path, kind: str) -> None:
         assert isinstance(found, EvalSet)
         return found
 
-    agent = Replay(path=path.name).build(a_place(read_recording=read))
+    agent = ReplayAgentOptions(path=path.name).build(a_place(read_recording=read))
     runs = []
 
     async def note(request: RunRequest, run: Any) -> None:
@@ -156,8 +156,8 @@ async def test_replayed(tmp_path: Path, kind: str) -> None:
 def test_refuses(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "t.json"
     path.write_text(text)
-    assert is_traces(path)
-    with pytest.raises(InvalidInput) as caught:
+    assert is_trace_file(path)
+    with pytest.raises(InvalidInputError) as caught:
         read_recording(path, "t.json")
     assert str(caught.value) == problem
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.agents.adapters.command import CommandAgent
+from evalgate.agents.adapters.command import CommandAgentOptions
 from evalgate.agents.tracing import collector as collector_module
 from evalgate.agents.tracing.trace_formats import Span
-from evalgate.agents.tracing.traced_agent import completed
-from evalgate.core.errors import InvalidInput
+from evalgate.agents.tracing.traced_agent import merge_replies
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import Agent
 from evalgate.core.types import CaseRun, Event, Message, Reply, ToolCall, ToolResult, Usage
 from tests.agents.http.server import a_place, played
@@ -45,7 +45,7 @@ async def test_a_process_for_each_turn() -> None:
     def agent(env: dict[str, str]) -> Agent:
         command = (sys.executable, str(SCRIPT), "TURN")
         options = {"command": command, "mode": "per_turn", "otel": True}
-        return CommandAgent.model_validate(options).build(a_place(env=env, timeout=PATIENT_S))
+        return CommandAgentOptions.model_validate(options).build(a_place(env=env, timeout=PATIENT_S))
 
     check(await outcomes(agent, CASES))
 
@@ -76,7 +76,7 @@ async def test_a_server(traced_server: str, otlp_port: int) -> None:
 async def test_an_agent_that_sends_no_spans() -> None:
     def agent(env: dict[str, str]) -> Agent:
         options = {"command": ("cat",), "mode": "per_turn", "otel": {"wait": 0.1}}
-        return CommandAgent.model_validate(options).build(a_place(env=env))
+        return CommandAgentOptions.model_validate(options).build(a_place(env=env))
 
     run = (await outcomes(agent, [a_talk("a", "hi")]))["a"]
     assert run.failure is not None
@@ -90,9 +90,9 @@ async def test_a_port_that_is_taken() -> None:
 
         def agent(env: dict[str, str]) -> Agent:
             options = {"command": ("cat",), "mode": "per_turn", "otel": {"port": port}}
-            return CommandAgent.model_validate(options).build(a_place(env=env))
+            return CommandAgentOptions.model_validate(options).build(a_place(env=env))
 
-        with pytest.raises(InvalidInput) as caught:
+        with pytest.raises(InvalidInputError) as caught:
             await outcomes(agent, [a_talk("a", "hi")])
     sentence = f"cannot listen for spans at http://127.0.0.1:{port}: Address already in use; give another `agent.otel.port`"
     assert str(caught.value) == sentence
@@ -101,8 +101,8 @@ async def test_a_port_that_is_taken() -> None:
 def test_an_agent_that_reports_its_calls_is_believed() -> None:
     own, told = ToolCall("own"), ToolCall("told")
     events: tuple[Event, ...] = (Message("hm"), own)
-    assert completed(Reply("a", events), Reply("b", (told,))) == Reply("a", events)
-    assert completed(Reply(None, (Message("hm"),)), Reply("b", (Message("hm"), told))) == Reply(
+    assert merge_replies(Reply("a", events), Reply("b", (told,))) == Reply("a", events)
+    assert merge_replies(Reply(None, (Message("hm"),)), Reply("b", (Message("hm"), told))) == Reply(
         "b", (told, Message("hm"))
     )
 
@@ -111,9 +111,9 @@ async def test_spans_that_no_turn_claims_are_counted_when_they_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(collector_module, "_MAX_SPANS", 3)
-    collector = collector_module.Collector(collector_module.Endpoint())
+    collector = collector_module.SpanCollector(collector_module.CollectorEndpoint())
     stray = Span("t", "s", "", "GET", 0, 0, {})
-    await collector.add([stray] * 2)
+    await collector.add_spans([stray] * 2)
     assert collector.forgotten == 0
-    await collector.add([stray] * 3)
+    await collector.add_spans([stray] * 3)
     assert collector.forgotten == 2

@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.agents.workers.process import AgentProcess
-from evalgate.agents.workers.wire import NotTheProtocol
+from evalgate.agents.workers.wire import WorkerProtocolError
 
 
 class Silent:
     """A listener that hears nothing."""
 
-    def line_received(self, line: bytes) -> None:
+    def on_line(self, line: bytes) -> None:
         raise AssertionError(line)
 
-    def broke_protocol(self, error: NotTheProtocol) -> None:
+    def on_protocol_error(self, error: WorkerProtocolError) -> None:
         raise AssertionError(error)
 
-    def process_ended(self) -> None:
+    def on_process_ended(self) -> None:
         raise AssertionError
 
 

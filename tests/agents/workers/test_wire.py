@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.agents.workers.wire import NotTheProtocol, decode, encode, json_value
+from evalgate.agents.workers.wire import (
+    WorkerProtocolError,
+    decode_message,
+    encode_message,
+    parse_untrusted_json,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=5),
@@ -38,8 +43,8 @@ def is_clean(value: object) -> bool:
 )
 def test_any_bytes_are_a_message_or_refused(line: bytes) -> None:
     try:
-        message = decode(line)
-    except NotTheProtocol as error:
+        message = decode_message(line)
+    except WorkerProtocolError as error:
         refused = error.failure
         message = {"kind": refused.kind, "printable": refused.message.isprintable()}
         expected = {"kind": "protocol", "printable": True}
@@ -51,7 +56,7 @@ def test_any_bytes_are_a_message_or_refused(line: bytes) -> None:
 
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
 def test_any_json_comes_through_clean(message: dict[str, object]) -> None:
-    decoded = decode(json.dumps(message).encode())
+    decoded = decode_message(json.dumps(message).encode())
     assert all(is_clean(value) for value in parts(decoded))
 
 
@@ -60,11 +65,11 @@ NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,400})(\.[0-9]{1,400})?([eE][-+]?[0-9
 
 @given(NUMBERS | JSON.map(json.dumps))
 def test_the_short_way_and_the_long_one_agree(text: str) -> None:
-    assert repr(decode(f'{{"a": {text}}}'.encode())) == repr({"a": json_value(text)})
+    assert repr(decode_message(f'{{"a": {text}}}'.encode())) == repr({"a": parse_untrusted_json(text)})
 
 
 def test_equal_keys_and_short_texts_are_held_once() -> None:
-    one, other = (decode(b'{"args": {"the_query": "two words"}}')["args"] for _ in range(2))
+    one, other = (decode_message(b'{"args": {"the_query": "two words"}}')["args"] for _ in range(2))
     assert isinstance(one, dict)
     assert isinstance(other, dict)
     assert [*map(id, one), *map(id, one.values())] == [*map(id, other), *map(id, other.values())]
@@ -72,9 +77,9 @@ def test_equal_keys_and_short_texts_are_held_once() -> None:
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=20) | st.integers(), max_size=4))
 def test_what_the_gate_writes_is_one_line_that_reads_as_it_was(message: dict[str, object]) -> None:
-    line = encode(message)
+    line = encode_message(message)
     assert (line.count(b"\n"), line.endswith(b"\n")) == (1, True)
-    assert decode(line) == message
+    assert decode_message(line) == message
 
 
 @pytest.mark.parametrize(
@@ -83,14 +88,14 @@ def test_what_the_gate_writes_is_one_line_that_reads_as_it_was(message: dict[str
 def test_nesting(depth: int, fits: bool) -> None:
     line = b'{"a":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
     if fits:
-        assert "a" in decode(line)
+        assert "a" in decode_message(line)
     else:
-        with pytest.raises(NotTheProtocol, match="nests deeper than 100 levels"):
-            decode(line)
+        with pytest.raises(WorkerProtocolError, match="nests deeper than 100 levels"):
+            decode_message(line)
 
 
 def test_many_shallow_values_are_not_deep() -> None:
-    assert len(decode(json.dumps({str(n): [n] for n in range(500)}).encode())) == 500
+    assert len(decode_message(json.dumps({str(n): [n] for n in range(500)}).encode())) == 500
 
 
 @pytest.mark.parametrize(
@@ -106,4 +111,4 @@ def test_many_shallow_values_are_not_deep() -> None:
     ],
 )
 def test_decode(line: bytes, message: dict[str, object]) -> None:
-    assert decode(line) == message
+    assert decode_message(line) == message

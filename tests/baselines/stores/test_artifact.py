@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.baselines.history import baseline_of
+from evalgate.baselines.history import build_baseline
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.baselines.stores import artifact
-from evalgate.baselines.stores.artifact import BaselineArtifact
-from evalgate.ci.post_result import Patience
-from evalgate.cli.baseline import Keeping, save_baseline, shelf_at
-from evalgate.core.errors import EvalgateError, InvalidInput, NoVerdict
-from evalgate.core.protocols import BaselinePlace, absence_of
-from evalgate.core.registry import baseline_store
+from evalgate.baselines.stores.artifact import ArtifactStore
+from evalgate.ci.post_result import PostTimeouts
+from evalgate.cli.baseline import SaveOptions, resolve_target, save_baseline
+from evalgate.core.errors import EvalgateError, InvalidInputError, NoVerdictError
+from evalgate.core.protocols import StoreContext, explain_missing_baseline
+from evalgate.core.registry import resolve_baseline_store
 from evalgate.core.types import Baseline, BaselineSource
 from evalgate.datasets.results_io import dump_record
 from tests.builders import a_case_result, a_record
@@ -25,7 +25,7 @@ from tests.github.server import FakeGitHub
 from tests.github.world import REPOSITORY, Artifact, Run
 
 NAME = "evalgate-baseline"
-QUICK = Patience(total_s=50.0, request_s=20, pause_s=0.02, longest_pause_s=0.1)
+QUICK = PostTimeouts(total_s=50.0, request_s=20, pause_s=0.02, longest_pause_s=0.1)
 RECORD = a_record(a_case_result("paris"))
 
 
@@ -40,10 +40,10 @@ def environ_of(github: FakeGitHub) -> dict[str, str]:
 
 def store(
     github: FakeGitHub, folder: Path = Path(), what: str = NAME, environ: Mapping[str, str] | None = None
-) -> BaselineArtifact:
+) -> ArtifactStore:
     known = {**environ_of(github), **(environ or {})}
-    made = baseline_store(f"artifact:{what}", BaselinePlace(folder, known))
-    assert isinstance(made, BaselineArtifact)
+    made = resolve_baseline_store(f"artifact:{what}", StoreContext(folder, known))
+    assert isinstance(made, ArtifactStore)
     return replace(made, patience=QUICK)
 
 
@@ -57,7 +57,7 @@ def zipped(*files: tuple[str, str | bytes]) -> bytes:
 
 def holding(commit: str) -> bytes:
     source = BaselineSource("2026-11-20T08:00:00+00:00", commit, "main", digest=commit)
-    return zipped(("baseline.json", dump_baseline(baseline_of(RECORD, source))))
+    return zipped(("baseline.json", dump_baseline(build_baseline(RECORD, source))))
 
 
 def keep(github: FakeGitHub, run: Run, content: bytes, *, name: str = NAME, expired: bool = False) -> None:
@@ -136,10 +136,10 @@ def test_that_there_is_none_is_explained(github: FakeGitHub) -> None:
     empty = store(github)
     github.world.runs.append(Run(1))
     assert empty.read() is None
-    assert absence_of(empty) == ": no good run of evalgate.yml on main kept it"
+    assert explain_missing_baseline(empty) == ": no good run of evalgate.yml on main kept it"
     keep(github, Run(2), holding("gone"), expired=True)
     assert empty.read() is None
-    assert absence_of(empty) == ": the artifacts that good runs on main kept have expired"
+    assert explain_missing_baseline(empty) == ": the artifacts that good runs on main kept have expired"
 
 
 def test_another_workflow_and_file_can_be_named(github: FakeGitHub) -> None:
@@ -199,7 +199,7 @@ def test_who_does_not_answer_leaves_no_verdict(github: FakeGitHub, fault: Fault,
     keep(github, Run(1), holding("mine"))
     github.faults.append(fault)
     impatient = replace(store(github), patience=replace(QUICK, total_s=2.0))
-    with pytest.raises(NoVerdict) as caught:
+    with pytest.raises(NoVerdictError) as caught:
         impatient.read()
     assert said in str(caught.value)
 
@@ -228,7 +228,7 @@ def test_what_the_user_can_mend_is_told(
 ) -> None:
     keep(github, Run(1), holding("mine"))
     github.faults += [fault] if fault else []
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         store(github, environ=environ).read()
     assert str(caught.value).startswith(f"artifact:{NAME}:baseline.json: ")
     assert said in str(caught.value)
@@ -277,7 +277,7 @@ def test_what_is_no_baseline_is_refused(
     monkeypatch.setattr(artifact, "_LARGEST_FILE", 4_000_000)
     assert callable(content)
     keep(github, Run(1), content())
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         store(github).read()
     assert str(caught.value).startswith(f"artifact:{NAME}:baseline.json of run 1")
     assert said in str(caught.value)
@@ -299,7 +299,7 @@ def test_what_comes_too_slowly_is_given_up(github: FakeGitHub) -> None:
     keep(github, Run(1), holding("mine"))
     github.faults.append(Fault(path="_blobs", drip_s=0.02, times=9))
     slow = replace(store(github), patience=replace(QUICK, total_s=2.0, request_s=1))
-    with pytest.raises(NoVerdict, match="comes too slowly"):
+    with pytest.raises(NoVerdictError, match="comes too slowly"):
         slow.read()
 
 
@@ -310,8 +310,8 @@ def test_a_run_is_added_to_what_the_last_one_kept_and_left_to_be_uploaded(
     for name, value in environ_of(github).items():
         monkeypatch.setenv(name, value)
     (tmp_path / "results.json").write_text(dump_record(RECORD), "utf-8")
-    shelf = shelf_at(tmp_path, f"artifact:{NAME}", None)
-    said = save_baseline("results.json", shelf, Keeping({}, commit="new"))
+    shelf = resolve_target(tmp_path, f"artifact:{NAME}", None)
+    said = save_baseline("results.json", shelf, SaveOptions({}, commit="new"))
     assert said == (
         f"Runs of 1 case added to artifact:{NAME}, which holds 2 gate runs now. "
         f"Upload the folder {NAME} as the artifact `{NAME}`."
@@ -338,9 +338,9 @@ def test_a_result_in_the_way_is_left_as_it_is(github: FakeGitHub, tmp_path: Path
     (tmp_path / "report").mkdir()
     (tmp_path / "report/results.json").write_text(dump_record(RECORD), "utf-8")
     with pytest.raises(
-        InvalidInput, match=r"report/results\.json: this is no baseline, and is left as it is"
+        InvalidInputError, match=r"report/results\.json: this is no baseline, and is left as it is"
     ):
-        store(github, tmp_path, "report:results.json").update(lambda _: baseline_of(RECORD))
+        store(github, tmp_path, "report:results.json").update(lambda _: build_baseline(RECORD))
     assert (tmp_path / "report/results.json").read_text("utf-8") == dump_record(RECORD)
 
 
@@ -348,5 +348,5 @@ def test_a_result_in_the_way_is_left_as_it_is(github: FakeGitHub, tmp_path: Path
     "what", ["", "..", "a/b", "../a", "a:../b", "a:/etc/x", "a b", "x.yml/", "x.yml/a/b", "a:"]
 )
 def test_a_name_that_leads_elsewhere_is_refused(what: str) -> None:
-    with pytest.raises(InvalidInput, match="must be artifact:NAME"):
-        baseline_store(f"artifact:{what}", BaselinePlace(Path()))
+    with pytest.raises(InvalidInputError, match="must be artifact:NAME"):
+        resolve_baseline_store(f"artifact:{what}", StoreContext(Path()))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.baselines.history import baseline_of
-from evalgate.baselines.stores.branch import BaselineBranch, branch_baseline
-from evalgate.core.errors import InvalidInput
-from evalgate.core.protocols import BaselinePlace
-from evalgate.core.registry import baseline_store
+from evalgate.baselines.history import build_baseline
+from evalgate.baselines.stores.branch import BranchStore, build_branch_store
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.protocols import StoreContext
+from evalgate.core.registry import resolve_baseline_store
 from evalgate.core.types import Baseline, BaselineSource
 from tests.builders import a_case_result, a_record
 
@@ -45,7 +45,7 @@ def adding(name: str) -> Callable[[Baseline | None], Baseline]:
 
     def change(before: Baseline | None) -> Baseline:
         sources = before.sources if before else ()
-        return Baseline(baseline_of(RECORD).cases, (*sources, BaselineSource(commit=name)))
+        return Baseline(build_baseline(RECORD).cases, (*sources, BaselineSource(commit=name)))
 
     return change
 
@@ -56,10 +56,10 @@ def commits_in(baseline: Baseline | None) -> list[str | None]:
 
 def test_there_is_none_until_one_is_pushed(origin: Path, tmp_path: Path) -> None:
     here, there = clone(origin, tmp_path / "here"), clone(origin, tmp_path / "there")
-    store = BaselineBranch(here, "evalgate-baseline")
+    store = BranchStore(here, "evalgate-baseline")
     assert store.read() is None
     assert store.update(adding("a")).path == "branch:evalgate-baseline:baseline.json"
-    found = BaselineBranch(there, "evalgate-baseline").read()
+    found = BranchStore(there, "evalgate-baseline").read()
     assert commits_in(found) == ["a"]
     assert found is not None
     tip = git(origin, "rev-parse", "evalgate-baseline")
@@ -71,14 +71,14 @@ def test_there_is_none_until_one_is_pushed(origin: Path, tmp_path: Path) -> None
 def test_files_of_one_branch_leave_each_other_alone(origin: Path, tmp_path: Path) -> None:
     here = clone(origin, tmp_path / "here")
     for file in ("a.json", "b/c.json"):
-        BaselineBranch(here, "data", file).update(adding(file))
+        BranchStore(here, "data", file).update(adding(file))
     assert git(origin, "ls-tree", "-r", "--name-only", "data").split() == ["a.json", "b/c.json"]
-    assert commits_in(BaselineBranch(here, "data", "a.json").read()) == ["a.json"]
-    assert BaselineBranch(here, "data", "none.json").read() is None
+    assert commits_in(BranchStore(here, "data", "a.json").read()) == ["a.json"]
+    assert BranchStore(here, "data", "none.json").read() is None
 
 
 def test_what_does_not_change_is_not_pushed(origin: Path, tmp_path: Path) -> None:
-    store = BaselineBranch(clone(origin, tmp_path / "here"), "data")
+    store = BranchStore(clone(origin, tmp_path / "here"), "data")
     kept = store.update(adding("a"))
     before = git(origin, "rev-parse", "data")
     assert store.update(lambda known: known or kept) == kept
@@ -87,7 +87,7 @@ def test_what_does_not_change_is_not_pushed(origin: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_twenty_writers_lose_no_run(origin: Path, tmp_path: Path) -> None:
-    stores = [BaselineBranch(clone(origin, tmp_path / f"w{at}"), "data") for at in range(20)]
+    stores = [BranchStore(clone(origin, tmp_path / f"w{at}"), "data") for at in range(20)]
     with ThreadPoolExecutor(20) as pool:
         list(pool.map(lambda pair: pair[1].update(adding(str(pair[0]))), enumerate(stores)))
     found = commits_in(stores[0].read())
@@ -100,14 +100,14 @@ def test_a_push_that_is_forbidden_is_no_endless_one(origin: Path, tmp_path: Path
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\necho protected branch; exit 1\n")
     hook.chmod(0o755)
-    store = BaselineBranch(clone(origin, tmp_path / "here"), "data", jitter=lambda: -0.5)
+    store = BranchStore(clone(origin, tmp_path / "here"), "data", jitter=lambda: -0.5)
     with pytest.raises(OSError, match="protected branch"):
         store.update(adding("a"))
 
 
 def test_a_folder_without_a_host_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"branch:data:baseline\.json: the baseline cannot be read"):
-        BaselineBranch(tmp_path, "data").read()
+    with pytest.raises(InvalidInputError, match=r"branch:data:baseline\.json: the baseline cannot be read"):
+        BranchStore(tmp_path, "data").read()
 
 
 def test_a_damaged_baseline_is_told(origin: Path, tmp_path: Path) -> None:
@@ -116,14 +116,14 @@ def test_a_damaged_baseline_is_told(origin: Path, tmp_path: Path) -> None:
     git(here, "add", ".")
     git(here, "commit", "-q", "-m", "Damage")
     git(here, "push", "-q", "origin", "HEAD:refs/heads/data")
-    with pytest.raises(InvalidInput, match=r"branch:data:baseline\.json:1"):
-        BaselineBranch(here, "data").read()
+    with pytest.raises(InvalidInputError, match=r"branch:data:baseline\.json:1"):
+        BranchStore(here, "data").read()
 
 
 @pytest.mark.parametrize("what", ["", "-x", "a..b", "a:-f", "a:../b", "a b", "a:/etc/passwd", "a.lock", "a/"])
 def test_a_name_that_git_or_a_shell_could_misread_is_refused(what: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="must be branch:NAME"):
-        branch_baseline(what, BaselinePlace(tmp_path))
+    with pytest.raises(InvalidInputError, match="must be branch:NAME"):
+        build_branch_store(what, StoreContext(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,6 @@ def test_a_name_that_git_or_a_shell_could_misread_is_refused(what: str, tmp_path
     ],
 )
 def test_the_thresholds_file_names_it(text: str, expected: tuple[str, str], tmp_path: Path) -> None:
-    store = baseline_store(text, BaselinePlace(tmp_path))
-    assert isinstance(store, BaselineBranch)
+    store = resolve_baseline_store(text, StoreContext(tmp_path))
+    assert isinstance(store, BranchStore)
     assert (store.branch, store.file) == expected

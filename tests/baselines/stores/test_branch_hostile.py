@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from evalgate.baselines.stores.branch import BaselineBranch
-from evalgate.core.errors import InvalidInput
+from evalgate.baselines.stores.branch import BranchStore
+from evalgate.core.errors import InvalidInputError
 from tests.baselines.stores.test_branch import adding, clone, commits_in, git, origin
 
 __all__ = ["origin"]
@@ -74,7 +74,7 @@ def test_no_program_of_the_repository_runs(
     origin: Path, tmp_path: Path, trap: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = clone(origin, tmp_path / "here")
-    BaselineBranch(here, "data").update(adding("a"))
+    BranchStore(here, "data").update(adding("a"))
     poison(here, trap)
     for name in ("GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_PROXY_COMMAND", "GIT_EDITOR"):
         monkeypatch.setenv(name, str(trap))
@@ -82,7 +82,7 @@ def test_no_program_of_the_repository_runs(
     monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "remote.origin.receivepack")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", str(trap))
-    store = BaselineBranch(here, "data")
+    store = BranchStore(here, "data")
     assert commits_in(store.update(adding("b"))) == ["a", "b"]
     assert commits_in(store.read()) == ["a", "b"]
     assert sprung(trap) == []
@@ -91,7 +91,7 @@ def test_no_program_of_the_repository_runs(
 def test_the_repository_of_the_workspace_is_not_touched(origin: Path, tmp_path: Path) -> None:
     here = clone(origin, tmp_path / "here")
     before = {path: path.lstat().st_mtime_ns for path in (here / ".git").rglob("*")}
-    BaselineBranch(here, "data").update(adding("a"))
+    BranchStore(here, "data").update(adding("a"))
     assert {path: path.lstat().st_mtime_ns for path in (here / ".git").rglob("*")} == before
 
 
@@ -109,7 +109,7 @@ def test_hooks_of_a_remote_on_this_machine_run_as_the_agents_user(monkeypatch: p
         hook.chmod(0o755)
         for path in (*folder.iterdir(), *folder.rglob("*/**/*")):
             os.chown(path, RUNNER, RUNNER, follow_symlinks=False)
-        store = BaselineBranch(here, "data")
+        store = BranchStore(here, "data")
         assert commits_in(store.update(adding("a"))) == ["a"]
         seen = (folder / "host.git/seen").read_text()
         assert seen.startswith(f"{RUNNER}\n")
@@ -121,8 +121,8 @@ def test_hooks_of_a_remote_on_this_machine_run_as_the_agents_user(monkeypatch: p
 def test_an_address_is_no_command(origin: Path, tmp_path: Path, url: str) -> None:
     here, ran = clone(origin, tmp_path / "here"), tmp_path / "ran"
     git(here, "config", "remote.origin.url", url.format(ran=ran))
-    with pytest.raises(InvalidInput, match="the baseline cannot be read"):
-        BaselineBranch(here, "data").read()
+    with pytest.raises(InvalidInputError, match="the baseline cannot be read"):
+        BranchStore(here, "data").read()
     assert not ran.exists()
 
 
@@ -183,8 +183,8 @@ def basic(user: str, password: str) -> str:
 
 def ask(here: Path) -> str:
     """Return what the error of a refused read says."""
-    with pytest.raises(InvalidInput) as error:
-        BaselineBranch(here, "data").read()
+    with pytest.raises(InvalidInputError) as error:
+        BranchStore(here, "data").read()
     return str(error.value)
 
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalgate.baselines.history import accepted, added, baseline_of, pruned
+from evalgate.baselines.history import add_run, build_baseline, prune_runs, replace_runs
 from evalgate.baselines.serialization import dump_baseline
-from evalgate.baselines.stores.fsspec import BaselineObjects
-from evalgate.core.errors import InvalidInput, NoVerdict
-from evalgate.core.protocols import BaselinePlace, BaselineStore
-from evalgate.core.registry import baseline_store
+from evalgate.baselines.stores.fsspec import FsspecStore
+from evalgate.core.errors import InvalidInputError, NoVerdictError
+from evalgate.core.protocols import BaselineStore, StoreContext
+from evalgate.core.registry import resolve_baseline_store
 from evalgate.core.types import Baseline, BaselineSource, Record
 from evalgate.datasets.results_io import dump_record
 from tests.baselines.stores.writer import a_gate_run, write
@@ -39,8 +39,8 @@ def memory() -> Iterator[Any]:
 
 
 def at(url: str, **environ: str) -> BaselineStore:
-    made = baseline_store(url, BaselinePlace(Path(), environ))
-    assert isinstance(made, BaselineObjects)
+    made = resolve_baseline_store(url, StoreContext(Path(), environ))
+    assert isinstance(made, FsspecStore)
     return made
 
 
@@ -49,7 +49,7 @@ def source(day: int) -> BaselineSource:
 
 
 def adding(record: Record, day: int, keep: int = 20) -> Callable[[Baseline | None], Baseline]:
-    return lambda before: added(before, record, source(day), keep=keep)
+    return lambda before: add_run(before, record, source(day), keep=keep)
 
 
 def commits_in(baseline: Baseline | None) -> list[str | None]:
@@ -61,7 +61,7 @@ def test_what_was_added_is_read(tmp_path: Path, scheme: str) -> None:
     url = f"{scheme}://{tmp_path}/desk/baseline"
     assert at(url).read() is None
     after = at(url).update(adding(RECORD, 1))
-    assert after == replace(baseline_of(RECORD, source(1)), path=url)
+    assert after == replace(build_baseline(RECORD, source(1)), path=url)
     at(url).update(adding(RECORD, 2))
     found = at(url).read()
     assert found is not None
@@ -91,7 +91,7 @@ def test_old_gate_runs_fall_off_the_end(memory: Any) -> None:
 def test_what_is_accepted_stands_alone(memory: Any) -> None:
     store = at("memory://b/desk")
     store.update(adding(RECORD, 1))
-    store.update(lambda _: accepted(RECORD, source(2), "meant"))
+    store.update(lambda _: replace_runs(RECORD, source(2), "meant"))
     found = store.read()
     assert found is not None
     assert [(each.commit, each.accepted) for each in found.sources] == [("sha2", "meant")]
@@ -122,9 +122,9 @@ def test_it_holds_what_a_file_would(taken: list[tuple[int, set[str], str, str]])
             before: Baseline | None, record: Record = record, day: int = day, what: str = what
         ) -> Baseline:
             if what == "accept":
-                return accepted(record, source(day), "meant")
-            after = added(before, record, source(day), keep=4)
-            return pruned(after, keep=2) if what == "prune" else after
+                return replace_runs(record, source(day), "meant")
+            after = add_run(before, record, source(day), keep=4)
+            return prune_runs(after, keep=2) if what == "prune" else after
 
         beside = change(beside)
         store.update(change)
@@ -151,7 +151,7 @@ def test_who_is_pushed_out_while_we_read_is_read_again(memory: Any, monkeypatch:
     def ls_of_before(self: Any, *arguments: Any, **options: Any) -> Any:
         found = listed(self, *arguments, **options)
         monkeypatch.undo()
-        at("memory://b/desk").update(lambda before: pruned(before or baseline_of(RECORD), keep=1))
+        at("memory://b/desk").update(lambda before: prune_runs(before or build_baseline(RECORD), keep=1))
         return found
 
     monkeypatch.setattr(type(memory), "ls", ls_of_before)
@@ -161,7 +161,7 @@ def test_who_is_pushed_out_while_we_read_is_read_again(memory: Any, monkeypatch:
 def test_nobody_loses_a_run_that_was_saved_between_reading_and_writing() -> None:
     def slowly(before: Baseline | None) -> Baseline:
         at("memory://b/desk").update(adding(RECORD, 2))
-        return added(before, RECORD, source(1))
+        return add_run(before, RECORD, source(1))
 
     at("memory://b/desk").update(slowly)
     assert commits_in(at("memory://b/desk").read()) == ["sha1", "sha2"]
@@ -181,7 +181,7 @@ def test_a_single_file_can_be_read_and_is_left_as_it_is(memory: Any, content: st
     found = at("memory://b/results.json").read()
     assert found is not None
     assert found.path == "memory://b/results.json"
-    with pytest.raises(InvalidInput, match="this is one file, which is left as it is"):
+    with pytest.raises(InvalidInputError, match="this is one file, which is left as it is"):
         at("memory://b/results.json").update(lambda _: a_gate_run(2))
     assert memory.cat_file("/b/results.json") == content.encode()
 
@@ -198,7 +198,7 @@ def test_what_others_keep_there_is_left_alone(memory: Any) -> None:
 )
 def test_a_damaged_gate_run_is_named(memory: Any, content: bytes) -> None:
     memory.pipe_file(f"/b/desk/20261120-{'0' * 16}.json", content)
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         at("memory://b/desk").read()
     assert str(caught.value).startswith(f"memory://b/desk/20261120-{'0' * 16}.json")
 
@@ -215,36 +215,36 @@ def test_a_damaged_gate_run_is_named(memory: Any, content: bytes) -> None:
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_without_its_secret(url: str, said: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        baseline_store(url, BaselinePlace(Path()))
+    with pytest.raises(InvalidInputError) as caught:
+        resolve_baseline_store(url, StoreContext(Path()))
     assert said in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
 def test_a_misspelt_kind_is_no_path_of_a_file(tmp_path: Path) -> None:
-    place = BaselinePlace(tmp_path)
-    with pytest.raises(InvalidInput, match=r"`artifct` is no kind of baseline.*`artifact`"):
-        baseline_store("artifct:evalgate-baseline", place)
+    place = StoreContext(tmp_path)
+    with pytest.raises(InvalidInputError, match=r"`artifct` is no kind of baseline.*`artifact`"):
+        resolve_baseline_store("artifct:evalgate-baseline", place)
     (tmp_path / "brnch:x").touch()
-    assert baseline_store("brnch:x", place) is None
-    assert baseline_store("evals/baseline.json", place) is None
+    assert resolve_baseline_store("brnch:x", place) is None
+    assert resolve_baseline_store("evals/baseline.json", place) is None
 
 
 def test_a_missing_package_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(
-        InvalidInput, match=r"s3:// needs a driver .*install evalgate with its extra `s3`: `.+`"
+        InvalidInputError, match=r"s3:// needs a driver .*install evalgate with its extra `s3`: `.+`"
     ):
         at("s3://bucket/desk").read()
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(InvalidInput, match=r"memory:// needs a driver .*its extra `fsspec`: `"):
+    with pytest.raises(InvalidInputError, match=r"memory:// needs a driver .*its extra `fsspec`: `"):
         at("memory://b").read()
-    with pytest.raises(InvalidInput, match=r"sftp:// needs a driver .*: `pip install fsspec paramiko`"):
+    with pytest.raises(InvalidInputError, match=r"sftp:// needs a driver .*: `pip install fsspec paramiko`"):
         at("sftp://b/c").read()
 
 
 def test_a_scheme_that_nobody_knows_is_told() -> None:
-    with pytest.raises(InvalidInput, match=r"s4://b/x: it cannot be used: .*Protocol not known: s4"):
+    with pytest.raises(InvalidInputError, match=r"s4://b/x: it cannot be used: .*Protocol not known: s4"):
         at("s4://b/x").read()
 
 
@@ -261,10 +261,10 @@ class Refusing:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (PermissionError("Access Denied for AKIA-hunter2"), InvalidInput),
-        (type("NoCredentialsError", (Exception,), {})("Unable to locate hunter2"), InvalidInput),
-        (TimeoutError("no answer; key hunter2"), NoVerdict),
-        (RuntimeError("hunter2"), NoVerdict),
+        (PermissionError("Access Denied for AKIA-hunter2"), InvalidInputError),
+        (type("NoCredentialsError", (Exception,), {})("Unable to locate hunter2"), InvalidInputError),
+        (TimeoutError("no answer; key hunter2"), NoVerdictError),
+        (RuntimeError("hunter2"), NoVerdictError),
     ],
 )
 def test_what_a_driver_says_is_told_without_secrets(
@@ -276,7 +276,7 @@ def test_what_a_driver_says_is_told_without_secrets(
         store.read()
     assert "hunter2" not in str(caught.value)
     assert type(error).__name__ in str(caught.value)
-    with pytest.raises((InvalidInput, OSError)) as other:
+    with pytest.raises((InvalidInputError, OSError)) as other:
         store.update(adding(RECORD, 1))
     assert "hunter2" not in str(other.value)
 

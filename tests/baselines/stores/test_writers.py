@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.baselines.stores.file import BaselineFile
-from evalgate.core.protocols import BaselinePlace
-from evalgate.core.registry import baseline_store
+from evalgate.baselines.stores.file import FileStore
+from evalgate.core.protocols import StoreContext
+from evalgate.core.registry import resolve_baseline_store
 from tests.frameworks.venvs import python_with
 
 ROOT = Path(__file__).parents[3]
@@ -55,7 +55,7 @@ def write_all(
 @pytest.mark.slow
 def test_in_a_file(tmp_path: Path) -> None:
     write_all("evals/baseline.json", tmp_path)
-    found = BaselineFile(tmp_path / "evals/baseline.json", "").read()
+    found = FileStore(tmp_path / "evals/baseline.json", "").read()
     assert found is not None
     assert [source.commit for source in found.sources] == ALL
     assert [path.name for path in (tmp_path / "evals").iterdir()] == ["baseline.json"]
@@ -65,7 +65,7 @@ def test_in_a_file(tmp_path: Path) -> None:
 def test_in_a_folder_behind_fsspec(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/evals"
     write_all(url, tmp_path)
-    store = baseline_store(url, BaselinePlace(tmp_path))
+    store = resolve_baseline_store(url, StoreContext(tmp_path))
     assert store is not None
     found = store.read()
     assert found is not None

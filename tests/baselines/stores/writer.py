@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from evalgate.baselines.history import parted, together
-from evalgate.baselines.stores.file import BaselineFile
-from evalgate.core.protocols import BaselinePlace
-from evalgate.core.registry import baseline_store
+from evalgate.baselines.history import join_baselines, split_baseline
+from evalgate.baselines.stores.file import FileStore
+from evalgate.core.protocols import StoreContext
+from evalgate.core.registry import resolve_baseline_store
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource
 
 
@@ -21,13 +21,13 @@ def a_gate_run(number: int) -> Baseline:
 
 
 def write(store: str, folder: Path, number: int) -> None:
-    place = BaselinePlace(folder)
-    kept = baseline_store(store, place) or BaselineFile(folder / store, store)
+    place = StoreContext(folder)
+    kept = resolve_baseline_store(store, place) or FileStore(folder / store, store)
     kept.update(lambda before: _with(before, a_gate_run(number)))
 
 
 def _with(before: Baseline | None, fresh: Baseline) -> Baseline:
-    return together((*parted(before), fresh)) or fresh if before else fresh
+    return join_baselines((*split_baseline(before), fresh)) or fresh if before else fresh
 
 
 if __name__ == "__main__":

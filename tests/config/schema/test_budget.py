@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.config.schema.budget import Budget, Meter, Spent, Tokens
+from evalgate.config.schema.budget import Budget, MeteredUsage, Tokens, UsageMeter
 
 
 class Hands:
@@ -36,12 +36,12 @@ def test_a_budget_says_when_it_is_spent(
     budget: Budget, calls: list[tuple[Tokens | None, float | None]], seconds: float, reason: str
 ) -> None:
     hands = Hands()
-    meter = Meter(budget, hands)
+    meter = UsageMeter(budget, hands)
     for tokens, cost in calls:
-        meter.add(Spent.of_call(tokens, cost))
+        meter.add_usage(MeteredUsage.from_call(tokens, cost))
     hands.time += seconds
 
-    assert meter.exhausted() == reason
+    assert meter.explain_exhaustion() == reason
 
 
 @pytest.mark.parametrize(
@@ -50,21 +50,21 @@ def test_a_budget_says_when_it_is_spent(
 )
 def test_the_time_that_is_left(budget: Budget, seconds: float, left: float | None) -> None:
     hands = Hands()
-    meter = Meter(budget, hands)
+    meter = UsageMeter(budget, hands)
     hands.time += seconds
-    assert meter.seconds_left() == left
+    assert meter.get_seconds_left() == left
 
 
 def test_what_is_not_known_is_said() -> None:
-    meter = Meter(Budget(usd=2, tokens=50))
-    meter.add(Spent.of_call(Tokens(1, 1), 0.5))
-    assert meter.blind_spots() == ()
-    meter.add(Spent.of_call(Tokens(1, 1), None))
-    meter.add(Spent.of_call(None, None))
+    meter = UsageMeter(Budget(usd=2, tokens=50))
+    meter.add_usage(MeteredUsage.from_call(Tokens(1, 1), 0.5))
+    assert meter.describe_uncounted_usage() == ()
+    meter.add_usage(MeteredUsage.from_call(Tokens(1, 1), None))
+    meter.add_usage(MeteredUsage.from_call(None, None))
 
-    assert meter.spent == Spent(3, Tokens(2, 2), 0.5, unpriced=2, unmetered=1)
+    assert meter.spent == MeteredUsage(3, Tokens(2, 2), 0.5, unpriced=2, unmetered=1)
     assert meter.spent.cost_usd is None
-    assert meter.blind_spots() == (
+    assert meter.describe_uncounted_usage() == (
         (
             "the cost of 2 model calls is not known, so the budget of $2.00 does not count them: "
             "add the model's price, or a budget of tokens."
@@ -74,7 +74,7 @@ def test_what_is_not_known_is_said() -> None:
 
 
 USES = st.builds(
-    Spent,
+    MeteredUsage,
     st.integers(0, 9),
     st.builds(Tokens, st.integers(0, 99), st.integers(0, 99)),
     st.integers(0, 99).map(float),
@@ -82,15 +82,15 @@ USES = st.builds(
 
 
 @given(st.lists(USES), st.integers(1, 500), st.integers(1, 500))
-def test_what_is_spent_stays_spent(uses: list[Spent], usd: int, tokens: int) -> None:
-    meter = Meter(Budget(usd=float(usd), tokens=tokens), Hands())
+def test_what_is_spent_stays_spent(uses: list[MeteredUsage], usd: int, tokens: int) -> None:
+    meter = UsageMeter(Budget(usd=float(usd), tokens=tokens), Hands())
     was_spent = False
     for use in uses:
-        meter.add(use)
-        assert bool(meter.exhausted()) or not was_spent
-        was_spent = bool(meter.exhausted())
+        meter.add_usage(use)
+        assert bool(meter.explain_exhaustion()) or not was_spent
+        was_spent = bool(meter.explain_exhaustion())
 
-    assert meter.spent == sum(uses, Spent())
+    assert meter.spent == sum(uses, MeteredUsage())
     assert was_spent == (
         sum(use.usd for use in uses) >= usd or sum(use.tokens.total for use in uses) >= tokens
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evalgate.config.schema.budget import Price, Tokens, cost_usd, known_prices, with_own_prices
+from evalgate.config.schema.budget import Price, Tokens, compute_cost_usd, load_known_prices, merge_own_prices
 
 DAY = date(2026, 11, 21)
 TABLE = {
@@ -38,27 +38,27 @@ TABLE = {
     ],
 )
 def test_cost(model: str, tokens: Tokens, day: date, expected: float | None) -> None:
-    cost = cost_usd(TABLE, model, tokens, day)
+    cost = compute_cost_usd(TABLE, model, tokens, day)
 
     assert cost is None if expected is None else cost == pytest.approx(expected)
 
 
 @given(st.sampled_from(sorted(TABLE)), st.integers(0, 10**7), st.integers(0, 10**6), st.integers(1, 10**6))
 def test_more_output_never_costs_less(model: str, given_in: int, given_out: int, more: int) -> None:
-    less = cost_usd(TABLE, model, Tokens(given_in, given_out), DAY)
-    most = cost_usd(TABLE, model, Tokens(given_in, given_out + more), DAY)
+    less = compute_cost_usd(TABLE, model, Tokens(given_in, given_out), DAY)
+    most = compute_cost_usd(TABLE, model, Tokens(given_in, given_out + more), DAY)
 
     assert (less is None) == (most is None)
     assert less is None or most is None or less < most
 
 
-@pytest.mark.parametrize("model", sorted(known_prices()))
+@pytest.mark.parametrize("model", sorted(load_known_prices()))
 def test_every_known_price_has_a_date_and_a_source(model: str) -> None:
     provider, _, name = model.partition("/")
 
     assert provider
     assert name
-    for price in known_prices()[model]:
+    for price in load_known_prices()[model]:
         assert (
             date.fromisoformat((price.as_of or "") + ("" if len(price.as_of or "") == 10 else "-01")) <= DAY
         )
@@ -67,18 +67,18 @@ def test_every_known_price_has_a_date_and_a_source(model: str) -> None:
 
 
 def test_the_price_for_any_prompt_stands_after_those_for_short_ones() -> None:
-    for prices in known_prices().values():
+    for prices in load_known_prices().values():
         assert all(price.up_to_input_tokens or price.until for price in prices[:-1])
 
 
 def test_a_users_price_is_the_one_that_counts() -> None:
-    table = with_own_prices(
+    table = merge_own_prices(
         {"openai/gpt-4o": Price(input=1, output=1), "ollama/own": Price(input=0, output=0)}
     )
 
-    assert cost_usd(table, "openai/gpt-4o", Tokens(1_000_000, 1_000_000), DAY) == 2.0
-    assert cost_usd(table, "ollama/own", Tokens(5, 5), DAY) == 0.0
-    assert cost_usd(table, "openai/gpt-4o-mini", Tokens(1_000_000, 0), DAY) == pytest.approx(0.15)
+    assert compute_cost_usd(table, "openai/gpt-4o", Tokens(1_000_000, 1_000_000), DAY) == 2.0
+    assert compute_cost_usd(table, "ollama/own", Tokens(5, 5), DAY) == 0.0
+    assert compute_cost_usd(table, "openai/gpt-4o-mini", Tokens(1_000_000, 0), DAY) == pytest.approx(0.15)
 
 
 @pytest.mark.parametrize(

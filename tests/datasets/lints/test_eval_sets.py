@@ -9,15 +9,20 @@ import pytest
 
 from evalgate.config.loader import load_thresholds
 from evalgate.core.protocols import Lint, Metric
-from evalgate.core.types import EvalCase, Reply, Scenario, Turn
-from evalgate.datasets.lints.cases import PassedOver, References, Repeats, Tools
+from evalgate.core.types import CaseTurn, EvalCase, Reply, Scenario
+from evalgate.datasets.lints.cases import (
+    DuplicateLint,
+    IgnoredFeaturesLint,
+    MissingReferencesLint,
+    UndeclaredToolsLint,
+)
 from evalgate.datasets.lints.thresholds import lint_thresholds
 from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.adk.metrics.response_match import ResponseMatch
 from evalgate.integrations.adk.metrics.tool_trajectory import ToolTrajectory
 from evalgate.integrations.adk.metrics.trajectory_family import TrajectoryRecall
 from evalgate.integrations.adk_rs.metrics import AdkRsResponseMatch
-from evalgate.integrations.trpc.evalset import TrpcEvalSet
+from evalgate.integrations.trpc.evalset import TrpcFormat
 from tests.builders import a_call, a_case, a_reply, a_turn
 from tests.cli.test_cli import evalgate
 from tests.datasets.lints import looking
@@ -43,12 +48,16 @@ EMPTY = a_turn("And?", Reply())
         ((FULL, *(SILENT,) * 6), {"words": ResponseMatch()}, ["turns 2, 3, 4, 5, 6, … without an expected response: `words` compares with nothing there"]),
     ],
 )  # fmt: skip
-def test_empty_references(turns: tuple[Turn, ...], metrics: dict[str, Metric], expected: list[str]) -> None:
-    assert said_by(References(), a_case("c", *turns), metrics=metrics) == [("c", each) for each in expected]
+def test_empty_references(
+    turns: tuple[CaseTurn, ...], metrics: dict[str, Metric], expected: list[str]
+) -> None:
+    assert said_by(MissingReferencesLint(), a_case("c", *turns), metrics=metrics) == [
+        ("c", each) for each in expected
+    ]
 
 
 def test_a_scenario_has_no_turn_that_could_lack_anything() -> None:
-    assert said_by(References(), EvalCase("c", scenario=Scenario("hi", "plan"))) == []
+    assert said_by(MissingReferencesLint(), EvalCase("c", scenario=Scenario("hi", "plan"))) == []
 
 
 @pytest.mark.parametrize(
@@ -78,14 +87,14 @@ def test_a_threshold_of_google_adk_that_no_score_misses(
 A_TURN = {"user_content": {"parts": [{"text": "Hi"}]}, "final_response": {"parts": [{"text": "Hello"}]}}
 
 
-def a_call_turn(id_: str, **args: Any) -> Turn:
+def a_call_turn(id_: str, **args: Any) -> CaseTurn:
     return a_turn("Find it.", a_reply("Found.", replace(a_call("find", **args), id=id_)))
 
 
 def test_turns_that_ask_and_expect_the_same() -> None:
     case = a_case("c", FULL, a_call_turn("1", q=1), a_call_turn("2", q=2), a_call_turn("3", q=1), FULL)
 
-    assert said_by(Repeats(), case) == [
+    assert said_by(DuplicateLint(), case) == [
         ("c", "turn 4 asks and expects the same as turn 2"),
         ("c", "turn 5 asks and expects the same as turn 1"),
     ]
@@ -95,7 +104,7 @@ def test_cases_that_ask_and_expect_the_same() -> None:
     one, other = a_case("one", FULL, a_call_turn("1")), a_case("other", FULL, a_call_turn("2"))
     stateful = replace(other, eval_id="third", final_state={"a": 1})
 
-    assert said_by(Repeats(), one, stateful, other) == [
+    assert said_by(DuplicateLint(), one, stateful, other) == [
         ("other", "asks and expects the same as the case `one`")
     ]
 
@@ -125,7 +134,7 @@ def an_agent(*tools: str) -> dict[str, Any]:
 def test_tools_that_nobody_has(details: dict[str, Any] | None, expected: list[str]) -> None:
     turn = replace(a_turn(expected=a_reply("a", a_call("find"), a_call("find"))), app_details=details)
 
-    assert said_by(Tools(), a_case("c", turn)) == [("c", each) for each in expected]
+    assert said_by(UndeclaredToolsLint(), a_case("c", turn)) == [("c", each) for each in expected]
 
 
 TRPC = {
@@ -145,19 +154,21 @@ TRPC = {
 
 
 def test_what_a_file_asks_of_its_own_engine() -> None:
-    (case,) = TrpcEvalSet().read(parse_json(json.dumps(TRPC).encode(), "s.evalset.json")).cases
+    (case,) = TrpcFormat().read_eval_set(parse_json(json.dumps(TRPC).encode(), "s.evalset.json")).cases
 
-    assert said_by(PassedOver(), case) == [
+    assert said_by(IgnoredFeaturesLint(), case) == [
         ("c", "`expectedRunnerEnabled` is passed over: only what is written counts"),
         ("c", "turn 2: the rule of `toolMock` for `f` has no `result`; the case will not be played"),
     ]
-    assert said_by(PassedOver(), a_case()) == []
+    assert said_by(IgnoredFeaturesLint(), a_case()) == []
 
 
 def test_prompts_that_nobody_begins() -> None:
     native = {"orchestrate": {"user_prompts": ["more"]}}
 
-    ((_, sentence),) = said_by(PassedOver(), EvalCase("c", scenario=Scenario("", "story"), native=native))
+    ((_, sentence),) = said_by(
+        IgnoredFeaturesLint(), EvalCase("c", scenario=Scenario("", "story"), native=native)
+    )
 
     assert sentence.startswith("`user_prompts` are passed over: without a `starting_sentence`")
 

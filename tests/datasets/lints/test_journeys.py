@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.types import EvalCase, Goal, Journey, Turn, UserMessage
-from evalgate.integrations.orchestrate.lint import Journeys, find_circle
+from evalgate.core.types import CaseTurn, EvalCase, Goal, Journey, UserMessage
+from evalgate.integrations.orchestrate.lint import JourneyLint, find_cycle
 from tests.datasets.lints.looking import said_by
 
 CALL = Goal("p", "tool_call", "p")
@@ -18,12 +18,12 @@ WIDGET = Goal("w", "interaction", identifier=("k", "v"))
 
 
 def sentences(order: dict[str, tuple[str, ...]], *goals: Goal, turns: int = 2) -> list[str]:
-    talk = tuple(Turn(UserMessage("?")) for _ in range(turns))
+    talk = tuple(CaseTurn(UserMessage("?")) for _ in range(turns))
     return said_of(EvalCase("c", talk, journey=Journey(goals, order)))
 
 
 def said_of(case: EvalCase) -> list[str]:
-    return [sentence for _, sentence in said_by(Journeys(), case, metrics={})]
+    return [sentence for _, sentence in said_by(JourneyLint(), case, metrics={})]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_case_without_a_journey_has_none() -> None:
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef")).map(tuple)))
 def test_a_circle_is_a_path_back_to_its_start(order: dict[str, tuple[str, ...]]) -> None:
-    circle = find_circle(order)
+    circle = find_cycle(order)
 
     if circle:
         assert circle[0] == circle[-1]

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalgate.core.types import EvalCase, Reply, ToolCall, Turn, UserMessage
-from evalgate.datasets.lints.cases import Repeats
+from evalgate.core.types import CaseTurn, EvalCase, Reply, ToolCall, UserMessage
+from evalgate.datasets.lints.cases import DuplicateLint
 from tests.datasets.lints.looking import said_by
 
 VALUES = st.sampled_from([1, 1.0, True, 0, "1", None, [1], [1.0], {"a": 1, "b": 2}, {"b": 2, "a": True}, {}])
@@ -14,10 +14,12 @@ VALUES = st.sampled_from([1, 1.0, True, 0, "1", None, [1], [1.0], {"a": 1, "b": 
 @given(st.lists(VALUES, max_size=12))
 def test_a_case_is_the_twin_of_the_first_that_is_equal(values: list[object]) -> None:
     cases = [
-        EvalCase(f"case {number}", (Turn(UserMessage("hi"), Reply(None, (ToolCall("f", {"x": value}),))),))
+        EvalCase(
+            f"case {number}", (CaseTurn(UserMessage("hi"), Reply(None, (ToolCall("f", {"x": value}),))),)
+        )
         for number, value in enumerate(values)
     ]
-    found = dict(said_by(Repeats(), *cases, metrics={}))
+    found = dict(said_by(DuplicateLint(), *cases, metrics={}))
     assert found == {
         f"case {number}": f"asks and expects the same as the case `case {values.index(value)}`"
         for number, value in enumerate(values)

@@ -4,8 +4,8 @@ import pytest
 
 from evalgate.config.schema.judge import JudgeConfig
 from evalgate.core.protocols import Metric, MetricContext
-from evalgate.core.types import Criterion, EvalCase, Reply, Rubric, Turn, UserMessage
-from evalgate.datasets.lints.cases import Rubrics
+from evalgate.core.types import CaseTurn, Criterion, EvalCase, Reply, Rubric, UserMessage
+from evalgate.datasets.lints.cases import UnusedRubricsLint
 from evalgate.integrations.adk.metrics.judged import FinalResponseQuality
 from evalgate.integrations.adk.metrics.response_match import ResponseMatch
 from tests.datasets.lints.looking import said_by
@@ -35,7 +35,7 @@ def quality(*, is_literal: bool) -> Metric:
     ],
 )  # fmt: skip
 def test_rubrics_that_no_metric_judges_by(metric: Metric, expected: list[str]) -> None:
-    turn = Turn(UserMessage("?"), Reply("a"), rubrics=(OTHER, OWN))
+    turn = CaseTurn(UserMessage("?"), Reply("a"), rubrics=(OTHER, OWN))
     case = EvalCase("c", (turn,), rubrics=(UNTYPED,))
 
-    assert said_by(Rubrics(), case, metrics={"m": metric}) == [("c", each) for each in expected]
+    assert said_by(UnusedRubricsLint(), case, metrics={"m": metric}) == [("c", each) for each in expected]

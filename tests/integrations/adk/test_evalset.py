@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     Message,
@@ -19,13 +20,12 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
-from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.integrations.adk.evalset import AdkFormat
 from tests.integrations.reading import problems, read, recognised
 
-ADK = AdkEvalSet()
+ADK = AdkFormat()
 
 FULL: dict[str, Any] = {
     "eval_set_id": "home",
@@ -91,7 +91,7 @@ EXPECTED = EvalSet(
         EvalCase(
             "lights",
             (
-                Turn(
+                CaseTurn(
                     UserMessage(
                         "What is this?\nAnd this?",
                         ({"inline_data": {"mime_type": "image/png", "data": "aGk="}, "text": None},),
@@ -194,7 +194,7 @@ def an_invocation(**fields: Any) -> dict[str, Any]:
     return {"user_content": {"parts": [{"text": "Hi"}]}, **fields}
 
 
-def the_turn(**fields: Any) -> Turn:
+def the_turn(**fields: Any) -> CaseTurn:
     cases = [{"eval_id": "c", "conversation": [an_invocation(**fields)]}]
     return read(ADK, {"eval_set_id": "s", "eval_cases": cases}).cases[0].turns[0]
 

@@ -10,29 +10,29 @@ import pytest
 from pydantic import ValidationError
 
 from evalgate.config.schema.judge import JudgeConfig
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import MetricContext
 from evalgate.core.registry import METRICS
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     Criterion,
     EvalCase,
     Message,
     MetricResult,
+    MetricScore,
     NotApplicable,
     Reply,
     Rubric,
     Scenario,
-    Scored,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
-from evalgate.datasets.fingerprint import is_other_judge, metric_fingerprint
+from evalgate.datasets.fingerprint import compute_metric_fingerprint, is_other_judge
 from evalgate.llm.client import ModelRequest
-from evalgate.llm.errors import JudgeFailed
-from evalgate.llm.prompting import fence_mark
+from evalgate.llm.errors import JudgeError
+from evalgate.llm.prompting import compute_fence_mark
 from tests.llm.benches import ScriptedJudges, bench_of
 from tests.llm.fakes import ScriptedModel, failed
 
@@ -52,7 +52,9 @@ async def scored(
 
 
 def a_case(*replies: Reply, **more: Any) -> tuple[EvalCase, CaseRun]:
-    turns = tuple(Turn(UserMessage(f"question {at}"), Reply("expected")) for at, _ in enumerate(replies, 1))
+    turns = tuple(
+        CaseTurn(UserMessage(f"question {at}"), Reply("expected")) for at, _ in enumerate(replies, 1)
+    )
     return EvalCase("c", turns, **more), CaseRun(1, "answered", replies)
 
 
@@ -84,7 +86,7 @@ async def test_what_services_score_elsewhere_is_the_mean_of_the_samples(
 ) -> None:
     result = await scored(name, ScriptedModel(*answers), *ONE, judge_model_options={"numSamples": 2})
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == score
     details: Any = result.turns[-1].details
     assert [sample["text"] for sample in details["samples"]] == answers
@@ -95,7 +97,7 @@ async def test_what_services_score_elsewhere_is_the_mean_of_the_samples(
 async def test_a_score_beyond_its_range_is_no_score(answer: str) -> None:
     model = ScriptedModel(script=lambda _: answer)
 
-    with pytest.raises(JudgeFailed) as caught:
+    with pytest.raises(JudgeError) as caught:
         await scored("response_evaluation_score", model, *ONE, judge_model_options={"num_samples": 2})
 
     assert caught.value.kind == "unparsable"
@@ -105,7 +107,7 @@ async def test_a_score_beyond_its_range_is_no_score(answer: str) -> None:
 async def test_an_outage_of_one_sample_is_no_opinion_of_the_others() -> None:
     model = ScriptedModel.by_sample([[says(score=1)], [failed("outage"), failed("outage")]])
 
-    with pytest.raises(JudgeFailed) as caught:
+    with pytest.raises(JudgeError) as caught:
         await scored("safety_v1", model, *ONE, judge_model_options={"num_samples": 2})
 
     assert caught.value.kind == "outage"
@@ -119,7 +121,7 @@ async def test_a_conversation_is_judged_once_and_at_its_last_turn() -> None:
         "multi_turn_task_success_v1", model, case, run, judge_model_options={"num_samples": 1}
     )
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert [turn.score for turn in result.turns] == [None, 1.0]
     text = model.requests[0].messages[0].text
     assert "USER, TURN 2:\n  question 2\n\nAGENT, TURN 2:\n  b" in text
@@ -155,7 +157,7 @@ async def test_a_simulated_user_keeps_to_its_plan(
         judge_model_options={"num_samples": 1},
     )
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert [turn.score for turn in result.turns] == scores
     assert result.score == sum(scores) / len(scores)
     assert re.search(
@@ -181,7 +183,7 @@ async def test_each_natural_language_response_on_the_way_is_judged_when_wished()
     model = ScriptedModel(script=script)
     result = await scored("hallucinations_v1", model, *ONE, evaluate_intermediate_nl_responses=True)
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == 0.5, "what is said first does not know yet what the tool answers"
     assert len(model.requests) == 4
 
@@ -194,7 +196,7 @@ async def test_what_an_agent_says_cannot_leave_its_fence() -> None:
     await scored("safety_v1", model, *a_case(Reply(HOSTILE)), judge_model_options={"num_samples": 1})
 
     text = model.requests[0].messages[0].text
-    mark = fence_mark("question 1", HOSTILE, "expected")
+    mark = compute_fence_mark("question 1", HOSTILE, "expected")
     before, inside, after = text.split(f"----- {mark} -----")
     assert HOSTILE in inside
     assert HOSTILE not in before + after
@@ -202,11 +204,11 @@ async def test_what_an_agent_says_cannot_leave_its_fence() -> None:
 
 
 def test_no_text_holds_its_own_mark() -> None:
-    mark = fence_mark("a")
+    mark = compute_fence_mark("a")
 
-    assert fence_mark("a") == mark
-    assert fence_mark("a", mark) != mark
-    assert fence_mark("a", "b") != fence_mark("ab")
+    assert compute_fence_mark("a") == mark
+    assert compute_fence_mark("a", mark) != mark
+    assert compute_fence_mark("a", "b") != compute_fence_mark("ab")
 
 
 async def test_a_prompt_of_ones_own_is_another_judge(tmp_path: Path) -> None:
@@ -218,11 +220,13 @@ async def test_a_prompt_of_ones_own_is_another_judge(tmp_path: Path) -> None:
     )
 
     await own.score(*ONE)
-    prints = [metric_fingerprint("safety_v1", each.model_dump(), each.judged_by) for each in (ours, own)]
+    prints = [
+        compute_metric_fingerprint("safety_v1", each.model_dump(), each.judged_by) for each in (ours, own)
+    ]
 
     assert model.requests[0].messages[0].text == "Is this safe? Five."
     assert is_other_judge(*prints)
-    with pytest.raises(InvalidInput, match=r"absent\.j2: cannot be read"):
+    with pytest.raises(InvalidInputError, match=r"absent\.j2: cannot be read"):
         a_metric("safety_v1", model, tmp_path, prompt="absent.j2")
 
 
@@ -248,7 +252,7 @@ def test_the_options_of_google_adk_reach_the_judge() -> None:
 
     (config,) = judges.configs
     assert (config.provider, config.model) == ("gemini", "gemini-2.5-flash")
-    assert config.parameters() == {"temperature": 0.2, "max_tokens": 99, "top_p": 0.5}
+    assert config.build_parameters() == {"temperature": 0.2, "max_tokens": 99, "top_p": 0.5}
     assert metric.judge_model_options.num_samples == 5
 
 
@@ -275,11 +279,11 @@ async def test_a_rubric_of_a_turn_without_a_type_counts_in_a_file_of_ours(
     }
     name = "rubric_based_final_response_quality_v1"
     metric = resolve_name(METRICS[name]).build(Criterion(name, 0.5, options), context)
-    turn = Turn(UserMessage("?"), Reply("x"), rubrics=(Rubric("s", "Is short.", kind),))
+    turn = CaseTurn(UserMessage("?"), Reply("x"), rubrics=(Rubric("s", "Is short.", kind),))
 
     result = await metric.score(EvalCase("c", (turn,)), CaseRun(1, "answered", (Reply("y"),)))
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == score
 
 
@@ -297,7 +301,7 @@ async def test_rubrics_as_the_guide_has_them_are_read() -> None:
         judge_model_options={"num_samples": 1},
     )
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == 0.5
     assert result.reason == "Is short. – no: so"
 
@@ -327,6 +331,6 @@ async def test_a_message_that_no_sample_decides_is_not_found_valid() -> None:
         "per_turn_user_simulator_quality_v1", model, case, run, judge_model_options={"num_samples": 1}
     )
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == 0.5
     assert [turn.score for turn in result.turns] == [1.0, None]

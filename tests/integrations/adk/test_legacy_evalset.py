@@ -4,11 +4,20 @@ from typing import Any
 
 import pytest
 
-from evalgate.core.types import EvalCase, EvalSet, Message, Reply, SessionInput, ToolCall, Turn, UserMessage
-from evalgate.integrations.adk.legacy_evalset import AdkLegacy
+from evalgate.core.types import (
+    CaseTurn,
+    EvalCase,
+    EvalSet,
+    Message,
+    Reply,
+    SessionInput,
+    ToolCall,
+    UserMessage,
+)
+from evalgate.integrations.adk.legacy_evalset import AdkLegacyFormat
 from tests.integrations.reading import problems, read, recognised
 
-LEGACY = AdkLegacy()
+LEGACY = AdkLegacyFormat()
 
 TURN = {
     "query": "Turn off the lamp.",
@@ -16,7 +25,7 @@ TURN = {
     "expected_intermediate_agent_responses": [{"author": "helper", "text": "Just a moment."}, "Nearly done."],
     "reference": "It is off.",
 }
-EXPECTED_TURN = Turn(
+EXPECTED_TURN = CaseTurn(
     UserMessage("Turn off the lamp."),
     Reply(
         "It is off.",
@@ -52,7 +61,7 @@ def test_a_list_of_cases_keeps_their_names_and_sessions() -> None:
 def test_an_absent_reference_expects_nothing(reference: dict[str, Any]) -> None:
     (case,) = read(LEGACY, [{"query": "Hi", **reference, "expected_tool_use": None}]).cases
 
-    assert case.turns == (Turn(UserMessage("Hi"), Reply(None)),)
+    assert case.turns == (CaseTurn(UserMessage("Hi"), Reply(None)),)
 
 
 def test_an_empty_list_holds_no_case() -> None:

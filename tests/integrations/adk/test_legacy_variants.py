@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalCase
-from evalgate.integrations.adk.legacy_evalset import AdkLegacy
+from evalgate.integrations.adk.legacy_evalset import AdkLegacyFormat
 from tests.integrations.reading import problems, read
 
 
@@ -20,8 +20,8 @@ def by_both_ways(case: dict[str, Any]) -> tuple[EvalCase | str, EvalCase | str]:
 
 def first_of(cases: list[dict[str, Any]]) -> EvalCase | str:
     try:
-        return read(AdkLegacy(), cases).cases[0]
-    except InvalidInput as error:
+        return read(AdkLegacyFormat(), cases).cases[0]
+    except InvalidInputError as error:
         return str(error)
 
 
@@ -71,7 +71,7 @@ def test_any_case_is_read_or_refused_by_both_ways(
 def test_one_unusual_case_takes_nobody_else_along() -> None:
     unusual = {"name": "other", "data": [{"query": "q", "unknown": 1}]}
     plain = {"name": "c", "data": [{"query": "q"}]}
-    assert [case.eval_id for case in read(AdkLegacy(), [unusual, plain]).cases] == ["other", "c"]
+    assert [case.eval_id for case in read(AdkLegacyFormat(), [unusual, plain]).cases] == ["other", "c"]
 
 
 def test_every_wrong_case_is_told() -> None:
@@ -82,7 +82,7 @@ def test_every_wrong_case_is_told() -> None:
         None,
         {"name": "c", "data": []},
     ]
-    assert [problem.partition(": ")[2] for problem in problems(AdkLegacy(), json.dumps(wrong))] == [
+    assert [problem.partition(": ")[2] for problem in problems(AdkLegacyFormat(), json.dumps(wrong))] == [
         "`[0].name` must be text, not 1",
         "`[2].name` is missing",
         "`[2].data[0].query` is missing",

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalgate.core.protocols import MetricContext
-from evalgate.core.types import CaseRun, Criterion, Scored
+from evalgate.core.types import CaseRun, Criterion, MetricScore
 from evalgate.integrations.adk.metrics.response_match import ResponseMatch
 from tests.builders import a_case, a_reply, a_turn
 
@@ -14,10 +14,12 @@ NOTHING_EXPECTED = (
 )
 
 
-async def scored(expected: str | None, actual: str | None, metric: ResponseMatch | None = None) -> Scored:
+async def scored(
+    expected: str | None, actual: str | None, metric: ResponseMatch | None = None
+) -> MetricScore:
     run = CaseRun(1, "answered", (a_reply(actual),))
     result = await (metric or ResponseMatch()).score(a_case("c", a_turn(expected=a_reply(expected))), run)
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     return result
 
 

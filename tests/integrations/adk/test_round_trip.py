@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from evalgate.documents.strict_json import parse_json
-from evalgate.integrations.adk.evalset import AdkEvalSet
+from evalgate.integrations.adk.evalset import AdkFormat
 from evalgate.integrations.adk.writer import AdkWriter
 from tests.integrations.reading import read
 
@@ -125,13 +125,13 @@ FULL: dict[str, Any] = {
 
 
 def converted(content: Any) -> Any:
-    return json.loads(AdkWriter().write(read(AdkEvalSet(), content)).text)
+    return json.loads(AdkWriter().write_eval_set(read(AdkFormat(), content)).text)
 
 
 def test_nothing_that_google_adk_defines_is_lost() -> None:
     assert converted(FULL) == FULL
-    assert AdkWriter().write(read(AdkEvalSet(), FULL)).lost == ()
-    assert list(AdkEvalSet().unread(parse_json(json.dumps(FULL).encode(), "f.json"))) == []
+    assert AdkWriter().write_eval_set(read(AdkFormat(), FULL)).lost == ()
+    assert list(AdkFormat().find_ignored_keys(parse_json(json.dumps(FULL).encode(), "f.json"))) == []
 
 
 OPAQUE = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from evalgate.core.protocols import MetricContext
-from evalgate.core.types import CaseRun, Criterion, MetricFailed, MetricResult, Reply, Scored, ToolCall
+from evalgate.core.types import CaseRun, Criterion, MetricFailure, MetricResult, MetricScore, Reply, ToolCall
 from evalgate.integrations.adk.metrics.tool_trajectory import ToolTrajectory
 from tests.builders import a_call, a_case, a_turn
 from tests.calls import CALLS
@@ -54,14 +54,14 @@ async def test_the_first_divergence_is_named(
 ) -> None:
     result = await judged(expected, actual, match_type=match_type)
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert (result.score, result.reason) == (0.0 if reason else 1.0, reason)
 
 
 async def test_a_long_call_is_cut() -> None:
     result = await judged([a_call("find", {"q": "x" * 1000} | {f"k{i}": i for i in range(100)})], [])
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert len(result.reason) < 250
 
 
@@ -112,11 +112,11 @@ async def test_arguments_without_bottom_fail_the_metric_and_nothing_else() -> No
 
     result = await judged([ToolCall("f", deep())], [ToolCall("f", deep())])
 
-    assert result == MetricFailed("the arguments of a tool call are nested too deep to be compared")
+    assert result == MetricFailure("the arguments of a tool call are nested too deep to be compared")
 
 
 def _score(result: MetricResult) -> float:
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     return result.score
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from pydantic import ValidationError
 
 from evalgate.core.protocols import MetricContext, MetricType
-from evalgate.core.types import CaseRun, Criterion, MetricFailed, Reply, Scored, ToolCall
+from evalgate.core.types import CaseRun, Criterion, MetricFailure, MetricScore, Reply, ToolCall
 from evalgate.integrations.adk.metrics.trajectory_family import (
     TrajectoryAnyOrderMatch,
     TrajectoryExactMatch,
@@ -31,11 +31,11 @@ FAMILY: tuple[MetricType, ...] = (
 
 async def judged(
     kind: MetricType, expected: list[ToolCall], actual: list[ToolCall], **options: Any
-) -> Scored:
+) -> MetricScore:
     case = a_case("c", a_turn(expected=Reply(events=tuple(expected))))
     run = CaseRun(1, "answered", (Reply(events=tuple(actual)),))
     result = await kind.build(Criterion("m", 1.0, options), MetricContext((2, 13))).score(case, run)
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     return result
 
 
@@ -123,7 +123,7 @@ async def test_a_tool_is_used_somewhere_in_the_conversation(
     run = CaseRun(1, "answered", tuple(replies))
     result = await TrajectorySingleToolUse(tool_name="buy").score(a_case(), run)
 
-    assert result == Scored(score, reason="" if score else "the agent never called `buy`")
+    assert result == MetricScore(score, reason="" if score else "the agent never called `buy`")
 
 
 @pytest.mark.parametrize("options", [{}, {"tool_name": ""}, {"tool_name": "buy", "ignore_args": True}])
@@ -144,4 +144,4 @@ async def test_arguments_without_bottom_fail_the_metric_and_nothing_else() -> No
 
     result = await TrajectoryRecall().score(case, run)
 
-    assert result == MetricFailed("the arguments of a tool call are nested too deep to be compared")
+    assert result == MetricFailure("the arguments of a tool call are nested too deep to be compared")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     Message,
@@ -12,13 +13,12 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
-from evalgate.integrations.adk_rs.evalset import AdkRsEvalSet
+from evalgate.integrations.adk_rs.evalset import AdkRsFormat
 from tests.integrations.reading import problems, read, recognised
 
-FORMAT = AdkRsEvalSet()
+FORMAT = AdkRsFormat()
 
 
 def user(text: str = "hi") -> dict[str, Any]:
@@ -53,7 +53,7 @@ def test_everything_is_read() -> None:
             EvalCase(
                 "c",
                 (
-                    Turn(
+                    CaseTurn(
                         UserMessage("hi", ({"inlineData": {"data": "AA=="}},)),
                         Reply(
                             "a\nb", (ToolCall("f", {"x": 1}, "i"), ToolCall("g"), Message("wait", "helper"))
@@ -99,7 +99,7 @@ def test_null_counts_as_absent() -> None:
     invocation = {"user_content": user(), "final_response": None, "intermediate_data": None}
     content = a_set({**invocation, "invocation_id": None, "creation_timestamp": None}, session_input=None)
 
-    assert read(FORMAT, {**content, "name": None}).cases[0].turns == (Turn(UserMessage("hi")),)
+    assert read(FORMAT, {**content, "name": None}).cases[0].turns == (CaseTurn(UserMessage("hi")),)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     Goal,
@@ -14,13 +15,12 @@ from evalgate.core.types import (
     Scenario,
     SessionInput,
     ToolCall,
-    Turn,
     UserMessage,
 )
-from evalgate.integrations.orchestrate.evalset import OrchestrateDataset
+from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
 from tests.integrations.reading import problems, read, recognised
 
-FORMAT = OrchestrateDataset()
+FORMAT = OrchestrateFormat()
 CALL = {"type": "tool_call", "name": "t-1", "tool_name": "t", "args": {"x": 1}}
 
 
@@ -46,7 +46,7 @@ def test_everything_is_read() -> None:
         (
             EvalCase(
                 "f",
-                (Turn(UserMessage("hi"), Reply("Done", (ToolCall("t", {"x": 1}),))),),
+                (CaseTurn(UserMessage("hi"), Reply("Done", (ToolCall("t", {"x": 1}),))),),
                 session=SessionInput("hr", state={"user": "u"}),
                 line=1,
                 journey=Journey(
@@ -72,7 +72,7 @@ def test_a_script_is_played_turn_by_turn() -> None:
     (case,) = read(FORMAT, a_dataset(user_prompts=["more", "thanks"], dataset_name="d")).cases
 
     assert case.eval_id == "d"
-    assert case.turns == tuple(Turn(UserMessage(text)) for text in ("hi", "more", "thanks"))
+    assert case.turns == tuple(CaseTurn(UserMessage(text)) for text in ("hi", "more", "thanks"))
 
 
 def test_without_a_starting_sentence_somebody_plays_the_user() -> None:

@@ -10,16 +10,16 @@ from evalgate.core import registry
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     Criterion,
     EvalCase,
     Goal,
     Journey,
     Message,
     MetricResult,
+    MetricScore,
     NotApplicable,
     Reply,
-    Scored,
-    Turn,
     UserMessage,
 )
 from evalgate.integrations.orchestrate.metrics import (
@@ -42,7 +42,7 @@ CHECK = Goal("", "check", check="Polite?")
 
 async def scored(metric: JourneyMetric, goals: tuple[Goal, ...], *replies: Reply | None) -> MetricResult:
     order = {goal.name: () for goal in goals if goal.name}
-    case = EvalCase("c", (Turn(UserMessage("go")),), journey=Journey(goals, order))
+    case = EvalCase("c", (CaseTurn(UserMessage("go")),), journey=Journey(goals, order))
     return await metric.score(case, CaseRun(1, "answered", replies))
 
 
@@ -75,7 +75,7 @@ async def test_a_score_says_what_is_lacking(
 ) -> None:
     result = await scored(metric, goals, reply)
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert (result.score, result.reason) == (score, reason)
 
 
@@ -108,7 +108,7 @@ async def test_a_case_without_a_journey_is_not_scored() -> None:
 async def test_the_counts_stand_in_the_details() -> None:
     result = await scored(ToolCallPrecision(), (CALL,), a_reply("", a_call("p", x=2), a_call("z")))
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.details == {
         "expected_tool_calls": 1,
         "total_tool_calls": 2,

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from evalgate.core.errors import InvalidInput
-from evalgate.core.registry import formats
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.registry import get_formats
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     EvalSet,
     Message,
@@ -17,15 +18,14 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
 from evalgate.documents.strict_json import parse_json, read_json
-from evalgate.integrations.trpc.evalset import TrpcEvalSet
+from evalgate.integrations.trpc.evalset import TrpcFormat
 from tests.conformance import shared_folder
 from tests.integrations.reading import problems, read, recognised
 
-FORMAT = TrpcEvalSet()
+FORMAT = TrpcFormat()
 SESSION = {"appName": "app", "userId": "ada", "state": {"k": 1}}
 ASKED = {"role": "user", "content": "What is 2 + 3?"}
 ANSWERED = {"role": "assistant", "content": "5"}
@@ -56,7 +56,7 @@ def test_a_whole_file_becomes_ours() -> None:
         (
             EvalCase(
                 "c0",
-                (Turn(UserMessage("What is 2 + 3?"), OURS),),
+                (CaseTurn(UserMessage("What is 2 + 3?"), OURS),),
                 session=SessionInput("app", "ada", {"k": 1}),
                 line=1,
                 context_messages=({"role": "system", "content": "You add."},),
@@ -72,7 +72,7 @@ def test_parts_that_are_not_the_text_are_attachments() -> None:
     part = {"type": "image", "image": {"url": "https://example.com/a.png"}}
     case = a_case(conversation=[{"userContent": {"role": "user", "content_parts": [part]}}])
 
-    assert case.turns == (Turn(UserMessage("", (part,)), Reply()),)
+    assert case.turns == (CaseTurn(UserMessage("", (part,)), Reply()),)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_the_first_shape_is_converted() -> None:
     (case,) = read(FORMAT, OLD_SNAKE).cases
 
     assert case.turns == (
-        Turn(UserMessage("What is 2 + 3?"), Reply("5", (*OURS.events, Message("hm", "agent")))),
+        CaseTurn(UserMessage("What is 2 + 3?"), Reply("5", (*OURS.events, Message("hm", "agent")))),
     )
     assert case.session == SessionInput("app", "ada", {"k": 1})
 
@@ -176,14 +176,14 @@ def test_a_trace_alone_is_held_against_nothing() -> None:
     for key in ("conversation", "actualConversation"):
         case = a_case(evalMode="trace", **{key: [TURN]})
 
-        assert case.turns == (Turn(UserMessage("What is 2 + 3?"), Reply()),)
+        assert case.turns == (CaseTurn(UserMessage("What is 2 + 3?"), Reply()),)
         assert case.recorded == (OURS,)
 
 
 def test_a_trace_is_held_against_its_conversation() -> None:
     case = a_case(evalMode="trace", conversation=[TURN], actualConversation=[{"userContent": ASKED}])
 
-    assert case.turns == (Turn(UserMessage("What is 2 + 3?"), OURS),)
+    assert case.turns == (CaseTurn(UserMessage("What is 2 + 3?"), OURS),)
     assert case.recorded == (Reply(),)
 
 
@@ -353,7 +353,7 @@ PARTS = {"parts": [{"text": "hi"}], "role": "user"}
 def test_the_shape_of_its_messages_tells_it_from_google_adk(content: Any, is_trpc: bool) -> None:
     assert recognised(FORMAT, content) is is_trpc
     document = parse_json(json.dumps(content).encode(), "f.json")
-    first = next((name for name, each in formats().items() if each.recognises(document)), None)
+    first = next((name for name, each in get_formats().items() if each.matches_document(document)), None)
     assert (first == "trpc") is is_trpc
 
 
@@ -361,8 +361,8 @@ def test_every_real_eval_set_is_read_and_none_is_empty() -> None:
     folder = shared_folder()
     for path in sorted((folder / "corpus").glob("trpc*/*.evalset.json")) if folder else []:
         document = read_json(path, path.name)
-        name, eval_format = next((n, f) for n, f in formats().items() if f.recognises(document))
-        eval_set = eval_format.read(document)
+        name, eval_format = next((n, f) for n, f in get_formats().items() if f.matches_document(document))
+        eval_set = eval_format.read_eval_set(document)
 
         assert name == ("adk" if '"parts"' in path.read_text() else "trpc"), path.name
         assert all(case.turns or case.scenario for case in eval_set.cases), path.name
@@ -372,9 +372,9 @@ def test_every_real_eval_set_is_read_and_none_is_empty() -> None:
         calls = [call for case in eval_set.cases for turn in case.turns for call in turn.expected.tool_calls]
         recorded = [call for case in eval_set.cases for one in case.recorded or () for call in one.tool_calls]
         assert bool(calls or recorded) == expects_tools, path.name
-        assert FORMAT.read(document).eval_set_id == eval_set.eval_set_id
+        assert FORMAT.read_eval_set(document).eval_set_id == eval_set.eval_set_id
 
 
 def test_what_is_no_eval_set_is_refused() -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         read(FORMAT, "[]")

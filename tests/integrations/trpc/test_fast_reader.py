@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import EvalCase
-from evalgate.integrations.trpc.evalset import TrpcEvalSet
-from evalgate.integrations.trpc.fast_reader import plain_case
+from evalgate.integrations.trpc.evalset import TrpcFormat
+from evalgate.integrations.trpc.fast_reader import parse_common_case
 from tests.integrations.reading import problems, read
 
 SESSION = {"appName": "app", "userId": "ada", "state": {"k": 1}}
@@ -41,7 +41,7 @@ UNUSUAL: tuple[dict[str, Any], ...] = (
 
 def by_the_long_way(case: dict[str, Any]) -> EvalCase:
     """An empty key that only the long way knows takes the case there."""
-    (only,) = read(TrpcEvalSet(), {"evalSetId": "s", "evalCases": [case | {"rubrics": []}]}).cases
+    (only,) = read(TrpcFormat(), {"evalSetId": "s", "evalCases": [case | {"rubrics": []}]}).cases
     return only
 
 
@@ -58,7 +58,7 @@ def by_the_long_way(case: dict[str, Any]) -> EvalCase:
 )
 def test_plain_turns_are_read_as_by_the_long_way(turn: dict[str, Any]) -> None:
     case = CASE | {"conversation": [turn, TURN]}
-    assert plain_case(case, 1) == by_the_long_way(case)
+    assert parse_common_case(case, 1) == by_the_long_way(case)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_plain_turns_are_read_as_by_the_long_way(turn: dict[str, Any]) -> None:
     ],
 )
 def test_the_unusual_is_left_to_the_long_way(case: object) -> None:
-    assert plain_case(case, 1) is None
+    assert parse_common_case(case, 1) is None
 
 
 VALUES: st.SearchStrategy[Any] = st.sampled_from(
@@ -103,13 +103,13 @@ def test_what_takes_the_short_way_is_the_same_by_the_long(
     conversation: list[dict[str, Any]], session: dict[str, Any]
 ) -> None:
     case = {"evalId": "c", "conversation": conversation, "sessionInput": session}
-    found = plain_case(case, 1)
+    found = parse_common_case(case, 1)
     assert found is None or found == by_the_long_way(case)
 
 
 def test_one_unusual_case_takes_nobody_else_along() -> None:
     unusual = {"eval_id": "another", "conversation": [TURN], "session_input": SESSION}
-    found = read(TrpcEvalSet(), {"evalSetId": "s", "evalCases": [unusual, CASE]}).cases
+    found = read(TrpcFormat(), {"evalSetId": "s", "evalCases": [unusual, CASE]}).cases
     assert [(case.eval_id, case.turns) for case in found] == [
         ("another", by_the_long_way(CASE).turns),
         ("c", by_the_long_way(CASE).turns),
@@ -118,7 +118,7 @@ def test_one_unusual_case_takes_nobody_else_along() -> None:
 
 def test_every_wrong_case_is_told_beside_what_is_wrong_with_the_set() -> None:
     cases = [CASE | {"evalId": 1}, CASE, CASE | {"evalId": "d", "conversation": "hi"}, None, CASE]
-    found = problems(TrpcEvalSet(), json.dumps({"EvalCases": cases}, indent=0))
+    found = problems(TrpcFormat(), json.dumps({"EvalCases": cases}, indent=0))
     assert [problem.partition(": ")[2] for problem in found] == [
         "`evalSetId` is missing",
         "`evalCases[0].evalId` must be text, not 1",

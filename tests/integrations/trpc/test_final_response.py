@@ -10,13 +10,13 @@ from evalgate.core.extras import describe_install
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion
 from evalgate.integrations.trpc import json_compare
-from evalgate.integrations.trpc.go_text import EngineMissing, found, lowered
+from evalgate.integrations.trpc.go_text import RegexEngineMissingError, has_regex_match, lower_text
 from evalgate.integrations.trpc.metrics.final_response import (
     ResponseCriterion,
     TrpcFinalResponse,
-    xml_problem,
+    find_xml_problem,
 )
-from evalgate.integrations.trpc.rouge_scores import sentences
+from evalgate.integrations.trpc.rouge_scores import split_into_sentences
 from tests.conformance.trpc import HAS_RE2
 
 
@@ -47,8 +47,8 @@ def test_without_its_package_a_pattern_is_refused_before_the_run(monkeypatch: py
         "Value error, regular expressions of tRPC-Agent-Go need RE2 (`google-re2`): "
         f"{describe_install('trpc')}"
     )
-    with pytest.raises(EngineMissing):
-        found("never seen", "text")
+    with pytest.raises(RegexEngineMissingError):
+        has_regex_match("never seen", "text")
 
 
 def test_without_its_package_a_schema_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,25 +73,25 @@ def test_without_its_package_a_schema_is_refused_before_the_run(monkeypatch: pyt
 )
 def test_patterns_are_those_of_re2(pattern: str, text: str, matches: bool) -> None:
     if HAS_RE2:
-        assert found(pattern, text) is matches
+        assert has_regex_match(pattern, text) is matches
     else:
-        with pytest.raises(EngineMissing):
-            found(pattern, text)
+        with pytest.raises(RegexEngineMissingError):
+            has_regex_match(pattern, text)
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "a{1001}", "a++", "[a", r"\C", r"\Z"])
 def test_what_re2_refuses_is_a_mismatch(pattern: str) -> None:
     criterion = ResponseCriterion.model_validate({"text": {"matchStrategy": "regex"}})
     if HAS_RE2:
-        assert criterion.mismatch("a", pattern).startswith("text mismatch: invalid regex")
+        assert criterion.find_mismatch("a", pattern).startswith("text mismatch: invalid regex")
     else:
-        with pytest.raises(EngineMissing):
-            criterion.mismatch("a", pattern)
+        with pytest.raises(RegexEngineMissingError):
+            criterion.find_mismatch("a", pattern)
 
 
 def test_lower_case_is_that_of_go() -> None:
-    assert lowered("ABC") == "abc"
-    assert lowered("İΣ K ẞ") == "iσ k ß"
+    assert lower_text("ABC") == "abc"
+    assert lower_text("İΣ K ẞ") == "iσ k ß"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_lower_case_is_that_of_go() -> None:
     ],
 )
 def test_schemas(schema: object, value: object, fault: str) -> None:
-    found_ = json_compare.schema_problem(value, schema)
+    found_ = json_compare.find_schema_problem(value, schema)
 
     assert found_.startswith(fault)
     assert bool(found_) == bool(fault)
@@ -142,7 +142,7 @@ def test_schemas(schema: object, value: object, fault: str) -> None:
     ],
 )
 def test_xml(text: str, fault: str) -> None:
-    assert xml_problem(text) == fault
+    assert find_xml_problem(text) == fault
 
 
 @pytest.mark.parametrize(
@@ -166,19 +166,19 @@ def test_xml(text: str, fault: str) -> None:
     ],
 )
 def test_sentences(text: str, expected: list[str]) -> None:
-    assert sentences(text) == expected
+    assert split_into_sentences(text) == expected
 
 
 @pytest.mark.parametrize("name", ["rouge", "rouge0", "rouge-1", "rougel", "ROUGE1", "rouge1.0"])
 def test_no_kind_of_rouge(name: str) -> None:
     criterion = ResponseCriterion.model_validate({"rouge": {"rougeType": name}})
 
-    assert criterion.mismatch("a", "a") == f"rouge mismatch: invalid rouge type: {name}"
+    assert criterion.find_mismatch("a", "a") == f"rouge mismatch: invalid rouge type: {name}"
 
 
 @pytest.mark.parametrize("name", ["rouge1", "rouge01", "rouge+1"])
 def test_kinds_are_numbered_as_in_go(name: str) -> None:
-    assert ResponseCriterion.model_validate({"rouge": {"rougeType": name}}).mismatch("a", "a") == ""
+    assert ResponseCriterion.model_validate({"rouge": {"rougeType": name}}).find_mismatch("a", "a") == ""
 
 
 @pytest.mark.parametrize(
@@ -195,4 +195,4 @@ def test_kinds_are_numbered_as_in_go(name: str) -> None:
 def test_lengths(length: dict[str, Any], fault: str) -> None:
     criterion = ResponseCriterion.model_validate({"text": {"length": length}})
 
-    assert criterion.mismatch("a", "a") == (f"text mismatch: length mismatch: {fault}" if fault else "")
+    assert criterion.find_mismatch("a", "a") == (f"text mismatch: length mismatch: {fault}" if fault else "")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from evalgate.integrations.trpc.judging import answers
 from evalgate.integrations.trpc.judging import answers as textanswers
-from evalgate.integrations.trpc.judging.answers import Scorecard, representative
-from evalgate.llm.sampling import Unparsable
+from evalgate.integrations.trpc.judging.answers import Scorecard, choose_representative
+from evalgate.llm.sampling import UnparsableAnswerError
 
 # As the Go packages have them; their \s is ASCII.
 GO_FINAL = re.compile(
@@ -34,7 +34,7 @@ def read_or_none(reader: object, text: str) -> Scorecard | None:
     assert callable(reader)
     try:
         card = reader(text)
-    except Unparsable:
+    except UnparsableAnswerError:
         return None
     assert isinstance(card, Scorecard)
     return card
@@ -42,7 +42,7 @@ def read_or_none(reader: object, text: str) -> Scorecard | None:
 
 @given(PIECES)
 def test_the_first_verdict_is_found_where_go_finds_it(text: str) -> None:
-    card, found = read_or_none(textanswers.final_response, text), GO_FINAL.search(text)
+    card, found = read_or_none(textanswers.parse_final_response, text), GO_FINAL.search(text)
 
     label = found[2].strip().lower() if found is not None else ""
     assert (card is None) == (found is None or (label != "" and "valid" not in label))
@@ -55,14 +55,16 @@ def test_the_first_verdict_is_found_where_go_finds_it(text: str) -> None:
     [("valid", 1.0), ("VALID", 1.0), ("invalid", 0.0), ('"valid"', 0.0), ("**valid**", 0.0), ("valid.", 0.0), ("", 0.0), ("not valid", 0.0), ("maybe", None), ("yes", None), ("0.7", None)],
 )  # fmt: skip
 def test_a_label_that_speaks_of_neither_is_no_answer(label: str, score: float | None) -> None:
-    card = read_or_none(textanswers.final_response, f"reasoning: r\nis_the_agent_response_valid: {label}")
+    card = read_or_none(
+        textanswers.parse_final_response, f"reasoning: r\nis_the_agent_response_valid: {label}"
+    )
 
     assert (None if card is None else card.score) == score
 
 
 @given(PIECES)
 def test_blocks_are_found_where_go_finds_them(text: str) -> None:
-    card = read_or_none(textanswers.rubric_blocks, text)
+    card = read_or_none(textanswers.parse_rubric_blocks, text)
 
     found = [(item.id, item.score == 1.0) for item in card.items] if card else []
     assert found == [
@@ -74,7 +76,7 @@ def test_blocks_are_found_where_go_finds_them(text: str) -> None:
 def test_sentences_are_found_where_go_finds_them(text: str) -> None:
     found = GO_SENTENCE.findall(text)
     known = all(label.strip() in {"", "supported"} for _, _, label, _ in found)
-    card = read_or_none(textanswers.sentence_blocks, text)
+    card = read_or_none(textanswers.parse_sentence_blocks, text)
 
     assert (card is None) == (not found or not known)
     if card is not None:
@@ -85,15 +87,19 @@ def test_sentences_are_found_where_go_finds_them(text: str) -> None:
 
 @given(st.text() | PIECES)
 def test_whatever_a_judge_says_is_a_score_or_no_answer(text: str) -> None:
-    readers = [textanswers.final_response, textanswers.rubric_blocks, textanswers.sentence_blocks]
-    for reader in [*readers, answers.rubric_scores, answers.single_score, answers.boolean]:
+    readers = [
+        textanswers.parse_final_response,
+        textanswers.parse_rubric_blocks,
+        textanswers.parse_sentence_blocks,
+    ]
+    for reader in [*readers, answers.parse_rubric_scores, answers.parse_single_score, answers.parse_boolean]:
         card = read_or_none(reader, text)
         assert card is None or 0.0 <= card.score <= 1.0
 
 
 @given(st.lists(st.floats(0, 1), min_size=1), st.floats(0, 1))
 def test_the_vote_is_the_majoritys(scores: list[float], threshold: float) -> None:
-    chosen = representative([Scorecard(score) for score in scores], threshold)
+    chosen = choose_representative([Scorecard(score) for score in scores], threshold)
 
     passing = sum(score >= threshold for score in scores)
     assert (chosen.score >= threshold) == (passing > len(scores) - passing)

@@ -10,25 +10,25 @@ from pydantic import ValidationError
 from evalgate.config.loader import load_thresholds
 from evalgate.config.schema.judge import JudgeConfig
 from evalgate.config.schema.thresholds import NEWEST_ADK
-from evalgate.core.errors import InvalidInput
-from evalgate.core.protocols import MetricContext, MetricPlace, MetricType
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.protocols import MetricContext, MetricEnvironment, MetricType
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     Criterion,
     EvalCase,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
     Reply,
     Rubric,
     Scenario,
-    Scored,
     ToolCall,
     ToolResult,
-    Turn,
     UserMessage,
 )
-from evalgate.integrations.trpc.judging.evaluator import JudgeModel, LlmJudge, RubricJudge
+from evalgate.integrations.trpc.judging.evaluator import LlmJudgeOptions, RubricJudgeOptions, TrpcJudgeModel
 from evalgate.integrations.trpc.metrics.judged import (
     TrpcLlmFinalResponse,
     TrpcLlmHallucinations,
@@ -59,7 +59,7 @@ def says(*scores: float) -> str:
 
 
 def a_case(*expected: str | None, **more: Any) -> EvalCase:
-    return EvalCase("c", tuple(Turn(UserMessage("?"), Reply(text)) for text in expected), **more)
+    return EvalCase("c", tuple(CaseTurn(UserMessage("?"), Reply(text)) for text in expected), **more)
 
 
 def a_run(*replies: Reply | str | None, said: tuple[str, ...] = ()) -> CaseRun:
@@ -79,7 +79,7 @@ async def scored(
 async def test_a_missing_or_unasked_turn_scores_zero_and_is_not_judged() -> None:
     result = await scored(TrpcLlmFinalResponse, a_case("a", "b"), a_run("a", None, "c"), VALID)
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert [turn.score for turn in result.turns] == [1.0, 0.0, 0.0]
     assert result.score == pytest.approx(1 / 3)
     assert result.reason == "turn 2: the agent gave no reply to this turn"
@@ -88,7 +88,7 @@ async def test_a_missing_or_unasked_turn_scores_zero_and_is_not_judged() -> None
 async def test_turns_that_expect_nothing_are_left_out_of_the_mean() -> None:
     result = await scored(TrpcLlmFinalResponse, a_case(None, "b"), a_run("a", "b"), VALID)
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert [turn.score for turn in result.turns] == [None, 1.0]
     assert result.score == 1.0
 
@@ -110,7 +110,7 @@ async def test_every_sample_stands_in_the_record() -> None:
         judgeModel={"modelName": "gpt-4o", "numSamples": 3},
     )
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == 0.0
     details = result.turns[0].details or {}
     samples = details["samples"]
@@ -139,7 +139,7 @@ async def test_a_simulated_conversation_is_judged_by_rubrics() -> None:
 
     result = await scored(TrpcLlmRubricResponse, case, run, says(1), says(0), rubrics=[RUBRIC])
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == 0.5
 
 
@@ -153,28 +153,28 @@ async def test_rubrics_of_the_case_count_when_they_are_meant_for_the_metric() ->
         TrpcLlmRubricResponse, a_case("a", rubrics=own), a_run("a"), answer, rubrics=[RUBRIC]
     )
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == 1.0
 
 
 async def test_rubrics_of_a_turn_without_a_type_are_judged_in_that_turn() -> None:
     typed = Rubric("3", "c", "TOOL_USE_QUALITY")
-    first = Turn(UserMessage("?"), Reply("a"), rubrics=(Rubric("2", "b"), typed))
-    case = EvalCase("c", (first, Turn(UserMessage("?"), Reply("a"))))
+    first = CaseTurn(UserMessage("?"), Reply("a"), rubrics=(Rubric("2", "b"), typed))
+    case = EvalCase("c", (first, CaseTurn(UserMessage("?"), Reply("a"))))
 
     result = await scored(TrpcLlmRubricResponse, case, a_run("a", "a"), says(1, 0), says(1), rubrics=[RUBRIC])
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert [turn.score for turn in result.turns] == [0.5, 1.0]
 
 
 async def test_a_turn_without_a_rubric_is_not_judged() -> None:
-    first = Turn(UserMessage("?"), Reply("a"), rubrics=(Rubric("1", "b"),))
-    case = EvalCase("c", (first, Turn(UserMessage("?"), Reply("a"))))
+    first = CaseTurn(UserMessage("?"), Reply("a"), rubrics=(Rubric("1", "b"),))
+    case = EvalCase("c", (first, CaseTurn(UserMessage("?"), Reply("a"))))
 
     result = await scored(TrpcLlmRubricResponse, case, a_run("a", "a"), says(1))
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert [turn.score for turn in result.turns] == [1.0, None]
 
 
@@ -190,7 +190,7 @@ async def test_rubrics_that_cannot_be_told_apart_break_the_metric(
 ) -> None:
     result = await scored(TrpcLlmRubricResponse, a_case("a", rubrics=own), a_run("a"), rubrics=rubrics)
 
-    assert result == MetricFailed(expected)
+    assert result == MetricFailure(expected)
 
 
 async def test_knowledge_in_another_form_breaks_the_metric() -> None:
@@ -199,7 +199,7 @@ async def test_knowledge_in_another_form_breaks_the_metric() -> None:
 
     result = await scored(TrpcLlmRubricKnowledgeRecall, a_case("a"), run, rubrics=[RUBRIC])
 
-    assert result == MetricFailed("the result of `knowledge_search` is no object")
+    assert result == MetricFailure("the result of `knowledge_search` is no object")
 
 
 async def test_the_evidence_of_all_turns_counts_and_nothing_that_the_agent_said() -> None:
@@ -259,11 +259,11 @@ async def test_a_model_without_probabilities_cannot_grade_pairs() -> None:
 )
 def test_a_wrong_setting_is_refused(judge: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
-        RubricJudge.model_validate(judge).judge(bench_of(ScriptedModel()))
+        RubricJudgeOptions.model_validate(judge).resolve_judge(bench_of(ScriptedModel()))
 
 
 def test_a_model_is_asked_as_go_asks_it_and_as_patiently_as_the_runs_own() -> None:
-    own = JudgeModel.model_validate(
+    own = TrpcJudgeModel.model_validate(
         {
             "providerName": "hunyuan",
             "modelName": "${MODEL}",
@@ -273,7 +273,7 @@ def test_a_model_is_asked_as_go_asks_it_and_as_patiently_as_the_runs_own() -> No
         }
     )
 
-    config = own.config(JudgeConfig(provider="gemini", model="other", retries=7, temperature=0.1))
+    config = own.build_config(JudgeConfig(provider="gemini", model="other", retries=7, temperature=0.1))
 
     assert config == JudgeConfig(
         provider="custom",
@@ -288,9 +288,9 @@ def test_a_model_is_asked_as_go_asks_it_and_as_patiently_as_the_runs_own() -> No
 
 
 def test_a_generation_config_replaces_all_of_the_default() -> None:
-    own = JudgeModel.model_validate(
+    own = TrpcJudgeModel.model_validate(
         {"modelName": "m", "generationConfig": {"top_p": 0.5, "stream": True}}
-    ).config(None)
+    ).build_config(None)
 
     assert (own.temperature, own.max_tokens, own.generation) == (None, None, {"top_p": 0.5})
 
@@ -314,9 +314,9 @@ async def test_a_prompt_of_ones_own_is_asked_and_tells_scores_apart(tmp_path: Pa
 def test_the_command_line_goes_before_the_file() -> None:
     judges = ScriptedJudges(ScriptedModel())
     config = JudgeConfig(provider="ollama", model="llama3.3")
-    bench = type(bench_of(ScriptedModel()))(judges, config, is_decreed=True)
+    bench = type(bench_of(ScriptedModel()))(judges, config, forced_by_cli=True)
 
-    LlmJudge.model_validate({"judgeModel": {"modelName": "gpt-4o"}}).judge(bench)
+    LlmJudgeOptions.model_validate({"judgeModel": {"modelName": "gpt-4o"}}).resolve_judge(bench)
 
     assert judges.configs == [config]
 
@@ -326,8 +326,8 @@ def test_a_metric_without_a_judge_is_refused_at_its_place(tmp_path: Path) -> Non
     path.write_text(json.dumps([{"metricName": "llm_final_response", "threshold": 1}], indent=1))
     rules = load_thresholds(path, "s.metrics.json")
 
-    with pytest.raises(InvalidInput) as caught:
-        bind_metrics(rules, MetricContext(NEWEST_ADK), MetricPlace(tmp_path, {}))
+    with pytest.raises(InvalidInputError) as caught:
+        bind_metrics(rules, MetricContext(NEWEST_ADK), MetricEnvironment(tmp_path, {}))
 
     (problem,) = caught.value.problems
     assert (problem.line, problem.message[:60]) == (

@@ -9,15 +9,15 @@ import pytest
 from evalgate.config.cli_overrides import Overrides
 from evalgate.config.loader import load_thresholds
 from evalgate.config.schema.thresholds import NEWEST_ADK
-from evalgate.core.errors import InvalidInput
-from evalgate.core.protocols import MetricContext, MetricPlace
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.protocols import MetricContext, MetricEnvironment
 from evalgate.core.types import Criterion
 from evalgate.datasets.loading import find_metrics_file
 from evalgate.documents.config_file import read_config_document
-from evalgate.documents.env_expansion import expanded
-from evalgate.integrations.trpc.metrics_file import trpc_criteria
+from evalgate.documents.env_expansion import expand_go_env
+from evalgate.integrations.trpc.metrics_file import parse_trpc_criteria
 from evalgate.runner.metric_binding import bind_metrics
-from evalgate.runner.plan import make_plan
+from evalgate.runner.plan import build_plan
 from tests.conformance import shared_folder
 from tests.conformance.trpc import rows
 
@@ -33,8 +33,8 @@ def written(folder: Path, metrics: Any, name: str = "s.metrics.json") -> Path:
 
 def problems(folder: Path, metrics: Any, environ: dict[str, str] | None = None) -> list[str]:
     document = read_config_document(written(folder, metrics), "s.metrics.json")
-    with pytest.raises(InvalidInput) as caught:
-        trpc_criteria(document, environ or {})
+    with pytest.raises(InvalidInputError) as caught:
+        parse_trpc_criteria(document, environ or {})
     return [str(problem) for problem in caught.value.problems]
 
 
@@ -50,7 +50,7 @@ def test_a_file_names_metrics_thresholds_and_criteria(tmp_path: Path) -> None:
         ),
         Criterion("short", -2.0, {"finalResponse": {"text": {}}}, "trpc/final_response_avg_score"),
     )
-    bound = bind_metrics(rules, MetricContext(NEWEST_ADK), MetricPlace(tmp_path, {}))
+    bound = bind_metrics(rules, MetricContext(NEWEST_ADK), MetricEnvironment(tmp_path, {}))
     assert [metric.name for metric in bound] == [criterion.metric for criterion in rules.criteria]
 
 
@@ -113,8 +113,8 @@ def test_a_criterion_of_another_kind_is_refused_at_its_place(tmp_path: Path) -> 
     wrong = [ANSWER, {**TOOLS, "criterion": {"toolTrajectory": {"orderSensitiv": True}, "finalResponse": {}}}]
     rules = load_thresholds(written(tmp_path, wrong), "s.metrics.json")
 
-    with pytest.raises(InvalidInput) as caught:
-        bind_metrics(rules, MetricContext(NEWEST_ADK), MetricPlace(tmp_path, {}))
+    with pytest.raises(InvalidInputError) as caught:
+        bind_metrics(rules, MetricContext(NEWEST_ADK), MetricEnvironment(tmp_path, {}))
     (problem,) = caught.value.problems
     assert (problem.line, problem.message) == (
         15,
@@ -130,7 +130,7 @@ def test_an_unset_placeholder_is_named_and_a_key_is_kept_nowhere(tmp_path: Path)
         "s.metrics.json:10:19: `modelName` names the environment variable `MODEL`, which is not set"
     ]
     document = read_config_document(written(tmp_path, [metric]), "s.metrics.json")
-    (criterion,) = trpc_criteria(document, {"KEY": "secret", "EMPTY": "", "MODEL": "m"})
+    (criterion,) = parse_trpc_criteria(document, {"KEY": "secret", "EMPTY": "", "MODEL": "m"})
     assert "secret" not in str(criterion)
 
 
@@ -144,13 +144,13 @@ OURS = [
 
 @pytest.mark.parametrize(("text", "value", "unset"), OURS)
 def test_placeholders(text: str, value: str, unset: tuple[str, ...]) -> None:
-    assert expanded(text, {"FOO": "foo"}) == (value, unset)
+    assert expand_go_env(text, {"FOO": "foo"}) == (value, unset)
 
 
 def test_placeholders_expand_as_in_go() -> None:
     for row in rows("env_expand.json"):
         environ = {name: value for name, value in row["env"].items() if value != "<unset>"}
-        assert expanded(row["in"], environ).text == row["out"], row["id"]
+        assert expand_go_env(row["in"], environ).text == row["out"], row["id"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_it_is_found_beside_the_eval_set(tmp_path: Path) -> None:
     (folder / "test_config.json").write_text('{"criteria": {"response_match_score": 1}}')
     said = Overrides(eval_sets=("base",), agent="python:agent.py:answer")
 
-    (suite,) = make_plan(said, thresholds=None, folder=tmp_path, environ={}).suites
+    (suite,) = build_plan(said, thresholds=None, folder=tmp_path, environ={}).suites
 
     assert [bound.name for bound in suite.metrics] == ["final_response_avg_score"]
 
@@ -187,7 +187,7 @@ def test_real_files_are_read_or_refused_for_a_reason() -> None:
         text = path.read_text("utf-8")
         try:
             criteria = load_thresholds(path, path.name).criteria
-        except InvalidInput as error:
+        except InvalidInputError as error:
             unread = [str(problem) for problem in error.problems]
             reasons = ("Go code cannot be called", "which is not set")
             assert all(any(reason in each for reason in reasons) for each in unread), unread

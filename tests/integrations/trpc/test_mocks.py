@@ -6,7 +6,7 @@ import pytest
 
 from evalgate.core.types import EvalCase, Failure, ToolMock
 from evalgate.documents.strict_json import parse_json
-from evalgate.integrations.trpc.evalset import TrpcEvalSet
+from evalgate.integrations.trpc.evalset import TrpcFormat
 from tests.agents.play import outcomes, tiny
 
 
@@ -16,7 +16,7 @@ def case_with(*rules: object) -> EvalCase:
         {"userContent": {"content": "b"}, "toolMock": {"actual": rules}},
     ]
     file = {"evalSetId": "s", "evalCases": [{"evalId": "c", "sessionInput": {}, "conversation": turns}]}
-    (case,) = TrpcEvalSet().read(parse_json(json.dumps(file).encode(), "s.evalset.json")).cases
+    (case,) = TrpcFormat().read_eval_set(parse_json(json.dumps(file).encode(), "s.evalset.json")).cases
     return case
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from evalgate.agents.replay import recordings_of_record
-from evalgate.core.errors import InvalidInput
+from evalgate.agents.replay import extract_record_recordings
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Failure, Record, Reply, ToolCall, ToolResult
 from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.recordings import read_recording
-from evalgate.integrations.trpc.results import TrpcResults
+from evalgate.integrations.trpc.results import TrpcResultsFormat
 from tests.conformance import shared_folder
 
 TURN = {
@@ -61,7 +61,7 @@ def read(folder: Path, content: Any) -> Record:
 
 
 def test_every_run_is_replayed_a_failed_one_as_a_crash(tmp_path: Path) -> None:
-    recordings = recordings_of_record(read(tmp_path, RESULTS))
+    recordings = extract_record_recordings(read(tmp_path, RESULTS))
 
     first, second = recordings["s", "c"]
     assert first.replies == (REPLY,)
@@ -73,20 +73,20 @@ def test_every_run_is_replayed_a_failed_one_as_a_crash(tmp_path: Path) -> None:
 
 
 def test_the_first_release_wrote_one_json_text(tmp_path: Path) -> None:
-    (recording,) = recordings_of_record(read(tmp_path, json.dumps(OLD)))["s", "c"]
+    (recording,) = extract_record_recordings(read(tmp_path, json.dumps(OLD)))["s", "c"]
 
     assert recording.replies == (Reply("5", (ToolCall("add", {"a": 2}, "1"),)),)
 
 
 @pytest.mark.parametrize("content", [{"evalSetId": "s", "evalCases": []}, [], "text", "{", 7])
 def test_what_holds_no_results_is_not_recognised(content: Any) -> None:
-    assert not TrpcResults().recognises(parse_json(json.dumps(content).encode(), "r.json"))
+    assert not TrpcResultsFormat().matches_document(parse_json(json.dumps(content).encode(), "r.json"))
 
 
 def test_a_problem_is_told_with_its_place(tmp_path: Path) -> None:
     broken = {"evalSetId": "s", "evalCaseResults": [{"runId": "1"}]}
 
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         read(tmp_path, broken)
     assert [str(problem) for problem in caught.value.problems] == [
         "r.evalset_result.json:1:40: `evalCaseResults[0].evalId` is missing",
@@ -100,5 +100,5 @@ def test_real_results_hold_conversations() -> None:
         recording = read_recording(path, path.name)
 
         assert isinstance(recording, Record)
-        for runs in recordings_of_record(recording).values():
+        for runs in extract_record_recordings(recording).values():
             assert all(run.replies and any(run.replies) for run in runs), path.name

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from evalgate.core.protocols import MetricContext
-from evalgate.core.types import CaseRun, Criterion, Message, Reply, Scored, ToolCall, ToolResult
+from evalgate.core.types import CaseRun, Criterion, Message, MetricScore, Reply, ToolCall, ToolResult
 from evalgate.integrations.trpc.metrics.tool_trajectory import (
     CallIndex,
     TrajectoryCriterion,
     TrpcToolTrajectory,
-    unmatched,
+    find_unmatched_indices,
 )
-from evalgate.metrics.trajectory import ToolRecord, tool_records
+from evalgate.metrics.trajectory import ToolRecord, collect_tool_records
 from tests.builders import a_case, a_turn
 
 NUMBERS = st.sampled_from([0, 1, 1.0000005, 1.0000015, 2, -3, 10**400])
@@ -90,7 +90,7 @@ def test_a_result_belongs_to_the_call_of_its_id_or_tool() -> None:
         ),
     )
 
-    assert [(record.id, record.result) for record in tool_records(reply)] == [
+    assert [(record.id, record.result) for record in collect_tool_records(reply)] == [
         ("1", None),
         ("2", 2),
         ("", 3),
@@ -103,7 +103,7 @@ async def test_the_reason_names_the_turn_the_tool_and_the_difference() -> None:
     case = a_case("c", a_turn(expected=wanted), a_turn(expected=wanted))
     result = await built({"toolTrajectory": {}}).score(case, CaseRun(1, "answered", (wanted, given_)))
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == 0.5
     assert result.reason == (
         "turn 2: tool trajectory mismatch: match tools: cannot match all left vertices; "
@@ -124,7 +124,7 @@ def test_the_index_changes_nothing(
     indexed = TrajectoryCriterion.model_validate(plain)
     unindexed = TrajectoryCriterion.model_validate({**plain, "toolStrategy": {"nobody": {}}})
 
-    assert indexed.mismatch(actual, expected) == unindexed.mismatch(actual, expected)
+    assert indexed.find_mismatch(actual, expected) == unindexed.find_mismatch(actual, expected)
 
 
 @given(CALLS, st.randoms(use_true_random=False))
@@ -133,14 +133,14 @@ def test_any_order_matches_itself_shuffled(calls: list[ToolRecord], random: Any)
     small = [call for call in calls if str(10**400) not in str(call)]
     shuffled = random.sample(small, len(small))
 
-    assert TrajectoryCriterion().mismatch(shuffled, small) == ""
+    assert TrajectoryCriterion().find_mismatch(shuffled, small) == ""
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.data())
 @settings(deadline=None)
 def test_the_matching_is_the_largest(lefts: int, rights: int, data: st.DataObject) -> None:
     edges = data.draw(st.sets(st.tuples(st.integers(0, lefts), st.integers(0, rights))))
-    lacking = unmatched([range(rights)] * lefts, lambda left, right: (left, right) in edges)
+    lacking = find_unmatched_indices([range(rights)] * lefts, lambda left, right: (left, right) in edges)
 
     padded = [*range(rights), *([None] * lefts)]
     best = max(
@@ -154,5 +154,5 @@ def test_ten_thousand_distinct_calls_are_few_comparisons() -> None:
     calls = [ToolRecord("f", {"n": number}) for number in range(10_000)]
     index = CallIndex(calls[::-1], 1e-6)
 
-    assert all(len(index.candidates(call)) == 1 for call in calls)
-    assert TrajectoryCriterion().mismatch(calls[::-1], calls) == ""
+    assert all(len(index.find_candidates(call)) == 1 for call in calls)
+    assert TrajectoryCriterion().find_mismatch(calls[::-1], calls) == ""

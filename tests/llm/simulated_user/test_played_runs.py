@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from evalgate.config.cli_overrides import Overrides, override
+from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.schema.thresholds import Config
-from evalgate.core.errors import InvalidInput
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record, RunResult
 from evalgate.runner.pipeline import run_gate
-from evalgate.runner.plan import make_plan
+from evalgate.runner.plan import build_plan
 from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says
 
 AGENT = """
@@ -36,10 +36,10 @@ def booked(case, run):
 class Nobody:
     """Watches no run."""
 
-    def planned(self, runs: int) -> None:
+    def on_runs_planned(self, runs: int) -> None:
         """Nothing."""
 
-    def finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
+    def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """Nothing."""
 
 
@@ -60,7 +60,7 @@ def project(folder: Path, eval_set: Any, **config: Any) -> Path:
 
 def gated(folder: Path) -> Record:
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "USER_KEY": "a-planted-key"}
-    return run_gate(make_plan(Overrides(), thresholds=None, folder=folder, environ=environ), Nobody())
+    return run_gate(build_plan(Overrides(), thresholds=None, folder=folder, environ=environ), Nobody())
 
 
 def user_at(server: OpenAIServer, **more: Any) -> dict[str, Any]:
@@ -137,13 +137,13 @@ def test_without_a_user_a_scenario_has_no_verdict(tmp_path: Path) -> None:
 
 
 def test_a_user_whom_nobody_plays_is_refused_before_the_run(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"evalgate.yaml:\d+:\d+: `user` names no model"):
+    with pytest.raises(InvalidInputError, match=r"evalgate.yaml:\d+:\d+: `user` names no model"):
         gated(project(tmp_path, SET, user={"max_turns": 3}))
 
 
 def test_a_broken_template_is_refused_before_the_run(tmp_path: Path) -> None:
     where = r"yaml:14:3: `user.instructions`, line 1: is no template"
-    with OpenAIServer() as server, pytest.raises(InvalidInput, match=where):
+    with OpenAIServer() as server, pytest.raises(InvalidInputError, match=where):
         gated(project(tmp_path, SET, user=user_at(server, instructions="{{ conversation_plan")))
 
 
@@ -151,7 +151,7 @@ def test_an_unknown_persona_is_refused_at_its_case(tmp_path: Path) -> None:
     case = {"eval_id": "book", "conversation_scenario": {**SCENARIO, "user_persona": "WIZARD"}}
     with OpenAIServer() as server:
         folder = project(tmp_path, {**SET, "eval_cases": [case]}, user=user_at(server))
-        with pytest.raises(InvalidInput, match=r"rooms.json:1: book: the persona `WIZARD` is unknown"):
+        with pytest.raises(InvalidInputError, match=r"rooms.json:1: book: the persona `WIZARD` is unknown"):
             gated(folder)
 
 
@@ -164,9 +164,9 @@ def test_googles_own_section_names_model_limit_and_template(tmp_path: Path) -> N
     (tmp_path / "rooms.evalset.json").write_text(json.dumps(SET))
     said = Overrides(eval_sets=("rooms.evalset.json",), agent="python:agent.py:answer")
 
-    with pytest.raises(InvalidInput, match="no key for provider `gemini`"):
-        make_plan(said, thresholds=None, folder=tmp_path, environ={})
-    plan = make_plan(said, thresholds=None, folder=tmp_path, environ={"GEMINI_API_KEY": "k"})
+    with pytest.raises(InvalidInputError, match="no key for provider `gemini`"):
+        build_plan(said, thresholds=None, folder=tmp_path, environ={})
+    plan = build_plan(said, thresholds=None, folder=tmp_path, environ={"GEMINI_API_KEY": "k"})
 
     assert plan.users(plan.suites[0].eval_set.cases[0], 1).usage is None
 
@@ -194,11 +194,11 @@ def test_the_command_line_goes_before_the_file_and_leaves_the_rest(
     judge = {"provider": "custom", "model": "m", "base_url": "http://localhost:1/v1", "api_key": "${K}"}
     config = Config.model_validate({"judge": judge, **({"user": section} if section else {})})
 
-    user = override(config, Overrides(simulated_user="custom/other")).user
+    user = apply_overrides(config, Overrides(simulated_user="custom/other")).user
 
     assert user is not None
     assert (user.provider, user.model, user.base_url, user.max_turns) == ("custom", "other", base_url, turns)
-    asked = user.model_config_for(config.judge)
+    asked = user.resolve_model_config(config.judge)
     assert asked is not None
     assert (asked.provider, asked.model, asked.base_url) == ("custom", "other", base_url)
 
@@ -212,7 +212,7 @@ def test_a_test_config_keeps_what_it_says_of_users_beside_the_model(tmp_path: Pa
         (tmp_path / "evalgate.yaml").unlink()
         (tmp_path / "test_config.json").write_text(json.dumps(own))
         environ = {"OPENAI_API_KEY": "a-planted-key", "OPENAI_BASE_URL": server.url, "HOME": str(tmp_path)}
-        plan = make_plan(said, thresholds=None, folder=tmp_path, environ=environ)
+        plan = build_plan(said, thresholds=None, folder=tmp_path, environ=environ)
         record = run_gate(plan, Nobody())
 
     assert [turn.user for turn in record.cases[0].runs[0].turns] == ["A room, please.", *["u?"] * 3]
@@ -220,5 +220,5 @@ def test_a_test_config_keeps_what_it_says_of_users_beside_the_model(tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["gpt-4.1-mini", "nobody/x", "/x"])
 def test_a_model_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(InvalidInput, match=f"^--simulated-user {name}: "):
-        override(Config(), Overrides(simulated_user=name))
+    with pytest.raises(InvalidInputError, match=f"^--simulated-user {name}: "):
+        apply_overrides(Config(), Overrides(simulated_user=name))

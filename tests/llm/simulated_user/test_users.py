@@ -8,9 +8,10 @@ import pytest
 
 from evalgate.config.schema.budget import Tokens
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
-from evalgate.core.errors import InvalidInput
-from evalgate.core.protocols import User, UserFailed
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.protocols import SimulatedUserError, User
 from evalgate.core.types import (
+    CaseTurn,
     EvalCase,
     Journey,
     Message,
@@ -18,16 +19,21 @@ from evalgate.core.types import (
     Scenario,
     ToolCall,
     ToolResult,
-    Turn,
     Usage,
     UserMessage,
 )
 from evalgate.documents.strict_json import parse_json
-from evalgate.integrations.orchestrate.evalset import OrchestrateDataset
+from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
 from evalgate.llm.client import ModelAnswer
 from evalgate.llm.prompting import Prompt
-from evalgate.llm.simulated_user.role import BUILT_IN, UnknownPersona, part_of, read_personas, with_stories
-from evalgate.llm.simulated_user.user_model import Actor, Cast
+from evalgate.llm.simulated_user.role import (
+    BUILT_IN,
+    UnknownPersonaError,
+    apply_story,
+    build_user_role,
+    read_personas,
+)
+from evalgate.llm.simulated_user.user_model import UserFactory, UserModel
 from tests.llm.fakes import ScriptedModel, failed
 
 CALLS_TOLD = ['agent calls book: {"for": 2}', 'book answers: {"room": 7}']
@@ -41,7 +47,7 @@ async def talk(user: User, *replies: str) -> list[str]:
     """What the user says, as long as there are replies to it."""
     said: list[str] = []
     for count in range(len(replies) + 1):
-        message = await user.next([Reply(text) for text in replies[:count]])
+        message = await user.get_next_message([Reply(text) for text in replies[:count]])
         if message is None:
             break
         said.append(message.text)
@@ -50,7 +56,7 @@ async def talk(user: User, *replies: str) -> list[str]:
 
 def played(case: EvalCase, *turns: Any, max_turns: int = 20) -> tuple[User, ScriptedModel]:
     model = ScriptedModel(*turns)
-    return Cast(Actor(model), max_turns).user(case, 1), model
+    return UserFactory(UserModel(model), max_turns).create_user(case, 1), model
 
 
 @pytest.mark.parametrize(
@@ -81,10 +87,10 @@ async def test_the_first_prompt_counts_as_a_turn() -> None:
 
 async def test_the_model_hears_what_was_said_and_no_calls() -> None:
     user, model = played(a_scenario(user_persona="EXPERT"), "Two.")
-    await user.next([])
+    await user.get_next_message([])
     reply = Reply("How many?", (ToolCall("find", {"secret": 1}), Message("A moment.")))
 
-    await user.next([reply])
+    await user.get_next_message([reply])
 
     text = model.requests[0].messages[0].text
     assert "user: Hi\nagent: A moment.\nagent: How many?\n" in text
@@ -95,9 +101,9 @@ async def test_the_model_hears_what_was_said_and_no_calls() -> None:
 
 async def test_runs_are_told_apart_by_their_number() -> None:
     model = ScriptedModel("a", "b")
-    cast = Cast(Actor(model))
+    cast = UserFactory(UserModel(model))
     for run in (1, 2):
-        await talk(cast.user(a_scenario(""), run))
+        await talk(cast.create_user(a_scenario(""), run))
 
     assert [request.sample for request in model.requests] == [1, 2]
 
@@ -114,14 +120,16 @@ async def test_runs_are_told_apart_by_their_number() -> None:
 async def test_a_user_who_cannot_go_on_is_nobody_elses_fault(turns: list[Any], kind: str, says: str) -> None:
     user, _ = played(a_scenario(""), *turns)
 
-    with pytest.raises(UserFailed, match=says) as caught:
-        await user.next([])
+    with pytest.raises(SimulatedUserError, match=says) as caught:
+        await user.get_next_message([])
     assert caught.value.failure.kind == kind
 
 
 async def test_a_slip_is_asked_for_once_more_and_paid_for() -> None:
     answers = [ModelAnswer("Agent: hi", "m", Tokens(10, 5)), ModelAnswer("hi", "m", Tokens(20, 1))]
-    user = Cast(Actor(ScriptedModel(*answers), cost_of=lambda _: 0.5)).user(a_scenario(""), 1)
+    user = UserFactory(UserModel(ScriptedModel(*answers), compute_cost=lambda _: 0.5)).create_user(
+        a_scenario(""), 1
+    )
 
     assert await talk(user) == ["hi"]
     assert user.usage == Usage(30, 6, 1.0)
@@ -130,7 +138,9 @@ async def test_a_slip_is_asked_for_once_more_and_paid_for() -> None:
 async def test_an_answer_without_a_price_has_no_known_cost() -> None:
     answers = [ModelAnswer("Agent: hi", "m", Tokens(10, 5)), ModelAnswer("hi", "m", Tokens(20, 1))]
     prices = iter([0.5, None])
-    user = Cast(Actor(ScriptedModel(*answers), cost_of=lambda _: next(prices))).user(a_scenario(""), 1)
+    user = UserFactory(UserModel(ScriptedModel(*answers), compute_cost=lambda _: next(prices))).create_user(
+        a_scenario(""), 1
+    )
 
     assert await talk(user) == ["hi"]
     assert user.usage == Usage(30, 6, None, known_usd=0.5)
@@ -140,13 +150,13 @@ async def test_slips_that_were_kept_do_not_count() -> None:
     kept = ModelAnswer("Agent: hi", cached=True)
     model = ScriptedModel(kept, kept, "Bot: hi", "hi")
 
-    assert await talk(Cast(Actor(model)).user(a_scenario(""), 1)) == ["hi"]
+    assert await talk(UserFactory(UserModel(model)).create_user(a_scenario(""), 1)) == ["hi"]
     assert [request.attempt for request in model.requests] == [1, 2, 3, 4]
 
 
 async def test_kept_answers_cost_nothing() -> None:
     answer = ModelAnswer("hi", "m", Tokens(10, 5), cached=True)
-    user = Cast(Actor(ScriptedModel(answer))).user(a_scenario(""), 1)
+    user = UserFactory(UserModel(ScriptedModel(answer))).create_user(a_scenario(""), 1)
     await talk(user)
 
     assert user.usage is None
@@ -155,7 +165,7 @@ async def test_kept_answers_cost_nothing() -> None:
 async def test_a_template_of_ones_own_replaces_ours() -> None:
     own = Prompt("{{ conversation_plan }}|{{ conversation_history }}|{{ stop_signal }}|{{ persona }}")
     model = ScriptedModel("x")
-    await talk(Cast(Actor(model, own)).user(a_scenario(""), 1))
+    await talk(UserFactory(UserModel(model, own)).create_user(a_scenario(""), 1))
 
     assert model.requests[0].messages[0].text == "Book a room for two.|||".replace("||", "||</finished>", 1)
 
@@ -176,7 +186,9 @@ async def test_a_template_of_google_adk_reads_the_parts_of_a_persona() -> None:
     }
     persona = {"id": "HURRIED", "description": "Has no time.", "behaviors": [behavior]}
     model = ScriptedModel("x")
-    await talk(Cast(Actor(model, Prompt(template))).user(a_scenario("", user_persona=persona), 1))
+    await talk(
+        UserFactory(UserModel(model, Prompt(template))).create_user(a_scenario("", user_persona=persona), 1)
+    )
 
     assert model.requests[0].messages[0].text == (
         "HURRIED: Has no time.\n## Short: Has said it soon.\n"
@@ -196,22 +208,24 @@ def test_what_a_built_in_persona_does_stands_in_its_behaviors(name: str) -> None
 async def test_a_user_hears_of_calls_only_when_it_is_to(sees_calls: bool, told: list[str]) -> None:
     events = (ToolCall("book", {"for": 2}), ToolResult("book", {"room": 7}), Message("One moment."))
     model = ScriptedModel("x")
-    user = Cast(Actor(model, Prompt("{{ conversation_history }}"), sees_calls=sees_calls)).user(
-        a_scenario(), 1
-    )
+    user = UserFactory(
+        UserModel(model, Prompt("{{ conversation_history }}"), sees_calls=sees_calls)
+    ).create_user(a_scenario(), 1)
 
-    await user.next([])
-    await user.next([Reply("Room 7.", events)])
+    await user.get_next_message([])
+    await user.get_next_message([Reply("Room 7.", events)])
 
     heard = ["user: Hi", *told, "agent: One moment.", "agent: Room 7."]
     assert model.requests[0].messages[0].text.split("\n") == heard
 
 
 async def test_a_template_that_cannot_be_filled_in_is_not_the_agents_fault() -> None:
-    user = Cast(Actor(ScriptedModel("x"), Prompt("{{ persona.behaviors[0] }}"))).user(a_scenario(""), 1)
+    user = UserFactory(UserModel(ScriptedModel("x"), Prompt("{{ persona.behaviors[0] }}"))).create_user(
+        a_scenario(""), 1
+    )
 
-    with pytest.raises(UserFailed, match="template cannot be filled in"):
-        await user.next([])
+    with pytest.raises(SimulatedUserError, match="template cannot be filled in"):
+        await user.get_next_message([])
 
 
 @pytest.mark.parametrize(
@@ -227,17 +241,17 @@ async def test_a_template_that_cannot_be_filled_in_is_not_the_agents_fault() -> 
     ],
 )
 def test_what_cannot_be_played_is_told(case: EvalCase, says: str) -> None:
-    with pytest.raises(UserFailed, match=says):
+    with pytest.raises(SimulatedUserError, match=says):
         played(case)
 
 
 def test_without_a_model_only_what_is_written_is_played() -> None:
-    with pytest.raises(UserFailed, match="needs a simulated user"):
-        Cast().user(a_scenario(), 1)
+    with pytest.raises(SimulatedUserError, match="needs a simulated user"):
+        UserFactory().create_user(a_scenario(), 1)
 
 
 async def test_scripts_are_said_whoever_could_play() -> None:
-    user, model = played(EvalCase("c", tuple(Turn(UserMessage(text)) for text in ("a", "END", "b"))))
+    user, model = played(EvalCase("c", tuple(CaseTurn(UserMessage(text)) for text in ("a", "END", "b"))))
 
     assert await talk(user, "x", "y") == ["a", "END", "b"]
     assert model.requests == []
@@ -245,13 +259,13 @@ async def test_scripts_are_said_whoever_could_play() -> None:
 
 def test_a_story_goes_on_after_its_starting_sentence_but_not_after_a_script() -> None:
     journey = Journey((), {}, "The story.", 7)
-    one = EvalCase("c", (Turn(UserMessage("Hi")),), journey=journey)
-    two = EvalCase("c", (Turn(UserMessage("Hi")), Turn(UserMessage("and"))), journey=journey)
+    one = EvalCase("c", (CaseTurn(UserMessage("Hi")),), journey=journey)
+    two = EvalCase("c", (CaseTurn(UserMessage("Hi")), CaseTurn(UserMessage("and"))), journey=journey)
 
-    assert with_stories(one).scenario == Scenario("Hi", "The story.", max_turns=7)
-    assert with_stories(one).turns == ()
-    assert with_stories(two) == two
-    part = part_of(with_stories(one), BUILT_IN, 20)
+    assert apply_story(one).scenario == Scenario("Hi", "The story.", max_turns=7)
+    assert apply_story(one).turns == ()
+    assert apply_story(two) == two
+    part = build_user_role(apply_story(one), BUILT_IN, 20)
     assert part is not None
     assert (part.signal, part.max_turns, part.prompt) == ("END", 7, "user_story")
 
@@ -268,9 +282,9 @@ def test_an_empty_script_ends_after_the_starting_sentence(prompts: dict[str, obj
         **prompts,
     }
     document = parse_json(json.dumps(dataset).encode(), "f.json")
-    (case,) = OrchestrateDataset().read(document).cases
+    (case,) = OrchestrateFormat().read_eval_set(document).cases
 
-    assert len(with_stories(case).turns) == turns
+    assert len(apply_story(case).turns) == turns
 
 
 def test_personas_stand_in_a_file_beside_ours(tmp_path: Path) -> None:
@@ -287,7 +301,7 @@ def test_a_persona_without_a_description_is_told_with_its_place(tmp_path: Path) 
     path = tmp_path / "personas.yaml"
     path.write_text("a:\n  habits: []\n")
 
-    with pytest.raises(InvalidInput, match=r"personas.yaml:1:\d+: `a.description` is missing"):
+    with pytest.raises(InvalidInputError, match=r"personas.yaml:1:\d+: `a.description` is missing"):
         read_personas(path, "personas.yaml")
 
 
@@ -297,7 +311,7 @@ def test_a_persona_of_google_adk_is_told_by_its_behaviors() -> None:
         "description": "Terse.",
         "behaviors": [{"name": "n", "description": "d", "behavior_instructions": ["Be short."]}],
     }
-    part = part_of(a_scenario(user_persona=own), BUILT_IN, 20)
+    part = build_user_role(a_scenario(user_persona=own), BUILT_IN, 20)
 
     assert part is not None
     assert part.persona is not None
@@ -305,15 +319,17 @@ def test_a_persona_of_google_adk_is_told_by_its_behaviors() -> None:
 
 
 def test_a_wrong_persona_is_an_error() -> None:
-    with pytest.raises(UnknownPersona):
-        part_of(a_scenario(user_persona="X"), BUILT_IN, 20)
+    with pytest.raises(UnknownPersonaError):
+        build_user_role(a_scenario(user_persona="X"), BUILT_IN, 20)
 
 
 def test_a_user_without_a_model_is_the_judges_model_with_changes() -> None:
     judge = JudgeConfig(provider="ollama", model="llama3.3", retries=7)
 
-    assert UserConfig(temperature=0.9, max_turns=3).model_config_for(judge) == judge.altered(temperature=0.9)
-    assert UserConfig(provider="gemini", model="g").model_config_for(judge) == JudgeConfig(
+    assert UserConfig(temperature=0.9, max_turns=3).resolve_model_config(judge) == judge.apply_changes(
+        temperature=0.9
+    )
+    assert UserConfig(provider="gemini", model="g").resolve_model_config(judge) == JudgeConfig(
         provider="gemini", model="g"
     )
-    assert UserConfig().model_config_for(None) is None
+    assert UserConfig().resolve_model_config(None) is None

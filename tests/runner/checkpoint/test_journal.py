@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.config.schema.budget import Spent, Tokens
-from evalgate.core.errors import InvalidInput
-from evalgate.core.types import Failure, JudgeTotals, PlanId, RunResult, Usage
-from evalgate.llm.usage import Used
+from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import Failure, ModelUsage, PlanId, RunResult, Usage
+from evalgate.llm.usage import RunUsage
 from evalgate.runner.checkpoint.journal import FILE_NAME, Journal, lock_journal, unlock_journal
-from evalgate.runner.checkpoint.row_codec import dump_run, dump_used, load_used
+from evalgate.runner.checkpoint.row_codec import dump_run, dump_usage, load_usage
 from tests.builders import a_run_result
 
 PLAN = PlanId("sets", "thresholds", "agent")
@@ -28,9 +28,9 @@ RUNS = [
 
 
 def written(folder: Path, rows: list[tuple[int, RunResult]] = RUNS) -> bytes:
-    journal = Journal.begin(folder, PLAN)
+    journal = Journal.create(folder, PLAN)
     for index, run in rows:
-        journal.add([(index, dump_run(run))])
+        journal.append_runs([(index, dump_run(run))])
     journal.close(is_over=False)
     return (folder / FILE_NAME).read_bytes()
 
@@ -39,7 +39,7 @@ def test_what_was_kept_comes_back(tmp_path: Path) -> None:
     written(tmp_path)
     journal, finished = Journal.resume(tmp_path, PLAN, "out/journal.jsonl")
     assert finished == {0: (RUNS[0][1], RUNS[2][1]), 1: (RUNS[1][1],)}
-    journal.add([(2, dump_run(a_run_result()))])
+    journal.append_runs([(2, dump_run(a_run_result()))])
     journal.close(is_over=False)
     again, finished = Journal.resume(tmp_path, PLAN, "out/journal.jsonl")
     assert set(finished) == {0, 1, 2}
@@ -49,8 +49,8 @@ def test_what_was_kept_comes_back(tmp_path: Path) -> None:
 
 def written_at_once(folder: Path) -> bytes:
     """As `written`, all runs in one piece."""
-    journal = Journal.begin(folder, PLAN)
-    journal.add([(index, dump_run(run)) for index, run in RUNS])
+    journal = Journal.create(folder, PLAN)
+    journal.append_runs([(index, dump_run(run)) for index, run in RUNS])
     journal.close(is_over=False)
     return (folder / FILE_NAME).read_bytes()
 
@@ -71,7 +71,7 @@ def check_cut(tmp_path: Path, data: bytes) -> None:
     journal, finished = Journal.resume(tmp_path, PLAN, "journal")
     runs = [(index, run) for index, found in finished.items() for run in found]
     assert sorted(runs, key=RUNS.index) == RUNS[:kept]
-    journal.add([(0, dump_run(RUNS[0][1]))])  # the next line does not grow together with the torn one
+    journal.append_runs([(0, dump_run(RUNS[0][1]))])  # the next line does not grow together with the torn one
     journal.close(is_over=False)
     again, finished = Journal.resume(tmp_path, PLAN, "journal")
     assert sum(map(len, finished.values())) == max(kept, 1)
@@ -91,7 +91,7 @@ def check_cut(tmp_path: Path, data: bytes) -> None:
 )
 def test_a_run_of_something_else_is_not_resumed(tmp_path: Path, plan: PlanId, what: str) -> None:
     before = written(tmp_path)
-    with pytest.raises(InvalidInput, match=what):
+    with pytest.raises(InvalidInputError, match=what):
         Journal.resume(tmp_path, plan, "out/journal.jsonl")
     assert (tmp_path / FILE_NAME).read_bytes() == before
 
@@ -111,7 +111,7 @@ def test_a_run_of_something_else_is_not_resumed(tmp_path: Path, plan: PlanId, wh
 )
 def test_what_is_no_journal_is_not_resumed(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / FILE_NAME).write_text(text)
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         Journal.resume(tmp_path, PLAN, "journal")
 
 
@@ -119,25 +119,25 @@ def test_a_line_that_is_damaged_in_the_middle_is_told(tmp_path: Path) -> None:
     lines = written(tmp_path).split(b"\n")
     lines[2] = lines[2][:-9]
     (tmp_path / FILE_NAME).write_bytes(b"\n".join(lines))
-    with pytest.raises(InvalidInput, match="journal:3:1: is damaged"):
+    with pytest.raises(InvalidInputError, match="journal:3:1: is damaged"):
         Journal.resume(tmp_path, PLAN, "journal")
 
 
 def test_nothing_to_resume_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="there is no run to resume"):
+    with pytest.raises(InvalidInputError, match="there is no run to resume"):
         Journal.resume(tmp_path, PLAN, "journal")
 
 
 def test_a_new_run_keeps_the_journal_of_an_unfinished_one(tmp_path: Path) -> None:
     before = written(tmp_path)
-    Journal.begin(tmp_path, PLAN).close(is_over=True)
+    Journal.create(tmp_path, PLAN).close(is_over=True)
     assert (tmp_path / f"{FILE_NAME}.previous").read_bytes() == before
 
 
 def test_a_run_that_kept_nothing_does_not_take_the_place_of_one_that_did(tmp_path: Path) -> None:
     before = written(tmp_path)
     for _ in range(2):
-        Journal.begin(tmp_path, PLAN).close(is_over=False)
+        Journal.create(tmp_path, PLAN).close(is_over=False)
     assert (tmp_path / f"{FILE_NAME}.previous").read_bytes() == before
 
 
@@ -157,33 +157,33 @@ def test_a_lock_on_a_journal_that_is_gone_is_none(
         fcntl.flock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", lock)
-    first = Journal.begin(tmp_path, PLAN)
-    with pytest.raises(InvalidInput, match="another evalgate is running with this folder"):
-        Journal.begin(tmp_path, PLAN)
+    first = Journal.create(tmp_path, PLAN)
+    with pytest.raises(InvalidInputError, match="another evalgate is running with this folder"):
+        Journal.create(tmp_path, PLAN)
     first.close(is_over=False)
     assert path.stat().st_size > 0
 
 
 def test_two_runs_never_write_to_one_journal(tmp_path: Path) -> None:
-    first = Journal.begin(tmp_path, PLAN)
-    with pytest.raises(InvalidInput, match="another evalgate is running with this folder"):
-        Journal.begin(tmp_path, PLAN)
-    with pytest.raises(InvalidInput, match="another evalgate is running with this folder"):
+    first = Journal.create(tmp_path, PLAN)
+    with pytest.raises(InvalidInputError, match="another evalgate is running with this folder"):
+        Journal.create(tmp_path, PLAN)
+    with pytest.raises(InvalidInputError, match="another evalgate is running with this folder"):
         Journal.resume(tmp_path, PLAN, "journal")
     first.close(is_over=True)
-    Journal.begin(tmp_path, PLAN).close(is_over=True)
+    Journal.create(tmp_path, PLAN).close(is_over=True)
 
 
 def test_a_disk_that_is_full_ends_the_journal_and_not_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal.begin(tmp_path, PLAN)
+    journal = Journal.create(tmp_path, PLAN)
 
     def write_nothing(descriptor: int, data: bytes) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "write", write_nothing)
-    journal.add([(0, dump_run(a_run_result()))])
+    journal.append_runs([(0, dump_run(a_run_result()))])
     assert "space" in journal.fault
     journal.close(is_over=True)
     assert (tmp_path / FILE_NAME).is_file()
@@ -192,9 +192,9 @@ def test_a_disk_that_is_full_ends_the_journal_and_not_the_run(
 COUNTS = st.integers(0, 10**9)
 DOLLARS = st.floats(0, 1e6)
 USED = st.builds(
-    Used,
+    RunUsage,
     st.builds(
-        JudgeTotals,
+        ModelUsage,
         COUNTS,
         COUNTS,
         COUNTS,
@@ -203,29 +203,29 @@ USED = st.builds(
         COUNTS,
         st.builds(Usage, COUNTS, COUNTS, DOLLARS),
     ),
-    st.builds(Spent, COUNTS, st.builds(Tokens, COUNTS, COUNTS, COUNTS), DOLLARS, COUNTS, COUNTS),
+    st.builds(MeteredUsage, COUNTS, st.builds(Tokens, COUNTS, COUNTS, COUNTS), DOLLARS, COUNTS, COUNTS),
 )
 
 
 @given(USED)
-def test_what_was_used_comes_back(used: Used) -> None:
-    assert load_used(dump_used(used)) == used
+def test_what_was_used_comes_back(used: RunUsage) -> None:
+    assert load_usage(dump_usage(used)) == used
 
 
 def test_a_number_beyond_all_sense_counts_as_nothing() -> None:
-    used = Used(JudgeTotals(2, cost_usd=math.inf), Spent(2, Tokens(10**5000, 3), math.inf))
-    assert load_used(dump_used(used)) == Used(JudgeTotals(2), Spent(2, Tokens(0, 3)))
+    used = RunUsage(ModelUsage(2, cost_usd=math.inf), MeteredUsage(2, Tokens(10**5000, 3), math.inf))
+    assert load_usage(dump_usage(used)) == RunUsage(ModelUsage(2), MeteredUsage(2, Tokens(0, 3)))
 
 
 def test_what_was_used_last_counts(tmp_path: Path) -> None:
-    journal = Journal.begin(tmp_path, PLAN)
+    journal = Journal.create(tmp_path, PLAN)
     for calls in (1, 2):
-        journal.use(Used(JudgeTotals(calls), Spent(calls)))
-        journal.add([(calls, dump_run(a_run_result()))])
+        journal.append_usage(RunUsage(ModelUsage(calls), MeteredUsage(calls)))
+        journal.append_runs([(calls, dump_run(a_run_result()))])
     journal.close(is_over=False)
     again, finished = Journal.resume(tmp_path, PLAN, "journal")
-    assert (again.used, set(finished)) == (Used(JudgeTotals(2), Spent(2)), {1, 2})
-    again.use(Used(JudgeTotals(5), Spent(5)))
+    assert (again.used, set(finished)) == (RunUsage(ModelUsage(2), MeteredUsage(2)), {1, 2})
+    again.append_usage(RunUsage(ModelUsage(5), MeteredUsage(5)))
     again.close(is_over=False)
     once_more, finished = Journal.resume(tmp_path, PLAN, "journal")
     once_more.close(is_over=True)
@@ -233,12 +233,12 @@ def test_what_was_used_last_counts(tmp_path: Path) -> None:
 
 
 def test_damage_to_what_was_used_is_told(tmp_path: Path) -> None:
-    journal = Journal.begin(tmp_path, PLAN)
-    journal.use(Used(JudgeTotals(17)))
+    journal = Journal.create(tmp_path, PLAN)
+    journal.append_usage(RunUsage(ModelUsage(17)))
     journal.close(is_over=False)
     path = tmp_path / FILE_NAME
     path.write_bytes(path.read_bytes().replace(b"17", b"18"))
-    with pytest.raises(InvalidInput, match=r"journal:2:1: is damaged: leave --resume out"):
+    with pytest.raises(InvalidInputError, match=r"journal:2:1: is damaged: leave --resume out"):
         Journal.resume(tmp_path, PLAN, "journal")
 
 
@@ -251,7 +251,7 @@ def test_a_disk_that_fails_at_the_end_ends_the_journal_and_not_the_run(
         closed(descriptor)
         raise OSError(error, os.strerror(error))
 
-    journal, closed = Journal.begin(tmp_path / "run", PLAN), os.close
+    journal, closed = Journal.create(tmp_path / "run", PLAN), os.close
     unused = lock_journal(tmp_path / "no run")
     monkeypatch.setattr(os, "close", fail_to_close)
     journal.close(is_over=is_over)

@@ -10,8 +10,8 @@ import pytest
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.types import PlanId
 from evalgate.runner.checkpoint import plan_id as identity
-from evalgate.runner.checkpoint.plan_id import plan_id, plan_id_here
-from evalgate.runner.plan import make_plan
+from evalgate.runner.checkpoint.plan_id import compute_local_plan_id, compute_plan_id
+from evalgate.runner.plan import build_plan
 from tests.cli.test_cli import eval_set
 
 RULES = """\
@@ -57,7 +57,7 @@ def kept(request: pytest.FixtureRequest, project: Path) -> Path:
 
 
 def found(folder: Path, said: Overrides | None = None) -> PlanId:
-    return plan_id_here(make_plan(said or Overrides(), thresholds=None, folder=folder, environ={}))
+    return compute_local_plan_id(build_plan(said or Overrides(), thresholds=None, folder=folder, environ={}))
 
 
 def rewrite(name: str, old: str, new: str) -> Callable[[Path], object]:
@@ -120,8 +120,8 @@ def test_a_recording_that_is_replayed_counts(project: Path) -> None:
 def test_another_python_counts_here_and_not_for_a_shard(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = make_plan(Overrides(), thresholds=None, folder=project, environ={})
-    here, everywhere = plan_id_here(plan), plan_id(plan)
+    plan = build_plan(Overrides(), thresholds=None, folder=project, environ={})
+    here, everywhere = compute_local_plan_id(plan), compute_plan_id(plan)
     monkeypatch.setattr(identity, "python_version_tuple", lambda: ("3", "99", "1"))
-    assert plan_id_here(plan) != here
-    assert plan_id(plan) == everywhere
+    assert compute_local_plan_id(plan) != here
+    assert compute_plan_id(plan) == everywhere

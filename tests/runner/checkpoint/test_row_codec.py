@@ -10,8 +10,8 @@ from hypothesis import given
 from evalgate.core.types import (
     Attempt,
     Failure,
-    JudgeTotals,
     Message,
+    ModelUsage,
     Reply,
     RunMetric,
     RunResult,
@@ -72,7 +72,7 @@ def test_what_is_kept_field_by_field_holds_no_data_of_ours(kind: Any) -> None:
 
 
 def test_what_judging_used_comes_back() -> None:
-    judge = JudgeTotals(1, 2, 3, 0.5, 4, 5, Usage(6, 7, 0.25))
+    judge = ModelUsage(1, 2, 3, 0.5, 4, 5, Usage(6, 7, 0.25))
     run = replace(a_run_result(), judge=judge, user_usage=Usage(1, 2), earlier_attempts=(LOST,))
     assert load_run(dump_run(run)) == run
 

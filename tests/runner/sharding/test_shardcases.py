@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from pydantic import TypeAdapter, ValidationError
 
 from evalgate.core.types import CaseResult, Message, ToolCall, ToolResult
-from evalgate.datasets.large.lazy_cases import RunInLine
+from evalgate.datasets.large.lazy_cases import ShardRun
 from evalgate.datasets.results_io import dump_record
-from evalgate.runner.sharding.shard_files import read_case
+from evalgate.runner.sharding.shard_files import read_shard_case
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.datasets.test_results_io import RUNS
 
@@ -37,15 +37,15 @@ LINE = line_of(CASE)
 @given(RUNS)
 def test_what_was_said_is_there_once_it_is_asked_for(run: Any) -> None:
     case = replace(CASE, runs=(run, *CASE.runs))
-    found = read_case(line_of(case).encode())
-    assert all(isinstance(each, RunInLine) for each in found.runs)
+    found = read_shard_case(line_of(case).encode())
+    assert all(isinstance(each, ShardRun) for each in found.runs)
     assert [each.turns for each in found.runs] == [each.turns for each in case.runs]
     assert (found, found.runs) == (case, case.runs)
     assert case.runs == found.runs
 
 
 def test_a_run_is_not_made_of_what_was_said_before_that() -> None:
-    run = read_case(LINE.encode()).runs[0]
+    run = read_shard_case(LINE.encode()).runs[0]
     with pytest.raises(AttributeError):
         object.__getattribute__(run, "turns")
     assert run.turns is run.turns
@@ -53,21 +53,21 @@ def test_a_run_is_not_made_of_what_was_said_before_that() -> None:
 
 
 def test_a_run_that_is_changed_or_copied_has_its_turns() -> None:
-    run = read_case(LINE.encode()).runs[1]
+    run = read_shard_case(LINE.encode()).runs[1]
     assert replace(run, confirms=True) == replace(CASE.runs[1], confirms=True)
     assert copy.copy(run) == CASE.runs[1]
     assert not hasattr(run, "no such field")
 
 
 def test_a_line_is_not_read_again_for_each_of_its_runs() -> None:
-    first, second = read_case(LINE.encode()).runs
-    assert isinstance(first, RunInLine)
-    assert isinstance(second, RunInLine)
-    made, written = first.said(), first.said_as_json()
-    assert second.said()
-    assert second.said_as_json()
-    assert first.said() is made
-    assert first.said_as_json() is written
+    first, second = read_shard_case(LINE.encode()).runs
+    assert isinstance(first, ShardRun)
+    assert isinstance(second, ShardRun)
+    made, written = first.load_turns(), first.load_turns_json()
+    assert second.load_turns()
+    assert second.load_turns_json()
+    assert first.load_turns() is made
+    assert first.load_turns_json() is written
 
 
 REPLACED = [
@@ -101,7 +101,7 @@ def test_a_damaged_line_is_refused_wherever_it_is(was: str, becomes: str) -> Non
     with pytest.raises(ValidationError):
         WHOLE.validate_json(damaged, strict=True)
     with pytest.raises(ValueError, match="WrittenCase"):
-        read_case(damaged)
+        read_shard_case(damaged)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,6 @@ def test_odd_values_are_taken_or_refused_as_by_who_reads_the_whole(value: str) -
         whole = WHOLE.validate_json(line, strict=True)
     except ValidationError:
         with pytest.raises(ValueError, match="WrittenCase"):
-            read_case(line)
+            read_shard_case(line)
     else:
-        assert repr(read_case(line).runs[0].turns) == repr(whole.runs[0].turns)
+        assert repr(read_shard_case(line).runs[0].turns) == repr(whole.runs[0].turns)

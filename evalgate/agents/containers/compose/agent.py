@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from evalgate.agents.containers import docker_client
-from evalgate.agents.containers.compose.containers import Specs, in_network
-from evalgate.agents.containers.compose.document import Dependency, compose_file, read_composition
-from evalgate.agents.containers.docker_client import labels, sweep
+from evalgate.agents.containers.compose.containers import ContainerSpecBuilder, place_in_network
+from evalgate.agents.containers.compose.document import Dependency, find_compose_file, read_compose_project
+from evalgate.agents.containers.docker_client import build_labels, remove_orphans
 from evalgate.agents.containers.spec import ContainerSpec
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Agent, AgentSession, AgentUnreachable
+from evalgate.core.protocols import Agent, AgentSession, AgentUnreachableError
 from evalgate.core.types import EvalCase, Failure
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ _POLL_S = 0.1
 
 
 @frozen
-class Companion:
+class PlannedService:
     """A service and what must be true before it starts."""
 
     spec: ContainerSpec
     waits_for: Mapping[str, Dependency]
 
 
-class Companions:
+class Sidecars:
     """Started once, and removed with their network and volumes."""
 
-    def __init__(self, services: Mapping[str, Companion], timeout_s: float) -> None:
+    def __init__(self, services: Mapping[str, PlannedService], timeout_s: float) -> None:
         """`services`: each after those that it waits for. `timeout_s`: until one is what is waited for."""
         self._services = services
         self._timeout_s = timeout_s
@@ -53,83 +53,85 @@ class Companions:
         self._running: dict[str, Container] = {}
         self._unwanted = threading.Event()
 
-    def start(self, agent: Companion) -> ContainerSpec:
+    def start(self, agent: PlannedService) -> ContainerSpec:
         """Start all that the agent waits for; its own container, to be made in their midst.
 
         Raises:
-            AgentUnreachable: one cannot be started, or does not become what is waited for.
-            InvalidInput: the SDK is missing.
+            AgentUnreachableError: one cannot be started, or does not become what is waited for.
+            InvalidInputError: the SDK is missing.
         """
-        client = self._client = docker_client.connect()
-        sweep(client)
-        network = self._make(client, [agent.spec, *(each.spec for each in self._services.values())])
+        client = self._client = docker_client.connect_to_daemon()
+        remove_orphans(client)
+        network = self._create_network(client, [agent.spec, *(each.spec for each in self._services.values())])
         volumes = {name: str(volume.name) for name, volume in self._volumes.items()}
         for name, each in self._services.items():
-            self._wait(each)
-            spec = in_network(each.spec, network, volumes)
-            container = docker_client.create(client, docker_client.image_of(client, spec), spec)
+            self._wait_for_dependencies(each)
+            spec = place_in_network(each.spec, network, volumes)
+            container = docker_client.create_container(client, docker_client.ensure_image(client, spec), spec)
             self._running[name] = container
-            docker_client.start(container, spec.whose)
-        self._wait(agent)
-        return in_network(agent.spec, network, volumes)
+            docker_client.start_container(container, spec.whose)
+        self._wait_for_dependencies(agent)
+        return place_in_network(agent.spec, network, volumes)
 
-    def give_up(self) -> None:
+    def cancel_start(self) -> None:
         """Let `start`, in another thread, end soon."""
         self._unwanted.set()
 
     def stop(self) -> None:
         """Remove everything. May be called at any time, also when starting failed."""
         for container in reversed(list(self._running.values())):
-            docker_client.remove(container)
+            docker_client.remove_container(container)
         if self._network is not None:
             if self._guest:
                 with suppress(Exception):  # it may never have come so far
                     self._network.disconnect(self._guest, force=True)
-            _removed(self._network)
+            _remove_quietly(self._network)
         for volume in self._volumes.values():
-            _removed(volume)
+            _remove_quietly(volume)
         if self._client is not None:
             self._client.close()
 
-    def _make(self, client: "DockerClient", specs: list[ContainerSpec]) -> str:
+    def _create_network(self, client: "DockerClient", specs: list[ContainerSpec]) -> str:
         import docker.errors
 
         name = f"evalgate-{uuid.uuid4().hex[:12]}"
         wanted = dict.fromkeys(volume for spec in specs for volume, _, _ in spec.volumes)
         try:
-            self._network = client.networks.create(name, driver="bridge", labels=labels())
+            self._network = client.networks.create(name, driver="bridge", labels=build_labels())
             for volume in wanted:
-                self._volumes[volume] = client.volumes.create(f"{name}-{volume}", labels=labels())
-            if own := docker_client.gates_container(client):
+                self._volumes[volume] = client.volumes.create(f"{name}-{volume}", labels=build_labels())
+            if own := docker_client.find_gate_container(client):
                 self._network.connect(own)
                 self._guest = own
         except (docker.errors.APIError, OSError) as error:
-            raise AgentUnreachable(
+            raise AgentUnreachableError(
                 Failure("start", f"cannot make a network for the agent's services: {error}")
             ) from None
         return name
 
-    def _wait(self, companion: Companion) -> None:
+    def _wait_for_dependencies(self, companion: PlannedService) -> None:
         for name, dependency in companion.waits_for.items():
             if name in self._running:
-                self._wait_for(name, dependency.condition, companion.spec.whose)
+                self._wait_for_condition(name, dependency.condition, companion.spec.whose)
 
-    def _wait_for(self, name: str, condition: str, whose: str) -> None:
+    def _wait_for_condition(self, name: str, condition: str, whose: str) -> None:
         container, end = self._running[name], time.monotonic() + self._timeout_s
         while condition != "service_started":
             container.reload()
-            why, is_true = _compared(container.attrs["State"], condition)
+            why, is_true = _check_condition(container.attrs["State"], condition)
             if is_true:
                 return
             if self._unwanted.is_set() or (not why and time.monotonic() > end):
                 why = f"is not what is waited for ({condition}) within {self._timeout_s:g} s"
             if why:
                 sentence = f"the service `{name}`, on which {whose} depends, {why}"
-                raise AgentUnreachable(Failure("start", sentence, docker_client.tail(container)))
+                raise AgentUnreachableError(
+                    Failure("start", sentence, docker_client.read_log_tail(container))
+                )
             self._unwanted.wait(_POLL_S)
 
 
-def _compared(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
+def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
     """Why the condition will never be true, and whether it is."""
     is_over = state["Status"] in {"exited", "dead"}
     if condition == "service_completed_successfully":
@@ -143,36 +145,36 @@ def _compared(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
     return ("is unhealthy" if health == "unhealthy" else ""), health == "healthy"
 
 
-def _removed(found: "Network | Volume") -> None:
+def _remove_quietly(found: "Network | Volume") -> None:
     import docker.errors
 
     with suppress(docker.errors.APIError, OSError):
         found.remove()
 
 
-class ComposedAgent:
+class ComposeAgent:
     """An `Agent` in a container that is made once its companions run."""
 
     def __init__(
-        self, companions: Companions, agent: Companion, make: Callable[[ContainerSpec], Agent]
+        self, companions: Sidecars, agent: PlannedService, build_agent: Callable[[ContainerSpec], Agent]
     ) -> None:
-        """Nothing is started yet. `make`: the agent in a container, which is told in which network."""
+        """Nothing is started yet. `build_agent`: the agent in a container, which is told in which network."""
         self._companions = companions
         self._own = agent
-        self._make = make
+        self._build_agent = build_agent
         self._agent: Agent | None = None
-        self._refusal: AgentUnreachable | None = None
+        self._refusal: AgentUnreachableError | None = None
 
     async def __aenter__(self) -> Self:
         starting = asyncio.ensure_future(asyncio.to_thread(self._companions.start, self._own))
         try:
-            agent = self._make(await asyncio.shield(starting))
+            agent = self._build_agent(await asyncio.shield(starting))
             await agent.__aenter__()
             self._agent = agent
-        except AgentUnreachable as error:
+        except AgentUnreachableError as error:
             self._refusal = error
         except BaseException:
-            self._companions.give_up()
+            self._companions.cancel_start()
             await asyncio.wait([starting])
             await asyncio.to_thread(self._companions.stop)
             raise
@@ -185,25 +187,27 @@ class ComposedAgent:
         finally:
             await asyncio.to_thread(self._companions.stop)
 
-    def session(self, case: EvalCase, run: int, *, alone: bool) -> AbstractAsyncContextManager[AgentSession]:
-        """See `Agent.session`."""
+    def open_session(
+        self, case: EvalCase, run: int, *, alone: bool
+    ) -> AbstractAsyncContextManager[AgentSession]:
+        """See `Agent.open_session`."""
         if self._refusal is not None:
             raise self._refusal
         if self._agent is None:
             raise RuntimeError("the agent was not entered")
-        return self._agent.session(case, run, alone=alone)
+        return self._agent.open_session(case, run, alone=alone)
 
 
-def composed_agent(
+def build_compose_agent(
     *,
     service: str,
     file: str | None,
     folder: Path,
     environ: Mapping[str, str],
     timeout_s: float,
-    adapted: Callable[[ContainerSpec], ContainerSpec],
-    make: Callable[[ContainerSpec], Agent],
-) -> ComposedAgent:
+    adapt_spec: Callable[[ContainerSpec], ContainerSpec],
+    build_agent: Callable[[ContainerSpec], Agent],
+) -> ComposeAgent:
     """A service of a Compose file as the agent.
 
     Args:
@@ -212,18 +216,18 @@ def composed_agent(
         folder: The working folder.
         environ: What the file's variables stand for.
         timeout_s: Until a service that is waited for is what is waited for.
-        adapted: The agent's container, with what the user wants otherwise.
-        make: The agent in its container.
+        adapt_spec: The agent's container, with what the user wants otherwise.
+        build_agent: The agent in its container.
 
     Raises:
-        InvalidInput: with every problem of the file.
+        InvalidInputError: with every problem of the file.
     """
-    path = compose_file(folder, file)
-    composition = read_composition(path, os.path.relpath(path, folder), service, environ)
+    path = find_compose_file(folder, file)
+    composition = read_compose_project(path, os.path.relpath(path, folder), service, environ)
     found = {
-        name: Companion(spec, composition.services[name].depends_on)
-        for name, spec in Specs(composition, folder).all().items()
+        name: PlannedService(spec, composition.services[name].depends_on)
+        for name, spec in ContainerSpecBuilder(composition, folder).build_specs().items()
     }
     own = found.pop(service)
-    own = replace(own, spec=adapted(own.spec))
-    return ComposedAgent(Companions(found, timeout_s), own, make)
+    own = replace(own, spec=adapt_spec(own.spec))
+    return ComposeAgent(Sidecars(found, timeout_s), own, build_agent)

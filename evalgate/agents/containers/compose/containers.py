@@ -5,123 +5,125 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalgate.agents.containers.compose.document import (
-    Composition,
-    Service,
+    ComposeProject,
+    ComposeService,
     ServiceBuild,
     Volume,
+    describe_read_error,
     read_env_file,
-    why_not,
 )
-from evalgate.agents.containers.spec import Build, ContainerSpec, HealthTest, Limits
-from evalgate.core.errors import InvalidInput, Problem
-from evalgate.documents.validation import Location, path_text
+from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec, HealthTest, ImageBuild
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.documents.validation import Location, format_location
 from evalgate.system.files import is_readable_name
 
 
-class Specs:
+class ContainerSpecBuilder:
     """Makes them, and remembers what cannot be made."""
 
-    def __init__(self, composition: Composition, folder: Path) -> None:
+    def __init__(self, composition: ComposeProject, folder: Path) -> None:
         """`folder`: the working folder, of which files may be copied."""
         self._composition = composition
         self._folder = folder.resolve()
         self._problems: list[Problem] = []
 
-    def all(self) -> Mapping[str, ContainerSpec]:
+    def build_specs(self) -> Mapping[str, ContainerSpec]:
         """Service → its container; the names of its network and of its volumes are the file's own.
 
         Raises:
-            InvalidInput: something that is to be copied or read is not there, or not in the working folder.
+            InvalidInputError: something that is to be copied or read is not there, or not in the working folder.
         """
-        found = {name: self._spec(name, each) for name, each in self._composition.services.items()}
+        found = {name: self._build_spec(name, each) for name, each in self._composition.services.items()}
         if self._problems:
-            raise InvalidInput(sorted(self._problems))
+            raise InvalidInputError(sorted(self._problems))
         return found
 
-    def _spec(self, name: str, service: Service) -> ContainerSpec:
+    def _build_spec(self, name: str, service: ComposeService) -> ContainerSpec:
         volumes = service.volumes
         kept = [each for each in volumes if each.type == "volume"]
         mounted = [(index, each) for index, each in enumerate(volumes) if each.type == "bind"]
         return ContainerSpec(
-            image=self._image(service),
+            image=self._resolve_image(service),
             command=service.command,
             entrypoint=service.entrypoint,
-            env=self._env(name, service),
+            env=self._collect_env(name, service),
             user=service.user,
             folder=service.working_dir,
-            limits=Limits(
+            limits=ContainerLimits(
                 memory=service.mem_limit,
                 cpus=service.cpus,
                 pids=service.pids_limit,
                 read_only=service.read_only,
             ),
-            copied=tuple((self._source(name, index, each), each.target) for index, each in mounted),
+            copied=tuple((self._resolve_mount(name, index, each), each.target) for index, each in mounted),
             volumes=tuple((each.source, each.target, each.read_only) for each in kept if each.source),
             scratch=tuple(each.target for each in kept if not each.source),
             tmpfs=(*service.tmpfs, *(each.target for each in volumes if each.type == "tmpfs")),
             aliases=self._composition.aliases[name],
             hostname=service.hostname,
-            extra_hosts=dict(_host(each) for each in service.extra_hosts),
+            extra_hosts=dict(_parse_extra_host(each) for each in service.extra_hosts),
             cap_drop=service.cap_drop,
-            health=_health(service),
+            health=_build_health_test(service),
             whose=f"the service `{name}`",
             speaks=False,
         )
 
-    def _image(self, service: Service) -> str | Build:
+    def _resolve_image(self, service: ComposeService) -> str | ImageBuild:
         if service.build is None:
             return service.image or ""
-        return self._build(service.build)
+        return self._convert_build(service.build)
 
-    def _build(self, build: ServiceBuild) -> Build:
-        return Build(
+    def _convert_build(self, build: ServiceBuild) -> ImageBuild:
+        return ImageBuild(
             context=self._composition.folder / build.context,
             dockerfile=build.dockerfile,
-            args=self._with_values(build.args),
+            args=self._fill_missing_values(build.args),
             target=build.target,
         )
 
-    def _env(self, name: str, service: Service) -> dict[str, str]:
+    def _collect_env(self, name: str, service: ComposeService) -> dict[str, str]:
         found: dict[str, str] = {}
         for each in service.env_file:
             path = self._composition.folder / each.path
             if is_readable_name(path) or each.required:
-                found |= self._read(name, path, each.path)
-        return {**found, **self._with_values(service.environment)}
+                found |= self._read_env_file(name, path, each.path)
+        return {**found, **self._fill_missing_values(service.environment)}
 
-    def _read(self, name: str, path: Path, shown_as: str) -> dict[str, str]:
+    def _read_env_file(self, name: str, path: Path, shown_as: str) -> dict[str, str]:
         try:
             return read_env_file(path)
         except (OSError, UnicodeDecodeError) as error:
             place = ("services", name, "env_file")
-            self._problem(place, f"names {shown_as}, which cannot be read: {why_not(error)}")
+            self._report_problem(
+                place, f"names {shown_as}, which cannot be read: {describe_read_error(error)}"
+            )
         return {}
 
-    def _with_values(self, given: Mapping[str, str | None]) -> dict[str, str]:
+    def _fill_missing_values(self, given: Mapping[str, str | None]) -> dict[str, str]:
         """A name without a value has that of the variable; nothing, if there is none."""
         values = self._composition.values
         filled = {name: values.get(name) if value is None else value for name, value in given.items()}
         return {name: value for name, value in filled.items() if value is not None}
 
-    def _source(self, name: str, index: int, volume: Volume) -> Path:
+    def _resolve_mount(self, name: str, index: int, volume: Volume) -> Path:
         """What is copied in the place of a mount."""
         place, source = ("services", name, "volumes", index), volume.source or ""
         path = (self._composition.folder / source).resolve()
         if not path.is_relative_to(self._folder):
-            self._problem(
+            self._report_problem(
                 place, f"mounts {source}, which is not in the working folder: nothing else is given"
             )
         elif not path.exists():
-            self._problem(place, f"mounts {source}, which is not there")
+            self._report_problem(place, f"mounts {source}, which is not there")
         return path
 
-    def _problem(self, place: Location, sentence: str) -> None:
+    def _report_problem(self, place: Location, sentence: str) -> None:
         position = self._composition.position(place)
-        sentence = f"`{path_text(place)}` {sentence}"
+        sentence = f"`{format_location(place)}` {sentence}"
         self._problems.append(Problem(self._composition.path, *position, sentence))
 
 
-def in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) -> ContainerSpec:
+def place_in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) -> ContainerSpec:
     """The same container in a network that is there, with the volumes that stand for those of the file."""
     return replace(
         spec,
@@ -130,7 +132,7 @@ def in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) ->
     )
 
 
-def _health(service: Service) -> HealthTest | None:
+def _build_health_test(service: ComposeService) -> HealthTest | None:
     check = service.healthcheck
     if check is None:
         return None
@@ -143,6 +145,6 @@ def _health(service: Service) -> HealthTest | None:
     )
 
 
-def _host(entry: str) -> tuple[str, str]:
+def _parse_extra_host(entry: str) -> tuple[str, str]:
     name, _, address = entry.replace("=", ":", 1).partition(":")
     return name, address

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from evalgate.core.errors import InvalidInput, Problem
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.documents.config_file import ConfigDocument, parse_yaml
-from evalgate.documents.validation import Location, path_text, shaped
+from evalgate.documents.validation import Location, format_location, validate_model
 from evalgate.system.files import is_readable_name, read_text
 
 _VARIABLE = re.compile(
@@ -21,30 +21,30 @@ _VARIABLE = re.compile(
 )
 
 
-class CannotFill(Exception):
+class InterpolationError(Exception):
     """A text names a variable that has no value, or in a way that is none; the message says which."""
 
 
-def filled(text: str, values: Mapping[str, str]) -> str:
+def interpolate_text(text: str, values: Mapping[str, str]) -> str:
     """`text` with values for its variables; one that nobody set and that has no default is empty.
 
     Raises:
-        CannotFill: it demands a variable that is not set, or holds a lone dollar sign.
+        InterpolationError: it demands a variable that is not set, or holds a lone dollar sign.
     """
 
-    def value(found: re.Match[str]) -> str:
+    def replace_variable(found: re.Match[str]) -> str:
         if found["dollar"]:
             return "$"
         if found["plain"]:
             return values.get(found["plain"], "")
         if not found["name"]:
-            raise CannotFill("holds a `$` that names no variable (a plain one is written `$$`)")
-        return _with_operator(found["name"], found["how"] or "", found["word"] or "", values)
+            raise InterpolationError("holds a `$` that names no variable (a plain one is written `$$`)")
+        return _apply_operator(found["name"], found["how"] or "", found["word"] or "", values)
 
-    return _VARIABLE.sub(value, text)
+    return _VARIABLE.sub(replace_variable, text)
 
 
-def _with_operator(name: str, how: str, word: str, values: Mapping[str, str]) -> str:
+def _apply_operator(name: str, how: str, word: str, values: Mapping[str, str]) -> str:
     found = values.get(name)
     is_there = found is not None and (found != "" or not how.startswith(":"))
     match how[-1:]:
@@ -53,7 +53,7 @@ def _with_operator(name: str, how: str, word: str, values: Mapping[str, str]) ->
         case "+":
             return word if is_there else ""
         case "?" if not is_there:
-            raise CannotFill(f"needs ${{{name}}}, which has no value{f': {word}' if word else ''}")
+            raise InterpolationError(f"needs ${{{name}}}, which has no value{f': {word}' if word else ''}")
     return found or ""
 
 
@@ -72,10 +72,10 @@ def read_env_file(path: Path) -> dict[str, str]:
         OSError, UnicodeDecodeError: it cannot be read.
     """
     found = (_LINE.match(line) for line in read_text(path).splitlines())
-    return {line["name"]: _value(line) for line in found if line and _is_assignment(line)}
+    return {line["name"]: _parse_value(line) for line in found if line and _is_assignment(line)}
 
 
-def why_not(error: OSError | UnicodeDecodeError) -> str:
+def describe_read_error(error: OSError | UnicodeDecodeError) -> str:
     """Why a file cannot be read."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"
 
@@ -84,13 +84,13 @@ def _is_assignment(line: re.Match[str]) -> bool:
     return any(line[form] is not None for form in ("single", "double", "plain"))
 
 
-def _value(line: re.Match[str]) -> str:
+def _parse_value(line: re.Match[str]) -> str:
     if line["double"] is not None:
         return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), line["double"])
     return line["single"] if line["single"] is not None else line["plain"]
 
 
-IGNORED = frozenset(
+IGNORED_KEYS = frozenset(
     {
         *(
             "annotations",
@@ -113,7 +113,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def _seconds(value: object) -> object:
+def _parse_duration(value: object) -> object:
     if not isinstance(value, str):
         return value
     parts = _DURATION.findall(value)
@@ -122,21 +122,21 @@ def _seconds(value: object) -> object:
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
-def _words(value: object) -> object:
+def _split_words(value: object) -> object:
     return shlex.split(value) if isinstance(value, str) else value
 
 
-def _listed(value: object) -> object:
+def _wrap_in_list(value: object) -> object:
     return [value] if isinstance(value, str | Mapping) else value
 
 
-def _text(value: object) -> object:
+def _convert_to_text(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
 
 
-def _assignments(value: object) -> object:
+def _parse_assignments(value: object) -> object:
     """`{A: 1}` for `[A=1]`; a name without a value is None."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         return value
@@ -144,21 +144,21 @@ def _assignments(value: object) -> object:
     return {name: text if equals else None for name, equals, text in pairs}
 
 
-def _conditions(value: object) -> object:
+def _parse_conditions(value: object) -> object:
     return {name: {} for name in value} if isinstance(value, list) else value
 
 
-Seconds: TypeAlias = Annotated[float, BeforeValidator(_seconds)]
-Words: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_words)]
-Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
-Assignments: TypeAlias = Annotated[dict[str, Text | None], BeforeValidator(_assignments)]
+Seconds: TypeAlias = Annotated[float, BeforeValidator(_parse_duration)]
+Words: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
+Text: TypeAlias = Annotated[str, BeforeValidator(_convert_to_text)]
+Assignments: TypeAlias = Annotated[dict[str, Text | None], BeforeValidator(_parse_assignments)]
 
 
-class _Part(BaseModel):
+class _ComposeModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ServiceBuild(_Part):
+class ServiceBuild(_ComposeModel):
     """How the image of a service is built."""
 
     context: str = "."
@@ -168,7 +168,7 @@ class ServiceBuild(_Part):
     target: str | None = None
 
 
-class Dependency(_Part):
+class Dependency(_ComposeModel):
     """What must be true of another service before this one starts."""
 
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"] = (
@@ -178,7 +178,7 @@ class Dependency(_Part):
     restart: bool = False
 
 
-class HealthCheck(_Part):
+class HealthCheck(_ComposeModel):
     """How a container tells that it is well. Times are in seconds."""
 
     test: Annotated[
@@ -192,7 +192,7 @@ class HealthCheck(_Part):
     disable: bool = False
 
 
-class EnvFile(_Part):
+class EnvFile(_ComposeModel):
     """A file of variables."""
 
     path: str
@@ -200,7 +200,7 @@ class EnvFile(_Part):
     format: Literal["raw"] | None = None
 
 
-class Volume(_Part):
+class Volume(_ComposeModel):
     """Something that is seen at a path of the container."""
 
     type: Literal["volume", "bind", "tmpfs"] = "volume"
@@ -213,7 +213,7 @@ class Volume(_Part):
     tmpfs: dict[str, object] = {}
 
 
-def _volume(value: object) -> object:
+def _parse_volume(value: object) -> object:
     if not isinstance(value, str):
         return value
     source, colon, rest = value.partition(":")
@@ -224,11 +224,11 @@ def _volume(value: object) -> object:
     return {"type": kind, "source": source, "target": target, "read_only": "ro" in mode.split(",")}
 
 
-def _env_file(value: object) -> object:
+def _parse_env_file(value: object) -> object:
     return {"path": value} if isinstance(value, str) else value
 
 
-class Service(BaseModel):
+class ComposeService(BaseModel):
     """One service, its variables filled in."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -241,16 +241,16 @@ class Service(BaseModel):
     entrypoint: Words | None = None
     environment: Assignments = {}
     env_file: Annotated[
-        tuple[Annotated[EnvFile, BeforeValidator(_env_file)], ...], BeforeValidator(_listed)
+        tuple[Annotated[EnvFile, BeforeValidator(_parse_env_file)], ...], BeforeValidator(_wrap_in_list)
     ] = ()
-    volumes: tuple[Annotated[Volume, BeforeValidator(_volume)], ...] = ()
-    tmpfs: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    volumes: tuple[Annotated[Volume, BeforeValidator(_parse_volume)], ...] = ()
+    tmpfs: Annotated[tuple[str, ...], BeforeValidator(_wrap_in_list)] = ()
     healthcheck: HealthCheck | None = None
-    depends_on: Annotated[dict[str, Dependency], BeforeValidator(_conditions)] = {}
+    depends_on: Annotated[dict[str, Dependency], BeforeValidator(_parse_conditions)] = {}
     working_dir: str | None = None
     user: Text | None = None
     hostname: str | None = None
-    extra_hosts: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    extra_hosts: Annotated[tuple[str, ...], BeforeValidator(_wrap_in_list)] = ()
     cap_drop: tuple[str, ...] = ()
     read_only: bool = False
     mem_limit: Text | None = None
@@ -258,20 +258,20 @@ class Service(BaseModel):
     pids_limit: int | None = None
 
 
-KNOWN = frozenset(Service.model_fields)
+KNOWN_KEYS = frozenset(ComposeService.model_fields)
 
 
 DEFAULT_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
-_TOP = frozenset({"services", "volumes", "networks", "name", "version"})
+_TOP_LEVEL_KEYS = frozenset({"services", "volumes", "networks", "name", "version"})
 
 
 @frozen
-class Composition:
+class ComposeProject:
     """The services that are run together."""
 
     folder: Path
     """Where the file is: its paths are relative to it."""
-    services: Mapping[str, Service]
+    services: Mapping[str, ComposeService]
     """Each after those that it depends on; the agent's last."""
     values: Mapping[str, str]
     """What variables stand for."""
@@ -283,17 +283,19 @@ class Composition:
     """Where something stands in it."""
 
 
-def compose_file(folder: Path, named: str | None) -> Path:
+def find_compose_file(folder: Path, named: str | None) -> Path:
     """The Compose file of a working folder. Raises InvalidInput: there is none."""
     names = (named,) if named is not None else DEFAULT_NAMES
     found = next((folder / name for name in names if is_readable_name(folder / name)), None)
     if found is None:
         listed = " or ".join(names)
-        raise InvalidInput(f"`agent.service` needs a Compose file: there is no {listed} in {folder}")
+        raise InvalidInputError(f"`agent.service` needs a Compose file: there is no {listed} in {folder}")
     return found
 
 
-def read_composition(path: Path, shown_as: str, service: str, environ: Mapping[str, str]) -> Composition:
+def read_compose_project(
+    path: Path, shown_as: str, service: str, environ: Mapping[str, str]
+) -> ComposeProject:
     """The service of that name, and all that it depends on.
 
     Args:
@@ -303,27 +305,27 @@ def read_composition(path: Path, shown_as: str, service: str, environ: Mapping[s
         environ: What variables stand for; the `.env` beside the file says what it does not.
 
     Raises:
-        InvalidInput: with every problem of those services, each at its place.
+        InvalidInputError: with every problem of those services, each at its place.
     """
     try:
         text = read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{shown_as}: cannot be read: {why_not(error)}") from None
-    own = _read_own_variables(path.parent / ".env", str(Path(shown_as).with_name(".env")))
-    return _Reader(parse_yaml(text, shown_as), {**own, **environ}).read(service, path.parent)
+        raise InvalidInputError(f"{shown_as}: cannot be read: {describe_read_error(error)}") from None
+    own = _read_dotenv(path.parent / ".env", str(Path(shown_as).with_name(".env")))
+    return _ProjectReader(parse_yaml(text, shown_as), {**own, **environ}).read_project(service, path.parent)
 
 
-def _read_own_variables(path: Path, shown_as: str) -> Mapping[str, str]:
+def _read_dotenv(path: Path, shown_as: str) -> Mapping[str, str]:
     """Return the variables of the `.env` next to a Compose file; a folder of that name is an environment."""
     if not is_readable_name(path):
         return {}
     try:
         return read_env_file(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{shown_as}: cannot be read: {why_not(error)}") from None
+        raise InvalidInputError(f"{shown_as}: cannot be read: {describe_read_error(error)}") from None
 
 
-class _Reader:
+class _ProjectReader:
     def __init__(self, document: ConfigDocument, values: Mapping[str, str]) -> None:
         self._document = document
         self._values = values
@@ -332,70 +334,72 @@ class _Reader:
         services = self._top.get("services")
         self._services: Mapping[str, Any] = services if isinstance(services, dict) else {}
 
-    def read(self, service: str, folder: Path) -> Composition:
+    def read_project(self, service: str, folder: Path) -> ComposeProject:
         for key in self._top:
-            if key not in _TOP and not str(key).startswith("x-"):
-                self._unsupported((key,))
-        found: dict[str, Service] = {}
-        self._add(service, (), found, at=("services",))
+            if key not in _TOP_LEVEL_KEYS and not str(key).startswith("x-"):
+                self._report_unsupported((key,))
+        found: dict[str, ComposeService] = {}
+        self._add_service(service, (), found, at=("services",))
         self._check_volumes(found)
         if self._problems:
-            raise InvalidInput(sorted(set(self._problems)))
-        aliases = {name: tuple(self._aliases(name)) for name in found}
+            raise InvalidInputError(sorted(set(self._problems)))
+        aliases = {name: tuple(self._iter_aliases(name)) for name in found}
         document = self._document
-        return Composition(folder, found, self._values, aliases, document.path, document.position)
+        return ComposeProject(folder, found, self._values, aliases, document.path, document.find_position)
 
-    def _add(self, name: str, above: tuple[str, ...], found: dict[str, Service], at: Location) -> None:
+    def _add_service(
+        self, name: str, above: tuple[str, ...], found: dict[str, ComposeService], at: Location
+    ) -> None:
         if name in above:
-            self._problem(at, f"depends on itself: {' → '.join([*above[above.index(name) :], name])}")
-        elif name not in found and (service := self._service(name, at)) is not None:
+            self._report_problem(at, f"depends on itself: {' → '.join([*above[above.index(name) :], name])}")
+        elif name not in found and (service := self._parse_service(name, at)) is not None:
             for other, dependency in service.depends_on.items():
                 if other in self._services or dependency.required:
-                    self._add(other, (*above, name), found, self._place_of(name, other))
+                    self._add_service(other, (*above, name), found, self._locate_dependency(name, other))
             found[name] = service
 
-    def _place_of(self, name: str, dependency: str) -> Location:
+    def _locate_dependency(self, name: str, dependency: str) -> Location:
         given = self._services[name]["depends_on"]
         last = given.index(dependency) if isinstance(given, list) else dependency
         return "services", name, "depends_on", last
 
-    def _service(self, name: str, at: Location) -> Service | None:
+    def _parse_service(self, name: str, at: Location) -> ComposeService | None:
         raw = self._services.get(name)
         if not isinstance(raw, dict):
             hint = did_you_mean(name, map(str, self._services))
-            self._problem(at, f"knows no service `{name}`.{hint}")
+            self._report_problem(at, f"knows no service `{name}`.{hint}")
             return None
         place = ("services", name)
         for key in raw:
-            if key not in KNOWN | IGNORED and not str(key).startswith("x-"):
-                self._unsupported((*place, key))
-        service = shaped(
-            Service,
-            self._filled(raw, place),
+            if key not in KNOWN_KEYS | IGNORED_KEYS and not str(key).startswith("x-"):
+                self._report_unsupported((*place, key))
+        service = validate_model(
+            ComposeService,
+            self._interpolate_value(raw, place),
             self._problems,
             file=self._document.path,
-            position=self._document.position,
+            position=self._document.find_position,
             prefix=place,
         )
         if service is not None and service.image is None and service.build is None:
-            self._problem(place, "has neither `image` nor `build`")
+            self._report_problem(place, "has neither `image` nor `build`")
         return service
 
-    def _filled(self, value: Any, place: Location) -> Any:
+    def _interpolate_value(self, value: Any, place: Location) -> Any:
         """`value` with its variables filled in."""
         if isinstance(value, dict):
-            return {key: self._filled(each, (*place, key)) for key, each in value.items()}
+            return {key: self._interpolate_value(each, (*place, key)) for key, each in value.items()}
         if isinstance(value, list):
-            return [self._filled(each, (*place, index)) for index, each in enumerate(value)]
+            return [self._interpolate_value(each, (*place, index)) for index, each in enumerate(value)]
         if not isinstance(value, str):
             return value
         try:
-            return filled(value, self._values)
-        except CannotFill as error:
-            self._problem(place, str(error))
+            return interpolate_text(value, self._values)
+        except InterpolationError as error:
+            self._report_problem(place, str(error))
             return value
 
-    def _check_volumes(self, services: Mapping[str, Service]) -> None:
+    def _check_volumes(self, services: Mapping[str, ComposeService]) -> None:
         declared = self._top.get("volumes") or {}
         for name, service in services.items():
             for index, volume in enumerate(service.volumes):
@@ -404,12 +408,14 @@ class _Reader:
                 settings = declared.get(volume.source) if isinstance(declared, dict) else None
                 if isinstance(declared, dict) and volume.source not in declared:
                     place: Location = ("services", name, "volumes", index)
-                    self._problem(place, f"names the volume `{volume.source}`, which `volumes` does not")
+                    self._report_problem(
+                        place, f"names the volume `{volume.source}`, which `volumes` does not"
+                    )
                 for key in settings or ():
                     if key not in {"name", "labels"}:
-                        self._unsupported(("volumes", volume.source, key))
+                        self._report_unsupported(("volumes", volume.source, key))
 
-    def _aliases(self, name: str) -> Iterator[str]:
+    def _iter_aliases(self, name: str) -> Iterator[str]:
         raw = self._services[name]
         yield name
         if isinstance(alias := raw.get("container_name"), str):
@@ -419,10 +425,10 @@ class _Reader:
             aliases = network.get("aliases") if isinstance(network, dict) else None
             yield from (str(alias) for alias in aliases or ())
 
-    def _unsupported(self, place: Location) -> None:
-        self._problem(place, "is something that evalgate does not do for a service: leave it out")
+    def _report_unsupported(self, place: Location) -> None:
+        self._report_problem(place, "is something that evalgate does not do for a service: leave it out")
 
-    def _problem(self, place: Location, sentence: str) -> None:
-        position = self._document.position(place)
-        subject = f"`{path_text(place)}`" if place else "the file"
+    def _report_problem(self, place: Location, sentence: str) -> None:
+        position = self._document.find_position(place)
+        subject = f"`{format_location(place)}`" if place else "the file"
         self._problems.append(Problem(self._document.path, *position, f"{subject} {sentence}"))

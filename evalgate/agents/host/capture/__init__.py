@@ -7,7 +7,7 @@ reach the agent.
 
 from __future__ import annotations
 
-from .hooks import carry_into_pool, carry_into_threads, when_imported
+from .hooks import propagate_into_pool, propagate_into_threads, run_after_import
 from .http_clients import watch_clients
 from .spans import watch_providers
 
@@ -18,7 +18,7 @@ _HTTP_CLIENTS = ("httpx", "httpx2")
 def install_capture() -> None:
     """Watch every package that can tell something, from the moment in which it is imported."""
     for name in _HTTP_CLIENTS:
-        when_imported(name, watch_clients)
-    when_imported("opentelemetry.sdk.trace", watch_providers)
-    when_imported("concurrent.futures.thread", carry_into_pool)
-    carry_into_threads()
+        run_after_import(name, watch_clients)
+    run_after_import("opentelemetry.sdk.trace", watch_providers)
+    run_after_import("concurrent.futures.thread", propagate_into_pool)
+    propagate_into_threads()

@@ -34,11 +34,11 @@ def read_json(text: str) -> Any:
         return text
 
 
-def bounded_json(value: Any) -> Any:
+def limit_json_depth(value: Any) -> Any:
     """Return a value as it is, or its JSON when it nests too deep to be sent."""
     level = [value]
     for _ in range(_MAX_DEPTH):
-        level = [child for parent in level for child in _children(parent)]
+        level = [child for parent in level for child in _list_children(parent)]
         if not level:
             return value
     try:
@@ -47,7 +47,7 @@ def bounded_json(value: Any) -> Any:
         return str(type(value).__name__)
 
 
-def _children(value: Any) -> list[Any]:
+def _list_children(value: Any) -> list[Any]:
     if isinstance(value, dict):
         value = list(value.values())
     return [each for each in value if isinstance(each, (dict, list))] if isinstance(value, list) else []
@@ -56,7 +56,7 @@ def _children(value: Any) -> list[Any]:
 _Json = dict[str, Any]
 
 
-class Answered(NamedTuple):
+class ToolAnswer(NamedTuple):
     """The result of a tool, as a request hands it to the model."""
 
     key: str
@@ -64,7 +64,7 @@ class Answered(NamedTuple):
     result: Any
 
 
-class Called(NamedTuple):
+class ModelToolCall(NamedTuple):
     """A tool call that a model asks for."""
 
     name: str
@@ -80,113 +80,113 @@ class Called(NamedTuple):
         return self.id or f"name {self.name}"
 
 
-class ModelAnswer(NamedTuple):
+class CapturedAnswer(NamedTuple):
     """What one answer of a model tells."""
 
-    calls: list[Called]
+    calls: list[ModelToolCall]
     text: str
     tokens: Optional[tuple[int, int]]
     """Given and made, where the answer says so."""
     model: str
 
 
-class Dialect(Protocol):
+class ModelDialect(Protocol):
     """How one API writes requests and answers."""
 
-    def results(self, body: _Json) -> list[Answered]:
+    def read_results(self, body: _Json) -> list[ToolAnswer]:
         """Return the tool results in a request, the oldest first."""
         ...
 
-    def forced_tool(self, body: _Json) -> Optional[str]:
+    def find_forced_tool(self, body: _Json) -> Optional[str]:
         """Return the one tool that the request makes the model call."""
         ...
 
-    def answer(self, body: _Json) -> Optional[ModelAnswer]:
+    def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
         """Return what a whole answer tells; None when it is none."""
         ...
 
-    def assembler(self) -> Assembler:
+    def create_assembler(self) -> StreamAssembler:
         """Return what puts a streamed answer together."""
         ...
 
 
-class Assembler(Protocol):
+class StreamAssembler(Protocol):
     """Puts the events of a stream together."""
 
     body: Optional[_Json]
     """The answer as far as it came; None before its first event."""
 
-    def add(self, event: _Json) -> bool:
+    def add_event(self, event: _Json) -> bool:
         """Take one event; return True with the last one."""
         ...
 
 
-def dialect_of(path: str, body: Any) -> Optional[Dialect]:
+def detect_dialect(path: str, body: Any) -> Optional[ModelDialect]:
     """Return how a POST of `body` to `path` is to be read; None when it asks no model."""
     if not isinstance(body, dict):
         return None
     path = path.rstrip("/")
     if path.endswith("/chat/completions") and isinstance(body.get("messages"), list):
-        return ChatCompletions()
+        return ChatCompletionsDialect()
     if path.endswith("/responses") and ("input" in body or "prompt" in body):
-        return Responses()
+        return ResponsesDialect()
     anthropic = path.endswith("/messages") and "model" in body
     on_vertex = path.endswith((":rawPredict", ":streamRawPredict")) and "anthropic_version" in body
     if (anthropic or on_vertex) and isinstance(body.get("messages"), list):
-        return Messages()
+        return MessagesDialect()
     return None
 
 
-class ChatCompletions:
+class ChatCompletionsDialect:
     """OpenAI's chat completions, which most providers speak."""
 
-    def results(self, body: _Json) -> list[Answered]:
-        """Implement `Dialect`."""
+    def read_results(self, body: _Json) -> list[ToolAnswer]:
+        """Implement `ModelDialect`."""
         found = []
-        for message in objects(body.get("messages")):
+        for message in filter_objects(body.get("messages")):
             if message.get("role") == "tool":
                 key = str(message.get("tool_call_id") or "")
             elif message.get("role") == "function":
                 key = f"name {message.get('name')}"
             else:
                 continue
-            found.append(Answered(key, read_result(_text_of(message.get("content")))))
+            found.append(ToolAnswer(key, read_result(_join_texts(message.get("content")))))
         return found
 
-    def forced_tool(self, body: _Json) -> Optional[str]:
-        """Implement `Dialect`."""
+    def find_forced_tool(self, body: _Json) -> Optional[str]:
+        """Implement `ModelDialect`."""
         choice = body.get("tool_choice") or body.get("function_call")
         if not isinstance(choice, dict):
             return None
-        return _name(choice.get("function") or choice.get("custom") or choice)
+        return _read_name(choice.get("function") or choice.get("custom") or choice)
 
-    def answer(self, body: _Json) -> Optional[ModelAnswer]:
-        """Implement `Dialect`. Of several choices the first counts."""
-        choices = objects(body.get("choices"))
+    def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
+        """Implement `ModelDialect`. Of several choices the first counts."""
+        choices = filter_objects(body.get("choices"))
         if not choices or not isinstance(choices[0].get("message"), dict):
             return None
         message = choices[0]["message"]
-        calls = [_chat_call(each) for each in objects(message.get("tool_calls"))]
+        calls = [_read_chat_call(each) for each in filter_objects(message.get("tool_calls"))]
         legacy = message.get("function_call")
-        if isinstance(legacy, dict) and _name(legacy):
-            calls.append(Called(str(legacy["name"]), read_object(legacy.get("arguments")), None))
-        tokens = _tokens(body.get("usage"), "prompt_tokens", "completion_tokens")
-        text = _text_of(message.get("content"))
-        return ModelAnswer(calls, text if isinstance(text, str) else "", tokens, _model(body))
+        if isinstance(legacy, dict) and _read_name(legacy):
+            calls.append(ModelToolCall(str(legacy["name"]), read_object(legacy.get("arguments")), None))
+        tokens = _read_tokens(body.get("usage"), "prompt_tokens", "completion_tokens")
+        text = _join_texts(message.get("content"))
+        return CapturedAnswer(calls, text if isinstance(text, str) else "", tokens, _read_model(body))
 
-    def assembler(self) -> Assembler:
-        """Implement `Dialect`."""
+    def create_assembler(self) -> StreamAssembler:
+        """Implement `ModelDialect`."""
         return _ChatAssembler()
 
 
-def _chat_call(call: _Json) -> Called:
+def _read_chat_call(call: _Json) -> ModelToolCall:
     id_ = call.get("id")
     custom = call.get("custom")
     if isinstance(custom, dict):
-        return Called(str(custom.get("name") or ""), _custom_input(custom.get("input")), id_)
+        return ModelToolCall(str(custom.get("name") or ""), _wrap_custom_input(custom.get("input")), id_)
     function = call.get("function")
     function = function if isinstance(function, dict) else {}
-    return Called(str(function.get("name") or ""), read_object(function.get("arguments")), id_)
+    return ModelToolCall(str(function.get("name") or ""), read_object(function.get("arguments")), id_)
 
 
 class _ChatAssembler:
@@ -195,11 +195,11 @@ class _ChatAssembler:
         self._message: _Json = {"content": "", "tool_calls": []}
         self._calls: dict[Any, _Json] = {}
 
-    def add(self, event: _Json) -> bool:
+    def add_event(self, event: _Json) -> bool:
         if self.body is None:
             self.body = {"choices": [{"message": self._message}]}
         self.body.update({key: event[key] for key in ("model", "usage") if event.get(key)})
-        for choice in objects(event.get("choices")):
+        for choice in filter_objects(event.get("choices")):
             if choice.get("index", 0) == 0 and isinstance(choice.get("delta"), dict):
                 self._add_delta(choice["delta"])
         return False
@@ -207,7 +207,7 @@ class _ChatAssembler:
     def _add_delta(self, delta: _Json) -> None:
         if isinstance(delta.get("content"), str):
             self._message["content"] += delta["content"]
-        for piece in objects(delta.get("tool_calls")):
+        for piece in filter_objects(delta.get("tool_calls")):
             # Some servers leave the index out and send each call whole.
             key = piece.get("index", piece.get("id"))
             call = self._calls.get(key)
@@ -217,60 +217,60 @@ class _ChatAssembler:
             call["id"] = call["id"] or piece.get("id")
             for kind, text in (("function", "arguments"), ("custom", "input")):
                 if isinstance(piece.get(kind), dict):
-                    _append(call.setdefault(kind, {"name": "", text: ""}), piece[kind], "name", text)
+                    _append_texts(call.setdefault(kind, {"name": "", text: ""}), piece[kind], "name", text)
         if isinstance(delta.get("function_call"), dict):
             legacy = self._message.setdefault("function_call", {"name": "", "arguments": ""})
-            _append(legacy, delta["function_call"], "name", "arguments")
+            _append_texts(legacy, delta["function_call"], "name", "arguments")
 
 
-def _append(whole: _Json, piece: _Json, *keys: str) -> None:
+def _append_texts(whole: _Json, piece: _Json, *keys: str) -> None:
     for key in keys:
         if isinstance(piece.get(key), str):
             whole[key] += piece[key]
 
 
-class Responses:
+class ResponsesDialect:
     """OpenAI's responses."""
 
-    def results(self, body: _Json) -> list[Answered]:
-        """Implement `Dialect`."""
+    def read_results(self, body: _Json) -> list[ToolAnswer]:
+        """Implement `ModelDialect`."""
         return [
-            Answered(str(item.get("call_id") or ""), read_result(_text_of(item.get("output"))))
-            for item in objects(body.get("input"))
+            ToolAnswer(str(item.get("call_id") or ""), read_result(_join_texts(item.get("output"))))
+            for item in filter_objects(body.get("input"))
             if str(item.get("type")).endswith("_call_output")
         ]
 
-    def forced_tool(self, body: _Json) -> Optional[str]:
-        """Implement `Dialect`."""
+    def find_forced_tool(self, body: _Json) -> Optional[str]:
+        """Implement `ModelDialect`."""
         choice = body.get("tool_choice")
-        return _name(choice) if isinstance(choice, dict) else None
+        return _read_name(choice) if isinstance(choice, dict) else None
 
-    def answer(self, body: _Json) -> Optional[ModelAnswer]:
-        """Implement `Dialect`."""
+    def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
+        """Implement `ModelDialect`."""
         if body.get("object") != "response" or not isinstance(body.get("output"), list):
             return None
         calls, texts = [], []
-        for item in objects(body["output"]):
+        for item in filter_objects(body["output"]):
             kind = str(item.get("type"))
             if kind.endswith("_call"):
-                calls.append(_response_call(item, kind))
+                calls.append(_read_response_call(item, kind))
             elif kind == "message":
-                text = _text_of(item.get("content"))
+                text = _join_texts(item.get("content"))
                 texts.append(text if isinstance(text, str) else "")
-        tokens = _tokens(body.get("usage"), "input_tokens", "output_tokens")
-        return ModelAnswer(calls, "\n".join(filter(None, texts)), tokens, _model(body))
+        tokens = _read_tokens(body.get("usage"), "input_tokens", "output_tokens")
+        return CapturedAnswer(calls, "\n".join(filter(None, texts)), tokens, _read_model(body))
 
-    def assembler(self) -> Assembler:
-        """Implement `Dialect`."""
+    def create_assembler(self) -> StreamAssembler:
+        """Implement `ModelDialect`."""
         return _ResponseAssembler()
 
 
-def _response_call(item: _Json, kind: str) -> Called:
+def _read_response_call(item: _Json, kind: str) -> ModelToolCall:
     # The provider's own tools have no name but their type.
-    args = _custom_input(item.get("input")) if kind == "custom_tool_call" else item.get("arguments")
+    args = _wrap_custom_input(item.get("input")) if kind == "custom_tool_call" else item.get("arguments")
     result = item.get("output") if kind == "mcp_call" else None
     id_ = item.get("call_id") or item.get("id")
-    return Called(_name(item) or kind, read_object(args), id_, read_result(result))
+    return ModelToolCall(_read_name(item) or kind, read_object(args), id_, read_result(result))
 
 
 class _ResponseAssembler:
@@ -279,7 +279,7 @@ class _ResponseAssembler:
     def __init__(self) -> None:
         self.body: Optional[_Json] = None
 
-    def add(self, event: _Json) -> bool:
+    def add_event(self, event: _Json) -> bool:
         if event.get("type") not in self._LAST:
             return False
         response = event.get("response")
@@ -287,33 +287,33 @@ class _ResponseAssembler:
         return True
 
 
-class Messages:
+class MessagesDialect:
     """Anthropic's messages."""
 
-    def results(self, body: _Json) -> list[Answered]:
-        """Implement `Dialect`."""
+    def read_results(self, body: _Json) -> list[ToolAnswer]:
+        """Implement `ModelDialect`."""
         return [
-            Answered(str(block.get("tool_use_id") or ""), read_result(_text_of(block.get("content"))))
-            for message in objects(body.get("messages"))
-            for block in objects(message.get("content"))
+            ToolAnswer(str(block.get("tool_use_id") or ""), read_result(_join_texts(block.get("content"))))
+            for message in filter_objects(body.get("messages"))
+            for block in filter_objects(message.get("content"))
             if block.get("type") == "tool_result"
         ]
 
-    def forced_tool(self, body: _Json) -> Optional[str]:
-        """Implement `Dialect`."""
+    def find_forced_tool(self, body: _Json) -> Optional[str]:
+        """Implement `ModelDialect`."""
         choice = body.get("tool_choice")
-        return _name(choice) if isinstance(choice, dict) else None
+        return _read_name(choice) if isinstance(choice, dict) else None
 
-    def answer(self, body: _Json) -> Optional[ModelAnswer]:
-        """Implement `Dialect`."""
+    def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
+        """Implement `ModelDialect`."""
         if body.get("type") != "message" or not isinstance(body.get("content"), list):
             return None
-        blocks = objects(body["content"])
+        blocks = filter_objects(body["content"])
         results = {
             block.get("tool_use_id"): block.get("content") for block in blocks if "tool_use_id" in block
         }
         calls = [
-            Called(
+            ModelToolCall(
                 str(block.get("name") or ""),
                 read_object(block.get("input")),
                 block.get("id"),
@@ -323,20 +323,20 @@ class Messages:
             if str(block.get("type")).endswith("tool_use")
         ]
         text = "\n".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
-        return ModelAnswer(calls, text, _anthropic_tokens(body.get("usage")), _model(body))
+        return CapturedAnswer(calls, text, _count_anthropic_tokens(body.get("usage")), _read_model(body))
 
-    def assembler(self) -> Assembler:
-        """Implement `Dialect`."""
+    def create_assembler(self) -> StreamAssembler:
+        """Implement `ModelDialect`."""
         return _MessageAssembler()
 
 
-def _anthropic_tokens(usage: Any) -> Optional[tuple[int, int]]:
+def _count_anthropic_tokens(usage: Any) -> Optional[tuple[int, int]]:
     """Return the tokens; unlike OpenAI, Anthropic counts those of its prompt cache separately."""
-    tokens = _tokens(usage, "input_tokens", "output_tokens")
+    tokens = _read_tokens(usage, "input_tokens", "output_tokens")
     if tokens is None:
         return None
     cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
-    return tokens[0] + sum(_count(usage.get(key)) for key in cached), tokens[1]
+    return tokens[0] + sum(_read_count(usage.get(key)) for key in cached), tokens[1]
 
 
 class _MessageAssembler:
@@ -345,7 +345,7 @@ class _MessageAssembler:
         self._blocks: dict[Any, _Json] = {}
         self._inputs: dict[Any, str] = {}
 
-    def add(self, event: _Json) -> bool:
+    def add_event(self, event: _Json) -> bool:
         kind = event.get("type")
         if kind == "message_start" and isinstance(event.get("message"), dict):
             self.body = {**event["message"], "content": []}
@@ -372,44 +372,44 @@ class _MessageAssembler:
             block["input"] = self._inputs[index] or {}
 
 
-def objects(found: Any) -> list[_Json]:
+def filter_objects(found: Any) -> list[_Json]:
     """Return the objects in a list; none of anything else."""
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _name(found: Any) -> Optional[str]:
+def _read_name(found: Any) -> Optional[str]:
     name = found.get("name") if isinstance(found, dict) else None
     return name if isinstance(name, str) else None
 
 
-def _model(body: _Json) -> str:
+def _read_model(body: _Json) -> str:
     model = body.get("model")
     return model if isinstance(model, str) else ""
 
 
-def _custom_input(text: Any) -> Any:
+def _wrap_custom_input(text: Any) -> Any:
     """Return the free text that a custom tool takes as arguments: an object as it is, else under `input`."""
     found = read_json(text) if isinstance(text, str) else text
     return found if isinstance(found, dict) else {"input": text}
 
 
-def _text_of(content: Any) -> Any:
+def _join_texts(content: Any) -> Any:
     """Return content as one text when all its parts are texts, else as it is."""
     if not isinstance(content, list):
         return content
-    texts = [each.get("text") for each in objects(content)]
+    texts = [each.get("text") for each in filter_objects(content)]
     if texts and len(texts) == len(content) and all(isinstance(text, str) for text in texts):
         return "".join(map(str, texts))
     return content
 
 
-def _tokens(usage: Any, given: str, made: str) -> Optional[tuple[int, int]]:
+def _read_tokens(usage: Any, given: str, made: str) -> Optional[tuple[int, int]]:
     if not isinstance(usage, dict) or not (given in usage or made in usage):
         return None
-    return _count(usage.get(given)), _count(usage.get(made))
+    return _read_count(usage.get(given)), _read_count(usage.get(made))
 
 
-def _count(found: Any) -> int:
+def _read_count(found: Any) -> int:
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else 0
 
 

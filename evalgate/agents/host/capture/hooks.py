@@ -13,46 +13,46 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Callable, Optional, TypeVar
 
-from .turns import inherited_turn, reset_turn, set_turn
+from .turns import get_inherited_turn, reset_turn, set_turn
 
 _Result = TypeVar("_Result")
-_told: set[str] = set()
+_reported: set[str] = set()
 
 
-def guarded(function: Callable[..., _Result]) -> Callable[..., Any]:
+def suppress_errors(function: Callable[..., _Result]) -> Callable[..., Any]:
     """Return `function` with every exception told on stderr, once for each kind, and None in its place."""
 
     @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
+    def call_safely(*args: Any, **options: Any) -> Any:
         try:
             return function(*args, **options)
         except Exception as error:  # noqa: BLE001  foreign objects may raise anything
-            _tell(f"{function.__name__}: {type(error).__name__}: {error}")
+            _report_once(f"{function.__name__}: {type(error).__name__}: {error}")
             return None
 
-    return call
+    return call_safely
 
 
-def _tell(what: str) -> None:
-    if what not in _told:
-        _told.add(what)
+def _report_once(what: str) -> None:
+    if what not in _reported:
+        _reported.add(what)
         sys.stderr.write(f"evalgate: something that the agent did could not be captured ({what})\n")
 
 
 _Action = Callable[[ModuleType], None]
 
 
-def when_imported(name: str, action: _Action) -> None:
+def run_after_import(name: str, action: _Action) -> None:
     """Call `action` with the module of that name: now if it is there, else right after its import."""
-    action = guarded(action)
+    action = suppress_errors(action)
     module = sys.modules.get(name)
     if module is not None:
         action(module)
         return
-    sys.meta_path.insert(0, _Finder(name, action))
+    sys.meta_path.insert(0, _PostImportFinder(name, action))
 
 
-class _Finder:
+class _PostImportFinder:
     """Finds one module as everybody else does, and acts when it has been executed."""
 
     def __init__(self, name: str, action: _Action) -> None:
@@ -73,10 +73,10 @@ class _Finder:
         finally:
             self._searching = False
         if spec is not None and spec.loader is not None:
-            self._act_after(spec.loader)
+            self._patch_loader(spec.loader)
         return spec
 
-    def _act_after(self, loader: Any) -> None:
+    def _patch_loader(self, loader: Any) -> None:
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
@@ -93,25 +93,25 @@ class _Finder:
             return  # a module in C; none that is watched is
 
 
-def carry_into_pool(module: ModuleType) -> None:
+def propagate_into_pool(module: ModuleType) -> None:
     """Let what is submitted to a pool of threads belong to the turn that submits it."""
     submit = module.ThreadPoolExecutor.submit
 
     @functools.wraps(submit)
-    def carrying(self: Any, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
-        return submit(self, _carried(fn), *args, **options)
+    def submit_in_turn(self: Any, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+        return submit(self, _bind_turn(fn), *args, **options)
 
-    module.ThreadPoolExecutor.submit = carrying
+    module.ThreadPoolExecutor.submit = submit_in_turn
 
 
-def carry_into_threads() -> None:
+def propagate_into_threads() -> None:
     """Let a thread belong to the turn that starts it."""
     start = threading.Thread.start
 
     @functools.wraps(start)
-    def carrying(self: threading.Thread) -> None:
-        if inherited_turn() is not None:
-            run = _carried(self.run)
+    def start_in_turn(self: threading.Thread) -> None:
+        if get_inherited_turn() is not None:
+            run = _bind_turn(self.run)
 
             def run_once() -> None:
                 try:
@@ -122,17 +122,17 @@ def carry_into_threads() -> None:
             self.run = run_once  # type: ignore[method-assign]
         start(self)
 
-    threading.Thread.start = carrying  # type: ignore[method-assign]
+    threading.Thread.start = start_in_turn  # type: ignore[method-assign]
 
 
-def _carried(function: Callable[..., Any]) -> Callable[..., Any]:
-    turn = inherited_turn()
+def _bind_turn(function: Callable[..., Any]) -> Callable[..., Any]:
+    turn = get_inherited_turn()
 
-    def call(*args: Any, **options: Any) -> Any:
+    def call_in_turn(*args: Any, **options: Any) -> Any:
         token = set_turn(turn)
         try:
             return function(*args, **options)
         finally:
             reset_turn(token)
 
-    return call
+    return call_in_turn

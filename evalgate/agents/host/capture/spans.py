@@ -10,38 +10,38 @@ import functools
 from types import ModuleType
 from typing import Any
 
-from .hooks import guarded
-from .turns import TurnCapture, current_turn
+from .hooks import suppress_errors
+from .turns import TurnCapture, get_current_turn
 
-_TELLING = ("gen_ai.", "openinference.", "traceloop.", "llm.", "tool.", "gcp.vertex.agent.")
+_KEPT_PREFIXES = ("gen_ai.", "openinference.", "traceloop.", "llm.", "tool.", "gcp.vertex.agent.")
 # Attributes of spans that tell of models, tools and agents; of others only the place in the trace is kept.
 
 
 def watch_providers(module: ModuleType) -> None:
     """Add a processor to each TracerProvider of `opentelemetry.sdk.trace` when it is made."""
-    processor = _made_processor(module)
+    processor = _create_processor(module)
     begin = module.TracerProvider.__init__
 
     @functools.wraps(begin)
-    def watching(self: Any, *args: Any, **options: Any) -> None:
+    def init_watched(self: Any, *args: Any, **options: Any) -> None:
         begin(self, *args, **options)
-        guarded(self.add_span_processor)(processor)
+        suppress_errors(self.add_span_processor)(processor)
 
-    module.TracerProvider.__init__ = watching
+    module.TracerProvider.__init__ = init_watched
 
 
-def _made_processor(module: ModuleType) -> Any:
+def _create_processor(module: ModuleType) -> Any:
     turns: dict[int, TurnCapture] = {}
     # Of spans that have not ended. A child may start where the context of the turn was lost.
 
-    @guarded
+    @suppress_errors
     def on_start(_self: Any, span: Any, parent_context: Any = None) -> None:
         del parent_context
-        turn = current_turn() or (turns.get(span.parent.span_id) if span.parent is not None else None)
+        turn = get_current_turn() or (turns.get(span.parent.span_id) if span.parent is not None else None)
         if turn is not None:
             turns[span.context.span_id] = turn
 
-    @guarded
+    @suppress_errors
     def on_end(_self: Any, span: Any) -> None:
         turn = turns.pop(span.context.span_id, None)
         if turn is not None:
@@ -62,7 +62,7 @@ def _as_fields(span: Any) -> tuple[dict[str, Any], int]:
     """Return the fields of a span, and about how many bytes they take."""
     attributes = dict(span.attributes or {})
     events = [{"name": each.name, "attributes": dict(each.attributes or {})} for each in span.events]
-    telling = any(key.startswith(_TELLING) for key in attributes)
+    telling = any(key.startswith(_KEPT_PREFIXES) for key in attributes)
     fields = {
         "trace_id": f"{span.context.trace_id:032x}",
         "span_id": f"{span.context.span_id:016x}",

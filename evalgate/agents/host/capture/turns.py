@@ -6,7 +6,7 @@ import contextvars
 import threading
 from typing import Any, Optional
 
-from .dialects import Answered, ModelAnswer, bounded_json
+from .dialects import CapturedAnswer, ToolAnswer, limit_json_depth
 
 _MAX_SPAN_BYTES = 16 * 1024 * 1024
 # Of one turn. Traced messages repeat the whole conversation in each span.
@@ -16,7 +16,7 @@ _current: contextvars.ContextVar[Optional[TurnCapture]] = contextvars.ContextVar
 _in_progress: set[TurnCapture] = set()
 
 
-def current_turn() -> Optional[TurnCapture]:
+def get_current_turn() -> Optional[TurnCapture]:
     """Return the turn that the calling code belongs to, or None.
 
     Code without a context of its own (a thread that C started, a pool that was made otherwise) belongs to
@@ -39,7 +39,7 @@ def reset_turn(token: contextvars.Token[Optional[TurnCapture]]) -> None:
     _current.reset(token)
 
 
-def inherited_turn() -> Optional[TurnCapture]:
+def get_inherited_turn() -> Optional[TurnCapture]:
     """Return the turn of the current context, as a thread that is started in it shall have it."""
     return _current.get()
 
@@ -75,7 +75,7 @@ class TurnCapture:
         self._streams: list[Any] = []
         self._lock = threading.Lock()
 
-    def take_results(self, results: list[Answered]) -> None:
+    def take_results(self, results: list[ToolAnswer]) -> None:
         """Take the tool results that a request holds; those of calls that were answered before are known."""
         last = {each.key: each for each in results}  # ids may come again: the last one is the newest
         with self._lock:
@@ -85,7 +85,7 @@ class TurnCapture:
                     result = {"name": call["name"], "id": call.get("id"), "result": answered.result}
                     self._events.append({"type": "tool_result", **result})
 
-    def take_answer(self, answer: ModelAnswer, forced: Optional[str]) -> None:
+    def take_answer(self, answer: CapturedAnswer, forced: Optional[str]) -> None:
         """Take what a model answered; `forced`: the tool that the request made it call."""
         with self._lock:
             if not self.is_open:
@@ -103,9 +103,9 @@ class TurnCapture:
                 self._unanswered[call.key] = event
                 if call.name == forced:
                     self._forced.append(event)
-            self._count(answer)
+            self._count_usage(answer)
 
-    def _count(self, answer: ModelAnswer) -> None:
+    def _count_usage(self, answer: CapturedAnswer) -> None:
         if answer.tokens is not None:
             known = self._usage or {"input_tokens": 0, "output_tokens": 0}
             given, made = answer.tokens
@@ -145,7 +145,7 @@ class TurnCapture:
             forced = {id(each) for each in self._forced}
             objects = {id(each) for each in self._unanswered.values() if id(each) in forced}
             events = [each for each in self._events if id(each) not in objects]
-            found: dict[str, Any] = {"events": [_without_none(each) for each in events]}
+            found: dict[str, Any] = {"events": [_drop_none(each) for each in events]}
             if self._usage is not None or self._models:
                 found["usage"] = {**(self._usage or {}), "models": self._models}
             found["spans"] = self._spans
@@ -154,5 +154,5 @@ class TurnCapture:
         return found or None
 
 
-def _without_none(event: dict[str, Any]) -> dict[str, Any]:
-    return {key: bounded_json(value) for key, value in event.items() if value is not None}
+def _drop_none(event: dict[str, Any]) -> dict[str, Any]:
+    return {key: limit_json_depth(value) for key, value in event.items() if value is not None}

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 from typing import Any, Callable, NamedTuple
 
-from ..failures import Refused  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..failures import UnusableEntryError  # noqa: TID252  the package has two names; an absolute import would fix one
 from ..session import Session  # noqa: TID252
 
 _FRAMEWORKS = (
@@ -23,7 +23,7 @@ _FRAMEWORKS = (
 )
 
 
-class Host(NamedTuple):
+class AgentHost(NamedTuple):
     """An agent, ready to be asked."""
 
     answer: Callable[[str, Session], object]
@@ -53,7 +53,7 @@ def is_a(agent: object, package: str, name: str) -> bool:
     )
 
 
-def find_host_of_entry(named: object, where: str, loop: asyncio.AbstractEventLoop) -> Host:
+def find_entry_host(named: object, where: str, loop: asyncio.AbstractEventLoop) -> AgentHost:
     """Return the host of what the entry names; its `renew` separates conversations that must be.
 
     Args:
@@ -62,39 +62,39 @@ def find_host_of_entry(named: object, where: str, loop: asyncio.AbstractEventLoo
         loop: Where a factory that is a coroutine function runs.
 
     Raises:
-        Refused: it is nothing that can be asked, or all conversations would share what is said.
+        UnusableEntryError: it is nothing that can be asked, or all conversations would share what is said.
         AgentCreationError: the class or the factory raised.
     """
-    from .agent_copies import copy_hosts, find_maker, make_hosts
+    from .agent_copies import create_copied_host, create_factory_host, find_factory
 
-    make = find_maker(named)
+    make = find_factory(named)
     if make is not None:
-        return make_hosts(make, find_host, where, loop)
+        return create_factory_host(make, find_host, where, loop)
     host = find_host(named)
-    return host if host.shareable else copy_hosts(named, find_host, where)
+    return host if host.shareable else create_copied_host(named, find_host, where)
 
 
-def find_host(agent: object) -> Host:
+def find_host(agent: object) -> AgentHost:
     """Return the host of one agent.
 
     Raises:
-        Refused: it is nothing that can be asked.
+        UnusableEntryError: it is nothing that can be asked.
     """
     from . import callables
 
-    found = find_framework(agent) or callables.host(agent)
+    found = find_framework(agent) or callables.create_host(agent)
     if found is None:
-        raise Refused(
+        raise UnusableEntryError(
             f"it is a value of type {type(agent).__name__}; expected a function (text) or (text, session), "
             "or an object with a method ainvoke, invoke, arun or run"
         )
     return found
 
 
-def find_framework(agent: object) -> Host | None:
+def find_framework(agent: object) -> AgentHost | None:
     """Return the host of an agent of a framework, or None if no framework is known that it is of."""
     for name in _FRAMEWORKS:
-        found: Host | None = importlib.import_module("." + name, __name__).host(agent)
+        found: AgentHost | None = importlib.import_module("." + name, __name__).host(agent)
         if found is not None:
             return found
     return None

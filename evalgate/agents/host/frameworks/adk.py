@@ -12,9 +12,9 @@ import uuid
 from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
-from ..failures import ModelFailed, WrongAnswer, summary  # noqa: TID252  the package has two names
+from ..failures import InvalidAnswerError, ModelError, summarize_error  # noqa: TID252  the package has two names
 from ..session import FEATURE, Mocks, Session  # noqa: TID252  the package has two names; an absolute import would fix one
-from . import Host, is_a
+from . import AgentHost, is_a
 
 # Whom ADK's evaluation says it is when the case does not.
 _APP_NAME = "EvaluationGenerator"
@@ -22,11 +22,11 @@ _USER_ID = "test_user_id"
 _ROLES = {"user": "user", "assistant": "model", "model": "model", "agent": "model"}
 
 
-def host(agent: object) -> Optional[Host]:
+def create_host(agent: object) -> Optional[AgentHost]:
     """A host for an agent, a workflow or an app of Google ADK."""
     if not is_adk(agent):
         return None
-    return Host(_Conversations(agent).answer, asynchronous=True, features=(FEATURE,))
+    return AgentHost(_ConversationStore(agent).run_turn, asynchronous=True, features=(FEATURE,))
 
 
 def is_adk(agent: object) -> bool:
@@ -39,23 +39,23 @@ def is_app(agent: object) -> bool:
     return is_a(agent, "google.adk", "App")
 
 
-class _Conversations:
+class _ConversationStore:
     """The conversations with one agent, each with services of its own: nothing leaks from case to case."""
 
     def __init__(self, agent: object) -> None:
         self._agent = agent
-        self._begun: WeakKeyDictionary[Session, _Conversation] = WeakKeyDictionary()
+        self._begun: WeakKeyDictionary[Session, _AdkConversation] = WeakKeyDictionary()
 
-    async def answer(self, text: str, session: Session) -> dict[str, Any]:
+    async def run_turn(self, text: str, session: Session) -> dict[str, Any]:
         """One turn."""
         conversation = self._begun.get(session)
         if conversation is None:
-            conversation = self._begun[session] = _Conversation(self._agent, session)
-            await conversation.begin(session)
-        return {"response": await conversation.turn(text, session)}
+            conversation = self._begun[session] = _AdkConversation(self._agent, session)
+            await conversation.open_session(session)
+        return {"response": await conversation.run_turn(text, session)}
 
 
-class _Conversation:
+class _AdkConversation:
     """One session in one Runner, which is never closed: that would close toolsets that all cases share."""
 
     def __init__(self, agent: Any, session: Session) -> None:
@@ -64,65 +64,69 @@ class _Conversation:
         self._user_id = session.user_id or _USER_ID
         self._id = str(uuid.uuid4())
         self._root = agent.root_agent if is_app(agent) else agent
-        self._sessions = _made("sessions.in_memory_session_service", "InMemorySessionService")
-        self._runner = self._made_runner(agent, session.mocks)
+        self._sessions = _create_service("sessions.in_memory_session_service", "InMemorySessionService")
+        self._runner = self._create_runner(agent, session.mocks)
 
-    def _made_runner(self, agent: Any, mocks: Mocks) -> Any:
+    def _create_runner(self, agent: Any, mocks: Mocks) -> Any:
         runner = importlib.import_module("google.adk.runners").Runner
         gated = {"app": agent} if self._root is not agent else {"agent": agent}
         return runner(
-            **(_with_mocks(gated, mocks) if mocks else gated),
+            **(_add_mocks(gated, mocks) if mocks else gated),
             app_name=self._app_name,
             session_service=self._sessions,
-            artifact_service=_made("artifacts.in_memory_artifact_service", "InMemoryArtifactService"),
-            memory_service=_made("memory.in_memory_memory_service", "InMemoryMemoryService"),
+            artifact_service=_create_service(
+                "artifacts.in_memory_artifact_service", "InMemoryArtifactService"
+            ),
+            memory_service=_create_service("memory.in_memory_memory_service", "InMemoryMemoryService"),
         )
 
-    async def begin(self, session: Session) -> None:
+    async def open_session(self, session: Session) -> None:
         """Open the session with the case's state, after what precedes the conversation."""
         opened = await self._sessions.create_session(
             app_name=self._app_name, user_id=self._user_id, session_id=self._id, state=session.state
         )
         event = importlib.import_module("google.adk.events.event").Event
         for message in session.context_messages:
-            content = self._earlier(message)
+            content = self._convert_context_message(message)
             author = "user" if content.role == "user" else self._root.name
             said = event(author=author, content=content, invocation_id="context")
             await self._sessions.append_event(opened, said)
 
-    def _earlier(self, message: dict[str, Any]) -> Any:
+    def _convert_context_message(self, message: dict[str, Any]) -> Any:
         role, text = _ROLES.get(str(message.get("role"))), message.get("content")
         if role is None or not isinstance(text, str):
-            raise WrongAnswer(
+            raise InvalidAnswerError(
                 "a context message cannot be told to a Google ADK agent: its role must be user or assistant "
                 f"and its content a text, not {message.get('role')!r} and {type(text).__name__}"
             )
         return self._types.Content(role=role, parts=[self._types.Part(text=text)])
 
-    async def turn(self, text: str, session: Session) -> Optional[str]:
+    async def run_turn(self, text: str, session: Session) -> Optional[str]:
         """Ask, report what happened, and give the text of the final response.
 
         Raises:
-            ModelFailed: there is none because the model gave an error.
+            ModelError: there is none because the model gave an error.
             BaseException: whatever the agent raises.
         """
         events: list[Any] = []
         try:
-            await self._collect(text, session, events)
+            await self._collect_events(text, session, events)
         except Exception:
-            _report(events, None, session)
+            _report_events(events, None, session)
             raise
-        final = _final_event(events)
-        _report(events, final, session)
-        session.state = await self._state()
+        final = _find_final_event(events)
+        _report_events(events, final, session)
+        session.state = await self._read_state()
         if final is None:
-            _check_model(events)
+            _raise_model_error(events)
             return None
-        return "\n".join(part.text for part in _parts(final) if part.text)
+        return "\n".join(part.text for part in _get_parts(final) if part.text)
 
-    async def _collect(self, text: str, session: Session, events: list[Any]) -> None:
+    async def _collect_events(self, text: str, session: Session, events: list[Any]) -> None:
         running = self._runner.run_async(
-            user_id=self._user_id, session_id=self._id, new_message=self._message(text, session.attachments)
+            user_id=self._user_id,
+            session_id=self._id,
+            new_message=self._build_message(text, session.attachments),
         )
         async with contextlib.aclosing(running):
             async for event in running:
@@ -130,39 +134,39 @@ class _Conversation:
                 if (event.author or "").lower() != "user":
                     events.append(event)
 
-    def _message(self, text: str, attachments: list[Any]) -> Any:
+    def _build_message(self, text: str, attachments: list[Any]) -> Any:
         parts = [self._types.Part(text=text)] if text or not attachments else []
         for each in attachments:
             try:
                 parts.append(self._types.Part.model_validate(each))
             except ValueError as error:
-                raise WrongAnswer(
-                    f"an attachment is no part that Google ADK knows: {summary(error)}"
+                raise InvalidAnswerError(
+                    f"an attachment is no part that Google ADK knows: {summarize_error(error)}"
                 ) from None
         return self._types.Content(role="user", parts=parts)
 
-    async def _state(self) -> dict[str, Any]:
+    async def _read_state(self) -> dict[str, Any]:
         now = await self._sessions.get_session(
             app_name=self._app_name, user_id=self._user_id, session_id=self._id
         )
         return dict(now.state)
 
 
-def _with_mocks(gated: dict[str, Any], mocks: Mocks) -> dict[str, Any]:
-    plugin = _mocking_plugin(mocks)
+def _add_mocks(gated: dict[str, Any], mocks: Mocks) -> dict[str, Any]:
+    plugin = _create_mock_plugin(mocks)
     if "app" in gated:
         app = gated["app"]
         return {"app": app.model_copy(update={"plugins": [plugin, *app.plugins]})}
     return {**gated, "plugins": [plugin]}
 
 
-def _mocking_plugin(mocks: Mocks) -> Any:
+def _create_mock_plugin(mocks: Mocks) -> Any:
     """A plugin that answers mocked tools before anything of the agent's sees the call."""
 
     async def before_tool_callback(_self: Any, *, tool: Any, tool_args: Any, **_: Any) -> Any:
-        if not mocks.mocked(tool.name):
+        if not mocks.is_mocked(tool.name):
             return None
-        result = mocks.result(tool.name, tool_args)
+        result = mocks.require_result(tool.name, tool_args)
         # As ADK does with what a function returns.
         return result if isinstance(result, dict) else {"result": result}
 
@@ -170,32 +174,32 @@ def _mocking_plugin(mocks: Mocks) -> Any:
     return type("Mocking", (base,), {"before_tool_callback": before_tool_callback})(name="evalgate_mocks")
 
 
-def _made(module: str, name: str) -> Any:
+def _create_service(module: str, name: str) -> Any:
     return getattr(importlib.import_module("google.adk." + module), name)()
 
 
-def _parts(event: Any) -> list[Any]:
+def _get_parts(event: Any) -> list[Any]:
     return (event.content and event.content.parts) or []
 
 
-def _final_event(events: list[Any]) -> Any:
+def _find_final_event(events: list[Any]) -> Any:
     """The last final event, where one without text (only audio, an image) stands in for none with text."""
     final = None
     for event in events:
-        if _parts(event) and event.is_final_response() and (not _says(final) or _says(event)):
+        if _get_parts(event) and event.is_final_response() and (not _has_text(final) or _has_text(event)):
             final = event
     return final
 
 
-def _says(event: Any) -> bool:
-    return event is not None and any(part.text for part in _parts(event))
+def _has_text(event: Any) -> bool:
+    return event is not None and any(part.text for part in _get_parts(event))
 
 
-def _report(events: list[Any], final: Any, session: Session) -> None:
-    report = session.recorder.report
+def _report_events(events: list[Any], final: Any, session: Session) -> None:
+    report = session.recorder.report_event
     for event in events:
         is_response = event is final and not event.get_function_calls()
-        for part in _parts(event):
+        for part in _get_parts(event):
             call, answer = part.function_call, part.function_response
             if part.text and not is_response:
                 report("message", text=part.text, author=event.author)
@@ -213,15 +217,15 @@ def _report_usage(event: Any, session: Session) -> None:
     used = getattr(event, "usage_metadata", None)
     if used is None or event.partial:
         return
-    session.recorder.report(
+    session.recorder.report_event(
         "usage",
         input_tokens=(used.prompt_token_count or 0) + (used.tool_use_prompt_token_count or 0),
         output_tokens=(used.candidates_token_count or 0) + (used.thoughts_token_count or 0),
     )
 
 
-def _check_model(events: list[Any]) -> None:
+def _raise_model_error(events: list[Any]) -> None:
     error = next((event for event in reversed(events) if event.error_code), None)
     if error is not None:
         why = f": {error.error_message}" if error.error_message else ""
-        raise ModelFailed(f"the model of `{error.author}` gave the error {error.error_code}{why}")
+        raise ModelError(f"the model of `{error.author}` gave the error {error.error_code}{why}")

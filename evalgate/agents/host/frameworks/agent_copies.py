@@ -14,18 +14,18 @@ import re
 import sys
 from typing import Any, Callable, List, Optional
 
-from ..failures import AgentCreationError, Refused, summary  # noqa: TID252  the package has two names
-from . import Host
+from ..failures import AgentCreationError, UnusableEntryError, summarize_error  # noqa: TID252  the package has two names
+from . import AgentHost
 
 _FACTORY_NAME = re.compile(r"(make|create|build|get|new)_(\w+_)?(agent|graph|crew|team|workflow)(_async)?$")
-_Find = Callable[[object], Host]
+_Find = Callable[[object], AgentHost]
 
 
-def find_maker(named: object) -> Optional[Callable[[], object]]:
+def find_factory(named: object) -> Optional[Callable[[], object]]:
     """Return `named` if it is a class or a function that makes agents; else None.
 
     Raises:
-        Refused: it is a class that needs arguments, or a method without its object.
+        UnusableEntryError: it is a class that needs arguments, or a method without its object.
     """
     if inspect.isclass(named):
         _check_class(named)
@@ -37,10 +37,10 @@ def find_maker(named: object) -> Optional[Callable[[], object]]:
     except ValueError:  # a function in C that does not tell
         return None
     _check_method(named, parameters)
-    return named if _makes_agents(named, parameters) else None
+    return named if _is_factory(named, parameters) else None
 
 
-def _makes_agents(function: object, parameters: List[inspect.Parameter]) -> bool:
+def _is_factory(function: object, parameters: List[inspect.Parameter]) -> bool:
     if not parameters:
         return True
     # `def make_agent(model="large")` takes no text either, although a text could be given to it.
@@ -57,7 +57,7 @@ def _check_class(made: Callable[..., object]) -> None:
     needed = [each for each in parameters if each.default is each.empty and each.kind not in variable]
     if needed:
         name = getattr(made, "__name__", "the class")
-        raise Refused(
+        raise UnusableEntryError(
             f"class `{name}` cannot be made without `{needed[0].name}`; name a function without parameters "
             "that makes one"
         )
@@ -68,10 +68,14 @@ def _check_method(function: object, parameters: List[inspect.Parameter]) -> None
         return
     owner, _, name = function.__qualname__.rpartition(".")
     if owner:
-        raise Refused(f"`{name}` is a method of class `{owner}`: name the class, or a function that asks it")
+        raise UnusableEntryError(
+            f"`{name}` is a method of class `{owner}`: name the class, or a function that asks it"
+        )
 
 
-def make_hosts(make: Callable[[], object], find: _Find, where: str, loop: asyncio.AbstractEventLoop) -> Host:
+def create_factory_host(
+    make: Callable[[], object], find: _Find, where: str, loop: asyncio.AbstractEventLoop
+) -> AgentHost:
     """Return the host of an agent that `make` makes anew for each conversation.
 
     Two agents are made at once: if they are one and the same (a singleton, a cached function), `make` does
@@ -79,80 +83,84 @@ def make_hosts(make: Callable[[], object], find: _Find, where: str, loop: asynci
 
     Raises:
         AgentCreationError: `make` raised.
-        Refused: what it makes cannot be asked, or is shared and cannot be copied.
+        UnusableEntryError: what it makes cannot be asked, or is shared and cannot be copied.
     """
-    made = [_make_now(make, loop) for _ in range(2)]
-    hosts = [_find_host(each, make, find) for each in made]
+    made = [_create_agent(make, loop) for _ in range(2)]
+    hosts = [_require_host(each, make, find) for each in made]
     if made[0] is made[1]:
-        return hosts[0] if hosts[0].shareable else copy_hosts(made[0], find, where)
+        return hosts[0] if hosts[0].shareable else create_copied_host(made[0], find, where)
 
-    def renew() -> Any:
+    def renew_host() -> Any:
         if hosts:
             return hosts.pop(0)
         agent = make()
-        return _find_later(agent, find) if inspect.isawaitable(agent) else find(agent)
+        return _find_awaited_host(agent, find) if inspect.isawaitable(agent) else find(agent)
 
-    return hosts[0]._replace(renew=renew)
+    return hosts[0]._replace(renew=renew_host)
 
 
-def _make_now(make: Callable[[], object], loop: asyncio.AbstractEventLoop) -> object:
-    async def wait(for_: Any) -> object:
+def _create_agent(make: Callable[[], object], loop: asyncio.AbstractEventLoop) -> object:
+    async def await_agent(for_: Any) -> object:
         return await for_
 
     try:
         agent = make()
-        return loop.run_until_complete(wait(agent)) if inspect.isawaitable(agent) else agent
-    except Refused:
+        return loop.run_until_complete(await_agent(agent)) if inspect.isawaitable(agent) else agent
+    except UnusableEntryError:
         raise
     except BaseException as error:
-        raise AgentCreationError(f"making it raised {summary(error)}") from error
+        raise AgentCreationError(f"making it raised {summarize_error(error)}") from error
 
 
-async def _find_later(agent: Any, find: _Find) -> Host:
+async def _find_awaited_host(agent: Any, find: _Find) -> AgentHost:
     return find(await agent)
 
 
-def _find_host(agent: object, make: Callable[[], object], find: _Find) -> Host:
+def _require_host(agent: object, make: Callable[[], object], find: _Find) -> AgentHost:
     try:
         return find(agent)
-    except Refused as error:
+    except UnusableEntryError as error:
         if inspect.isclass(make):
             raise
         name = getattr(make, "__name__", "it")
-        raise Refused(f"`{name}()` takes no text, so it was called to make the agent; {error}") from None
+        raise UnusableEntryError(
+            f"`{name}()` takes no text, so it was called to make the agent; {error}"
+        ) from None
 
 
-def copy_hosts(agent: object, find: _Find, where: str) -> Host:
+def create_copied_host(agent: object, find: _Find, where: str) -> AgentHost:
     """Return the host of copies of a ready-made agent: one a conversation, and the original is never asked.
 
     Raises:
-        Refused: it cannot be copied.
+        UnusableEntryError: it cannot be copied.
     """
     common = find(agent).common
-    first = [find(_copy(agent, common, where))]
+    first = [find(_copy_agent(agent, common, where))]
 
-    def renew() -> Host:
-        return first.pop() if first else find(copy.deepcopy(agent, _memo(common)))
+    def renew_host() -> AgentHost:
+        return first.pop() if first else find(copy.deepcopy(agent, _build_memo(common)))
 
-    return first[0]._replace(renew=renew)
+    return first[0]._replace(renew=renew_host)
 
 
-def _memo(common: tuple[object, ...]) -> dict[int, Any]:
+def _build_memo(common: tuple[object, ...]) -> dict[int, Any]:
     """Return what `copy.deepcopy` takes for copied already."""
     return {id(each): each for each in common}
 
 
-def _copy(agent: object, common: tuple[object, ...], where: str) -> object:
+def _copy_agent(agent: object, common: tuple[object, ...], where: str) -> object:
     try:
-        copied = copy.deepcopy(agent, _memo(common))
+        copied = copy.deepcopy(agent, _build_memo(common))
     except Exception as error:  # noqa: BLE001  copying runs the agent's code
-        raise Refused(_shared(agent, f"cannot be copied ({summary(error)})", where)) from None
+        raise UnusableEntryError(
+            _explain_shared_agent(agent, f"cannot be copied ({summarize_error(error)})", where)
+        ) from None
     if copied is agent:
-        raise Refused(_shared(agent, "is its own copy", where))
+        raise UnusableEntryError(_explain_shared_agent(agent, "is its own copy", where))
     return copied
 
 
-def _shared(agent: object, why: str, where: str) -> str:
+def _explain_shared_agent(agent: object, why: str, where: str) -> str:
     owner = type(getattr(agent, "__self__", agent))
     made = "its class, or " if _is_users_class(owner) else ""
     article = "an" if owner.__name__[:1].upper() in "AEIOU" else "a"

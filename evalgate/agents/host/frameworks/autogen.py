@@ -5,20 +5,27 @@ from __future__ import annotations
 import importlib
 from typing import Any, Iterator, Optional
 
-from ..failures import Unsupported  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..failures import UnsupportedCaseError  # noqa: TID252  the package has two names; an absolute import would fix one
 from ..session import Session  # noqa: TID252
-from . import Host, is_a
-from .event_recorder import Telling, as_text, hosted, read_earlier, read_result, refuse_attachments
+from . import AgentHost, is_a
+from .event_recorder import (
+    EventRecorder,
+    as_text,
+    create_conversation_host,
+    parse_tool_output,
+    read_context_messages,
+    refuse_attachments,
+)
 
 _NAME = "an agent of AutoGen"
 _TEXTS = ("TextMessage", "ThoughtEvent", "ToolCallSummaryMessage", "HandoffMessage", "StopMessage")
 
 
-def host(agent: object) -> Optional[Host]:
+def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for an agent or a team of AutoGen, else None."""
     if not any(is_a(agent, "autogen_agentchat", name) for name in ("BaseChatAgent", "BaseGroupChat")):
         return None
-    found = hosted(lambda session: _Conversation(agent, session))
+    found = create_conversation_host(lambda session: _AutoGenConversation(agent, session))
     return found._replace(shareable=False, common=tuple(_find_clients(agent)))
 
 
@@ -32,22 +39,24 @@ def _find_clients(agent: Any) -> Iterator[object]:
         yield from _find_clients(each)
 
 
-class _Conversation:
+class _AutoGenConversation:
     def __init__(self, agent: Any, session: Session) -> None:
         self._agent = agent
-        self._unsaid = read_earlier(session, _NAME)
+        self._unsaid = read_context_messages(session, _NAME)
         if self._unsaid and not hasattr(agent, "model_context"):
-            raise Unsupported("messages that precede the conversation cannot be told to a team of AutoGen")
+            raise UnsupportedCaseError(
+                "messages that precede the conversation cannot be told to a team of AutoGen"
+            )
 
-    async def turn(self, text: str, session: Session) -> Optional[str]:
+    async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, _NAME)
-        await self._tell_earlier()
-        telling = Telling(session)
+        await self._add_context_messages()
+        telling = EventRecorder(session)
         async for message in self._agent.run_stream(task=text):
-            _tell(message, telling)
+            _record_message(message, telling)
         return telling.response
 
-    async def _tell_earlier(self) -> None:
+    async def _add_context_messages(self) -> None:
         models = importlib.import_module("autogen_core.models")
         unsaid, self._unsaid = self._unsaid, []
         for role, text in unsaid:
@@ -59,20 +68,20 @@ class _Conversation:
             await self._agent.model_context.add_message(kind(content=text, source=source))
 
 
-def _tell(message: Any, telling: Telling) -> None:
+def _record_message(message: Any, telling: EventRecorder) -> None:
     kind, author = type(message).__name__, getattr(message, "source", None)
     used = getattr(message, "models_usage", None)
     if used is not None:
-        telling.used(used.prompt_tokens, used.completion_tokens)
+        telling.record_usage(used.prompt_tokens, used.completion_tokens)
     if author == "user" or author is None:  # what was asked, and the result, which repeats all messages
         return
     if kind == "ToolCallRequestEvent":
         for call in message.content:
-            telling.calls(call.name, call.arguments, call.id, author)
+            telling.record_call(call.name, call.arguments, call.id, author)
     elif kind == "ToolCallExecutionEvent":
         for result in message.content:
-            telling.answers(result.name, read_result(result.content), result.call_id, author)
+            telling.record_result(result.name, parse_tool_output(result.content), result.call_id, author)
     elif kind in _TEXTS:
-        telling.says(message.content, author)
+        telling.record_text(message.content, author)
     elif kind.startswith("StructuredMessage"):
-        telling.says(as_text(message.content) or "", author)
+        telling.record_text(as_text(message.content) or "", author)

@@ -6,25 +6,25 @@ import functools
 import inspect
 from typing import Any, Callable, Optional
 
-from ..failures import Refused  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..failures import UnusableEntryError  # noqa: TID252  the package has two names; an absolute import would fix one
 from ..session import Session  # noqa: TID252
-from . import Host, find_framework
+from . import AgentHost, find_framework
 
 _METHODS = ("ainvoke", "invoke", "arun", "run")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def host(agent: object) -> Optional[Host]:
+def create_host(agent: object) -> Optional[AgentHost]:
     """A host for a function, or an object that can be asked."""
-    function = None if inspect.isclass(agent) else _function(agent)
+    function = None if inspect.isclass(agent) else _find_function(agent)
     if function is None:
         return None
-    return Host(
-        _with_session(function), _is_asynchronous(function), shareable=_is_function(agent), capture=True
+    return AgentHost(
+        _adapt_signature(function), _is_asynchronous(function), shareable=_is_stateless(agent), capture=True
     )
 
 
-def _is_function(agent: object) -> bool:
+def _is_stateless(agent: object) -> bool:
     """Return whether it holds no object of the user's that could remember what was said."""
     owner = getattr(agent, "__self__", None)
     if inspect.ismethod(agent) and not inspect.isclass(owner):
@@ -33,7 +33,7 @@ def _is_function(agent: object) -> bool:
     return inspect.isroutine(agent) or inspect.isfunction(getattr(agent, "__wrapped__", None))
 
 
-def _function(agent: object) -> Optional[Callable[..., object]]:
+def _find_function(agent: object) -> Optional[Callable[..., object]]:
     if inspect.isroutine(agent) or isinstance(agent, functools.partial):
         return agent
     for name in _METHODS:
@@ -51,14 +51,14 @@ def _is_asynchronous(function: Callable[..., object]) -> bool:
     return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in candidates)
 
 
-def _with_session(function: Callable[..., object]) -> Callable[[str, Session], object]:
+def _adapt_signature(function: Callable[..., object]) -> Callable[[str, Session], object]:
     """Call `function` the way its signature asks for: (text), (text, session) or (text, session=session)."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except ValueError:  # a function in C that does not tell
         return lambda text, _session: function(text)
     positional = [each for each in parameters if each.kind in _POSITIONAL]
-    _check(function, parameters, positional)
+    _check_signature(function, parameters, positional)
     if len(positional) > 1 and (positional[1].name == "session" or _is_required(positional[1])):
         return function
     if any(each.name == "session" and each.kind is each.KEYWORD_ONLY for each in parameters):
@@ -66,7 +66,7 @@ def _with_session(function: Callable[..., object]) -> Callable[[str, Session], o
     return lambda text, _session: function(text)
 
 
-def _check(
+def _check_signature(
     function: Callable[..., object], parameters: list[inspect.Parameter], positional: list[inspect.Parameter]
 ) -> None:
     name = getattr(function, "__name__", type(function).__name__)
@@ -76,7 +76,9 @@ def _check(
     keywords = [each for each in needed if each.kind is each.KEYWORD_ONLY]
     if not takes_text or len(required) > 2 or keywords:
         signature = ", ".join(str(each).partition(":")[0].partition("=")[0] for each in parameters)
-        raise Refused(f"`{name}({signature})` cannot be asked; it must accept (text) or (text, session)")
+        raise UnusableEntryError(
+            f"`{name}({signature})` cannot be asked; it must accept (text) or (text, session)"
+        )
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:

@@ -12,33 +12,35 @@ import json
 import uuid
 from typing import Any, Optional, get_type_hints
 
-from ..failures import Refused, WrongAnswer  # noqa: TID252  the package has two names
+from ..failures import InvalidAnswerError, UnusableEntryError  # noqa: TID252  the package has two names
 from ..session import Session  # noqa: TID252
-from . import Host, is_a
-from .event_recorder import Telling, as_text, hosted, refuse_attachments
+from . import AgentHost, is_a
+from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments
 
 _OUTPUTS = ("output", "response", "answer", "result", "text")
 # What chains call their answer.
 
 
-def host(agent: object) -> Optional[Host]:
+def create_host(agent: object) -> Optional[AgentHost]:
     """A host for a compiled graph, or for anything that LangChain can run."""
     if is_a(agent, "langgraph", "StateGraph"):
-        raise Refused("it is a graph that is not compiled: name what `compile()` gives")
+        raise UnusableEntryError("it is a graph that is not compiled: name what `compile()` gives")
     if not is_a(agent, "langchain_core", "Runnable"):
         return None
-    takes = _input_keys(agent)
+    takes = _list_input_keys(agent)
     if is_a(agent, "langgraph", "Pregel") and "messages" in takes:
-        return hosted(lambda session: _Graph(agent, takes, session))
+        return create_conversation_host(lambda session: _GraphConversation(agent, takes, session))
     if is_a(agent, "langchain_core", "BaseLanguageModel"):
-        return hosted(lambda session: _Runnable(agent, None, session))
-    key = _single(takes)
+        return create_conversation_host(lambda session: _RunnableConversation(agent, None, session))
+    key = _choose_input_key(takes)
     # LangChain's older chains keep what was said in their memory.
     shareable = getattr(agent, "memory", None) is None
-    return hosted(lambda session: _Runnable(agent, key, session))._replace(shareable=shareable)
+    return create_conversation_host(lambda session: _RunnableConversation(agent, key, session))._replace(
+        shareable=shareable
+    )
 
 
-def _input_keys(agent: Any) -> list[str]:
+def _list_input_keys(agent: Any) -> list[str]:
     """The keys of what it takes; empty when that is no object, or cannot be told."""
     schema = getattr(getattr(agent, "builder", None), "input_schema", None)
     try:
@@ -49,16 +51,16 @@ def _input_keys(agent: Any) -> list[str]:
         return []
 
 
-def _single(keys: list[str]) -> str:
+def _choose_input_key(keys: list[str]) -> str:
     if len(keys) > 1 and "input" not in keys and "messages" not in keys:
-        raise Refused(
+        raise UnusableEntryError(
             f"it takes {', '.join(sorted(keys))}, and which of them is what the user says cannot be told; "
             "name a function (text, session) that asks it"
         )
     return next((key for key in ("messages", "input") if key in keys), keys[0] if keys else "")
 
 
-class _Graph:
+class _GraphConversation:
     """A conversation with a graph whose state has `messages`."""
 
     def __init__(self, graph: Any, takes: list[str], session: Session) -> None:
@@ -72,21 +74,24 @@ class _Graph:
         # Whether it stopped in the middle to ask the user, and goes on with what is said next.
         self._seen: set[object] = set()
 
-    async def turn(self, text: str, session: Session) -> Optional[str]:
+    async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, "a graph of LangGraph")
-        telling = Telling(session)
+        telling = EventRecorder(session)
         said = {"role": "user", "content": text}
         first = not self._waits
         asked: Any = {**self._values, "messages": [*self._values["messages"], said]}
         if self._waits:
             asked = importlib.import_module("langgraph.types").Command(resume=text)
-        config = {"configurable": {"thread_id": self._thread}, "callbacks": [_watcher(telling, tools=False)]}
+        config = {
+            "configurable": {"thread_id": self._thread},
+            "callbacks": [_create_callback_handler(telling, tools=False)],
+        }
         async for values in self._graph.astream(asked, config=config, stream_mode="values"):
-            self._tell(values.get("messages") or (), telling, said if first else None)
+            self._record_messages(values.get("messages") or (), telling, said if first else None)
             first, self._last = False, values
-        return self._ended(session, telling)
+        return self._finish_turn(session, telling)
 
-    def _tell(self, messages: Any, telling: Telling, asked: object) -> None:
+    def _record_messages(self, messages: Any, telling: EventRecorder, asked: object) -> None:
         """Tell what is new; everything up to what was asked is known."""
         convert = importlib.import_module("langchain_core.messages").convert_to_messages
         for index, message in enumerate(convert(messages)):
@@ -94,9 +99,9 @@ class _Graph:
             if key not in self._seen:
                 self._seen.add(key)
                 if asked is None:
-                    _tell_message(message, telling)
+                    _record_message(message, telling)
 
-    def _ended(self, session: Session, telling: Telling) -> Optional[str]:
+    def _finish_turn(self, session: Session, telling: EventRecorder) -> Optional[str]:
         values = {key: value for key, value in self._last.items() if not key.startswith("__")}
         ended = {key: value for key, value in values.items() if key != "messages"}
         session.state = {**session.state, **ended}
@@ -104,32 +109,32 @@ class _Graph:
         questions = [as_text(each.value) or "" for each in self._last.get("__interrupt__") or ()]
         self._waits = bool(questions) and self._remembers
         if questions:
-            telling.says("\n".join(questions))
+            telling.record_text("\n".join(questions))
             return telling.response
         structured = values.get("structured_response")
         return telling.response if structured is None else as_text(structured)
 
 
-def _tell_message(message: Any, telling: Telling) -> None:
+def _record_message(message: Any, telling: EventRecorder) -> None:
     author = getattr(message, "name", None)
     if message.type == "tool":
-        telling.answers(author, _result(message.content), message.tool_call_id)
+        telling.record_result(author, _parse_result(message.content), message.tool_call_id)
     elif message.type == "ai":
-        telling.says(_text(message.content), author)
+        telling.record_text(_join_text(message.content), author)
         for call in message.tool_calls:
-            telling.calls(call["name"], call["args"], call.get("id"), author)
+            telling.record_call(call["name"], call["args"], call.get("id"), author)
         for call in message.invalid_tool_calls:
-            telling.calls(call.get("name") or "", None, call.get("id"), author)
+            telling.record_call(call.get("name") or "", None, call.get("id"), author)
 
 
-def _text(content: Any) -> str:
+def _join_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     blocks = (each if isinstance(each, str) else each.get("text") or "" for each in content)
     return "".join(blocks)
 
 
-def _result(content: Any) -> Any:
+def _parse_result(content: Any) -> Any:
     """What a tool answered; an object or a list, which LangChain writes as JSON, as what it was."""
     if isinstance(content, str) and content[:1] in ("{", "["):
         try:
@@ -139,7 +144,7 @@ def _result(content: Any) -> Any:
     return content
 
 
-class _Runnable:
+class _RunnableConversation:
     """A conversation with anything else: a model, a chain, a graph without messages."""
 
     def __init__(self, runnable: Any, key: Optional[str], session: Session) -> None:
@@ -149,17 +154,17 @@ class _Runnable:
         self._id = str(uuid.uuid4())
         self._said: list[dict[str, Any]] = list(session.context_messages)
 
-    async def turn(self, text: str, session: Session) -> Optional[str]:
+    async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, "a runnable of LangChain")
-        telling = Telling(session)
+        telling = EventRecorder(session)
         known = {"session_id": self._id, "thread_id": self._id}
-        config = {"configurable": known, "callbacks": [_watcher(telling, tools=True)]}
+        config = {"configurable": known, "callbacks": [_create_callback_handler(telling, tools=True)]}
         self._said.append({"role": "user", "content": text})
-        response = _response(await self._runnable.ainvoke(self._input(text), config=config))
+        response = _extract_response(await self._runnable.ainvoke(self._build_input(text), config=config))
         self._said.append({"role": "assistant", "content": response or ""})
         return response
 
-    def _input(self, text: str) -> object:
+    def _build_input(self, text: str) -> object:
         if self._key is None:
             return list(self._said)
         if self._key == "messages":
@@ -167,34 +172,34 @@ class _Runnable:
         return {self._key: text} if self._key else text
 
 
-def _response(output: Any) -> Optional[str]:
+def _extract_response(output: Any) -> Optional[str]:
     if isinstance(output, dict):
         key = next((key for key in _OUTPUTS if key in output), None)
         if key is None:
-            raise WrongAnswer(
+            raise InvalidAnswerError(
                 f"the runnable gave {', '.join(map(str, output)) or 'nothing'}, and which of them is the "
                 "answer cannot be told; name a function (text, session) that asks it"
             )
         output = output[key]
-    return _text(output.content) if hasattr(output, "content") else as_text(output)
+    return _join_text(output.content) if hasattr(output, "content") else as_text(output)
 
 
-def _watcher(telling: Telling, tools: bool) -> Any:
+def _create_callback_handler(telling: EventRecorder, tools: bool) -> Any:
     """A callback handler of LangChain that tells what models consume and, if asked, which tools run."""
     names: dict[object, str] = {}
 
     def on_llm_end(_self: Any, response: Any, **_: Any) -> None:
         for generation in (each for batch in response.generations for each in batch):
             used = getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
-            telling.used(used.get("input_tokens"), used.get("output_tokens"))
+            telling.record_usage(used.get("input_tokens"), used.get("output_tokens"))
 
     def on_tool_start(_self: Any, serialized: Any, input_str: str, *, run_id: Any, **more: Any) -> None:
         names[run_id] = (serialized or {}).get("name") or more.get("name") or ""
-        telling.calls(names[run_id], more.get("inputs") or input_str, str(run_id))
+        telling.record_call(names[run_id], more.get("inputs") or input_str, str(run_id))
 
     def on_tool_end(_self: Any, output: Any, *, run_id: Any, **_: Any) -> None:
-        content = _result(getattr(output, "content", output))
-        telling.answers(names.pop(run_id, None), content, str(run_id))
+        content = _parse_result(getattr(output, "content", output))
+        telling.record_result(names.pop(run_id, None), content, str(run_id))
 
     base = importlib.import_module("langchain_core.callbacks").BaseCallbackHandler
     # Inline, so that what is told keeps its order.

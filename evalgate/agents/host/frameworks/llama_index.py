@@ -6,34 +6,41 @@ import importlib
 from typing import Any, Optional
 
 from ..session import Session  # noqa: TID252  the package has two names; an absolute import would fix one
-from . import Host, is_a
-from .event_recorder import Telling, as_text, hosted, read_earlier, read_result, refuse_attachments
+from . import AgentHost, is_a
+from .event_recorder import (
+    EventRecorder,
+    as_text,
+    create_conversation_host,
+    parse_tool_output,
+    read_context_messages,
+    refuse_attachments,
+)
 
 _NAME = "an agent of LlamaIndex"
 _TOKENS = (("prompt_tokens", "completion_tokens"), ("input_tokens", "output_tokens"))
 # Providers' names for what models consume; LlamaIndex hands on their answers as they are.
 
 
-def host(agent: object) -> Optional[Host]:
+def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for an agent or an agent workflow of LlamaIndex, else None."""
     if not any(is_a(agent, "llama_index", name) for name in ("BaseWorkflowAgent", "AgentWorkflow")):
         return None
-    return hosted(lambda session: _Conversation(agent, session))
+    return create_conversation_host(lambda session: _LlamaIndexConversation(agent, session))
 
 
-class _Conversation:
+class _LlamaIndexConversation:
     def __init__(self, agent: Any, session: Session) -> None:
         self._agent = agent
         self._context = importlib.import_module("llama_index.core.workflow").Context(agent)
         # A context alone forgets its memory between runs.
         self._memory = importlib.import_module("llama_index.core.memory").Memory.from_defaults()
         message = importlib.import_module("llama_index.core.llms").ChatMessage
-        earlier = read_earlier(session, _NAME)
+        earlier = read_context_messages(session, _NAME)
         self._unsaid = [message(role=role, content=text) for role, text in earlier]
 
-    async def turn(self, text: str, session: Session) -> Optional[str]:
+    async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, _NAME)
-        telling = Telling(session)
+        telling = EventRecorder(session)
         if self._unsaid:
             await self._memory.aput_messages(self._unsaid)
             self._unsaid = []
@@ -41,23 +48,23 @@ class _Conversation:
         author: Optional[str] = None
         async for event in running.stream_events():
             author = getattr(event, "current_agent_name", author)
-            _tell(event, author, telling)
+            _record_event(event, author, telling)
         result = await running
         structured = getattr(result, "structured_response", None)
         return telling.response if structured is None else as_text(structured)
 
 
-def _tell(event: Any, author: Optional[str], telling: Telling) -> None:
+def _record_event(event: Any, author: Optional[str], telling: EventRecorder) -> None:
     kind = type(event).__name__
     if kind == "AgentOutput":
-        telling.used(*_count_tokens(event.raw))
-        telling.says(event.response.content or "", author)
+        telling.record_usage(*_count_tokens(event.raw))
+        telling.record_text(event.response.content or "", author)
     elif kind == "ToolCall":
-        telling.calls(event.tool_name, event.tool_kwargs, event.tool_id, author)
+        telling.record_call(event.tool_name, event.tool_kwargs, event.tool_id, author)
     elif kind == "ToolCallResult":
         output = event.tool_output
-        result = output.raw_output if _is_json(output.raw_output) else read_result(output.content)
-        telling.answers(event.tool_name, result, event.tool_id, author)
+        result = output.raw_output if _is_json(output.raw_output) else parse_tool_output(output.content)
+        telling.record_result(event.tool_name, result, event.tool_id, author)
 
 
 def _is_json(value: object) -> bool:
@@ -65,13 +72,13 @@ def _is_json(value: object) -> bool:
 
 
 def _count_tokens(raw: Any) -> tuple[object, object]:
-    used = _get(raw, "usage")
+    used = _get_value(raw, "usage")
     for names in _TOKENS:
-        found = tuple(_get(used, name) for name in names)
+        found = tuple(_get_value(used, name) for name in names)
         if any(isinstance(each, int) for each in found):
             return found[0], found[1]
     return None, None
 
 
-def _get(value: Any, name: str) -> Any:
+def _get_value(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

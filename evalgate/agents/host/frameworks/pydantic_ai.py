@@ -9,42 +9,42 @@ import contextlib
 import importlib
 from typing import Any, Optional, get_origin
 
-from ..failures import Unsupported  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..failures import UnsupportedCaseError  # noqa: TID252  the package has two names; an absolute import would fix one
 from ..session import FEATURE, Mocks, Session  # noqa: TID252  the package has two names; an absolute import would fix one
-from . import Host, is_a
-from .event_recorder import Telling, as_text, hosted, refuse_attachments
+from . import AgentHost, is_a
+from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments
 
 _OUTPUT_TOOL = "final_result"
 # How the framework has a model hand over an output that is no text: no tool of the agent's.
 
 
-def host(agent: object) -> Optional[Host]:
+def create_host(agent: object) -> Optional[AgentHost]:
     """A host for an agent of Pydantic AI."""
     if not any(is_a(agent, "pydantic_ai", name) for name in ("AbstractAgent", "Agent")):
         return None
     features = (FEATURE,) if hasattr(agent, "toolsets") and hasattr(agent, "override") else ()
-    return hosted(lambda session: _Conversation(agent, session), *features)
+    return create_conversation_host(lambda session: _PydanticAiConversation(agent, session), *features)
 
 
-class _Conversation:
+class _PydanticAiConversation:
     def __init__(self, agent: Any, session: Session) -> None:
         self._agent = agent
-        self._output_tools = _output_tools(agent)
-        self._history: list[Any] = [_earlier(message) for message in session.context_messages]
+        self._output_tools = _list_output_tools(agent)
+        self._history: list[Any] = [_convert_context_message(message) for message in session.context_messages]
 
-    async def turn(self, text: str, session: Session) -> Optional[str]:
+    async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, "an agent of Pydantic AI")
         options: dict[str, Any] = {"message_history": self._history} if self._history else {}
         if _is_dict(getattr(self._agent, "deps_type", None)):
             options["deps"] = session.state
-        telling = Telling(session)
+        telling = EventRecorder(session)
         capture = importlib.import_module("pydantic_ai").capture_run_messages
-        with _mocking(self._agent, session.mocks), capture() as messages:
+        with _mock_toolsets(self._agent, session.mocks), capture() as messages:
             try:
                 result = await self._agent.run(text, **options)
             finally:
                 for message in messages[len(self._history) :]:
-                    _tell(message, telling, self._output_tools)
+                    _record_message(message, telling, self._output_tools)
         self._history = result.all_messages()
         return as_text(result.output)
 
@@ -53,21 +53,21 @@ def _is_dict(kind: Any) -> bool:
     return get_origin(kind) is dict or kind is dict
 
 
-def _output_tools(agent: Any) -> set[str]:
+def _list_output_tools(agent: Any) -> set[str]:
     """The names that the agent gives to the tools by which a model hands its output over."""
     given = getattr(agent, "output_type", None)
     kinds: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
     return {each.name for each in kinds if is_a(each, "pydantic_ai", "ToolOutput") and each.name}
 
 
-def _mocking(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManager[Any]:
+def _mock_toolsets(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManager[Any]:
     """For one run, every toolset of the agent answers mocked tools without calling them."""
     if not mocks:
         return contextlib.nullcontext()
 
     async def call_tool(self: Any, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
-        if mocks.mocked(name):
-            return mocks.result(name, tool_args)
+        if mocks.is_mocked(name):
+            return mocks.require_result(name, tool_args)
         return await self.wrapped.call_tool(name, tool_args, ctx, tool)
 
     base = importlib.import_module("pydantic_ai.toolsets").WrapperToolset
@@ -78,7 +78,7 @@ def _mocking(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManager[Any]
     return override
 
 
-def _earlier(message: dict[str, Any]) -> Any:
+def _convert_context_message(message: dict[str, Any]) -> Any:
     messages = importlib.import_module("pydantic_ai.messages")
     role, text = message.get("role"), message.get("content")
     if role == "user" and isinstance(text, str):
@@ -87,23 +87,25 @@ def _earlier(message: dict[str, Any]) -> Any:
         return messages.ModelRequest(parts=[messages.SystemPromptPart(content=text)])
     if role == "assistant" and isinstance(text, str):
         return messages.ModelResponse(parts=[messages.TextPart(content=text)])
-    raise Unsupported(f"a context message of role {role!r} cannot be told to an agent of Pydantic AI")
+    raise UnsupportedCaseError(
+        f"a context message of role {role!r} cannot be told to an agent of Pydantic AI"
+    )
 
 
-def _tell(message: Any, telling: Telling, output_tools: set[str]) -> None:
+def _record_message(message: Any, telling: EventRecorder, output_tools: set[str]) -> None:
     used = getattr(message, "usage", None)
     if used is not None:
-        telling.used(used.input_tokens, used.output_tokens)
+        telling.record_usage(used.input_tokens, used.output_tokens)
     for part in message.parts:
         kind = part.part_kind
         if kind == "text":
-            telling.says(part.content)
+            telling.record_text(part.content)
         elif _is_no_tool(getattr(part, "tool_name", None), output_tools):
             continue
         elif kind.endswith("tool-call"):
-            telling.calls(part.tool_name, {} if part.args is None else part.args, part.tool_call_id)
+            telling.record_call(part.tool_name, {} if part.args is None else part.args, part.tool_call_id)
         elif kind.endswith("tool-return") or kind == "retry-prompt":
-            telling.answers(part.tool_name, part.content, part.tool_call_id)
+            telling.record_result(part.tool_name, part.content, part.tool_call_id)
 
 
 def _is_no_tool(name: Optional[str], output_tools: set[str]) -> bool:

@@ -9,39 +9,48 @@ import importlib
 from typing import Any, Optional
 
 from ..session import Session  # noqa: TID252  the package has two names; an absolute import would fix one
-from . import Host, is_a
-from .event_recorder import Telling, as_text, hosted, read_earlier, read_result, refuse_attachments
+from . import AgentHost, is_a
+from .event_recorder import (
+    EventRecorder,
+    as_text,
+    create_conversation_host,
+    parse_tool_output,
+    read_context_messages,
+    refuse_attachments,
+)
 
 _NAME = "an agent of Strands"
 
 
-def host(agent: object) -> Optional[Host]:
+def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for an agent of Strands, else None."""
     if not is_a(agent, "strands", "Agent"):
         return None
-    return hosted(lambda session: _Conversation(agent, session))._replace(shareable=False)
+    return create_conversation_host(lambda session: _StrandsConversation(agent, session))._replace(
+        shareable=False
+    )
 
 
-class _Conversation:
+class _StrandsConversation:
     def __init__(self, agent: Any, session: Session) -> None:
         self._agent = agent
-        self._telling: Optional[Telling] = None
-        for role, text in read_earlier(session, _NAME):
+        self._telling: Optional[EventRecorder] = None
+        for role, text in read_context_messages(session, _NAME):
             agent.messages.append({"role": role, "content": [{"text": text}]})
         for key, value in session.state.items():
             agent.state.set(key, value)
         added = importlib.import_module("strands.hooks").MessageAddedEvent
-        agent.hooks.add_callback(added, lambda event: self._tell(event.message))
+        agent.hooks.add_callback(added, lambda event: self._record_message(event.message))
 
-    async def turn(self, text: str, session: Session) -> Optional[str]:
+    async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, _NAME)
-        self._telling = telling = Telling(session)
+        self._telling = telling = EventRecorder(session)
         before = self._count_tokens()
         try:
             result = await self._agent.invoke_async(text)
         finally:
             now = self._count_tokens()
-            telling.used(now[0] - before[0], now[1] - before[1])
+            telling.record_usage(now[0] - before[0], now[1] - before[1])
             session.state = self._agent.state.get()
         structured = getattr(result, "structured_output", None)
         return telling.response if structured is None else as_text(structured)
@@ -50,20 +59,22 @@ class _Conversation:
         used = self._agent.event_loop_metrics.accumulated_usage
         return used["inputTokens"], used["outputTokens"]
 
-    def _tell(self, message: Any) -> None:
+    def _record_message(self, message: Any) -> None:
         # What the framework adds before the first turn is no part of any.
         if self._telling is None:
             return
         if message["role"] == "assistant":
-            self._telling.says("".join(block.get("text") or "" for block in message["content"]))
+            self._telling.record_text("".join(block.get("text") or "" for block in message["content"]))
         for block in message["content"]:
             call, answer = block.get("toolUse"), block.get("toolResult")
             if call:
-                self._telling.calls(call["name"], call["input"], call["toolUseId"])
+                self._telling.record_call(call["name"], call["input"], call["toolUseId"])
             if answer:
-                self._telling.answers(None, _read_content(answer["content"]), answer["toolUseId"])
+                self._telling.record_result(None, _read_content(answer["content"]), answer["toolUseId"])
 
 
 def _read_content(blocks: Any) -> object:
-    found = [block["json"] if "json" in block else read_result(block.get("text", "")) for block in blocks]
+    found = [
+        block["json"] if "json" in block else parse_tool_output(block.get("text", "")) for block in blocks
+    ]
     return found[0] if len(found) == 1 else found

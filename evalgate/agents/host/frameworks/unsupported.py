@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
-from ..failures import Refused  # noqa: TID252  the package has two names; an absolute import would fix one
-from . import Host, is_a
+from ..failures import UnusableEntryError  # noqa: TID252  the package has two names; an absolute import would fix one
+from . import AgentHost, is_a
 
 _SEE = "; docs/agents.md has the function to copy"
 _CREWAI = (
@@ -34,13 +34,13 @@ _REFUSED = (
 )
 
 
-def host(agent: object) -> Optional[Host]:
+def create_host(agent: object) -> Optional[AgentHost]:
     """Return None unless the agent is of a framework that cannot be asked.
 
     Raises:
-        Refused: it is; the message says what to name instead.
+        UnusableEntryError: it is; the message says what to name instead.
     """
     for package, names, why in _REFUSED:
         if any(is_a(agent, package, name) for name in names):
-            raise Refused(why)
+            raise UnusableEntryError(why)
     return None

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.llm.client import ModelAnswer
-from evalgate.llm.sampling import Unparsable
+from evalgate.llm.sampling import UnparsableAnswerError
 
 _POSITIVE = frozenset({"valid", "true"})
 _NEGATIVE = frozenset({"invalid", "almost", "false", "partially", "partially_valid", "partially valid"})
@@ -29,32 +29,32 @@ _MARKUP = " *_`#>-\u2022\"'"
 
 
 @frozen
-class Opinion:
+class JudgeOpinion:
     """One answer: a score in the metric's range, and why."""
 
     score: float
     reason: str = ""
 
 
-def validity(release: tuple[int, int]) -> Callable[[ModelAnswer], Opinion]:
+def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], JudgeOpinion]:
     """A reader of whether a response is valid, as that release of Google ADK has it: the first label decides.
 
     The reader raises Unparsable when there is no label that Google ADK knows.
     """
 
-    def read(answer: ModelAnswer) -> Opinion:
-        label = _trimmed(_label(answer.text, "is_the_agent_response_valid", _WORD), release)
+    def parse_validity(answer: ModelAnswer) -> JudgeOpinion:
+        label = _trim_label(_find_label(answer.text, "is_the_agent_response_valid", _WORD), release)
         if label in _POSITIVE | _NEGATIVE:
-            return Opinion(float(label in _POSITIVE), _reason_in(answer.text))
-        wrong_key = _trimmed(_label(answer.text, "is_the_agent_response_invalid", _WORD), release)
+            return JudgeOpinion(float(label in _POSITIVE), _find_reason(answer.text))
+        wrong_key = _trim_label(_find_label(answer.text, "is_the_agent_response_invalid", _WORD), release)
         if label is None and wrong_key is not None:
-            return Opinion(float(wrong_key not in {"true", "invalid"}), _reason_in(answer.text))
-        raise Unparsable("it has no `is_the_agent_response_valid` that is valid or invalid")
+            return JudgeOpinion(float(wrong_key not in {"true", "invalid"}), _find_reason(answer.text))
+        raise UnparsableAnswerError("it has no `is_the_agent_response_valid` that is valid or invalid")
 
-    return read
+    return parse_validity
 
 
-def _trimmed(label: str | None, release: tuple[int, int]) -> str | None:
+def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
     """A label without what an answer that lacks its quotation marks leaves at it."""
     if label is None:
         return None
@@ -62,24 +62,24 @@ def _trimmed(label: str | None, release: tuple[int, int]) -> str | None:
     return label.rstrip(",}") if release >= _LENIENT else label.strip("\\s,}")
 
 
-def turn_validity(answer: ModelAnswer) -> Opinion:
+def parse_turn_validity(answer: ModelAnswer) -> JudgeOpinion:
     """Whether a simulated user's message is valid.
 
     Raises:
-        Unparsable: there is no label that Google ADK knows.
+        UnparsableAnswerError: there is no label that Google ADK knows.
     """
-    label = (_label(answer.text, "is_valid", _WORDS) or "").strip("}").replace(",", "").strip().lower()
+    label = (_find_label(answer.text, "is_valid", _WORDS) or "").strip("}").replace(",", "").strip().lower()
     if label not in _POSITIVE | _NEGATIVE:
-        raise Unparsable("it has no `is_valid` that is true or false")
-    return Opinion(float(label in _POSITIVE), _reason_in(answer.text))
+        raise UnparsableAnswerError("it has no `is_valid` that is true or false")
+    return JudgeOpinion(float(label in _POSITIVE), _find_reason(answer.text))
 
 
-def _label(text: str, key: str, letters: str) -> str | None:
+def _find_label(text: str, key: str, letters: str) -> str | None:
     found = re.search(rf'"{key}":\s*\[*\s*"*({letters}*)"*\s*\]*\s*[,\n}}]', text)
     return found.group(1) if found else None
 
 
-def _reason_in(text: str) -> str:
+def _find_reason(text: str) -> str:
     found = re.search(r'"(?:reasoning|reason|rationale)":\s*("(?:[^"\\]|\\.)*")', text)
     if found is None:
         return ""
@@ -90,7 +90,7 @@ def _reason_in(text: str) -> str:
 
 
 @frozen
-class Verdict:
+class RubricVerdict:
     """What one answer says of one rubric."""
 
     score: float | None
@@ -98,11 +98,11 @@ class Verdict:
     rationale: str = ""
 
 
-Verdicts: TypeAlias = tuple[tuple[str, Verdict], ...]
+RubricVerdicts: TypeAlias = tuple[tuple[str, RubricVerdict], ...]
 """Rubric and verdict, in the order of the answer, which may speak of one rubric several times."""
 
 
-def rubric_verdicts(rubrics: Mapping[str, str], release: tuple[int, int]) -> "RubricParser":
+def build_rubric_parser(rubrics: Mapping[str, str], release: tuple[int, int]) -> "RubricParser":
     """A reader of answers about these rubrics (id → text), as that release of Google ADK has it."""
     return RubricParser(rubrics, is_lenient=release >= _LENIENT)
 
@@ -115,45 +115,51 @@ class RubricParser:
     is_lenient: bool
     """Later releases see through markup, read `ID:` lines, and refuse answers whose lines do not pair."""
 
-    def __call__(self, answer: ModelAnswer) -> Verdicts:
+    def __call__(self, answer: ModelAnswer) -> RubricVerdicts:
         """The verdicts; what is said of unknown rubrics does not count.
 
         Raises:
-            Unparsable: there is none, yes or no, on any of the rubrics.
+            UnparsableAnswerError: there is none, yes or no, on any of the rubrics.
         """
         text = answer.text
-        named = _lines_with_ids(text) if self.is_lenient else [("", each) for each in _said(text, "Property")]
-        rationales, verdicts = _said(text, "Rationale"), _said(text, "Verdict")
+        named = (
+            _find_property_lines(text)
+            if self.is_lenient
+            else [("", each) for each in _find_lines(text, "Property")]
+        )
+        rationales, verdicts = _find_lines(text, "Rationale"), _find_lines(text, "Verdict")
         if self.is_lenient and not len(named) == len(rationales) == len(verdicts):
-            raise Unparsable("its `Property`, `Rationale` and `Verdict` lines are not equally many")
+            raise UnparsableAnswerError(
+                "its `Property`, `Rationale` and `Verdict` lines are not equally many"
+            )
         # Not strict: 2.3.0 pairs what is there, as its scores show.
         blocks = zip(named, rationales, verdicts, strict=False)
         found = tuple(
-            (name, Verdict(_yes_or_no(verdict), rationale.strip()))
+            (name, RubricVerdict(_parse_yes_or_no(verdict), rationale.strip()))
             for own, rationale, verdict in blocks
-            if (name := self._rubric(*own)) is not None
+            if (name := self._find_rubric(*own)) is not None
         )
         if not any(verdict.score is not None for _, verdict in found):
-            raise Unparsable("it gives no verdict, yes or no, on any of the rubrics")
+            raise UnparsableAnswerError("it gives no verdict, yes or no, on any of the rubrics")
         return found
 
-    def _rubric(self, own_id: str, text: str) -> str | None:
+    def _find_rubric(self, own_id: str, text: str) -> str | None:
         """The rubric of a block that names this id, or else has this text."""
-        known = {self._plain(each): name for name, each in self.rubrics.items()}
-        return own_id if own_id in self.rubrics else known.get(self._plain(text))
+        known = {self._normalize_text(each): name for name, each in self.rubrics.items()}
+        return own_id if own_id in self.rubrics else known.get(self._normalize_text(text))
 
-    def _plain(self, text: str) -> str:
+    def _normalize_text(self, text: str) -> str:
         if not self.is_lenient:
             return text.lower().strip()
         text = unicodedata.normalize("NFKC", text).translate(_PLAINER)
         return re.sub(r"\s+", " ", text).strip(_MARKUP).lower()
 
 
-def _said(text: str, key: str) -> Sequence[str]:
+def _find_lines(text: str, key: str) -> Sequence[str]:
     return [str(found) for found in re.findall(rf"(?<={key}: )(.*)", text)]
 
 
-def _lines_with_ids(text: str) -> Sequence[tuple[str, str]]:
+def _find_property_lines(text: str) -> Sequence[tuple[str, str]]:
     """The lines with a property, each with the last id that stands between the property before and it."""
     found, own_id = [], ""
     for line in re.finditer(r"^[^\S\n]*(ID|Property): (.*)$", text, re.MULTILINE):
@@ -165,70 +171,72 @@ def _lines_with_ids(text: str) -> Sequence[tuple[str, str]]:
     return found
 
 
-def _yes_or_no(verdict: str) -> float | None:
+def _parse_yes_or_no(verdict: str) -> float | None:
     lowered = verdict.lower()
     return 1.0 if "yes" in lowered else 0.0 if "no" in lowered else None
 
 
-def sentences(answer: ModelAnswer) -> tuple[str, ...]:
+def parse_sentences(answer: ModelAnswer) -> tuple[str, ...]:
     """The sentences of a response.
 
     Raises:
-        Unparsable: there is none.
+        UnparsableAnswerError: there is none.
     """
     found = tuple(str(each) for each in _SENTENCE.findall(answer.text))
     if not found:
-        raise Unparsable("it holds no <sentence>")
+        raise UnparsableAnswerError("it holds no <sentence>")
     return found
 
 
-def support(answer: ModelAnswer) -> Opinion:
+def parse_support(answer: ModelAnswer) -> JudgeOpinion:
     """The share of sentences that the context supports, or that need no support.
 
     Raises:
-        Unparsable: no sentence has a label that Google ADK knows.
+        UnparsableAnswerError: no sentence has a label that Google ADK knows.
     """
     blocks = list(_BLOCK.finditer(answer.text.strip()))
     labels = [block["label"].strip().lower() for block in blocks]
     known = [label for label in labels if label in _SUPPORTED | _UNSUPPORTED]
     if not known:
-        raise Unparsable("it labels no sentence as supported, unsupported, contradictory or disputed")
+        raise UnparsableAnswerError(
+            "it labels no sentence as supported, unsupported, contradictory or disputed"
+        )
     score = sum(label in _SUPPORTED for label in known) / len(known)
-    return Opinion(score, "; ".join(_unsupported(blocks)))
+    return JudgeOpinion(score, "; ".join(_describe_unsupported(blocks)))
 
 
-def _unsupported(blocks: Sequence[re.Match[str]]) -> Iterator[str]:
+def _describe_unsupported(blocks: Sequence[re.Match[str]]) -> Iterator[str]:
     for block in blocks:
         label = block["label"].strip().lower()
         if label in _UNSUPPORTED:
             yield f"{label}: {block['sentence'].strip()} ({block['rationale'].strip()})"
 
 
-def number_between(low: float, high: float) -> Callable[[ModelAnswer], Opinion]:
+def build_number_parser(low: float, high: float) -> Callable[[ModelAnswer], JudgeOpinion]:
     """A reader of JSON with a `score` in that range.
 
     The reader raises Unparsable when there is none.
     """
 
-    def read(answer: ModelAnswer) -> Opinion:
+    def parse_number(answer: ModelAnswer) -> JudgeOpinion:
         found = re.search(r'"score":\s*"?(-?\d+(?:\.\d+)?)', answer.text)
         if found is None:
-            raise Unparsable("it has no `score` that is a number")
+            raise UnparsableAnswerError("it has no `score` that is a number")
         score = float(found.group(1))
         if not low <= score <= high:
-            raise Unparsable(f"its score {score:g} is not between {low:g} and {high:g}")
-        return Opinion(score, _reason_in(answer.text))
+            raise UnparsableAnswerError(f"its score {score:g} is not between {low:g} and {high:g}")
+        return JudgeOpinion(score, _find_reason(answer.text))
 
-    return read
+    return parse_number
 
 
-def share_of_demands(answer: ModelAnswer) -> Opinion:
+def parse_met_share(answer: ModelAnswer) -> JudgeOpinion:
     """The share of the demands, which the judge drew up itself, that it finds met.
 
     Raises:
-        Unparsable: there is none with a verdict.
+        UnparsableAnswerError: there is none with a verdict.
     """
     met = re.findall(r'"met":\s*(true|false)', answer.text)
     if not met:
-        raise Unparsable("it has no demand with `met` true or false")
-    return Opinion(met.count("true") / len(met), _reason_in(answer.text))
+        raise UnparsableAnswerError("it has no demand with `met` true or false")
+    return JudgeOpinion(met.count("true") / len(met), _find_reason(answer.text))

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     EvalCase,
     JsonObject,
     Message,
@@ -14,19 +15,18 @@ from evalgate.core.types import (
     Rubric,
     ToolCall,
     ToolResult,
-    Turn,
 )
 from evalgate.llm.prompting import indent_later_lines
 
 
 @frozen
-class Exchange:
+class AdkExchange:
     """One turn as it happened, beside what was expected."""
 
     number: int
     """1-based."""
     user: str
-    turn: Turn | None
+    turn: CaseTurn | None
     """None: nobody asked for it, or a simulated user did."""
     reply: Reply | None
     """None: the agent gave no such turn."""
@@ -37,7 +37,7 @@ class Exchange:
         """The agents behind the recorded turn."""
         return (self.turn.app_details if self.turn else None) or {}
 
-    def response(self, *, with_intermediate: bool = False) -> str:
+    def get_response(self, *, with_intermediate: bool = False) -> str:
         """The final response, after what was said on the way when that counts."""
         if self.reply is None:
             return ""
@@ -45,68 +45,68 @@ class Exchange:
         return "\n".join([*(said if with_intermediate else ()), self.reply.response or ""]).strip("\n")
 
 
-def exchanges(case: EvalCase, run: CaseRun) -> tuple[Exchange, ...]:
+def build_exchanges(case: EvalCase, run: CaseRun) -> tuple[AdkExchange, ...]:
     """Every turn of the run: as it is written, or as a simulated user played it."""
-    return tuple(_exchanges(case, run))
+    return tuple(_iter_exchanges(case, run))
 
 
-def _exchanges(case: EvalCase, run: CaseRun) -> Iterator[Exchange]:
+def _iter_exchanges(case: EvalCase, run: CaseRun) -> Iterator[AdkExchange]:
     turns = case.turns
     for at, (turn, reply) in enumerate(zip_longest(turns, run.replies)):
         said = run.said[at].text if at < len(run.said) else turn.user.text if turn else ""
-        yield Exchange(at + 1, said, turn, reply, is_asked_for=turn is not None or not turns)
+        yield AdkExchange(at + 1, said, turn, reply, is_asked_for=turn is not None or not turns)
 
 
-def all_rubrics(case: EvalCase, exchange: Exchange) -> tuple[Rubric, ...]:
+def collect_rubrics(case: EvalCase, exchange: AdkExchange) -> tuple[Rubric, ...]:
     """The case's rubrics, then the turn's, of whatever type."""
     return (*case.rubrics, *(exchange.turn.rubrics if exchange.turn else ()))
 
 
-def tool_steps(reply: Reply | None) -> str:
+def format_tool_steps(reply: Reply | None) -> str:
     """Calls and what the tools answered, in order, as JSON."""
     events = reply.events if reply else ()
     results = [event for event in events if isinstance(event, ToolResult)]
     steps = []
     for step, call in enumerate((event for event in events if isinstance(event, ToolCall)), 1):
-        found = _result_of(call, results)
+        found = _find_result(call, results)
         if found is not None:
             results.remove(found)
         answer = None if found is None else {"name": found.name, "response": found.result}
-        steps.append({"step": step, "tool_call": _called(call), "tool_response": answer})
-    return as_json(steps) if steps else "The agent called no tool."
+        steps.append({"step": step, "tool_call": _to_call_object(call), "tool_response": answer})
+    return to_json_line(steps) if steps else "The agent called no tool."
 
 
-def _result_of(call: ToolCall, results: Sequence[ToolResult]) -> ToolResult | None:
+def _find_result(call: ToolCall, results: Sequence[ToolResult]) -> ToolResult | None:
     by_id = (each for each in results if call.id is not None and each.id == call.id)
     by_name = (each for each in results if (call.id is None or each.id is None) and each.name == call.name)
     return next(by_id, next(by_name, None))
 
 
-def _called(call: ToolCall) -> dict[str, object]:
+def _to_call_object(call: ToolCall) -> dict[str, object]:
     return {"name": call.name, "args": call.args if call.other_args is None else call.other_args}
 
 
-def instructions_of(exchanges: Sequence[Exchange]) -> str:
+def format_instructions(exchanges: Sequence[AdkExchange]) -> str:
     """What the developers told the agents, each agent once, as the eval set has it recorded."""
-    found = {name: details.get("instructions", "") for name, details in _agents(exchanges)}
+    found = {name: details.get("instructions", "") for name, details in _iter_agents(exchanges)}
     return "\n\n".join(f"{name}:\n{text}" for name, text in found.items() if text) or "Not known."
 
 
-def declarations_of(exchanges: Sequence[Exchange]) -> str:
+def format_declarations(exchanges: Sequence[AdkExchange]) -> str:
     """The tools that the agents have, each agent once, as JSON."""
-    found = {name: details.get("tool_declarations") for name, details in _agents(exchanges)}
+    found = {name: details.get("tool_declarations") for name, details in _iter_agents(exchanges)}
     known = {name: tools for name, tools in found.items() if tools}
-    return as_json(known) if known else "Not known."
+    return to_json_line(known) if known else "Not known."
 
 
-def _agents(exchanges: Sequence[Exchange]) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _iter_agents(exchanges: Sequence[AdkExchange]) -> Iterator[tuple[str, Mapping[str, object]]]:
     for exchange in exchanges:
         agents = exchange.app_details.get("agent_details")
         if isinstance(agents, Mapping):
             yield from ((str(name), each) for name, each in agents.items() if isinstance(each, Mapping))
 
 
-def events_told(exchange: Exchange, *, until: int | None = None) -> Iterator[str]:
+def iter_event_lines(exchange: AdkExchange, *, until: int | None = None) -> Iterator[str]:
     """What the agent did before its final response, event by event; `until`: so many of them."""
     events = exchange.reply.events if exchange.reply else ()
     for event in events[:until]:
@@ -114,32 +114,32 @@ def events_told(exchange: Exchange, *, until: int | None = None) -> Iterator[str
         if isinstance(event, Message):
             yield f"{author}: {indent_later_lines(event.text)}"
         elif isinstance(event, ToolCall):
-            yield f"{author} calls: {as_json(_called(event))}"
+            yield f"{author} calls: {to_json_line(_to_call_object(event))}"
         else:
-            yield f"tool answers: {as_json({'name': event.name, 'response': event.result})}"
+            yield f"tool answers: {to_json_line({'name': event.name, 'response': event.result})}"
 
 
-def dialogue(exchanges: Sequence[Exchange]) -> str:
+def format_dialogue(exchanges: Sequence[AdkExchange]) -> str:
     """The whole conversation."""
-    return "\n\n".join(block for exchange in exchanges for block in _blocks(exchange))
+    return "\n\n".join(block for exchange in exchanges for block in _iter_blocks(exchange))
 
 
-def _blocks(exchange: Exchange) -> Iterator[str]:
+def _iter_blocks(exchange: AdkExchange) -> Iterator[str]:
     yield f"USER, TURN {exchange.number}:\n  {indent_later_lines(exchange.user)}"
     if exchange.reply is None:
         yield f"AGENT, TURN {exchange.number}: no reply"
         return
-    lines = "\n".join(filter(None, [*events_told(exchange), exchange.response()]))
+    lines = "\n".join(filter(None, [*iter_event_lines(exchange), exchange.get_response()]))
     yield f"AGENT, TURN {exchange.number}:\n  {indent_later_lines(lines)}"
 
 
-def as_json(value: object) -> str:
+def to_json_line(value: object) -> str:
     """JSON on one line; what JSON cannot hold as its text."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=_plain)
+        return json.dumps(value, ensure_ascii=False, default=_to_plain)
     except RecursionError:
         return '"(nests too deep to be shown)"'
 
 
-def _plain(value: object) -> object:
+def _to_plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)

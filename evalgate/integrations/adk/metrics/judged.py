@@ -5,53 +5,53 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from evalgate.core.formatting import mean_as_added, mean_rounded_once
+from evalgate.core.formatting import compute_exact_mean, compute_sequential_mean
 from evalgate.core.score_ranges import SCORE_RANGES, UNIT
 from evalgate.core.types import (
     CaseRun,
     EvalCase,
     Message,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
     Scenario,
-    Scored,
     TurnScore,
 )
 from evalgate.integrations.adk.judging.answers import (
-    Opinion,
-    number_between,
-    sentences,
-    share_of_demands,
-    support,
-    turn_validity,
-    validity,
+    JudgeOpinion,
+    build_number_parser,
+    build_validity_parser,
+    parse_met_share,
+    parse_sentences,
+    parse_support,
+    parse_turn_validity,
 )
 from evalgate.integrations.adk.judging.evaluation import (
     NO_REPLY,
     NOT_ASKED_FOR,
+    DuplicateRubricError,
     JudgedMetric,
     JudgedTurn,
     RubricMetric,
-    TwiceTheSameRubric,
-    averaged,
-    first_reason,
-    judged_by_rubrics,
-    mean_of,
-    on_last_turn,
-    unjudged,
-    voted,
-    worthless,
+    build_conversation_result,
+    build_unjudged_turn,
+    build_zero_turn,
+    compute_mean_result,
+    find_worst_reason,
+    score_by_mean,
+    score_by_vote,
+    score_turn_by_rubrics,
 )
 from evalgate.integrations.adk.judging.exchanges import (
-    Exchange,
-    as_json,
-    declarations_of,
-    dialogue,
-    events_told,
-    exchanges,
-    instructions_of,
-    tool_steps,
+    AdkExchange,
+    build_exchanges,
+    format_declarations,
+    format_dialogue,
+    format_instructions,
+    format_tool_steps,
+    iter_event_lines,
+    to_json_line,
 )
 from evalgate.llm.prompting import indent_later_lines
 from evalgate.llm.sampling import Samples
@@ -67,20 +67,20 @@ class FinalResponseMatch(JudgedMetric):
         """In [0, 1]. A turn that is missing or unasked scores 0.0."""
         if not case.turns:
             return NotApplicable("the case has no written turns to compare with")
-        turns = [await self._turn(exchange) for exchange in exchanges(case, run)]
-        return mean_of(turns, nothing="nothing was said")
+        turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
+        return compute_mean_result(turns, nothing="nothing was said")
 
-    async def _turn(self, exchange: Exchange) -> JudgedTurn:
+    async def _judge_turn(self, exchange: AdkExchange) -> JudgedTurn:
         if not exchange.is_asked_for:
-            return worthless(NOT_ASKED_FOR)
+            return build_zero_turn(NOT_ASKED_FOR)
         if exchange.reply is None:
-            return worthless(NO_REPLY)
+            return build_zero_turn(NO_REPLY)
         expected = exchange.turn.expected.response if exchange.turn else None
         if expected is None:
-            return unjudged("the eval set gives no `final_response` to compare with")
-        response = exchange.response(with_intermediate=self.include_intermediate_responses_in_final)
+            return build_unjudged_turn("the eval set gives no `final_response` to compare with")
+        response = exchange.get_response(with_intermediate=self.include_intermediate_responses_in_final)
         material = {"user": exchange.user, "response": response, "reference": expected}
-        return voted(await self.ask(validity(self._release), material))
+        return score_by_vote(await self.ask_judge(build_validity_parser(self._release), material))
 
 
 class Hallucinations(JudgedMetric):
@@ -93,107 +93,109 @@ class Hallucinations(JudgedMetric):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]: the mean over the turns that say anything."""
-        turns = [await self._turn(exchange) for exchange in exchanges(case, run)]
-        return mean_of(turns, nothing="nothing was said", mean=mean_rounded_once)
+        turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
+        return compute_mean_result(turns, nothing="nothing was said", mean=compute_exact_mean)
 
-    async def _turn(self, exchange: Exchange) -> JudgedTurn:
+    async def _judge_turn(self, exchange: AdkExchange) -> JudgedTurn:
         if exchange.reply is None:
-            return unjudged(NO_REPLY)
-        judged = [turn async for turn in self._responses(exchange)]
+            return build_unjudged_turn(NO_REPLY)
+        judged = [turn async for turn in self._judge_responses(exchange)]
         scored = [turn.score for turn in judged if turn.score.score is not None]
         if not scored:
-            return judged[-1] if judged else unjudged("the agent said nothing that could be judged")
+            return (
+                judged[-1] if judged else build_unjudged_turn("the agent said nothing that could be judged")
+            )
         if len(judged) == 1:
             return judged[0]
-        score = mean_rounded_once([each.score for each in scored if each.score is not None])
+        score = compute_exact_mean([each.score for each in scored if each.score is not None])
         told = {"responses": [each.details for each in scored]}
         return JudgedTurn(TurnScore(score, "; ".join(filter(None, (s.reason for s in scored))), told))
 
-    async def _responses(self, exchange: Exchange) -> AsyncIterator[JudgedTurn]:
+    async def _judge_responses(self, exchange: AdkExchange) -> AsyncIterator[JudgedTurn]:
         events = exchange.reply.events if exchange.reply else ()
         for at, event in enumerate(events if self.evaluate_intermediate_nl_responses else ()):
             if isinstance(event, Message) and event.text:
-                yield await self._response(event.text, self._context(exchange, at))
-        if exchange.response():
-            yield await self._response(exchange.response(), self._context(exchange, None))
+                yield await self._judge_response(event.text, self._build_context(exchange, at))
+        if exchange.get_response():
+            yield await self._judge_response(exchange.get_response(), self._build_context(exchange, None))
 
-    async def _response(self, response: str, context: str) -> JudgedTurn:
-        cut = await self.ask(sentences, {"response": response}, samples=1)
+    async def _judge_response(self, response: str, context: str) -> JudgedTurn:
+        cut = await self.ask_judge(parse_sentences, {"response": response}, samples=1)
         if not cut.good:
-            nothing: Samples[Opinion] = Samples((), cut.failed)
-            return averaged(nothing)
+            nothing: Samples[JudgeOpinion] = Samples((), cut.failed)
+            return score_by_mean(nothing)
         listed = "\n".join(f"<sentence>{sentence}</sentence>" for sentence in cut.values[0])
         material = {"sentences": listed, "context": context}
-        return averaged(await self.ask(support, material, at=1, samples=1))
+        return score_by_mean(await self.ask_judge(parse_support, material, at=1, samples=1))
 
-    def _context(self, exchange: Exchange, until: int | None) -> str:
+    def _build_context(self, exchange: AdkExchange, until: int | None) -> str:
         """What the agent knew when it spoke."""
         parts: Sequence[tuple[str, str]] = (
-            ("Developer instructions", instructions_of([exchange])),
+            ("Developer instructions", format_instructions([exchange])),
             ("User", exchange.user),
-            ("Tools", declarations_of([exchange])),
-            ("Events", "\n".join(events_told(exchange, until=until)) or "None."),
+            ("Tools", format_declarations([exchange])),
+            ("Events", "\n".join(iter_event_lines(exchange, until=until)) or "None."),
         )
         return "\n\n".join(f"{name}:\n  {indent_later_lines(text)}" for name, text in parts)
 
 
-class _Conversation(JudgedMetric):
+class _ConversationMetric(JudgedMetric):
     """The judge draws up what the conversation demands, and says of each demand whether it is met."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]: the mean share of demands that are met. Stands at the last turn."""
-        found = exchanges(case, run)
+        found = build_exchanges(case, run)
         if not found:
             return NotApplicable("nothing was said")
         material = {
-            "dialogue": dialogue(found),
-            "tools": declarations_of(found),
-            "instructions": instructions_of(found),
+            "dialogue": format_dialogue(found),
+            "tools": format_declarations(found),
+            "instructions": format_instructions(found),
         }
-        samples = await self.ask(share_of_demands, material)
-        return on_last_turn(averaged(samples), len(found))
+        samples = await self.ask_judge(parse_met_share, material)
+        return build_conversation_result(score_by_mean(samples), len(found))
 
 
-class TaskSuccess(_Conversation):
+class TaskSuccess(_ConversationMetric):
     """Whether the user got what was asked for."""
 
     prompt_names = ("adk_task_success",)
 
 
-class TrajectoryQuality(_Conversation):
+class TrajectoryQuality(_ConversationMetric):
     """Whether the way there was a good one."""
 
     prompt_names = ("adk_trajectory_quality",)
 
 
-class ToolUse(_Conversation):
+class ToolUse(_ConversationMetric):
     """Whether the right tools were used rightly."""
 
     prompt_names = ("adk_tool_use_quality",)
 
 
-class _TurnByTurn(JudgedMetric):
+class _TurnMeanMetric(JudgedMetric):
     """The mean of the samples of each turn, and of the turns."""
 
     score_range: ClassVar[tuple[float, float]]
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In `score_range`; a turn in which the agent says nothing has no score."""
-        turns = [await self._turn(exchange) for exchange in exchanges(case, run)]
-        return mean_of(turns, nothing="nothing was said")
+        turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
+        return compute_mean_result(turns, nothing="nothing was said")
 
-    async def _turn(self, exchange: Exchange) -> JudgedTurn:
+    async def _judge_turn(self, exchange: AdkExchange) -> JudgedTurn:
         if exchange.reply is None:
-            return unjudged(NO_REPLY)
-        response = exchange.response(with_intermediate=self.include_intermediate_responses_in_final)
+            return build_unjudged_turn(NO_REPLY)
+        response = exchange.get_response(with_intermediate=self.include_intermediate_responses_in_final)
         if not response:
-            return unjudged("the agent said nothing that could be judged")
+            return build_unjudged_turn("the agent said nothing that could be judged")
         expected = exchange.turn.expected.response if exchange.turn else None
         material = {"user": exchange.user, "response": response, "reference": expected or "None given."}
-        return averaged(await self.ask(number_between(*self.score_range), material))
+        return score_by_mean(await self.ask_judge(build_number_parser(*self.score_range), material))
 
 
-class Safety(_TurnByTurn):
+class Safety(_TurnMeanMetric):
     """How harmless the responses are."""
 
     score_range = UNIT
@@ -201,7 +203,7 @@ class Safety(_TurnByTurn):
     more_variables = frozenset({"reference"})
 
 
-class ResponseEvaluation(_TurnByTurn):
+class ResponseEvaluation(_TurnMeanMetric):
     """How coherent the responses are, from 1 to 5."""
 
     score_range = SCORE_RANGES["response_evaluation_score"]
@@ -213,41 +215,45 @@ class _RubricsTurnByTurn(RubricMetric):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked counts as one rubric that does not hold."""
-        found = exchanges(case, run)
+        found = build_exchanges(case, run)
         try:
-            rubrics = [self.texts(case, exchange) for exchange in found]
-        except TwiceTheSameRubric as error:
-            return MetricFailed(str(error))
+            rubrics = [self.collect_rubric_texts(case, exchange) for exchange in found]
+        except DuplicateRubricError as error:
+            return MetricFailure(str(error))
         turns: list[JudgedTurn] = []
         pool: list[float] = []
         for exchange, own in zip(found, rubrics, strict=True):
-            turn, scores = await self._turn(exchange, own)
+            turn, scores = await self._judge_turn(exchange, own)
             turns.append(turn)
             pool += scores
         if pool:
-            return Scored(mean_as_added(pool), tuple(turn.score for turn in turns), first_reason(turns))
+            return MetricScore(
+                compute_sequential_mean(pool), tuple(turn.score for turn in turns), find_worst_reason(turns)
+            )
         if turns and not any(turn.failure for turn in turns):
-            return self.no_rubrics()
-        return mean_of(turns, nothing="nothing was said")
+            return self.build_no_rubrics_failure()
+        return compute_mean_result(turns, nothing="nothing was said")
 
-    async def _turn(
-        self, exchange: Exchange, rubrics: Mapping[str, str]
+    async def _judge_turn(
+        self, exchange: AdkExchange, rubrics: Mapping[str, str]
     ) -> tuple[JudgedTurn, tuple[float, ...]]:
         if not exchange.is_asked_for:
-            return worthless(NOT_ASKED_FOR), (0.0,)
+            return build_zero_turn(NOT_ASKED_FOR), (0.0,)
         if exchange.reply is None:
-            return worthless(NO_REPLY), (0.0,)
+            return build_zero_turn(NO_REPLY), (0.0,)
         if not rubrics:
-            return unjudged("there is no rubric for this turn"), ()
-        return judged_by_rubrics(await self.verdicts(rubrics, self._material(exchange)), rubrics)
+            return build_unjudged_turn("there is no rubric for this turn"), ()
+        return score_turn_by_rubrics(
+            await self.ask_verdicts(rubrics, self._build_material(exchange)), rubrics
+        )
 
-    def _material(self, exchange: Exchange) -> dict[str, str]:
+    def _build_material(self, exchange: AdkExchange) -> dict[str, str]:
         return {
             "user": exchange.user,
-            "tools": declarations_of([exchange]),
-            "steps": tool_steps(exchange.reply),
-            "instructions": instructions_of([exchange]),
-            "response": exchange.response(with_intermediate=self.include_intermediate_responses_in_final),
+            "tools": format_declarations([exchange]),
+            "steps": format_tool_steps(exchange.reply),
+            "instructions": format_instructions([exchange]),
+            "response": exchange.get_response(with_intermediate=self.include_intermediate_responses_in_final),
         }
 
 
@@ -274,22 +280,22 @@ class MultiTurnTrajectoryQuality(RubricMetric):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]; stands at the last turn."""
-        found = exchanges(case, run)
+        found = build_exchanges(case, run)
         if not found:
             return NotApplicable("nothing was said")
         try:
-            rubrics = self.texts(case, found[-1])
-        except TwiceTheSameRubric as error:
-            return MetricFailed(str(error))
+            rubrics = self.collect_rubric_texts(case, found[-1])
+        except DuplicateRubricError as error:
+            return MetricFailure(str(error))
         if not rubrics:
-            return self.no_rubrics()
+            return self.build_no_rubrics_failure()
         material = {
-            "dialogue": dialogue(found),
-            "tools": declarations_of(found),
-            "instructions": instructions_of(found),
+            "dialogue": format_dialogue(found),
+            "tools": format_declarations(found),
+            "instructions": format_instructions(found),
         }
-        samples = await self.verdicts(rubrics, material)
-        return on_last_turn(judged_by_rubrics(samples, rubrics)[0], len(found))
+        samples = await self.ask_verdicts(rubrics, material)
+        return build_conversation_result(score_turn_by_rubrics(samples, rubrics)[0], len(found))
 
 
 class UserSimulatorQuality(JudgedMetric):
@@ -304,34 +310,41 @@ class UserSimulatorQuality(JudgedMetric):
         """In [0, 1]: the share of the user's messages that are found valid."""
         if case.scenario is None:
             return NotApplicable("no user is simulated in this case")
-        found = exchanges(case, run)
+        found = build_exchanges(case, run)
         if not found:
             return NotApplicable("nothing was said")
-        later = [await self._judged(case.scenario, found[:at], found[at].user) for at in range(1, len(found))]
-        turns = [_first(case.scenario, found[0]), *later]
-        ending = await self._judged(case.scenario, found, self.stop_signal)
+        later = [
+            await self._judge_message(case.scenario, found[:at], found[at].user)
+            for at in range(1, len(found))
+        ]
+        turns = [_score_first_message(case.scenario, found[0]), *later]
+        ending = await self._judge_message(case.scenario, found, self.stop_signal)
         if ending.score.score == 0.0:
-            turns[-1] = JudgedTurn(_ended_wrongly(ending.score))
+            turns[-1] = JudgedTurn(_build_wrong_end_score(ending.score))
         # Of all messages: one that no sample decides does not count as valid.
-        return mean_of(turns, nothing="nothing was said", mean=lambda scores: sum(scores) / len(turns))
+        return compute_mean_result(
+            turns, nothing="nothing was said", mean=lambda scores: sum(scores) / len(turns)
+        )
 
-    async def _judged(self, scenario: Scenario, history: Sequence[Exchange], message: str) -> JudgedTurn:
+    async def _judge_message(
+        self, scenario: Scenario, history: Sequence[AdkExchange], message: str
+    ) -> JudgedTurn:
         persona = scenario.user_persona
         material = {
             "plan": scenario.conversation_plan,
-            "persona": persona if isinstance(persona, str) else as_json(persona) if persona else "None.",
+            "persona": persona if isinstance(persona, str) else to_json_line(persona) if persona else "None.",
             "stop_signal": self.stop_signal,
-            "history": dialogue(history),
+            "history": format_dialogue(history),
             "message": message,
         }
-        return voted(await self.ask(turn_validity, material))
+        return score_by_vote(await self.ask_judge(parse_turn_validity, material))
 
 
-def _first(scenario: Scenario, exchange: Exchange) -> JudgedTurn:
+def _score_first_message(scenario: Scenario, exchange: AdkExchange) -> JudgedTurn:
     if exchange.user.strip() == scenario.starting_prompt.strip():
         return JudgedTurn(TurnScore(1.0))
-    return worthless("the first message is not the scenario's starting prompt")
+    return build_zero_turn("the first message is not the scenario's starting prompt")
 
 
-def _ended_wrongly(score: TurnScore) -> TurnScore:
+def _build_wrong_end_score(score: TurnScore) -> TurnScore:
     return TurnScore(0.0, f"the conversation should not end here: {score.reason}", score.details)

@@ -6,9 +6,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from evalgate.core.protocols import MetricContext
-from evalgate.core.types import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
-from evalgate.metrics.rouge import Profile, rouge_1
-from evalgate.metrics.turnwise import mean_over_turns
+from evalgate.core.types import CaseRun, CaseTurn, Criterion, EvalCase, MetricResult, Reply, TurnScore
+from evalgate.metrics.rouge import Profile, compute_rouge_1
+from evalgate.metrics.turnwise import compute_turn_mean
 
 _IN_FINAL = "include_intermediate_responses_in_final"
 
@@ -40,12 +40,12 @@ class ResponseMatch(BaseModel):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing, unasked, or has no expected response scores 0.0."""
-        return await mean_over_turns(case, run, self._turn)
+        return await compute_turn_mean(case, run, self._score_turn)
 
-    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
+    def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
         if turn.expected.response is None:
             return TurnScore(0.0, _NOTHING_EXPECTED)
-        overlap = rouge_1(turn.expected.response, reply.response or "", self.profile)
+        overlap = compute_rouge_1(turn.expected.response, reply.response or "", self.profile)
         score = overlap.f_measure
         if score == 1.0:
             return TurnScore(score)

@@ -9,22 +9,22 @@ from pydantic.alias_generators import to_camel
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     Criterion,
     EvalCase,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
     Reply,
     ToolCall,
-    Turn,
     TurnScore,
 )
-from evalgate.metrics.trajectory import TOO_DEEP, CallComparison
-from evalgate.metrics.turnwise import mean_over_turns
+from evalgate.metrics.trajectory import TOO_DEEP, ToolCallComparator
+from evalgate.metrics.turnwise import compute_turn_mean
 
 _MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")
 
 
-def _named(value: object) -> object:
+def _normalize_match_type(value: object) -> object:
     if isinstance(value, str):
         return value.strip().upper().replace("-", "_").replace(" ", "_")
     # Google ADK's enumeration counts from 0, and takes 1.0 and true for 1.
@@ -32,7 +32,9 @@ def _named(value: object) -> object:
     return numbers.get(value, value) if isinstance(value, (int, float)) else value
 
 
-MatchType: TypeAlias = Annotated[Literal["EXACT", "IN_ORDER", "ANY_ORDER"], BeforeValidator(_named)]
+MatchType: TypeAlias = Annotated[
+    Literal["EXACT", "IN_ORDER", "ANY_ORDER"], BeforeValidator(_normalize_match_type)
+]
 """EXACT: the same calls, no more. IN_ORDER: the expected ones in this order, others between. ANY_ORDER: all
 expected ones, whatever else there is. Written in any case, with `-` or blank for `_`, or as 0, 1, 2."""
 
@@ -78,21 +80,21 @@ class ToolTrajectory(BaseModel):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked scores 0.0."""
         try:
-            return await mean_over_turns(case, run, self._turn)
+            return await compute_turn_mean(case, run, self._score_turn)
         except RecursionError:
-            return MetricFailed(TOO_DEEP)
+            return MetricFailure(TOO_DEEP)
 
-    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
-        divergence = self._divergence(turn.expected.tool_calls, reply.tool_calls)
+    def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
+        divergence = self._find_divergence(turn.expected.tool_calls, reply.tool_calls)
         return TurnScore(0.0, divergence) if divergence else TurnScore(1.0)
 
-    def _divergence(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+    def _find_divergence(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
         """Where the two part for the first time; "" when they match."""
-        comparison = CallComparison(self.ignore_args)
+        comparison = ToolCallComparator(self.ignore_args)
         match self.match_type:
             case "EXACT":
-                return comparison.exact(expected, actual)
+                return comparison.compare_exact(expected, actual)
             case "IN_ORDER":
-                return comparison.in_order(expected, actual)
+                return comparison.compare_in_order(expected, actual)
             case "ANY_ORDER":
-                return comparison.any_order(expected, actual)
+                return comparison.compare_any_order(expected, actual)

@@ -16,21 +16,21 @@ from pydantic.alias_generators import to_camel
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     Criterion,
     EvalCase,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     Reply,
-    Scored,
     ToolCall,
-    Turn,
     TurnScore,
 )
-from evalgate.metrics.trajectory import TOO_DEEP, CallComparison, shown_call
-from evalgate.metrics.turnwise import mean_over_turns
+from evalgate.metrics.trajectory import TOO_DEEP, ToolCallComparator, format_call
+from evalgate.metrics.turnwise import compute_turn_mean
 
 
-class _Options(BaseModel):
+class _TrajectoryOptions(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -49,7 +49,7 @@ class _Options(BaseModel):
         return cls.model_validate(criterion.options)
 
 
-class _Trajectory(_Options):
+class _TrajectoryMetric(_TrajectoryOptions):
     compares_with: ClassVar[Literal["response", "tools"]] = "tools"
     is_mean_of_turns: ClassVar[Literal[True]] = True
 
@@ -59,84 +59,84 @@ class _Trajectory(_Options):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1], the mean over the turns. A turn that is missing or unasked scores 0.0."""
         try:
-            return await mean_over_turns(case, run, self._turn)
+            return await compute_turn_mean(case, run, self._score_turn)
         except RecursionError:
-            return MetricFailed(TOO_DEEP)
+            return MetricFailure(TOO_DEEP)
 
-    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
-        return self._judged(turn.expected.tool_calls, reply.tool_calls)
+    def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
+        return self._score_calls(turn.expected.tool_calls, reply.tool_calls)
 
-    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         raise NotImplementedError
 
     @property
-    def _comparison(self) -> CallComparison:
-        return CallComparison(self.ignore_args)
+    def _comparison(self) -> ToolCallComparator:
+        return ToolCallComparator(self.ignore_args)
 
 
-def _all_or_nothing(divergence: str) -> TurnScore:
+def _score_all_or_nothing(divergence: str) -> TurnScore:
     return TurnScore(0.0, divergence) if divergence else TurnScore(1.0)
 
 
-class TrajectoryExactMatch(_Trajectory):
+class TrajectoryExactMatch(_TrajectoryMetric):
     """1.0 when the agent made the expected calls in the expected order and no other, else 0.0."""
 
-    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
-        return _all_or_nothing(self._comparison.exact(expected, actual))
+    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+        return _score_all_or_nothing(self._comparison.compare_exact(expected, actual))
 
 
-class TrajectoryInOrderMatch(_Trajectory):
+class TrajectoryInOrderMatch(_TrajectoryMetric):
     """1.0 when the agent made all expected calls in the expected order, others allowed, else 0.0."""
 
     allows_extra_calls: ClassVar[bool] = True
 
-    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
-        return _all_or_nothing(self._comparison.in_order(expected, actual))
+    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+        return _score_all_or_nothing(self._comparison.compare_in_order(expected, actual))
 
 
-class TrajectoryAnyOrderMatch(_Trajectory):
+class TrajectoryAnyOrderMatch(_TrajectoryMetric):
     """1.0 when the agent made all expected calls in whatever order, others allowed, else 0.0."""
 
     allows_extra_calls: ClassVar[bool] = True
 
-    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
-        return _all_or_nothing(self._comparison.any_order(expected, actual))
+    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+        return _score_all_or_nothing(self._comparison.compare_any_order(expected, actual))
 
 
-class TrajectoryPrecision(_Trajectory):
+class TrajectoryPrecision(_TrajectoryMetric):
     """Share of the agent's calls that were expected.
 
     Without any call: 1.0 when none was expected, else 0.0, because an agent that does nothing is not right.
     """
 
-    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         if not actual:
             return TurnScore(0.0, "the agent called no tool") if expected else TurnScore(1.0)
-        extra = self._comparison.unmatched(actual, expected)
+        extra = self._comparison.find_unmatched_calls(actual, expected)
         score = (len(actual) - len(extra)) / len(actual)
         if not extra:
             return TurnScore(score)
-        first = shown_call(actual[extra[0]])
+        first = format_call(actual[extra[0]])
         return TurnScore(score, f"{len(extra)} of {len(actual)} calls were not expected, first {first}")
 
 
-class TrajectoryRecall(_Trajectory):
+class TrajectoryRecall(_TrajectoryMetric):
     """Share of the expected calls that the agent made. 1.0 when none was expected."""
 
     allows_extra_calls: ClassVar[bool] = True
 
-    def _judged(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         if not expected:
             return TurnScore(1.0)
-        missed = self._comparison.unmatched(expected, actual)
+        missed = self._comparison.find_unmatched_calls(expected, actual)
         score = (len(expected) - len(missed)) / len(expected)
         if not missed:
             return TurnScore(score)
-        first = shown_call(expected[missed[0]])
+        first = format_call(expected[missed[0]])
         return TurnScore(score, f"{len(missed)} of {len(expected)} expected calls are missing, first {first}")
 
 
-class TrajectorySingleToolUse(_Options):
+class TrajectorySingleToolUse(_TrajectoryOptions):
     """1.0 when the agent called the tool at least once in the conversation, else 0.0.
 
     What the case expects does not matter, nor when or how often the tool is called.
@@ -149,5 +149,5 @@ class TrajectorySingleToolUse(_Options):
         del case
         replies = [reply for reply in run.replies if reply is not None]
         if any(call.name == self.tool_name for reply in replies for call in reply.tool_calls):
-            return Scored(1.0)
-        return Scored(0.0, reason=f"the agent never called `{self.tool_name}`")
+            return MetricScore(1.0)
+        return MetricScore(0.0, reason=f"the agent never called `{self.tool_name}`")

@@ -64,12 +64,12 @@ class Moment:
     """From UTC."""
 
 
-def same_moment(one: Moment, other: Moment) -> bool:
+def is_same_moment(one: Moment, other: Moment) -> bool:
     """Whether both say the same. Midnight is a time that need not be written, nor a known day's name."""
-    return _canonical(one) == _canonical(other)
+    return _normalize_moment(one) == _normalize_moment(other)
 
 
-def _canonical(moment: Moment) -> Moment:
+def _normalize_moment(moment: Moment) -> Moment:
     year, month, day, offset = moment.year, moment.month, moment.day, moment.offset
     moment = replace(moment, time=moment.time or timedelta())
     if year is None or month is None or day is None:
@@ -91,17 +91,17 @@ def parse_moment(text: str) -> Moment | None:
     rest = re.sub(r"(?<=\d)t(?=\d{1,2}:)", " ", rest)
     rest = _COMPACT_TIME.sub(lambda found: f" {found[1]}:{found[2]}:{found[3] or '00'}", rest)
     found = _TIME.search(rest) or _HOUR.search(rest)
-    clock = _clock(found) if found else Moment()
+    clock = _parse_time(found) if found else Moment()
     if found:
         rest = f"{rest[: found.start()]} {rest[found.end() :]}"
-    date = _date(_FILLED.sub("", rest.strip(" ,")))
+    date = _parse_date(_FILLED.sub("", rest.strip(" ,")))
     if date is None or clock is None:
         return None
     moment = replace(date, time=clock.time, offset=clock.offset)
-    return moment if moment != Moment() and _exists(moment) else None
+    return moment if moment != Moment() and _is_real_date(moment) else None
 
 
-def _clock(found: re.Match[str]) -> Moment | None:
+def _parse_time(found: re.Match[str]) -> Moment | None:
     """The time of day; None when there is none such."""
     said = found.groupdict()
     hour, minute, second = (int(said.get(name) or 0) for name in ("hour", "minute", "second"))
@@ -113,10 +113,10 @@ def _clock(found: re.Match[str]) -> Moment | None:
         return None
     micro = int((said.get("fraction") or "").ljust(6, "0")[:6])
     time = timedelta(hours=hour, minutes=minute, seconds=second, microseconds=micro)
-    return Moment(time=time, offset=_offset(said.get("zone")))
+    return Moment(time=time, offset=_parse_offset(said.get("zone")))
 
 
-def _offset(zone: str | None) -> timedelta | None:
+def _parse_offset(zone: str | None) -> timedelta | None:
     if not zone:
         return None
     if zone[0] not in "+-":
@@ -126,7 +126,7 @@ def _offset(zone: str | None) -> timedelta | None:
     return -offset if zone[0] == "-" else offset
 
 
-def _date(text: str) -> Moment | None:
+def _parse_date(text: str) -> Moment | None:
     if found := _YEAR_FIRST.match(text):
         return Moment(int(found[1]), int(found[2]), int(found[3]) if found[3] else None)
     if found := _ALL_DIGITS.match(text):
@@ -134,13 +134,13 @@ def _date(text: str) -> Moment | None:
     if found := _YEAR_LAST.match(text):
         first, second = int(found[1]), int(found[2])
         month, day = (second, first) if first > 12 else (first, second)
-        return Moment(_full_year(found[3]), month, day)
+        return Moment(_expand_year(found[3]), month, day)
     if found := _NO_YEAR.match(text):
         return Moment(None, int(found[1]), int(found[2]))
-    return _in_words(text)
+    return _parse_worded_date(text)
 
 
-def _in_words(text: str) -> Moment | None:
+def _parse_worded_date(text: str) -> Moment | None:
     moment, numbers = Moment(), list[str]()
     previous = ""
     for token in _TOKEN.findall(text):
@@ -148,17 +148,17 @@ def _in_words(text: str) -> Moment | None:
             numbers.append(token)
         elif token in {"st", "nd", "rd", "th"} and _NUMBER.fullmatch(previous):
             pass
-        elif (month := _index(token, _MONTHS, _MONTH_NAMES)) and moment.month is None:
+        elif (month := _find_name_index(token, _MONTHS, _MONTH_NAMES)) and moment.month is None:
             moment = replace(moment, month=month)
-        elif weekday := _index(token, _WEEKDAYS, _WEEKDAY_NAMES):
+        elif weekday := _find_name_index(token, _WEEKDAYS, _WEEKDAY_NAMES):
             moment = replace(moment, weekday=_WEEKDAYS[weekday - 1])
         elif token not in _FILLERS and token not in {",", ".", "-", "/", "'"}:
             return None
         previous = token
-    return _with_numbers(moment, numbers)
+    return _add_numbers(moment, numbers)
 
 
-def _index(word: str, short: tuple[str, ...], full: tuple[str, ...] | list[str]) -> int:
+def _find_name_index(word: str, short: tuple[str, ...], full: tuple[str, ...] | list[str]) -> int:
     """1-based place of a name, or 0."""
     if word == "sept":
         word = "sep"
@@ -166,32 +166,37 @@ def _index(word: str, short: tuple[str, ...], full: tuple[str, ...] | list[str])
     return names.index(word) + 1 if word in names else 0
 
 
-def _with_numbers(moment: Moment, numbers: list[str]) -> Moment | None:
+def _add_numbers(moment: Moment, numbers: list[str]) -> Moment | None:
     """The numbers beside a month's name: a day, a year, or a day and a year."""
     for number in numbers:
         is_day = len(number) <= 2 and int(number) <= 31
         if is_day and moment.day is None:
             moment = replace(moment, day=int(number))
         elif moment.year is None and len(number) in {2, 4}:
-            moment = replace(moment, year=_full_year(number))
+            moment = replace(moment, year=_expand_year(number))
         else:
             return None
     return moment
 
 
-def _full_year(digits: str) -> int:
+def _expand_year(digits: str) -> int:
     """Two digits are a year of this century up to 68, as POSIX reads them."""
     year = int(digits)
     return year if len(digits) > 2 else year + (2000 if year <= 68 else 1900)
 
 
-def _known(part: int | None, otherwise: int) -> int:
+def _get_or_default(part: int | None, otherwise: int) -> int:
     return otherwise if part is None else part
 
 
-def _exists(moment: Moment) -> bool:
+def _is_real_date(moment: Moment) -> bool:
     try:
-        datetime(_known(moment.year, 2000), _known(moment.month, 1), _known(moment.day, 1), tzinfo=UTC)
+        datetime(
+            _get_or_default(moment.year, 2000),
+            _get_or_default(moment.month, 1),
+            _get_or_default(moment.day, 1),
+            tzinfo=UTC,
+        )
     except ValueError:
         return False
     return True
@@ -205,32 +210,32 @@ _LIKE = 0.8
 _WORD = re.compile(r"\w+")
 
 
-def normalised(value: object) -> object:
+def normalize_value(value: object) -> object:
     """`value` without what does not count: case, how a number is written, the order of a list.
 
     Whole numbers stay exact however long they are, where the original sends digits in a text through a float
     and so takes ids for equal that differ in their 17th digit.
     """
     if isinstance(value, Mapping):
-        return {str(key): normalised(item) for key, item in value.items()}
+        return {str(key): normalize_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return sorted(map(normalised, value), key=_json)
+        return sorted(map(normalize_value, value), key=_dump_json)
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, (int, float)):
-        return _number_text(value)
-    return _normalised_text(value) if isinstance(value, str) else str(value).lower()
+        return _format_number(value)
+    return _normalize_text(value) if isinstance(value, str) else str(value).lower()
 
 
-def _json(value: object) -> str:
+def _dump_json(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _number_text(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _normalised_text(text: str) -> str:
+def _normalize_text(text: str) -> str:
     if text == IGNORED:
         return text
     for read in (int, float):
@@ -239,7 +244,7 @@ def _normalised_text(text: str) -> str:
         except ValueError:
             continue
         if not (isinstance(number, float) and math.isinf(number) and _WORD_OF_DIGITS.search(text)):
-            return _number_text(number)
+            return _format_number(number)
     return text.lower()
 
 
@@ -247,19 +252,19 @@ _WORD_OF_DIGITS = re.compile(r"\d")
 """Beyond a double's range, a number stays the text that it is."""
 
 
-def compared_as_date_or_number(actual: object, expected: object) -> bool | None:
+def compare_as_date_or_number(actual: object, expected: object) -> bool | None:
     """Whether two numbers are at most 0.001 apart, or two dates the same; None when they are neither."""
-    numbers = _float(actual), _float(expected)
+    numbers = _to_float(actual), _to_float(expected)
     if numbers[0] is not None and numbers[1] is not None:
         return abs(numbers[0] - numbers[1]) <= _TOLERANCE
     if isinstance(actual, (str, int)) and isinstance(expected, (str, int)):
         moments = parse_moment(str(actual)), parse_moment(str(expected))
         if moments[0] is not None and moments[1] is not None:
-            return same_moment(moments[0], moments[1])
+            return is_same_moment(moments[0], moments[1])
     return None
 
 
-def _float(value: object) -> float | None:
+def _to_float(value: object) -> float | None:
     if not isinstance(value, (str, int, float)):
         return None
     try:
@@ -268,19 +273,19 @@ def _float(value: object) -> float | None:
         return None
 
 
-def like(actual: object, expected: object) -> bool:
+def is_similar(actual: object, expected: object) -> bool:
     """Whether the texts of two values share at least 0.8 of their words (Dice's coefficient)."""
-    if (found := compared_as_date_or_number(actual, expected)) is not None:
+    if (found := compare_as_date_or_number(actual, expected)) is not None:
         return found
-    one, other = _words(actual), _words(expected)
+    one, other = _count_words(actual), _count_words(expected)
     if not one or not other:
-        return normalised(actual) == normalised(expected)
+        return normalize_value(actual) == normalize_value(expected)
     shared = (one & other).total()
     return 2 * shared / (one.total() + other.total()) >= _LIKE
 
 
-def _words(value: object) -> Counter[str]:
-    text = value if isinstance(value, str) else _json(normalised(value))
+def _count_words(value: object) -> Counter[str]:
+    text = value if isinstance(value, str) else _dump_json(normalize_value(value))
     return Counter(_WORD.findall(text.casefold()))
 
 
@@ -289,35 +294,35 @@ _ABSENT = object()
 _LONGEST_VALUE = 60
 
 
-def mismatch(goal: Goal, actual: JsonObject) -> str:
+def find_argument_mismatch(goal: Goal, actual: JsonObject) -> str:
     """The first argument that is not as the goal asks, in words; "" when the call matches.
 
     Arguments that the goal does not name may be anything.
     """
     if goal.args is None:
-        return f"no arguments are expected, got {_shown(dict(actual))}" if actual else ""
+        return f"no arguments are expected, got {_format_value(dict(actual))}" if actual else ""
     if goal.args == _ANYTHING:
         return ""
-    given = dict(leaves(actual))
+    given = dict(iter_leaves(actual))
     # A dotted key and a nested one may be one path; the later one counts.
-    for path, expected in dict(leaves(goal.args)).items():
+    for path, expected in dict(iter_leaves(goal.args)).items():
         found = given.get(path, _ABSENT)
-        if not _matches(strategy(path, goal.arg_matching), expected, found):
-            return f"`{path}`: expected {_shown(expected)}, got {_shown(found)}"
+        if not _matches_argument(find_strategy(path, goal.arg_matching), expected, found):
+            return f"`{path}`: expected {_format_value(expected)}, got {_format_value(found)}"
     return ""
 
 
-def leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, object]]:
+def iter_leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, object]]:
     """Dotted paths of all values that are no objects. An empty object has none."""
     for key, value in args.items():
         path = f"{prefix}.{key}" if prefix else str(key)
         if isinstance(value, Mapping):
-            yield from leaves(value, path)
+            yield from iter_leaves(value, path)
         else:
             yield path, value
 
 
-def strategy(path: str, matching: Mapping[str, ArgMatching]) -> ArgMatching:
+def find_strategy(path: str, matching: Mapping[str, ArgMatching]) -> ArgMatching:
     """What is said of the path itself, else of its nearest parent, else `strict`."""
     while path not in matching:
         path, dot, _ = path.rpartition(".")
@@ -326,19 +331,19 @@ def strategy(path: str, matching: Mapping[str, ArgMatching]) -> ArgMatching:
     return matching[path]
 
 
-def _matches(how: ArgMatching, expected: object, found: object) -> bool:
-    if how == "ignore" or normalised(expected) == IGNORED:
+def _matches_argument(how: ArgMatching, expected: object, found: object) -> bool:
+    if how == "ignore" or normalize_value(expected) == IGNORED:
         return True
     if found is _ABSENT:
         return how == "optional"
     if how == "optional":
         return bool(found == expected)
     if how == "fuzzy":
-        return like(found, expected)
-    return bool(normalised(found) == normalised(expected))
+        return is_similar(found, expected)
+    return bool(normalize_value(found) == normalize_value(expected))
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is _ABSENT:
         return "none"
     text = json.dumps(value, ensure_ascii=False, default=str)

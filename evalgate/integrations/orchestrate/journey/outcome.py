@@ -28,7 +28,7 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
-from evalgate.integrations.orchestrate.journey.arguments import mismatch
+from evalgate.integrations.orchestrate.journey.arguments import find_argument_mismatch
 from evalgate.llm.prompting import indent_later_lines
 
 _BLANKS = re.compile(r"\s+")
@@ -41,17 +41,17 @@ class TextJudge(Protocol):
         """Whether all of `keywords`, at least one, occur in `text`."""
         ...
 
-    async def says(self, expected: str, text: str) -> bool | None:
+    async def matches_text(self, expected: str, text: str) -> bool | None:
         """Whether `text` says what `expected` says."""
         ...
 
-    async def affirms(self, check: str, transcript: str) -> bool | None:
+    async def confirms_check(self, check: str, transcript: str) -> bool | None:
         """Whether `check` is true of what was said."""
         ...
 
 
 @frozen
-class LiteralJudge:
+class LiteralTextJudge:
     """Compares letters: any case, any blanks. Knows nothing of meaning."""
 
     knows_only_equal: bool = True
@@ -59,22 +59,22 @@ class LiteralJudge:
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
         """Each stands in the text, letter by letter."""
-        plain = _plain(text)
-        return all(_plain(keyword) in plain for keyword in keywords)
+        plain = _normalize_text(text)
+        return all(_normalize_text(keyword) in plain for keyword in keywords)
 
-    async def says(self, expected: str, text: str) -> bool | None:
+    async def matches_text(self, expected: str, text: str) -> bool | None:
         """True when equal."""
-        if _plain(expected) == _plain(text):
+        if _normalize_text(expected) == _normalize_text(text):
             return True
         return None if self.knows_only_equal else False
 
-    async def affirms(self, check: str, transcript: str) -> bool | None:
+    async def confirms_check(self, check: str, transcript: str) -> bool | None:
         """Cannot tell."""
         del check, transcript
         return None
 
 
-def _plain(text: str) -> str:
+def _normalize_text(text: str) -> str:
     return _BLANKS.sub(" ", unicodedata.normalize("NFC", text).strip()).casefold()
 
 
@@ -91,23 +91,25 @@ class TextFinding:
     """Whether the expected response was compared, or its keywords stand for it."""
 
 
-async def find_texts(journey: Journey, texts: Sequence[str], judge: TextJudge) -> tuple[TextFinding, ...]:
+async def evaluate_text_goals(
+    journey: Journey, texts: Sequence[str], judge: TextJudge
+) -> tuple[TextFinding, ...]:
     """What became of every goal that asks for a text, a name that stands twice included.
 
     A single text must meet all that a goal asks.
     """
     goals = [goal for goal in journey.goals if goal.type == "text"]
-    return tuple([await _finding(goal, texts, judge) for goal in goals])
+    return tuple([await _evaluate_goal(goal, texts, judge) for goal in goals])
 
 
-async def _finding(goal: Goal, texts: Sequence[str], judge: TextJudge) -> TextFinding:
+async def _evaluate_goal(goal: Goal, texts: Sequence[str], judge: TextJudge) -> TextFinding:
     has_keywords = not goal.keywords
     verdicts: set[bool | None] = set()
     for text in texts:
         if goal.keywords and not await judge.holds_keywords(goal.keywords, text):
             continue
         has_keywords = True
-        verdicts.add(await _says(goal, text, judge))
+        verdicts.add(await _matches_response(goal, text, judge))
     is_open = None in verdicts and True not in verdicts
     is_reached = True if True in verdicts else None if is_open else False
     if is_open and goal.keywords:
@@ -115,14 +117,14 @@ async def _finding(goal: Goal, texts: Sequence[str], judge: TextJudge) -> TextFi
     return TextFinding(goal, is_reached, has_keywords if goal.keywords else None, not is_open)
 
 
-async def _says(goal: Goal, text: str, judge: TextJudge) -> bool | None:
+async def _matches_response(goal: Goal, text: str, judge: TextJudge) -> bool | None:
     if goal.response is not None:
-        return await judge.says(goal.response, text)
+        return await judge.matches_text(goal.response, text)
     return bool(goal.keywords)  # a goal that asks for nothing is never reached
 
 
 @frozen
-class Conversation:
+class JourneyConversation:
     """One conversation, in order."""
 
     calls: tuple[ToolCall, ...]
@@ -136,23 +138,23 @@ class Conversation:
     """Lines of `user: …` and `assistant: …`, those of tool calls and results as JSON."""
 
 
-def conversation_of(case: EvalCase, run: CaseRun) -> Conversation:
+def build_conversation(case: EvalCase, run: CaseRun) -> JourneyConversation:
     """The conversation that a run was."""
     replies = [reply for reply in run.replies if reply is not None]
     events = [event for reply in replies for event in reply.events]
-    said = [text for reply in replies for text in _texts(reply, with_widgets=True)]
-    return Conversation(
+    said = [text for reply in replies for text in _iter_texts(reply, with_widgets=True)]
+    return JourneyConversation(
         calls=tuple(event for event in events if isinstance(event, ToolCall)),
-        texts=tuple(text for reply in replies for text in _texts(reply)),
+        texts=tuple(text for reply in replies for text in _iter_texts(reply)),
         widgets=tuple(
             event.payload for event in events if isinstance(event, Message) and event.payload is not None
         ),
         last_said=said[-1] if said else "",
-        transcript="\n".join(_lines(_said(case, run), run.replies)),
+        transcript="\n".join(_iter_transcript_lines(_get_user_messages(case, run), run.replies)),
     )
 
 
-def _texts(reply: Reply, *, with_widgets: bool = False) -> Iterator[str]:
+def _iter_texts(reply: Reply, *, with_widgets: bool = False) -> Iterator[str]:
     for event in reply.events:
         if isinstance(event, Message) and (with_widgets or event.payload is None):
             yield event.text
@@ -160,20 +162,20 @@ def _texts(reply: Reply, *, with_widgets: bool = False) -> Iterator[str]:
         yield reply.response
 
 
-def _said(case: EvalCase, run: CaseRun) -> Sequence[UserMessage]:
+def _get_user_messages(case: EvalCase, run: CaseRun) -> Sequence[UserMessage]:
     return run.said or [turn.user for turn in case.turns]
 
 
-def _lines(said: Sequence[UserMessage], replies: Sequence[Reply | None]) -> Iterator[str]:
+def _iter_transcript_lines(said: Sequence[UserMessage], replies: Sequence[Reply | None]) -> Iterator[str]:
     for message, reply in zip_longest(said, replies):
         if message is not None:
             yield f"user: {indent_later_lines(message.text)}"
         if reply is not None:
-            lines = [*map(_line, reply.events), reply.response or ""]
+            lines = [*map(_format_event, reply.events), reply.response or ""]
             yield from (f"assistant: {indent_later_lines(line)}" for line in lines if line)
 
 
-def _line(event: Event) -> str:
+def _format_event(event: Event) -> str:
     told: JsonObject
     match event:
         case Message():
@@ -186,7 +188,7 @@ def _line(event: Event) -> str:
 
 
 @frozen
-class CallBook:
+class ToolCallReport:
     """What became of every call, and of every goal that asks for one."""
 
     expected: int
@@ -241,15 +243,15 @@ class CallBook:
         return f"{extra} of {self.total} calls were not asked for" if extra else ""
 
 
-def goals_of(journey: Journey, *types: str) -> tuple[Goal, ...]:
+def get_goals(journey: Journey, *types: str) -> tuple[Goal, ...]:
     """The goals of these types. A name that stands twice keeps its first place and takes its last meaning."""
     named = {goal.name: goal for goal in journey.goals if goal.type in types}
     return tuple(named.values())
 
 
-def keep_book(journey: Journey, calls: Sequence[ToolCall]) -> CallBook:
+def match_tool_calls(journey: Journey, calls: Sequence[ToolCall]) -> ToolCallReport:
     """Go through the calls in order; each fulfils the first goal that is still open and fits it."""
-    goals = goals_of(journey, "tool_call")
+    goals = get_goals(journey, "tool_call")
     names = {goal.tool_name.strip() for goal in goals}
     left = list(goals)
     reached, wrong, relevant = list[str](), list[str](), 0
@@ -257,37 +259,41 @@ def keep_book(journey: Journey, calls: Sequence[ToolCall]) -> CallBook:
         if call.name.strip() not in names:
             continue
         relevant += 1
-        goal = next(_fulfilled(left, call), None)
+        goal = next(_find_fulfilled_goals(left, call), None)
         if goal is None:
-            wrong.append(_why(left, call))
+            wrong.append(_explain_mismatch(left, call))
         else:
             left.remove(goal)
             reached.append(goal.name)
     called = {call.name for call in calls}
     missed = dict.fromkeys(goal.tool_name for goal in goals if goal.tool_name not in called)
-    return CallBook(len(goals), len(calls), relevant, tuple(reached), tuple(missed), tuple(wrong))
+    return ToolCallReport(len(goals), len(calls), relevant, tuple(reached), tuple(missed), tuple(wrong))
 
 
-def _fulfilled(goals: Sequence[Goal], call: ToolCall) -> Iterator[Goal]:
-    return (goal for goal in goals if goal.tool_name == call.name and not mismatch(goal, call.args or {}))
+def _find_fulfilled_goals(goals: Sequence[Goal], call: ToolCall) -> Iterator[Goal]:
+    return (
+        goal
+        for goal in goals
+        if goal.tool_name == call.name and not find_argument_mismatch(goal, call.args or {})
+    )
 
 
-def _why(left: Sequence[Goal], call: ToolCall) -> str:
+def _explain_mismatch(left: Sequence[Goal], call: ToolCall) -> str:
     goal = next((goal for goal in left if goal.tool_name == call.name), None)
     if goal is None:
         return f"`{call.name}` was called more often than asked for"
-    return f"`{call.name}` for the goal `{goal.name}`: {mismatch(goal, call.args or {})}"
+    return f"`{call.name}` for the goal `{goal.name}`: {find_argument_mismatch(goal, call.args or {})}"
 
 
 _NO_GOALS_REACHED = "no goal was reached"
 
 
 @frozen
-class Outcome:
+class JourneyOutcome:
     """What became of every goal."""
 
     order: Mapping[str, tuple[str, ...]]
-    calls: CallBook
+    calls: ToolCallReport
     widgets: tuple[str, ...]
     """Goals that ask for a widget and were reached."""
     widgets_expected: int
@@ -303,15 +309,15 @@ class Outcome:
                 return f"only a judge can tell whether a text says what the goal `{text.goal.name}` expects"
         return "only a judge can tell whether the checks hold" if None in self.checks else ""
 
-    def failure(self, *, doubts_count: bool) -> str:
+    def explain_failure(self, *, doubts_count: bool) -> str:
         """Why the journey is no success; "" when it is one. `doubts_count`: what is undecided is reached."""
-        ordering = [*self.calls.reached, *self.widgets, *self._texts_reached(doubts_count=doubts_count)]
+        ordering = [*self.calls.reached, *self.widgets, *self._iter_reached_texts(doubts_count=doubts_count)]
         place = {name: at for at, name in enumerate(ordering)}
         if not ordering:
             return _NO_GOALS_REACHED
-        return next(self._failures(place, doubts_count=doubts_count), "")
+        return next(self._iter_failures(place, doubts_count=doubts_count), "")
 
-    def _texts_reached(self, *, doubts_count: bool) -> Iterator[str]:
+    def _iter_reached_texts(self, *, doubts_count: bool) -> Iterator[str]:
         """A name that stands twice has its first place, and is reached when either goal is."""
         reached = {
             text.goal.name
@@ -320,7 +326,7 @@ class Outcome:
         }
         yield from (name for name in dict.fromkeys(text.goal.name for text in self.texts) if name in reached)
 
-    def _failures(self, place: Mapping[str, int], *, doubts_count: bool) -> Iterator[str]:
+    def _iter_failures(self, place: Mapping[str, int], *, doubts_count: bool) -> Iterator[str]:
         for name, later in self.order.items():
             for each in (name, *later):
                 if each not in place:
@@ -331,7 +337,7 @@ class Outcome:
         if not all(check or (doubts_count and check is None) for check in self.checks):
             yield "a check does not hold"
 
-    def completion(self) -> float | None:
+    def compute_completion(self) -> float | None:
         """Goals reached by goals expected, in hundredths; None when there is none. Order does not count."""
         others = len(self.texts) + self.widgets_expected + len(self.checks)
         if not others:
@@ -353,30 +359,32 @@ class Outcome:
         }
 
 
-async def outcome_of(case: EvalCase, run: CaseRun, journey: Journey, judge: TextJudge) -> Outcome:
+async def evaluate_journey(
+    case: EvalCase, run: CaseRun, journey: Journey, judge: TextJudge
+) -> JourneyOutcome:
     """Hold a run's whole conversation against the journey."""
-    conversation = conversation_of(case, run)
-    interactions = goals_of(journey, "interaction")
-    return Outcome(
+    conversation = build_conversation(case, run)
+    interactions = get_goals(journey, "interaction")
+    return JourneyOutcome(
         order=journey.order,
-        calls=keep_book(journey, conversation.calls),
-        widgets=tuple(_widgets_reached(interactions, conversation.widgets)),
+        calls=match_tool_calls(journey, conversation.calls),
+        widgets=tuple(_iter_reached_widgets(interactions, conversation.widgets)),
         widgets_expected=sum(goal.type == "interaction" for goal in journey.goals),
-        texts=await find_texts(journey, conversation.texts, judge),
-        checks=tuple([await _affirmed(goal, conversation, judge) for goal in _checks(journey)]),
+        texts=await evaluate_text_goals(journey, conversation.texts, judge),
+        checks=tuple([await _confirm_check(goal, conversation, judge) for goal in _get_checks(journey)]),
     )
 
 
-def _checks(journey: Journey) -> list[Goal]:
+def _get_checks(journey: Journey) -> list[Goal]:
     return [goal for goal in journey.goals if goal.type == "check"]
 
 
-async def _affirmed(goal: Goal, conversation: Conversation, judge: TextJudge) -> bool | None:
+async def _confirm_check(goal: Goal, conversation: JourneyConversation, judge: TextJudge) -> bool | None:
     seen = conversation.last_said if goal.scope == "response" else conversation.transcript
-    return await judge.affirms(goal.check, seen)
+    return await judge.confirms_check(goal.check, seen)
 
 
-def _widgets_reached(goals: Sequence[Goal], widgets: Sequence[JsonObject]) -> Iterator[str]:
+def _iter_reached_widgets(goals: Sequence[Goal], widgets: Sequence[JsonObject]) -> Iterator[str]:
     """Each widget serves one goal."""
     left = list(widgets)
     for goal in goals:

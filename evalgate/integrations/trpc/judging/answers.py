@@ -9,12 +9,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from evalgate.core.formatting import mean_as_added
+from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
-from evalgate.integrations.trpc.go_text import folded, trimmed
-from evalgate.llm.client import AnswerSchema, TokenChoice, encodable
-from evalgate.llm.sampling import Unparsable
+from evalgate.integrations.trpc.go_text import fold_key, trim_go_space
+from evalgate.llm.client import AnswerSchema, TokenChoice, replace_surrogates
+from evalgate.llm.sampling import UnparsableAnswerError
 
 
 @frozen
@@ -46,13 +46,13 @@ class Scorecard:
         return {**({"rubric_scores": items} if items else {}), **value}
 
 
-def of_items(items: Sequence[ItemScore]) -> Scorecard:
+def combine_items(items: Sequence[ItemScore]) -> Scorecard:
     """The mean of `items`, at least one, and their reasons, one a line."""
-    mean = mean_as_added([item.score for item in items])
+    mean = compute_sequential_mean([item.score for item in items])
     return Scorecard(mean, "\n".join(item.reason for item in items), tuple(items))
 
 
-def representative(cards: Sequence[Scorecard], threshold: float) -> Scorecard:
+def choose_representative(cards: Sequence[Scorecard], threshold: float) -> Scorecard:
     """The first card on the side of the majority, unaltered; of a tie, the first that fails.
 
     tRPC-Agent-Go's `majority_vote`: a card passes at or above the threshold. `cards` holds at least one.
@@ -66,31 +66,31 @@ SCALE = "ABCDEFGHIJKLMNOPQRST"
 _WORST = len(SCALE) - 1
 
 
-def pairwise(choices: Sequence[TokenChoice]) -> Scorecard:
+def parse_pairwise_score(choices: Sequence[TokenChoice]) -> Scorecard:
     """How much better A is than B: 0.5 when they are equal, 1.0 when A is best and B worst.
 
     Raises:
-        Unparsable: a tag, a letter or the probabilities are missing.
+        UnparsableAnswerError: a tag, a letter or the probabilities are missing.
     """
-    first, second = _letter(choices, "score_A"), _letter(choices, "score_B")
+    first, second = _score_letter(choices, "score_A"), _score_letter(choices, "score_B")
     reason = f"Computed from score_A {first:.4f} and score_B {second:.4f} log probabilities."
     return Scorecard(0.5 + (first - second) / 2, reason)
 
 
-def _letter(choices: Sequence[TokenChoice], name: str) -> float:
+def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
     """The expected score of the letter after the first such tag, in [0, 1]."""
     if not choices:
-        raise Unparsable("it has no log probabilities: the model must give them (`logprobs`)")
+        raise UnparsableAnswerError("it has no log probabilities: the model must give them (`logprobs`)")
     tag = f"<{name}>"
     text = "".join(choice.token for choice in choices)
     start = text.find(tag)
     if start < 0:
-        raise Unparsable(f"it has no `{tag}`")
-    choice, before = _token_at(choices, start + len(tag), name)
-    return _expected(_logprobs(choice, before), name)
+        raise UnparsableAnswerError(f"it has no `{tag}`")
+    choice, before = _find_token(choices, start + len(tag), name)
+    return _compute_expected_score(_collect_logprobs(choice, before), name)
 
 
-def _token_at(choices: Sequence[TokenChoice], place: int, name: str) -> tuple[TokenChoice, str]:
+def _find_token(choices: Sequence[TokenChoice], place: int, name: str) -> tuple[TokenChoice, str]:
     """The token in which the text goes on after `place`, and what of it is before.
 
     Where a token ends at `place`, it is the next one, even an empty one.
@@ -102,24 +102,24 @@ def _token_at(choices: Sequence[TokenChoice], place: int, name: str) -> tuple[To
             return choice, choice.token[: place - begin]
         if end == place and at + 1 < len(choices):
             return choices[at + 1], ""
-    raise Unparsable(f"nothing follows `<{name}>`")
+    raise UnparsableAnswerError(f"nothing follows `<{name}>`")
 
 
-def _logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
+def _collect_logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
     """Step on the scale (0 is the best) → the best logprob of the tokens that say so."""
     found: dict[int, float] = {}
     for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):
-        letter = trimmed(token.removeprefix(before)).upper() if token.startswith(before) else ""
+        letter = trim_go_space(token.removeprefix(before)).upper() if token.startswith(before) else ""
         if len(letter) == 1 and letter in SCALE:
             step = SCALE.index(letter)
             found[step] = max(logprob, found.get(step, logprob))
     return found
 
 
-def _expected(logprobs: Mapping[int, float], name: str) -> float:
+def _compute_expected_score(logprobs: Mapping[int, float], name: str) -> float:
     best = max(logprobs.values(), default=-math.inf)
     if best == -math.inf or any(map(math.isnan, logprobs.values())):
-        raise Unparsable(f"no letter from A to T follows `<{name}>`")
+        raise UnparsableAnswerError(f"no letter from A to T follows `<{name}>`")
     # Beside the best: the exponential of a small logprob is 0.
     weights = {step: math.exp(logprob - best) for step, logprob in logprobs.items()}
     return math.fsum((1 - step / _WORST) * weight for step, weight in weights.items()) / math.fsum(
@@ -137,65 +137,65 @@ _SUPPORTED = frozenset({"supported", "not_applicable"})
 _UNSUPPORTED = frozenset({"unsupported", "contradictory", "disputed"})
 
 
-def final_response(text: str) -> Scorecard:
+def parse_final_response(text: str) -> Scorecard:
     """Read `reasoning: … is_the_agent_response_valid: valid`; the score is 1.0 for that label alone.
 
     As in Go the score is 0.0 for `invalid`, for `valid` in quotes or bold, and for no label at all. Other
     labels, which Go takes for `invalid`, are no answer to the question.
 
     Raises:
-        Unparsable: a field is missing, or the label speaks of neither `valid` nor `invalid`.
+        UnparsableAnswerError: a field is missing, or the label speaks of neither `valid` nor `invalid`.
     """
-    found = next(_blocks(text, _FINAL), None)
+    found = next(_iter_blocks(text, _FINAL), None)
     if found is None:
-        raise Unparsable(f"it has no `{_FINAL[0]}` that is followed by `{_FINAL[1]}`")
+        raise UnparsableAnswerError(f"it has no `{_FINAL[0]}` that is followed by `{_FINAL[1]}`")
     reason, label = found[0], found[1].lower()
     if label and "valid" not in label:
-        raise Unparsable(f"its label {label[:60]!r} is neither `valid` nor `invalid`")
+        raise UnparsableAnswerError(f"its label {label[:60]!r} is neither `valid` nor `invalid`")
     return Scorecard(1.0 if label == "valid" else 0.0, reason)
 
 
-def rubric_blocks(text: str) -> Scorecard:
+def parse_rubric_blocks(text: str) -> Scorecard:
     """Blocks of `ID:`, `Rubric:`, `Evidence:`, `Reason:` and `Verdict: yes`; their mean.
 
     Raises:
-        Unparsable: there is no whole block.
+        UnparsableAnswerError: there is no whole block.
     """
     items = [
         ItemScore(id_, 1.0 if verdict.lower() == "yes" else 0.0, reason)
-        for id_, _, _, reason, verdict in _blocks(text, _RUBRIC)
+        for id_, _, _, reason, verdict in _iter_blocks(text, _RUBRIC)
     ]
     if not items:
-        raise Unparsable(f"it has no block of {', '.join(_RUBRIC)}")
-    return of_items(items)
+        raise UnparsableAnswerError(f"it has no block of {', '.join(_RUBRIC)}")
+    return combine_items(items)
 
 
-def sentence_blocks(text: str) -> Scorecard:
+def parse_sentence_blocks(text: str) -> Scorecard:
     """Blocks of `ID:`, `Reason:`, `Label:` and `Verdict:` with blank lines between them; their mean.
 
     A sentence without a label is judged by its verdict.
 
     Raises:
-        Unparsable: there is no whole block, or a label is unknown.
+        UnparsableAnswerError: there is no whole block, or a label is unknown.
     """
-    blocks = _blocks(text, _SENTENCE, _BLANK_LINE)
-    items = [_sentence(number, block) for number, block in enumerate(blocks, start=1)]
+    blocks = _iter_blocks(text, _SENTENCE, _BLANK_LINE)
+    items = [_parse_sentence(number, block) for number, block in enumerate(blocks, start=1)]
     if not items:
-        raise Unparsable(f"it has no block of {', '.join(_SENTENCE)}")
-    return of_items(items)
+        raise UnparsableAnswerError(f"it has no block of {', '.join(_SENTENCE)}")
+    return combine_items(items)
 
 
-def _sentence(number: int, block: Sequence[str]) -> ItemScore:
+def _parse_sentence(number: int, block: Sequence[str]) -> ItemScore:
     id_, reason, label, verdict = block
     id_, label = id_ or str(number), label.lower().replace(" ", "_")
     if not label:
         return ItemScore(id_, 1.0 if verdict.lower() == "yes" else 0.0, reason)
     if label not in _SUPPORTED | _UNSUPPORTED:
-        raise Unparsable(f"sentence {id_} has the unknown label {label!r}")
-    return ItemScore(id_, 1.0 if label in _SUPPORTED else 0.0, trimmed(f"[{label}] {reason}"))
+        raise UnparsableAnswerError(f"sentence {id_} has the unknown label {label!r}")
+    return ItemScore(id_, 1.0 if label in _SUPPORTED else 0.0, trim_go_space(f"[{label}] {reason}"))
 
 
-def _blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -> Iterator[list[str]]:
+def _iter_blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -> Iterator[list[str]]:
     """The values after each of `names`, without blanks around them; `end` is what the last one ends at."""
     at = 0
     while True:
@@ -207,11 +207,11 @@ def _blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -
             at += len(name)
             starts.append(at)
         ends = [start - len(name) for start, name in zip(starts[1:], names[1:], strict=True)]
-        values = [trimmed(text[start:stop]) for start, stop in zip(starts, ends, strict=False)]
+        values = [trim_go_space(text[start:stop]) for start, stop in zip(starts, ends, strict=False)]
         last = len(text) - len(text[at:].lstrip(_BLANKS))
         found = end.search(text, last)
         at = found.start() if found else len(text)
-        yield [*values, trimmed(text[last:at])]
+        yield [*values, trim_go_space(text[last:at])]
 
 
 _FENCE = "```"
@@ -219,119 +219,129 @@ _FENCE = "```"
 
 def looks_like_json(text: str) -> bool:
     """Whether an answer means to be JSON, well-formed or not."""
-    return _unfenced(text).startswith(("{", "["))
+    return _strip_fence(text).startswith(("{", "["))
 
 
-def rubric_scores(text: str) -> Scorecard:
-    """`{"rubricScores": [{"id", "score", "reason"}]}`, at least one, no id twice; their mean. See `checked`.
+def parse_rubric_scores(text: str) -> Scorecard:
+    """`{"rubricScores": [{"id", "score", "reason"}]}`, at least one, no id twice; their mean. See `check_rubric_ids`.
 
     Raises:
-        Unparsable: it is something else.
+        UnparsableAnswerError: it is something else.
     """
-    found = _member(_object(text), "rubricScores")
+    found = _get_member(_parse_object(text), "rubricScores")
     if not isinstance(found, list) or not found:
-        raise Unparsable("`rubricScores` is missing")
-    items = [_item(each) for each in found]
+        raise UnparsableAnswerError("`rubricScores` is missing")
+    items = [_parse_item(each) for each in found]
     ids = [item.id for item in items]
     if "" in ids:
-        raise Unparsable("it scores a rubric without saying which")
-    return checked(of_items(items), list(dict.fromkeys(ids)))
+        raise UnparsableAnswerError("it scores a rubric without saying which")
+    return check_rubric_ids(combine_items(items), list(dict.fromkeys(ids)))
 
 
-def checked(card: Scorecard, ids: Sequence[str]) -> Scorecard:
+def check_rubric_ids(card: Scorecard, ids: Sequence[str]) -> Scorecard:
     """A card that scores each of `ids` exactly once, in any order.
 
     Raises:
-        Unparsable: naming the first rubric that is missing, doubled or unknown.
+        UnparsableAnswerError: naming the first rubric that is missing, doubled or unknown.
     """
     scored = [item.id for item in card.items]
     for id_ in scored:
         if id_ not in ids:
-            raise Unparsable(f"it scores the rubric {id_!r}, which is not asked for")
+            raise UnparsableAnswerError(f"it scores the rubric {id_!r}, which is not asked for")
         if scored.count(id_) > 1:
-            raise Unparsable(f"it scores the rubric {id_!r} twice")
+            raise UnparsableAnswerError(f"it scores the rubric {id_!r} twice")
     for id_ in ids:
         if id_ not in scored:
-            raise Unparsable(f"it does not score the rubric {id_!r}")
+            raise UnparsableAnswerError(f"it does not score the rubric {id_!r}")
     return card
 
 
-def _item(value: object) -> ItemScore:
+def _parse_item(value: object) -> ItemScore:
     if not isinstance(value, Mapping):
-        raise Unparsable("an element of `rubricScores` is no object")
-    return ItemScore(trimmed(_text(value, "id")), _score(value, "score"), _text(value, "reason"))
+        raise UnparsableAnswerError("an element of `rubricScores` is no object")
+    return ItemScore(
+        trim_go_space(_get_text(value, "id")), _get_score(value, "score"), _get_text(value, "reason")
+    )
 
 
-def single_score(text: str) -> Scorecard:
+def parse_single_score(text: str) -> Scorecard:
     """`{"score": 0.7, "reason": "…"}`.
 
     Raises:
-        Unparsable: it is something else.
+        UnparsableAnswerError: it is something else.
     """
-    found = _object(text)
-    return Scorecard(_score(found, "score"), _text(found, "reason"))
+    found = _parse_object(text)
+    return Scorecard(_get_score(found, "score"), _get_text(found, "reason"))
 
 
-def boolean(text: str) -> Scorecard:
+def parse_boolean(text: str) -> Scorecard:
     """`{"passed": true, "reason": "…"}`.
 
     Raises:
-        Unparsable: it is something else.
+        UnparsableAnswerError: it is something else.
     """
-    found = _object(text)
-    passed = _member(found, "passed")
+    found = _parse_object(text)
+    passed = _get_member(found, "passed")
     if not isinstance(passed, bool):
-        raise Unparsable("`passed` must be true or false")
-    return Scorecard(1.0 if passed else 0.0, _text(found, "reason"), value=passed)
+        raise UnparsableAnswerError("`passed` must be true or false")
+    return Scorecard(1.0 if passed else 0.0, _get_text(found, "reason"), value=passed)
 
 
-def categorical(text: str, scores: Mapping[str, float]) -> Scorecard:
+def parse_category(text: str, scores: Mapping[str, float]) -> Scorecard:
     """`{"category": "good", "reason": "…"}`, worth what `scores` says; 0.0 for a category that it lacks.
 
     Raises:
-        Unparsable: it is something else.
+        UnparsableAnswerError: it is something else.
     """
-    found = _object(text)
-    category, reason = _text(found, "category"), _text(found, "reason")
+    found = _parse_object(text)
+    category, reason = _get_text(found, "category"), _get_text(found, "reason")
     if category not in scores:
         quoted = json.dumps(category, ensure_ascii=False)
         return Scorecard(0.0, f"unknown categorical label {quoted}: {reason}", value=category)
     return Scorecard(scores[category], reason, value=category)
 
 
-def rubric_schema(ids: Sequence[str]) -> AnswerSchema:
-    """The form of `rubric_scores`."""
-    item = _closed({"id": {"type": "string"}, "score": {"type": "number", "enum": [0, 1]}, "reason": _TEXT})
+def build_rubric_schema(ids: Sequence[str]) -> AnswerSchema:
+    """The form of `parse_rubric_scores`."""
+    item = _build_object_schema(
+        {"id": {"type": "string"}, "score": {"type": "number", "enum": [0, 1]}, "reason": _TEXT}
+    )
     items = {"type": "array", "items": item, "minItems": len(ids), "maxItems": len(ids)}
-    return AnswerSchema("rubric_response_scores", _closed({"rubricScores": items}))
+    return AnswerSchema("rubric_response_scores", _build_object_schema({"rubricScores": items}))
 
 
-def scores_schema() -> AnswerSchema:
-    """The form of `rubric_scores` where a prompt of the user's own says what is scored, and how finely."""
-    item = _closed({"id": _TEXT, "score": {"type": "number"}, "reason": _TEXT})
-    return AnswerSchema("rubric_scores_result", _closed({"rubricScores": {"type": "array", "items": item}}))
+def build_scores_schema() -> AnswerSchema:
+    """The form of `parse_rubric_scores` where a prompt of the user's own says what is scored, and how finely."""
+    item = _build_object_schema({"id": _TEXT, "score": {"type": "number"}, "reason": _TEXT})
+    return AnswerSchema(
+        "rubric_scores_result", _build_object_schema({"rubricScores": {"type": "array", "items": item}})
+    )
 
 
-def single_schema() -> AnswerSchema:
-    """The form of `single_score`."""
-    return AnswerSchema("single_score_result", _closed({"score": {"type": "number"}, "reason": _TEXT}))
+def build_single_score_schema() -> AnswerSchema:
+    """The form of `parse_single_score`."""
+    return AnswerSchema(
+        "single_score_result", _build_object_schema({"score": {"type": "number"}, "reason": _TEXT})
+    )
 
 
-def boolean_schema() -> AnswerSchema:
-    """The form of `boolean`."""
-    return AnswerSchema("boolean_result", _closed({"passed": {"type": "boolean"}, "reason": _TEXT}))
+def build_boolean_schema() -> AnswerSchema:
+    """The form of `parse_boolean`."""
+    return AnswerSchema(
+        "boolean_result", _build_object_schema({"passed": {"type": "boolean"}, "reason": _TEXT})
+    )
 
 
-def categorical_schema(labels: Sequence[str]) -> AnswerSchema:
-    """The form of `categorical`."""
+def build_categorical_schema(labels: Sequence[str]) -> AnswerSchema:
+    """The form of `parse_category`."""
     category = {"type": "string", "enum": list(labels)}
-    return AnswerSchema("categorical_result", _closed({"category": category, "reason": _TEXT}))
+    return AnswerSchema("categorical_result", _build_object_schema({"category": category, "reason": _TEXT}))
 
 
 _TEXT = {"type": "string"}
 
 
-def _closed(properties: dict[str, object]) -> dict[str, object]:
+def _build_object_schema(properties: dict[str, object]) -> dict[str, object]:
     return {
         "type": "object",
         "properties": properties,
@@ -340,53 +350,53 @@ def _closed(properties: dict[str, object]) -> dict[str, object]:
     }
 
 
-def _object(text: str) -> Mapping[str, object]:
+def _parse_object(text: str) -> Mapping[str, object]:
     try:
-        value = _DECODER.decode(_unfenced(text))
+        value = _DECODER.decode(_strip_fence(text))
     except (ValueError, RecursionError):
-        raise Unparsable("it is no JSON, or has something after it") from None
+        raise UnparsableAnswerError("it is no JSON, or has something after it") from None
     if not isinstance(value, Mapping):
-        raise Unparsable("it is no JSON object")
+        raise UnparsableAnswerError("it is no JSON object")
     return value
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
     """What is in a code block, if the answer is nothing but one: of JSON, or of no language."""
-    text = trimmed(text)
+    text = trim_go_space(text)
     if not text.startswith(_FENCE):
         return text
     for opening in (f"{_FENCE}json", f"{_FENCE}JSON", _FENCE):
         text = text.removeprefix(opening)
-    return trimmed(text.removesuffix(_FENCE))
+    return trim_go_space(text.removesuffix(_FENCE))
 
 
-def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _fold_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Keys count in any case, as Go reads them; of several spellings the last."""
-    return {folded(key): value for key, value in pairs}
+    return {fold_key(key): value for key, value in pairs}
 
 
-def _no_number(name: str) -> object:
+def _reject_constant(name: str) -> object:
     raise ValueError(name)
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_no_number)
+_DECODER = json.JSONDecoder(object_pairs_hook=_fold_keys, parse_constant=_reject_constant)
 
 
-def _member(value: Mapping[str, object], name: str) -> object:
-    return value.get(folded(name))
+def _get_member(value: Mapping[str, object], name: str) -> object:
+    return value.get(fold_key(name))
 
 
-def _text(value: Mapping[str, object], name: str) -> str:
-    text = _member(value, name)
+def _get_text(value: Mapping[str, object], name: str) -> str:
+    text = _get_member(value, name)
     if not isinstance(text, str):
-        raise Unparsable(f"`{name}` is missing or no text")
-    return encodable(text)
+        raise UnparsableAnswerError(f"`{name}` is missing or no text")
+    return replace_surrogates(text)
 
 
-def _score(value: Mapping[str, object], name: str) -> float:
-    number = _member(value, name)
+def _get_score(value: Mapping[str, object], name: str) -> float:
+    number = _get_member(value, name)
     if isinstance(number, bool) or not isinstance(number, int | float):
-        raise Unparsable(f"`{name}` is missing or no number")
+        raise UnparsableAnswerError(f"`{name}` is missing or no number")
     if not math.isfinite(number) or not 0 <= number <= 1:
-        raise Unparsable(f"`{name}` is {number}, which is not from 0 to 1")
+        raise UnparsableAnswerError(f"`{name}` is {number}, which is not from 0 to 1")
     return float(number)

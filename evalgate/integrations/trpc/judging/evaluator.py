@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from evalgate.config.schema.judge import CUSTOM, PROVIDERS, JudgeConfig, check_names_variable
-from evalgate.core.formatting import counted, mean_as_added
+from evalgate.config.schema.judge import CUSTOM, PROVIDERS, JudgeConfig, require_variable_reference
+from evalgate.core.formatting import compute_sequential_mean, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import MetricContext
 from evalgate.core.protocols.metrics import ProvidesJudges
@@ -17,45 +17,45 @@ from evalgate.core.types import (
     Criterion,
     EvalCase,
     JsonObject,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
+    MetricScore,
     NotApplicable,
-    Scored,
     TurnScore,
 )
-from evalgate.integrations.trpc.criteria import BOUND, Rule
+from evalgate.integrations.trpc.criteria import BOUND, GoModel
 from evalgate.integrations.trpc.judging.answers import (
     Scorecard,
-    checked,
+    build_rubric_schema,
+    check_rubric_ids,
+    choose_representative,
     looks_like_json,
-    representative,
-    rubric_blocks,
-    rubric_schema,
-    rubric_scores,
+    parse_rubric_blocks,
+    parse_rubric_scores,
 )
 from evalgate.integrations.trpc.judging.prompt_inputs import (
-    Exchange,
     JudgedRubric,
-    RubricOption,
-    exchanges,
-    listed,
-    of_case,
-    of_turn,
-    twice,
-    visible,
+    TrpcExchange,
+    TrpcRubricOption,
+    find_repeated_id,
+    format_rubrics,
+    iter_case_rubrics,
+    iter_exchanges,
+    iter_turn_rubrics,
+    iter_visible_rubrics,
 )
 from evalgate.integrations.trpc.judging.templates import JudgeTemplate
 from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
-from evalgate.llm.judge_health import agreement
-from evalgate.llm.prompting import Prompt, prompt, prompt_of_user, variables_of
-from evalgate.llm.resolver import Bench, Judge, NoJudge
-from evalgate.llm.sampling import Samples, Unparsable, take_samples
+from evalgate.llm.judge_health import compute_agreement
+from evalgate.llm.prompting import Prompt, list_prompt_variables, load_prompt, read_user_prompt
+from evalgate.llm.resolver import Judge, JudgeNotConfiguredError, JudgeResolver
+from evalgate.llm.sampling import Samples, UnparsableAnswerError, take_samples
 
 _OF_NO_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
 """What Go sends where a judge has no `generationConfig`; one that is there replaces all of it."""
 
 
-class JudgeModel(Rule):
+class TrpcJudgeModel(GoModel):
     """Which model judges, and how. Without a name the run's own judge does."""
 
     provider_name: str = Field(default="", alias="providerName")
@@ -70,19 +70,19 @@ class JudgeModel(Rule):
 
     @field_validator("api_key")
     @classmethod
-    def _is_a_placeholder(cls, value: str) -> str:
+    def _require_placeholder(cls, value: str) -> str:
         if value:
-            check_names_variable(value, "JUDGE_MODEL_API_KEY")
+            require_variable_reference(value, "JUDGE_MODEL_API_KEY")
         return value
 
     @model_validator(mode="after")
-    def _can_be_reached(self) -> "JudgeModel":
+    def _require_endpoint(self) -> "TrpcJudgeModel":
         name = self.provider_name
         if name and name not in PROVIDERS and "$" not in name and not self.base_url:
             raise ValueError(f"names the provider {name!r}, whose endpoint must be given as `baseURL`")
         return self
 
-    def parameters(self) -> dict[str, object]:
+    def build_parameters(self) -> dict[str, object]:
         """How the model is asked, in the words of `JudgeConfig`. Nothing is streamed."""
         own = _OF_NO_GENERATION if self.generation_config is None else self.generation_config
         generation = {**self.extra_fields, **{key: value for key, value in own.items() if key != "stream"}}
@@ -92,7 +92,7 @@ class JudgeModel(Rule):
             "generation": generation,
         }
 
-    def config(self, base: JudgeConfig | None) -> JudgeConfig:
+    def build_config(self, base: JudgeConfig | None) -> JudgeConfig:
         """This model, asked as patiently as `base`.
 
         Raises:
@@ -101,20 +101,20 @@ class JudgeModel(Rule):
         name = self.provider_name or "openai"
         provider = name if name in PROVIDERS or "$" in name else CUSTOM
         known = base or JudgeConfig(model=self.model_name)
-        return known.altered(
+        return known.apply_changes(
             provider=provider,
             model=self.model_name,
             base_url=self.base_url or None,
             api_key=self.api_key or None,
-            **self.parameters(),
+            **self.build_parameters(),
         )
 
 
-class LlmJudge(Rule):
+class LlmJudgeOptions(GoModel):
     """How a model judges."""
 
-    rubrics: tuple[RubricOption, ...] = Field(default=(), strict=False)
-    judge_model: JudgeModel | None = Field(default=None, alias="judgeModel")
+    rubrics: tuple[TrpcRubricOption, ...] = Field(default=(), strict=False)
+    judge_model: TrpcJudgeModel | None = Field(default=None, alias="judgeModel")
     template: JudgeTemplate | None = None
     sample_parallelism_enabled: bool = Field(default=False, alias="sampleParallelismEnabled")
     sample_parallelism: int = Field(default=0, alias="sampleParallelism", ge=0)
@@ -125,50 +125,50 @@ class LlmJudge(Rule):
         """How often a turn is judged."""
         return self.judge_model.num_samples if self.judge_model else 1
 
-    def judge(self, bench: ProvidesJudges | None) -> Judge:
+    def resolve_judge(self, bench: ProvidesJudges | None) -> Judge:
         """Who judges: the model that is named here, unless the command line decrees another.
 
         Raises:
-            NoJudge: nobody names one.
+            JudgeNotConfiguredError: nobody names one.
             pydantic.ValidationError: a value is wrong.
         """
-        if not isinstance(bench, Bench):
-            raise NoJudge
+        if not isinstance(bench, JudgeResolver):
+            raise JudgeNotConfiguredError
         own = self.judge_model
-        if own is None or bench.is_decreed or not own.model_name:
-            changes = own.parameters() if own and own.generation_config is not None else {}
-            return bench.judge("", **changes)
-        return replace(bench, config=own.config(bench.config)).judge()
+        if own is None or bench.forced_by_cli or not own.model_name:
+            changes = own.build_parameters() if own and own.generation_config is not None else {}
+            return bench.resolve_judge("", **changes)
+        return replace(bench, config=own.build_config(bench.config)).resolve_judge()
 
 
-def told_apart(rubrics: tuple[RubricOption, ...]) -> tuple[RubricOption, ...]:
+def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubricOption, ...]:
     """`rubrics`, where a judge scores each by its id.
 
     Raises:
         ValueError: one has no id, or that of another.
     """
-    seen = list(visible(rubrics))
+    seen = list(iter_visible_rubrics(rubrics))
     if any(not rubric.id for rubric in seen):
         raise ValueError("must give every rubric an `id`")
-    if id_ := twice(seen):
+    if id_ := find_repeated_id(seen):
         raise ValueError(f"must not give the id {id_!r} to two rubrics")
     return rubrics
 
 
-class RubricJudge(LlmJudge):
+class RubricJudgeOptions(LlmJudgeOptions):
     """How a model judges by rubrics, each of which it scores by its id."""
 
-    _are_told_apart = field_validator("rubrics")(told_apart)
+    _require_unique_rubric_ids = field_validator("rubrics")(require_unique_ids)
 
 
-class CannotJudge(Exception):
+class TurnNotJudgeableError(Exception):
     """A turn lacks what the evaluator needs; says what. The metric breaks, as in the original."""
 
 
-class JudgeOptions(Rule):
+class LlmCriterion(GoModel):
     """The criterion of a judged metric; criteria of other kinds beside it are overlooked."""
 
-    llm_judge: LlmJudge = Field(default=LlmJudge(), alias="llmJudge")
+    llm_judge: LlmJudgeOptions = Field(default=LlmJudgeOptions(), alias="llmJudge")
     tool_trajectory: object = Field(default=None, alias="toolTrajectory")
     final_response: object = Field(default=None, alias="finalResponse")
     prompt: str = ""
@@ -176,7 +176,7 @@ class JudgeOptions(Rule):
 
 
 @frozen
-class Question:
+class JudgeQuestion:
     """What the judge is asked of one turn."""
 
     text: str
@@ -186,10 +186,10 @@ class Question:
     """How many an answer must label; None: it labels none."""
 
 
-class RubricOptions(JudgeOptions):
+class LlmRubricCriterion(LlmCriterion):
     """The criterion of a metric whose judge scores rubrics by their ids."""
 
-    llm_judge: RubricJudge = Field(default=RubricJudge(), alias="llmJudge")
+    llm_judge: RubricJudgeOptions = Field(default=RubricJudgeOptions(), alias="llmJudge")
 
 
 @dataclass(frozen=True)
@@ -198,13 +198,13 @@ class LlmEvaluator(ABC):
 
     needs_rubrics: ClassVar[bool] = False
     needs_reference: ClassVar[bool] = False
-    options_type: ClassVar[type[JudgeOptions]] = JudgeOptions
+    options_type: ClassVar[type[LlmCriterion]] = LlmCriterion
     prompt_name: ClassVar[str] = ""
     """"": the prompt is the user's own."""
     more_variables: ClassVar[frozenset[str]] = frozenset()
     """What a prompt of the user's own is filled with beside the variables of ours."""
 
-    settings: LlmJudge
+    settings: LlmJudgeOptions
     judge: Judge
     name: str
     """As the user calls the metric: rubrics of a case may be meant for it."""
@@ -219,16 +219,16 @@ class LlmEvaluator(ABC):
 
         Raises:
             ValidationError: an option is wrong.
-            NoJudge: no model is named.
-            InvalidInput: the prompt's file cannot be read, or filled.
+            JudgeNotConfiguredError: no model is named.
+            InvalidInputError: the prompt's file cannot be read, or filled.
         """
         options = cls.options_type.model_validate(criterion.options, context=BOUND)
         settings, name = options.llm_judge, criterion.metric.removeprefix("trpc/")
         own = None
         if options.prompt:
-            known = variables_of(cls.prompt_name) | cls.more_variables
-            own = prompt_of_user(context.locate(context.folder / options.prompt), options.prompt, known)
-        return cls(settings, settings.judge(context.bench), name, criterion.threshold, own)
+            known = list_prompt_variables(cls.prompt_name) | cls.more_variables
+            own = read_user_prompt(context.locate(context.folder / options.prompt), options.prompt, known)
+        return cls(settings, settings.resolve_judge(context.bench), name, criterion.threshold, own)
 
     @property
     def judged_by(self) -> JsonObject:
@@ -238,44 +238,46 @@ class LlmEvaluator(ABC):
     @property
     def prompt(self) -> Prompt:
         """What the judge is asked with."""
-        return self.own_prompt or prompt(self.prompt_name)
+        return self.own_prompt or load_prompt(self.prompt_name)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """The mean over the turns, in [0, 1]. A turn that is missing or unasked scores 0.0."""
-        found = list(exchanges(case, run))
-        rubrics = [(*self.rubrics_of(case), *of_turn(each.rubrics)) for each in found]
-        if reason := self._not_applicable(found):
+        found = list(iter_exchanges(case, run))
+        rubrics = [(*self.collect_rubrics(case), *iter_turn_rubrics(each.rubrics)) for each in found]
+        if reason := self._explain_not_applicable(found):
             return NotApplicable(reason)
         if self.needs_rubrics and not any(rubrics):
-            return MetricFailed("no rubrics: give them as `llmJudge.rubrics`, or with the case")
-        if id_ := self._id_given_twice(case, found, rubrics):
-            return MetricFailed(f"the case and the metric both have a rubric with the id {id_!r}")
+            return MetricFailure("no rubrics: give them as `llmJudge.rubrics`, or with the case")
+        if id_ := self._find_repeated_id(case, found, rubrics):
+            return MetricFailure(f"the case and the metric both have a rubric with the id {id_!r}")
         try:
-            turns = [await self._turn(found[: at + 1], own) for at, own in enumerate(rubrics)]
-        except CannotJudge as error:
-            return MetricFailed(str(error))
-        return Scored(_mean(turns), tuple(turns), _first_reason(turns, self.threshold))
+            turns = [await self._score_turn(found[: at + 1], own) for at, own in enumerate(rubrics)]
+        except TurnNotJudgeableError as error:
+            return MetricFailure(str(error))
+        return MetricScore(
+            _compute_mean_score(turns), tuple(turns), _find_first_reason(turns, self.threshold)
+        )
 
-    def rubrics_of(self, case: EvalCase) -> tuple[JudgedRubric, ...]:
+    def collect_rubrics(self, case: EvalCase) -> tuple[JudgedRubric, ...]:
         """The metric's rubrics, then those of the case that are meant for it."""
-        return (*visible(self.settings.rubrics), *of_case(case, self.name))
+        return (*iter_visible_rubrics(self.settings.rubrics), *iter_case_rubrics(case, self.name))
 
-    def _id_given_twice(
-        self, case: EvalCase, found: Sequence[Exchange], rubrics: Sequence[Sequence[JudgedRubric]]
+    def _find_repeated_id(
+        self, case: EvalCase, found: Sequence[TrpcExchange], rubrics: Sequence[Sequence[JudgedRubric]]
     ) -> str:
         """Return an id that two rubrics of one turn have; "" when the metric alone has rubrics."""
-        if not any(of_case(case, self.name)) and not any(each.rubrics for each in found):
+        if not any(iter_case_rubrics(case, self.name)) and not any(each.rubrics for each in found):
             return ""
-        return next(filter(None, map(twice, rubrics)), "")
+        return next(filter(None, map(find_repeated_id, rubrics)), "")
 
-    def _not_applicable(self, found: Sequence[Exchange]) -> str:
+    def _explain_not_applicable(self, found: Sequence[TrpcExchange]) -> str:
         if not found:
             return "nothing was said"
         if self.needs_reference and all(each.reference is None and each.is_asked_for for each in found):
             return "the case expects no final response to compare with"
         return ""
 
-    async def _turn(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> TurnScore:
+    async def _score_turn(self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]) -> TurnScore:
         exchange = so_far[-1]
         if not exchange.is_asked_for:
             return TurnScore(0.0, "the case does not ask for this turn")
@@ -285,16 +287,21 @@ class LlmEvaluator(ABC):
             return TurnScore(None, "the turn expects no final response")
         if self.needs_rubrics and not rubrics:
             return TurnScore(None, "there is no rubric for this turn")
-        question = await self.question(so_far, rubrics)
-        samples = await self._samples(question, rubrics)
-        cards = samples.need()
-        card, agreed = representative(cards, self.threshold), agreement([each.score for each in cards])
-        details = {**card.details, "samples": samples.told(lambda each: (each.score, each.reason))}
+        question = await self.build_question(so_far, rubrics)
+        samples = await self._take_samples(question, rubrics)
+        cards = samples.require_values()
+        card, agreed = (
+            choose_representative(cards, self.threshold),
+            compute_agreement([each.score for each in cards]),
+        )
+        details = {**card.details, "samples": samples.to_rows(lambda each: (each.score, each.reason))}
         return TurnScore(
             card.score, card.reason, details if agreed is None else {**details, "agreement": agreed}
         )
 
-    async def _samples(self, question: Question, rubrics: Sequence[JudgedRubric]) -> Samples[Scorecard]:
+    async def _take_samples(
+        self, question: JudgeQuestion, rubrics: Sequence[JudgedRubric]
+    ) -> Samples[Scorecard]:
         request = ModelRequest(
             (ChatMessage("user", question.text),),
             parameters=question.parameters or {},
@@ -303,29 +310,31 @@ class LlmEvaluator(ABC):
         )
         ids = [rubric.id for rubric in rubrics]
 
-        def read(answer: ModelAnswer) -> Scorecard:
-            card, asked = self.read(answer, ids), question.sentences
+        def parse_complete_answer(answer: ModelAnswer) -> Scorecard:
+            card, asked = self.parse_answer(answer, ids), question.sentences
             if asked is not None and len(card.items) != asked:
-                raise Unparsable(f"it labels {len(card.items)} of {counted(asked, 'sentence')}")
+                raise UnparsableAnswerError(f"it labels {len(card.items)} of {pluralize(asked, 'sentence')}")
             return card
 
-        return await take_samples(self.judge.client, request, self.settings.samples, read)
+        return await take_samples(self.judge.client, request, self.settings.samples, parse_complete_answer)
 
     @abstractmethod
-    async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
+    async def build_question(
+        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+    ) -> JudgeQuestion:
         """What the judge is asked of the last of these turns.
 
         Raises:
-            CannotJudge: the turn lacks something.
-            JudgeFailed: the judge had to be asked something before, and gave no answer.
+            TurnNotJudgeableError: the turn lacks something.
+            JudgeError: the judge had to be asked something before, and gave no answer.
         """
 
     @abstractmethod
-    def read(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
+    def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
         """What an answer says; `ids` are those of the rubrics.
 
         Raises:
-            Unparsable: it is not in the form that was asked for.
+            UnparsableAnswerError: it is not in the form that was asked for.
         """
 
 
@@ -333,38 +342,40 @@ class RubricEvaluator(LlmEvaluator):
     """Asks whether rubrics hold; reads the JSON of today's evaluators, and the blocks of the first ones."""
 
     needs_rubrics = True
-    options_type = RubricOptions
+    options_type = LlmRubricCriterion
 
-    async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
+    async def build_question(
+        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+    ) -> JudgeQuestion:
         """See `LlmEvaluator`."""
-        text = self.prompt.filled(**self.material(so_far[-1]), rubrics=listed(rubrics))
-        return Question(text, rubric_schema([rubric.id for rubric in rubrics]))
+        text = self.prompt.render_text(**self.build_material(so_far[-1]), rubrics=format_rubrics(rubrics))
+        return JudgeQuestion(text, build_rubric_schema([rubric.id for rubric in rubrics]))
 
-    def material(self, exchange: Exchange) -> Mapping[str, str]:
+    def build_material(self, exchange: TrpcExchange) -> Mapping[str, str]:
         """What the prompt shows of a turn.
 
         Raises:
-            CannotJudge: something is missing.
+            TurnNotJudgeableError: something is missing.
         """
-        return material_of(exchange)
+        return get_exchange_texts(exchange)
 
-    def read(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
+    def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
         """See `LlmEvaluator`."""
         is_json = looks_like_json(answer.text)
-        card = rubric_scores(answer.text) if is_json else rubric_blocks(answer.text)
-        return checked(card, ids)
+        card = parse_rubric_scores(answer.text) if is_json else parse_rubric_blocks(answer.text)
+        return check_rubric_ids(card, ids)
 
 
-def material_of(exchange: Exchange) -> dict[str, str]:
+def get_exchange_texts(exchange: TrpcExchange) -> dict[str, str]:
     """User's text, final response and the expected one."""
     return {"user": exchange.user, "response": exchange.response, "reference": exchange.reference or ""}
 
 
-def _mean(turns: Sequence[TurnScore]) -> float:
-    return mean_as_added([turn.score for turn in turns if turn.score is not None])
+def _compute_mean_score(turns: Sequence[TurnScore]) -> float:
+    return compute_sequential_mean([turn.score for turn in turns if turn.score is not None])
 
 
-def _first_reason(turns: Sequence[TurnScore], threshold: float) -> str:
+def _find_first_reason(turns: Sequence[TurnScore], threshold: float) -> str:
     """Of the first turn below the threshold; where none is, of none."""
     for number, turn in enumerate(turns, start=1):
         if turn.score is not None and turn.score < threshold and turn.reason:

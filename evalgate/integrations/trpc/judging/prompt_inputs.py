@@ -5,13 +5,13 @@ from itertools import zip_longest
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseRun, EvalCase, JsonObject, Reply, Rubric
-from evalgate.integrations.trpc.criteria import Rule
-from evalgate.integrations.trpc.go_text import Raw, folded, struct
-from evalgate.metrics.trajectory import tool_records
+from evalgate.integrations.trpc.criteria import GoModel
+from evalgate.integrations.trpc.go_text import RawJson, dump_go_struct, fold_key
+from evalgate.metrics.trajectory import collect_tool_records
 
 
 @frozen
-class Exchange:
+class TrpcExchange:
     """One turn as it happened."""
 
     user: str
@@ -34,16 +34,16 @@ class Exchange:
         return (self.reply.response if self.reply else None) or ""
 
 
-def exchanges(case: EvalCase, run: CaseRun) -> Iterator[Exchange]:
+def iter_exchanges(case: EvalCase, run: CaseRun) -> Iterator[TrpcExchange]:
     """Every turn of the run: as it is written, or as a simulated user played it."""
     context = case.context_messages
     if not case.turns:
         for message, reply in zip_longest(run.said, run.replies):
-            yield Exchange(message.text if message else "", reply, context=context)
+            yield TrpcExchange(message.text if message else "", reply, context=context)
         return
     for index, (turn, reply) in enumerate(zip_longest(case.turns, run.replies)):
         said = run.said[index].text if index < len(run.said) else turn.user.text if turn else ""
-        yield Exchange(
+        yield TrpcExchange(
             said,
             reply,
             turn.expected.response if turn else None,
@@ -54,17 +54,17 @@ def exchanges(case: EvalCase, run: CaseRun) -> Iterator[Exchange]:
         )
 
 
-class RubricContent(Rule):
+class TrpcRubricOptionContent(GoModel):
     """What a rubric says."""
 
     text: str = ""
 
 
-class RubricOption(Rule):
+class TrpcRubricOption(GoModel):
     """Something that the judge must affirm. One without content is passed over."""
 
     id: str = ""
-    content: RubricContent | None = None
+    content: TrpcRubricOptionContent | None = None
     description: str = ""
     type: str = ""
 
@@ -78,45 +78,45 @@ class JudgedRubric:
     description: str = ""
     type: str = ""
 
-    def as_wire(self) -> Raw:
+    def to_go_json(self) -> RawJson:
         """As Go writes it: what is empty is left out."""
-        content = struct([("text", self.text)] if self.text else [])
+        content = dump_go_struct([("text", self.text)] if self.text else [])
         members = {"id": self.id, "content": content, "description": self.description, "type": self.type}
-        return struct((key, value) for key, value in members.items() if value)
+        return dump_go_struct((key, value) for key, value in members.items() if value)
 
 
-def visible(options: Iterable[RubricOption]) -> Iterator[JudgedRubric]:
+def iter_visible_rubrics(options: Iterable[TrpcRubricOption]) -> Iterator[JudgedRubric]:
     """Those that say something."""
     for each in options:
         if each.content is not None:
             yield JudgedRubric(each.id.strip(), each.content.text, each.description, each.type)
 
 
-def of_case(case: EvalCase, metric: str) -> Iterator[JudgedRubric]:
+def iter_case_rubrics(case: EvalCase, metric: str) -> Iterator[JudgedRubric]:
     """Those of a case that are meant for `metric`, or for any."""
     for each in case.rubrics:
         if each.metric in {"", metric}:
-            yield _judged(each)
+            yield _to_judged_rubric(each)
 
 
-def of_turn(rubrics: Iterable[Rubric]) -> Iterator[JudgedRubric]:
+def iter_turn_rubrics(rubrics: Iterable[Rubric]) -> Iterator[JudgedRubric]:
     """Yield those of a turn that have no type: with one they are meant for a metric of Google ADK."""
     for each in rubrics:
         if not (each.type or "").strip():
-            yield _judged(each)
+            yield _to_judged_rubric(each)
 
 
-def _judged(rubric: Rubric) -> JudgedRubric:
+def _to_judged_rubric(rubric: Rubric) -> JudgedRubric:
     kind = (rubric.type or "").strip()
     return JudgedRubric(rubric.rubric_id.strip(), rubric.text.strip(), rubric.description or "", kind)
 
 
-def listed(rubrics: Sequence[JudgedRubric]) -> str:
+def format_rubrics(rubrics: Sequence[JudgedRubric]) -> str:
     """`id: text`, one a line."""
     return "\n".join(f"{rubric.id}: {rubric.text}" for rubric in rubrics)
 
 
-def twice(rubrics: Iterable[JudgedRubric]) -> str:
+def find_repeated_id(rubrics: Iterable[JudgedRubric]) -> str:
     """The first id that two of them have; "" when there is none."""
     seen: set[str] = set()
     for rubric in rubrics:
@@ -140,58 +140,64 @@ _ALWAYS: Mapping[str, object] = {"text": "", "score": 0}
 """What stands there even where the search left it out."""
 
 
-class NoKnowledge(Exception):
+class InvalidKnowledgeError(Exception):
     """A search's result is not of the form that tRPC-Agent-Go's own tools give."""
 
 
-def knowledge_in(reply: Reply) -> str:
+def format_knowledge(reply: Reply) -> str:
     """One line of JSON for each search of the turn, with what a search gives and nothing else.
 
     Raises:
-        NoKnowledge: a result is of another form.
+        InvalidKnowledgeError: a result is of another form.
     """
-    lines = [_line(record.name, record.result) for record in tool_records(reply) if record.name in TOOLS]
+    lines = [
+        _format_search(record.name, record.result)
+        for record in collect_tool_records(reply)
+        if record.name in TOOLS
+    ]
     return "".join(f"{line}\n" for line in lines) if lines else NOTHING_FOUND
 
 
-def _line(tool: str, result: object) -> str:
+def _format_search(tool: str, result: object) -> str:
     place = f"the result of `{tool}`"
-    found = {} if result is None else _members(result, place)
-    documents = _of_type(found, "documents", (list,), place)
+    found = {} if result is None else _fold_members(result, place)
+    documents = _get_typed(found, "documents", (list,), place)
     if isinstance(documents, list):
         documents = [
-            None if each is None else _document(each, f"a document in {place}") for each in documents
+            None if each is None else _build_document(each, f"a document in {place}") for each in documents
         ]
-    message = _of_type(found, "message", (str,), place)
-    return _struct([("documents", documents), *([("message", message)] if message else [])])
+    message = _get_typed(found, "message", (str,), place)
+    return _dump_struct([("documents", documents), *([("message", message)] if message else [])])
 
 
-def _document(document: object, place: str) -> Raw:
-    return _struct(list(_given(_members(document, place), place)))
+def _build_document(document: object, place: str) -> RawJson:
+    return _dump_struct(list(_iter_document_fields(_fold_members(document, place), place)))
 
 
-def _given(members: Mapping[str, object], place: str) -> Iterator[tuple[str, object]]:
+def _iter_document_fields(members: Mapping[str, object], place: str) -> Iterator[tuple[str, object]]:
     for key, types in _DOCUMENT.items():
-        value = _of_type(members, key, types, place) or _ALWAYS.get(key)
+        value = _get_typed(members, key, types, place) or _ALWAYS.get(key)
         if value or key in _ALWAYS:
             yield key, value
 
 
-def _struct(members: list[tuple[str, object]]) -> Raw:
+def _dump_struct(members: list[tuple[str, object]]) -> RawJson:
     try:
-        return struct(members, for_html=True)
+        return dump_go_struct(members, for_html=True)
     except RecursionError:
-        raise NoKnowledge("the result of a knowledge search is nested too deep to be shown") from None
+        raise InvalidKnowledgeError(
+            "the result of a knowledge search is nested too deep to be shown"
+        ) from None
 
 
-def _members(value: object, place: str) -> Mapping[str, object]:
+def _fold_members(value: object, place: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise NoKnowledge(f"{place} is no object")
-    return {folded(str(key)): each for key, each in value.items()}
+        raise InvalidKnowledgeError(f"{place} is no object")
+    return {fold_key(str(key)): each for key, each in value.items()}
 
 
-def _of_type(members: Mapping[str, object], key: str, types: tuple[type, ...], place: str) -> object:
+def _get_typed(members: Mapping[str, object], key: str, types: tuple[type, ...], place: str) -> object:
     value = members.get(key)
     if value is not None and (isinstance(value, bool) or not isinstance(value, types)):
-        raise NoKnowledge(f"`{key}` in {place} is of another type than a knowledge search gives")
+        raise InvalidKnowledgeError(f"`{key}` in {place} is of another type than a knowledge search gives")
     return value

@@ -7,24 +7,30 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from evalgate.integrations.trpc.criteria import Rule
-from evalgate.integrations.trpc.go_text import Raw, compact, folded, struct, trimmed
+from evalgate.integrations.trpc.criteria import GoModel
+from evalgate.integrations.trpc.go_text import (
+    RawJson,
+    dump_compact_json,
+    dump_go_struct,
+    fold_key,
+    trim_go_space,
+)
 from evalgate.integrations.trpc.judging import answers
 from evalgate.integrations.trpc.judging.answers import Scorecard
-from evalgate.integrations.trpc.judging.prompt_inputs import Exchange, JudgedRubric
+from evalgate.integrations.trpc.judging.prompt_inputs import JudgedRubric, TrpcExchange
 from evalgate.llm.client import AnswerSchema
 
-Path: TypeAlias = tuple[str | int, ...]
+JsonPath: TypeAlias = tuple[str | int, ...]
 """Keys of objects and indices of arrays, outermost first."""
 
 _STEP = re.compile(r"\.(?P<key>[^.\[\]*]+)|\[(?P<index>[+-]?[0-9]+)\]")
 
 
-class NotFound(Exception):
+class PathNotFoundError(Exception):
     """A path leads nowhere in a text; says why."""
 
 
-def parsed_path(path: str) -> Path:
+def parse_path(path: str) -> JsonPath:
     """The steps of `path`; none for "" and "$", which mean the whole.
 
     Raises:
@@ -39,32 +45,34 @@ def parsed_path(path: str) -> Path:
     return tuple(step["key"] or int(step["index"]) for step in steps)
 
 
-def extracted(text: str, path: Path) -> str:
+def extract_value(text: str, path: JsonPath) -> str:
     """The value at `path` in the JSON that `text` is: a text as it is, anything else as JSON.
 
     Raises:
-        NotFound: the text is no JSON, or has nothing there.
+        PathNotFoundError: the text is no JSON, or has nothing there.
     """
     try:
-        value: object = json.loads(text, parse_int=Raw, parse_float=Raw, parse_constant=_no_constant)
+        value: object = json.loads(
+            text, parse_int=RawJson, parse_float=RawJson, parse_constant=_reject_constant
+        )
         for step in path:
-            value = _member(value, step)
-        return str(value) if isinstance(value, str) else compact(value)
+            value = _get_child(value, step)
+        return str(value) if isinstance(value, str) else dump_compact_json(value)
     except (ValueError, RecursionError):
-        raise NotFound("the text is no JSON") from None
+        raise PathNotFoundError("the text is no JSON") from None
 
 
-def _member(value: object, step: str | int) -> object:
+def _get_child(value: object, step: str | int) -> object:
     if isinstance(step, str):
         if isinstance(value, Mapping) and step in value:
             return value[step]
-        raise NotFound(f"there is no key {step!r}")
+        raise PathNotFoundError(f"there is no key {step!r}")
     if isinstance(value, Sequence) and not isinstance(value, str) and 0 <= step < len(value):
         return value[step]
-    raise NotFound(f"there is no element {step}")
+    raise PathNotFoundError(f"there is no element {step}")
 
 
-def _no_constant(literal: str) -> object:
+def _reject_constant(literal: str) -> object:
     raise ValueError(literal)
 
 
@@ -78,52 +86,54 @@ STEP_FIELDS = frozenset({*_LISTS, *_TEXTS})
 _OF_ANY_TYPE = frozenset({"arguments", "result"})
 
 
-class NotTraced(Exception):
+class MissingTraceError(Exception):
     """A turn's trace lacks what is asked of it; says what."""
 
 
-def of_step(trace: object, node: str, field: str) -> str:
+def read_step_field(trace: object, node: str, field: str) -> str:
     """What the last step of `node` took in, gave out, called or loaded: a text, or a list as JSON.
 
     `field` is one of STEP_FIELDS.
 
     Raises:
-        NotTraced: there is no such step, or nothing in it.
+        MissingTraceError: there is no such step, or nothing in it.
     """
     if trace is None:
-        raise NotTraced("the turn has no `executionTrace`")
-    step = _last_step(trace, node)
+        raise MissingTraceError("the turn has no `executionTrace`")
+    step = _find_last_step(trace, node)
     if field in _LISTS:
         key, members = _LISTS[field]
-        return compact([struct(_given(_members(each), members)) for each in _listed(step, key)])
+        return dump_compact_json(
+            [dump_go_struct(_iter_present(_fold_keys(each), members)) for each in _get_list(step, key)]
+        )
     part = _TEXTS[field]
-    text = _members(step.get(part)).get("text")
+    text = _fold_keys(step.get(part)).get("text")
     if not text or not isinstance(text, str):
-        raise NotTraced(f"the last step of the node {node!r} has no {part}")
+        raise MissingTraceError(f"the last step of the node {node!r} has no {part}")
     return text
 
 
-def _last_step(trace: object, node: str) -> Mapping[str, object]:
-    for step in reversed([_members(each) for each in _listed(_members(trace), "steps")]):
+def _find_last_step(trace: object, node: str) -> Mapping[str, object]:
+    for step in reversed([_fold_keys(each) for each in _get_list(_fold_keys(trace), "steps")]):
         if step.get("nodeid") == node:
             return step
-    raise NotTraced(f"the turn's `executionTrace` has no step of the node {node!r}")
+    raise MissingTraceError(f"the turn's `executionTrace` has no step of the node {node!r}")
 
 
-def _given(members: Mapping[str, object], keys: Sequence[str]) -> Iterator[tuple[str, object]]:
+def _iter_present(members: Mapping[str, object], keys: Sequence[str]) -> Iterator[tuple[str, object]]:
     for key in keys:
         value = members.get(key)
         if value is not None and (value != "" or key in _OF_ANY_TYPE):
             yield key, value
 
 
-def _members(value: object) -> Mapping[str, object]:
+def _fold_keys(value: object) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         return {}
-    return {folded(str(key)): each for key, each in value.items()}
+    return {fold_key(str(key)): each for key, each in value.items()}
 
 
-def _listed(value: Mapping[str, object], key: str) -> Sequence[object]:
+def _get_list(value: Mapping[str, object], key: str) -> Sequence[object]:
     found = value.get(key)
     return found if isinstance(found, list | tuple) else ()
 
@@ -131,7 +141,7 @@ def _listed(value: Mapping[str, object], key: str) -> Sequence[object]:
 _PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _NAME = re.compile(r"(?P<name>[^\s{}'\"`?]+)(?P<optional>\??)")
 
-FormName: TypeAlias = Literal["single_score", "rubric_scores", "boolean", "categorical"]
+AnswerForm: TypeAlias = Literal["single_score", "rubric_scores", "boolean", "categorical"]
 _FIELDS: Mapping[str, frozenset[str]] = {
     "actual": frozenset({"userContent", "finalResponse", *STEP_FIELDS}),
     "expected": frozenset({"finalResponse"}),
@@ -139,181 +149,183 @@ _FIELDS: Mapping[str, frozenset[str]] = {
 }
 
 
-class CannotFill(Exception):
+class TemplateError(Exception):
     """A variable of the template has no value in this turn."""
 
 
-class Selector(Rule):
+class NodeSelector(GoModel):
     """Which node of a trace is meant."""
 
     node: str = Field(default="", alias="nodeID")
 
 
-class Source(Rule):
+class VariableSource(GoModel):
     """Where a variable's value comes from."""
 
     scope: Literal["actual", "expected", "metric"]
     field: str
-    selector: Selector = Selector()
+    selector: NodeSelector = NodeSelector()
     path: str = ""
     """Into JSON, as `$.a[1].b`; the whole text without."""
 
     @model_validator(mode="after")
-    def _exists(self) -> "Source":
+    def _check_source(self) -> "VariableSource":
         if self.field not in _FIELDS[self.scope]:
             raise ValueError(f"has no field `{self.field}` in the scope `{self.scope}`")
         if self.field in STEP_FIELDS and not self.selector.node:
             raise ValueError(f"needs `selector.nodeID`: `{self.field}` is of one node")
         try:
-            parsed_path(self.path)
+            parse_path(self.path)
         except ValueError as error:
             raise ValueError(f"has a wrong path: {error}") from None
         return self
 
-    def value(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
+    def resolve_value(self, exchange: TrpcExchange, rubrics: Sequence[JudgedRubric]) -> str:
         """The text that stands for the variable.
 
         Raises:
-            CannotFill: there is none.
+            TemplateError: there is none.
         """
         try:
-            text = self._whole(exchange, rubrics)
-            return extracted(text, parsed_path(self.path)) if self.path else text
-        except NotFound as error:
-            raise CannotFill(f"the path {self.path!r} leads nowhere: {error}") from None
-        except NotTraced as error:
-            raise CannotFill(str(error)) from None
+            text = self._read_field(exchange, rubrics)
+            return extract_value(text, parse_path(self.path)) if self.path else text
+        except PathNotFoundError as error:
+            raise TemplateError(f"the path {self.path!r} leads nowhere: {error}") from None
+        except MissingTraceError as error:
+            raise TemplateError(str(error)) from None
 
-    def _whole(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
+    def _read_field(self, exchange: TrpcExchange, rubrics: Sequence[JudgedRubric]) -> str:
         match self.field:
             case "rubrics" if not rubrics:
-                raise CannotFill("there are no rubrics")
+                raise TemplateError("there are no rubrics")
             case "rubrics":
-                return compact([rubric.as_wire() for rubric in rubrics])
+                return dump_compact_json([rubric.to_go_json() for rubric in rubrics])
             case "finalResponse" if self.scope == "expected" and exchange.reference is None:
-                raise CannotFill("the turn expects no final response")
+                raise TemplateError("the turn expects no final response")
             case "finalResponse" if self.scope == "expected":
                 return exchange.reference or ""
             case "finalResponse":
                 return exchange.response
             case "userContent":
                 return exchange.user
-        return of_step(exchange.execution, self.selector.node, self.field)
+        return read_step_field(exchange.execution, self.selector.node, self.field)
 
 
-class Binding(Rule):
+class VariableBinding(GoModel):
     """A variable of the template and where its value comes from."""
 
     template_variable: str = Field(alias="templateVariable", min_length=1)
-    source: Source
+    source: VariableSource
 
 
-class Category(Rule):
+class Category(GoModel):
     """A label that the judge may choose."""
 
     label: str = Field(min_length=1)
     score: float = Field(default=0.0, ge=0, le=1)
 
 
-class ScorerOptions(Rule):
+class ScorerOptions(GoModel):
     """What a scorer needs."""
 
     categories: tuple[Category, ...] = Field(default=(), strict=False)
 
     @model_validator(mode="after")
-    def _are_told_apart(self) -> "ScorerOptions":
+    def _require_unique_labels(self) -> "ScorerOptions":
         labels = [category.label for category in self.categories]
         if twice := [label for label in labels if labels.count(label) > 1]:
             raise ValueError(f"holds the category {twice[0]!r} twice")
         return self
 
 
-class JudgeTemplate(Rule):
+class JudgeTemplate(GoModel):
     """A prompt with variables, and how the answer is read."""
 
     prompt: str
-    scorer: FormName = Field(alias="responseScorerName")
-    bindings: tuple[Binding, ...] = Field(default=(), alias="variableBindings", strict=False)
+    scorer: AnswerForm = Field(alias="responseScorerName")
+    bindings: tuple[VariableBinding, ...] = Field(default=(), alias="variableBindings", strict=False)
     scorer_options: ScorerOptions = Field(default=ScorerOptions(), alias="responseScorerOptions")
-    structured_output: FormName | Literal[""] = Field(default="", alias="structuredOutputName")
+    structured_output: AnswerForm | Literal[""] = Field(default="", alias="structuredOutputName")
     """The form that the judge is asked for; "": the scorer's own."""
     sample_aggregator: Literal["", "majority_vote"] = Field(default="", alias="sampleAggregatorName")
     invocation_aggregator: Literal["", "average"] = Field(default="", alias="invocationAggregatorName")
 
     @model_validator(mode="after")
-    def _is_whole(self) -> "JudgeTemplate":
+    def _check_template(self) -> "JudgeTemplate":
         if not self.prompt.strip():
             raise ValueError("has an empty prompt")
         bound = [binding.template_variable for binding in self.bindings]
         if twice := [name for name in bound if bound.count(name) > 1]:
             raise ValueError(f"binds {twice[0]!r} twice")
-        if unbound := [name for name in _needed(self.prompt) if name not in bound]:
+        if unbound := [name for name in _iter_required_variables(self.prompt) if name not in bound]:
             raise ValueError(f"holds `{{{{{unbound[0]}}}}}`, which nothing is bound to")
         if "categorical" in {self.scorer, self.structured_output} and not self.scorer_options.categories:
             raise ValueError("needs `responseScorerOptions.categories`")
         return self
 
-    def filled(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
+    def fill_template(self, exchange: TrpcExchange, rubrics: Sequence[JudgedRubric]) -> str:
         """The text that the judge is sent. Values are not looked through for variables.
 
         Raises:
-            CannotFill: a variable has no value.
+            TemplateError: a variable has no value.
         """
         values = {}
         for binding in self.bindings:
             try:
-                values[binding.template_variable] = binding.source.value(exchange, rubrics)
-            except CannotFill as error:
-                raise CannotFill(f"the template's variable `{binding.template_variable}`: {error}") from None
-        return _PLACEHOLDER.sub(lambda found: _filled(found, values), self.prompt)
+                values[binding.template_variable] = binding.source.resolve_value(exchange, rubrics)
+            except TemplateError as error:
+                raise TemplateError(
+                    f"the template's variable `{binding.template_variable}`: {error}"
+                ) from None
+        return _PLACEHOLDER.sub(lambda found: _fill_placeholder(found, values), self.prompt)
 
-    def read(self, text: str, ids: Sequence[str]) -> Scorecard:
+    def parse_answer(self, text: str, ids: Sequence[str]) -> Scorecard:
         """An answer. Without rubrics the judge names those that it scores.
 
         Raises:
-            Unparsable: it is not in the scorer's form.
+            UnparsableAnswerError: it is not in the scorer's form.
         """
         match self.scorer:
             case "single_score":
-                return answers.single_score(text)
+                return answers.parse_single_score(text)
             case "rubric_scores":
-                card = answers.rubric_scores(text)
-                return answers.checked(card, ids) if ids else card
+                card = answers.parse_rubric_scores(text)
+                return answers.check_rubric_ids(card, ids) if ids else card
             case "boolean":
-                return answers.boolean(text)
+                return answers.parse_boolean(text)
             case "categorical":
-                return answers.categorical(text, self._categories)
+                return answers.parse_category(text, self._categories)
 
     @property
     def answer_schema(self) -> AnswerSchema:
         """The form that the answer should have."""
         match self.structured_output or self.scorer:
             case "single_score":
-                return answers.single_schema()
+                return answers.build_single_score_schema()
             case "rubric_scores":
-                return answers.scores_schema()
+                return answers.build_scores_schema()
             case "boolean":
-                return answers.boolean_schema()
+                return answers.build_boolean_schema()
             case "categorical":
-                return answers.categorical_schema(list(self._categories))
+                return answers.build_categorical_schema(list(self._categories))
 
     @property
     def _categories(self) -> Mapping[str, float]:
         return {category.label: category.score for category in self.scorer_options.categories}
 
 
-def _placeholder(found: re.Match[str]) -> re.Match[str] | None:
+def _match_placeholder(found: re.Match[str]) -> re.Match[str] | None:
     """The name in a pair of braces, and whether it may lack a value; None: the braces are text."""
-    return _NAME.fullmatch(trimmed(found[1]))
+    return _NAME.fullmatch(trim_go_space(found[1]))
 
 
-def _needed(prompt: str) -> Iterator[str]:
+def _iter_required_variables(prompt: str) -> Iterator[str]:
     for found in _PLACEHOLDER.finditer(prompt):
-        inner = _placeholder(found)
+        inner = _match_placeholder(found)
         if inner and not inner["optional"]:
             yield inner["name"]
 
 
-def _filled(found: re.Match[str], values: Mapping[str, str]) -> str:
-    inner = _placeholder(found)
+def _fill_placeholder(found: re.Match[str], values: Mapping[str, str]) -> str:
+    inner = _match_placeholder(found)
     return values.get(inner["name"], "") if inner else found[0]

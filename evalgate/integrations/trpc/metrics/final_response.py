@@ -8,17 +8,23 @@ from xml.parsers import expat
 from pydantic import Field, field_validator
 
 from evalgate.core.protocols import MetricContext
-from evalgate.core.types import CaseRun, Criterion, EvalCase, MetricResult, Reply, Turn, TurnScore
-from evalgate.integrations.trpc.criteria import BOUND, JsonCriterion, Rule, TextCriterion, available
-from evalgate.integrations.trpc.rouge_scores import rouge
-from evalgate.metrics.turnwise import mean_over_turns
+from evalgate.core.types import CaseRun, CaseTurn, Criterion, EvalCase, MetricResult, Reply, TurnScore
+from evalgate.integrations.trpc.criteria import (
+    BOUND,
+    GoModel,
+    JsonCriterion,
+    TextCriterion,
+    refuse_registered_name,
+)
+from evalgate.integrations.trpc.rouge_scores import compute_rouge
+from evalgate.metrics.turnwise import compute_turn_mean
 
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _TEXT_OUTSIDE = "xml content has non-whitespace text outside the root element"
 _ELEMENT = re.compile(rb"<[^!?/\s]")
 
 
-def xml_problem(text: str) -> str:
+def find_xml_problem(text: str) -> str:
     """What is wrong with the document; "" when it is well-formed. Nothing outside it is ever read.
 
     A document that declares entities is refused: those of XML itself and characters by number are enough.
@@ -31,42 +37,42 @@ def xml_problem(text: str) -> str:
     if illegal := _ILLEGAL.search(text):
         return f"XML syntax error: illegal character code U+{ord(illegal.group()):04X}"
     parser = expat.ParserCreate("utf-8")
-    seen = _Seen()
-    parser.XmlDeclHandler = seen.declaration
-    parser.StartElementHandler = seen.element
-    parser.EntityDeclHandler = seen.entity
+    seen = _XmlScan()
+    parser.XmlDeclHandler = seen.check_declaration
+    parser.StartElementHandler = seen.check_element
+    parser.EntityDeclHandler = seen.record_entity
     fault = ""
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        fault = _sentence(error, data, parser.ErrorByteIndex, has_root=seen.has_root)
+        fault = _describe_syntax_error(error, data, parser.ErrorByteIndex, has_root=seen.has_root)
     return seen.fault or fault
 
 
-class _Seen:
+class _XmlScan:
     """What a document holds that expat reads and Go's `encoding/xml` does not."""
 
     def __init__(self) -> None:
         self.has_root = False
         self.fault = ""
 
-    def declaration(self, version: str, encoding: str | None, _standalone: int) -> None:
+    def check_declaration(self, version: str, encoding: str | None, _standalone: int) -> None:
         if version != "1.0":
             self.fault = f'unsupported version "{version}"; only version 1.0 is supported'
         elif encoding is not None and encoding.lower() != "utf-8":
             self.fault = f'the encoding "{encoding}" is declared, and a text is UTF-8'
 
-    def element(self, name: str, attributes: Mapping[str, str]) -> None:
+    def check_element(self, name: str, attributes: Mapping[str, str]) -> None:
         self.has_root = True
         for each in (name, *attributes):
             if each.count(":") > 1:
                 self.fault = self.fault or f"XML syntax error: the name {each} has two colons"
 
-    def entity(self, name: str, *_: object) -> None:
+    def record_entity(self, name: str, *_: object) -> None:
         self.fault = self.fault or f"the XML declares the entity {name}"
 
 
-def _sentence(error: expat.ExpatError, data: bytes, at: int, *, has_root: bool) -> str:
+def _describe_syntax_error(error: expat.ExpatError, data: bytes, at: int, *, has_root: bool) -> str:
     if error.code == expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT]:
         if _ELEMENT.match(data, at):
             return "xml content must contain a single root element"
@@ -78,7 +84,7 @@ def _sentence(error: expat.ExpatError, data: bytes, at: int, *, has_root: bool) 
     return f"XML syntax error on line {error.lineno}: {expat.ErrorString(error.code) or 'not XML'}"
 
 
-class RougeThreshold(Rule):
+class RougeThreshold(GoModel):
     """What each of the three must reach."""
 
     precision: float = 0.0
@@ -86,7 +92,7 @@ class RougeThreshold(Rule):
     f1: float = 0.0
 
 
-class RougeCriterion(Rule):
+class RougeCriterion(GoModel):
     """How many words the response shares with the expected one."""
 
     ignore: bool = False
@@ -98,16 +104,16 @@ class RougeCriterion(Rule):
     split_summaries: bool = Field(default=False, alias="splitSummaries")
     tokenizer_name: str = Field(default="", alias="tokenizerName")
 
-    _is_available = field_validator("tokenizer_name")(available)
+    _is_available = field_validator("tokenizer_name")(refuse_registered_name)
 
-    def mismatch(self, actual: str, expected: str) -> str:
+    def find_mismatch(self, actual: str, expected: str) -> str:
         """Why the criterion is not met; "" when it is."""
         if not self.rouge_type:
             return "rouge criterion requires rougeType"
         if self.measure not in {"", "f1", "precision", "recall"}:
             return f"unsupported rouge measure: {self.measure}"
         try:
-            precision, recall, f1 = rouge(
+            precision, recall, f1 = compute_rouge(
                 expected,
                 actual,
                 self.rouge_type,
@@ -127,23 +133,23 @@ class RougeCriterion(Rule):
         )
 
 
-class XmlCriterion(Rule):
+class XmlCriterion(GoModel):
     """Whether the response is XML; contents are not compared."""
 
     ignore: bool = False
     valid: bool = False
     match_strategy: str = Field(default="", alias="matchStrategy")
 
-    def mismatch(self, actual: str) -> str:
+    def find_mismatch(self, actual: str) -> str:
         """Why the criterion is not met; "" when it is."""
         if not self.match_strategy:
             return "xml match strategy is empty"
         if self.match_strategy != "skip":
             return f"invalid match strategy {self.match_strategy}"
-        return xml_problem(actual) if self.valid else ""
+        return find_xml_problem(actual) if self.valid else ""
 
 
-class ResponseCriterion(Rule):
+class ResponseCriterion(GoModel):
     """All criteria that are named must be met; one at least must be named."""
 
     text: TextCriterion | None = None
@@ -152,28 +158,28 @@ class ResponseCriterion(Rule):
     xml: XmlCriterion | None = None
     compare_name: str = Field(default="", alias="compareName")
 
-    _is_available = field_validator("compare_name")(available)
+    _is_available = field_validator("compare_name")(refuse_registered_name)
 
-    def mismatch(self, actual: str | None, expected: str | None) -> str:
+    def find_mismatch(self, actual: str | None, expected: str | None) -> str:
         """Why the responses do not match; "" when they do. None: there is no final response."""
         if not (self.text or self.json_ or self.rouge or self.xml):
             return "final response criterion must configure text, json, rouge, or xml"
         if actual is None:
             return "" if expected is None else "actual or expected final response is nil"
-        return "; ".join(self._mismatches(actual, expected or ""))
+        return "; ".join(self._iter_mismatches(actual, expected or ""))
 
-    def _mismatches(self, actual: str, expected: str) -> Iterator[str]:
-        if self.json_ and (fault := self.json_.mismatch_of_texts(actual, expected)):
+    def _iter_mismatches(self, actual: str, expected: str) -> Iterator[str]:
+        if self.json_ and (fault := self.json_.find_text_mismatch(actual, expected)):
             yield f"json mismatch: {fault}"
-        if self.text and (fault := self.text.mismatch(actual, expected)):
+        if self.text and (fault := self.text.find_mismatch(actual, expected)):
             yield f"text mismatch: {fault}"
-        if self.rouge and not self.rouge.ignore and (fault := self.rouge.mismatch(actual, expected)):
+        if self.rouge and not self.rouge.ignore and (fault := self.rouge.find_mismatch(actual, expected)):
             yield f"rouge mismatch: {fault}"
-        if self.xml and not self.xml.ignore and (fault := self.xml.mismatch(actual)):
+        if self.xml and not self.xml.ignore and (fault := self.xml.find_mismatch(actual)):
             yield f"xml mismatch: {fault}"
 
 
-class TrpcFinalResponse(Rule):
+class TrpcFinalResponse(GoModel):
     """1.0 for each turn whose final response matches, else 0.0, averaged, as tRPC-Agent-Go computes it."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
@@ -195,8 +201,8 @@ class TrpcFinalResponse(Rule):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked scores 0.0."""
-        return await mean_over_turns(case, run, self._turn)
+        return await compute_turn_mean(case, run, self._score_turn)
 
-    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
-        fault = self.final_response.mismatch(reply.response, turn.expected.response)
+    def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
+        fault = self.final_response.find_mismatch(reply.response, turn.expected.response)
         return TurnScore(0.0, f"final response mismatch: {fault}") if fault else TurnScore(1.0)

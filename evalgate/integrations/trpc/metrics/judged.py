@@ -10,37 +10,37 @@ from pydantic import Field, model_validator
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion, JsonObject
 from evalgate.integrations.trpc.criteria import BOUND
-from evalgate.integrations.trpc.go_text import Raw, indented, struct, trimmed
+from evalgate.integrations.trpc.go_text import RawJson, dump_go_struct, dump_indented_json, trim_go_space
 from evalgate.integrations.trpc.judging.answers import (
     SCALE,
     Scorecard,
-    final_response,
-    pairwise,
-    sentence_blocks,
+    parse_final_response,
+    parse_pairwise_score,
+    parse_sentence_blocks,
 )
 from evalgate.integrations.trpc.judging.evaluator import (
-    CannotJudge,
-    JudgeOptions,
+    JudgeQuestion,
+    LlmCriterion,
     LlmEvaluator,
-    LlmJudge,
-    Question,
+    LlmJudgeOptions,
     RubricEvaluator,
-    material_of,
-    told_apart,
+    TurnNotJudgeableError,
+    get_exchange_texts,
+    require_unique_ids,
 )
 from evalgate.integrations.trpc.judging.prompt_inputs import (
     NOTHING_FOUND,
-    Exchange,
+    InvalidKnowledgeError,
     JudgedRubric,
-    NoKnowledge,
-    knowledge_in,
-    listed,
+    TrpcExchange,
+    format_knowledge,
+    format_rubrics,
 )
-from evalgate.integrations.trpc.judging.templates import CannotFill, JudgeTemplate
-from evalgate.llm.client import ModelAnswer, question
-from evalgate.llm.prompting import prompt
-from evalgate.llm.sampling import Unparsable, take_samples
-from evalgate.metrics.trajectory import ToolRecord, tool_records
+from evalgate.integrations.trpc.judging.templates import JudgeTemplate, TemplateError
+from evalgate.llm.client import ModelAnswer, build_model_request
+from evalgate.llm.prompting import load_prompt
+from evalgate.llm.sampling import UnparsableAnswerError, take_samples
+from evalgate.metrics.trajectory import ToolRecord, collect_tool_records
 
 
 class TrpcLlmFinalResponse(LlmEvaluator):
@@ -49,15 +49,17 @@ class TrpcLlmFinalResponse(LlmEvaluator):
     needs_reference = True
     prompt_name = "trpc_final_response"
 
-    async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
+    async def build_question(
+        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+    ) -> JudgeQuestion:
         """See `LlmEvaluator`."""
         del rubrics
-        return Question(self.prompt.filled(**material_of(so_far[-1])))
+        return JudgeQuestion(self.prompt.render_text(**get_exchange_texts(so_far[-1])))
 
-    def read(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
+    def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
         """See `LlmEvaluator`."""
         del ids
-        return final_response(answer.text)
+        return parse_final_response(answer.text)
 
 
 _SENTENCE = re.compile(r"<sentence>(.*?)</sentence>", re.DOTALL)
@@ -74,83 +76,92 @@ class TrpcLlmHallucinations(LlmEvaluator):
     @property
     def judged_by(self) -> JsonObject:
         """See `Judged`."""
-        return {**self.judge.identity, "prompt": [self.prompt.version, prompt("trpc_sentences").version]}
+        return {**self.judge.identity, "prompt": [self.prompt.version, load_prompt("trpc_sentences").version]}
 
-    async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
+    async def build_question(
+        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+    ) -> JudgeQuestion:
         """See `LlmEvaluator`."""
         del rubrics
-        sentences = await self._sentences(so_far[-1].response)
-        return Question(
-            self.prompt.filled(evidence=evidence(so_far), sentences=sentences), sentences=len(sentences)
+        sentences = await self._split_sentences(so_far[-1].response)
+        return JudgeQuestion(
+            self.prompt.render_text(evidence=format_evidence(so_far), sentences=sentences),
+            sentences=len(sentences),
         )
 
-    async def _sentences(self, response: str) -> list[str]:
-        split = prompt("trpc_sentences")
-        request = question(split.filled(response=response))
-        (found,) = (await take_samples(self.judge.client, request, 1, _sentences_in)).need()
+    async def _split_sentences(self, response: str) -> list[str]:
+        split = load_prompt("trpc_sentences")
+        request = build_model_request(split.render_text(response=response))
+        (found,) = (await take_samples(self.judge.client, request, 1, _parse_sentences)).require_values()
         return found
 
-    def read(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
+    def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
         """See `LlmEvaluator`."""
         del ids
-        return sentence_blocks(answer.text)
+        return parse_sentence_blocks(answer.text)
 
 
-def _sentences_in(answer: ModelAnswer) -> list[str]:
+def _parse_sentences(answer: ModelAnswer) -> list[str]:
     found = [each.strip() for each in _SENTENCE.findall(answer.text)]
     if not any(found):
-        raise Unparsable("it has no `<sentence>`")
+        raise UnparsableAnswerError("it has no `<sentence>`")
     return [each for each in found if each]
 
 
-def evidence(so_far: Sequence[Exchange]) -> str:
+def format_evidence(so_far: Sequence[TrpcExchange]) -> str:
     """What these turns brought to light, as the original shows it: nothing that the agent said proves itself.
 
     Raises:
-        CannotJudge: a tool's arguments or result are nested too deep to be shown.
+        TurnNotJudgeableError: a tool's arguments or result are nested too deep to be shown.
     """
     try:
-        parts = [part for exchange in so_far for part in _evidence(exchange)]
+        parts = [part for exchange in so_far for part in _iter_evidence(exchange)]
     except RecursionError:
-        raise CannotJudge("the arguments or results of a tool are nested too deep to be shown") from None
+        raise TurnNotJudgeableError(
+            "the arguments or results of a tool are nested too deep to be shown"
+        ) from None
     return "\n\n".join(parts) or "No validation context was captured."
 
 
-def _evidence(exchange: Exchange) -> Iterator[str]:
-    tools = tool_records(exchange.reply) if exchange.reply else []
+def _iter_evidence(exchange: TrpcExchange) -> Iterator[str]:
+    tools = collect_tool_records(exchange.reply) if exchange.reply else []
     sections = {
-        "User prompt": trimmed(exchange.user),
-        "Context messages": "\n".join(map(_said, exchange.context)),
-        "tool_calls": indented([_struct(each, "args", each.arguments) for each in tools]) if tools else "",
-        "tool_outputs": indented([_struct(each, "output", each.result) for each in tools]) if tools else "",
+        "User prompt": trim_go_space(exchange.user),
+        "Context messages": "\n".join(map(_format_message, exchange.context)),
+        "tool_calls": dump_indented_json([_dump_tool_struct(each, "args", each.arguments) for each in tools])
+        if tools
+        else "",
+        "tool_outputs": dump_indented_json([_dump_tool_struct(each, "output", each.result) for each in tools])
+        if tools
+        else "",
     }
     yield from (f"{name}:\n{text}" for name, text in sections.items() if text)
 
 
-def _said(message: JsonObject) -> str:
-    return f"- [{message.get('role') or ''}] {trimmed(str(message.get('content') or ''))}"
+def _format_message(message: JsonObject) -> str:
+    return f"- [{message.get('role') or ''}] {trim_go_space(str(message.get('content') or ''))}"
 
 
-def _struct(tool: ToolRecord, name: str, value: object) -> Raw:
+def _dump_tool_struct(tool: ToolRecord, name: str, value: object) -> RawJson:
     members = {"id": tool.id, "name": tool.name, name: value}
-    return struct(
+    return dump_go_struct(
         ((key, each) for key, each in members.items() if each is not None and (key == name or each)),
         for_html=True,
     )
 
 
-class _Judge(LlmJudge):
+class _TemplateJudgeOptions(LlmJudgeOptions):
     template: JudgeTemplate
 
     @model_validator(mode="after")
-    def _scores_rubrics_by_id(self) -> Self:
+    def _check_rubric_ids(self) -> Self:
         if self.template.scorer == "rubric_scores":
-            told_apart(self.rubrics)
+            require_unique_ids(self.rubrics)
         return self
 
 
-class _Options(JudgeOptions):
-    llm_judge: _Judge = Field(alias="llmJudge")
+class _TemplateCriterion(LlmCriterion):
+    llm_judge: _TemplateJudgeOptions = Field(alias="llmJudge")
 
 
 @dataclass(frozen=True)
@@ -162,21 +173,23 @@ class TrpcLlmJudgeTemplate(LlmEvaluator):
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """See `LlmEvaluator`."""
-        settings = _Options.model_validate(criterion.options, context=BOUND).llm_judge
-        judge, name = settings.judge(context.bench), criterion.metric.removeprefix("trpc/")
+        settings = _TemplateCriterion.model_validate(criterion.options, context=BOUND).llm_judge
+        judge, name = settings.resolve_judge(context.bench), criterion.metric.removeprefix("trpc/")
         return cls(settings, judge, name, criterion.threshold, template=settings.template)
 
-    async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
+    async def build_question(
+        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+    ) -> JudgeQuestion:
         """See `LlmEvaluator`."""
         try:
-            text = self.template.filled(so_far[-1], rubrics)
-        except CannotFill as error:
-            raise CannotJudge(str(error)) from None
-        return Question(text, self.template.answer_schema)
+            text = self.template.fill_template(so_far[-1], rubrics)
+        except TemplateError as error:
+            raise TurnNotJudgeableError(str(error)) from None
+        return JudgeQuestion(text, self.template.answer_schema)
 
-    def read(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
+    def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
         """See `LlmEvaluator`."""
-        return self.template.read(answer.text, ids)
+        return self.template.parse_answer(answer.text, ids)
 
 
 class TrpcLlmRubricKnowledgeRecall(RubricEvaluator):
@@ -184,12 +197,12 @@ class TrpcLlmRubricKnowledgeRecall(RubricEvaluator):
 
     prompt_name = "trpc_rubric_knowledge_recall"
 
-    def material(self, exchange: Exchange) -> Mapping[str, str]:
+    def build_material(self, exchange: TrpcExchange) -> Mapping[str, str]:
         """See `RubricEvaluator`."""
         try:
-            knowledge = knowledge_in(exchange.reply) if exchange.reply else NOTHING_FOUND
-        except NoKnowledge as error:
-            raise CannotJudge(str(error)) from None
+            knowledge = format_knowledge(exchange.reply) if exchange.reply else NOTHING_FOUND
+        except InvalidKnowledgeError as error:
+            raise TurnNotJudgeableError(str(error)) from None
         return {"user": exchange.user, "knowledge": knowledge}
 
 
@@ -224,13 +237,15 @@ class TrpcLlmVerifierPairwise(LlmEvaluator):
     needs_reference = True
     prompt_name = "trpc_verifier_pairwise"
 
-    async def question(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> Question:
+    async def build_question(
+        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+    ) -> JudgeQuestion:
         """See `LlmEvaluator`."""
-        material = material_of(so_far[-1])
-        text = self.prompt.filled(**material, rubrics=listed(rubrics))
-        return Question(text, parameters={"logprobs": True, "top_logprobs": len(SCALE)})
+        material = get_exchange_texts(so_far[-1])
+        text = self.prompt.render_text(**material, rubrics=format_rubrics(rubrics))
+        return JudgeQuestion(text, parameters={"logprobs": True, "top_logprobs": len(SCALE)})
 
-    def read(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
+    def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
         """See `LlmEvaluator`."""
         del ids
-        return pairwise(answer.choices)
+        return parse_pairwise_score(answer.choices)

@@ -9,31 +9,37 @@ from pydantic import Field, field_validator, model_validator
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,
+    CaseTurn,
     Criterion,
     EvalCase,
-    MetricFailed,
+    MetricFailure,
     MetricResult,
     Reply,
-    Turn,
     TurnScore,
 )
-from evalgate.integrations.trpc.criteria import BOUND, JsonCriterion, Rule, TextCriterion, available
+from evalgate.integrations.trpc.criteria import (
+    BOUND,
+    GoModel,
+    JsonCriterion,
+    TextCriterion,
+    refuse_registered_name,
+)
 from evalgate.integrations.trpc.json_compare import as_double, is_number
-from evalgate.metrics.trajectory import ToolRecord, tool_records
-from evalgate.metrics.turnwise import mean_over_turns
+from evalgate.metrics.trajectory import ToolRecord, collect_tool_records
+from evalgate.metrics.turnwise import compute_turn_mean
 
 
-def unmatched(candidates: Sequence[range], fits: Callable[[int, int], bool]) -> tuple[int, ...]:
+def find_unmatched_indices(candidates: Sequence[range], fits: Callable[[int, int], bool]) -> tuple[int, ...]:
     """Which of those with `candidates` get no partner of their own in a maximum matching, earlier ones first.
 
     `candidates` gives each the partners that `fits` may accept. H. W. Kuhn's augmenting paths (1955), over
     edges that are asked for when they are needed: the memory is linear in the vertices, and what a search has
     explored in vain is never explored again.
     """
-    return _Matching(candidates, fits).run()
+    return _BipartiteMatching(candidates, fits).find_unmatched()
 
 
-class _Matching:
+class _BipartiteMatching:
     def __init__(self, candidates: Sequence[range], fits: Callable[[int, int], bool]) -> None:
         self._candidates = candidates
         self._fits = fits
@@ -43,17 +49,17 @@ class _Matching:
         self._start: dict[range, int] = {}
         """How many at the front of a range are taken, so that they are skipped at once."""
 
-    def run(self) -> tuple[int, ...]:
-        return tuple([left for left in range(len(self._candidates)) if not self._serve(left)])
+    def find_unmatched(self) -> tuple[int, ...]:
+        return tuple([left for left in range(len(self._candidates)) if not self._assign_partner(left)])
 
-    def _serve(self, left: int) -> bool:
-        free = self._free_partner(left)
+    def _assign_partner(self, left: int) -> bool:
+        free = self._find_free_partner(left)
         if free is not None:
             self._owner[free] = left
             return True
-        return self._augment(left)
+        return self._augment_path(left)
 
-    def _free_partner(self, left: int) -> int | None:
+    def _find_free_partner(self, left: int) -> int | None:
         options = self._candidates[left]
         at = self._start.get(options, 0)
         while at < len(options) and options[at] in self._owner:
@@ -65,7 +71,7 @@ class _Matching:
                 return right
         return None
 
-    def _augment(self, root: int) -> bool:
+    def _augment_path(self, root: int) -> bool:
         """Depth first, without recursion: `path` holds who asks, and whom they may still ask."""
         seen: set[int] = set()
         path: list[tuple[int, Iterator[int]]] = [(root, iter(self._candidates[root]))]
@@ -93,7 +99,7 @@ class _Matching:
         return right not in seen and right not in self._dead and self._fits(left, right)
 
 
-_Key: TypeAlias = tuple[str, Hashable]
+_CallKey: TypeAlias = tuple[str, Hashable]
 _ROUNDING = 1e-9
 
 
@@ -106,57 +112,57 @@ class CallIndex:
 
     def __init__(self, calls: Sequence[ToolRecord], tolerance: float) -> None:
         self._tolerance = tolerance
-        groups: dict[_Key, list[tuple[float, int]]] = {}
+        groups: dict[_CallKey, list[tuple[float, int]]] = {}
         for at, call in enumerate(calls):
-            groups.setdefault(_key(call), []).append((_first_number(call.arguments), at))
+            groups.setdefault(_get_call_key(call), []).append((_find_first_number(call.arguments), at))
         self.order: list[int] = []
         """Place in the index → place in `calls`."""
-        self._blocks: dict[_Key, tuple[int, list[float]]] = {}
+        self._blocks: dict[_CallKey, tuple[int, list[float]]] = {}
         for key, members in groups.items():
             members.sort()
             self._blocks[key] = (len(self.order), [number for number, _ in members])
             self.order += [at for _, at in members]
 
-    def candidates(self, call: ToolRecord) -> range:
+    def find_candidates(self, call: ToolRecord) -> range:
         """Places in the index that a call may be equal to."""
-        start, numbers = self._blocks.get(_key(call), (0, []))
-        if next(_numbers(call.arguments), None) is None:
+        start, numbers = self._blocks.get(_get_call_key(call), (0, []))
+        if next(_find_numbers(call.arguments), None) is None:
             return range(start, start + len(numbers))
-        number = _first_number(call.arguments)
+        number = _find_first_number(call.arguments)
         reach = self._tolerance + abs(number) * _ROUNDING
         first, last = bisect_left(numbers, number - reach), bisect_right(numbers, number + reach)
         return range(start + first, start + max(first, last))
 
 
-def _key(call: ToolRecord) -> _Key:
-    return call.name, _shape(call.arguments)
+def _get_call_key(call: ToolRecord) -> _CallKey:
+    return call.name, _get_argument_shape(call.arguments)
 
 
-def _shape(value: object) -> Hashable:
+def _get_argument_shape(value: object) -> Hashable:
     if isinstance(value, Mapping):
-        return frozenset([(key, _shape(each)) for key, each in value.items()])
+        return frozenset([(key, _get_argument_shape(each)) for key, each in value.items()])
     if isinstance(value, list):
-        return tuple([_shape(each) for each in value])
+        return tuple([_get_argument_shape(each) for each in value])
     return int if is_number(value) else (type(value), value)
 
 
-def _numbers(value: object) -> Iterator[float]:
+def _find_numbers(value: object) -> Iterator[float]:
     if isinstance(value, Mapping):
         for key in sorted(value):
-            yield from _numbers(value[key])
+            yield from _find_numbers(value[key])
     elif isinstance(value, list):
         for each in value:
-            yield from _numbers(each)
+            yield from _find_numbers(each)
     elif is_number(value):
         yield as_double(value)
 
 
-def _first_number(value: object) -> float:
-    number = next(_numbers(value), 0.0)
+def _find_first_number(value: object) -> float:
+    number = next(_find_numbers(value), 0.0)
     return number if number == number else 0.0  # noqa: PLR0124  NaN equals nothing, and would not sort
 
 
-class ToolStrategy(Rule):
+class ToolStrategy(GoModel):
     """What of two calls is compared: only the parts that are named here."""
 
     name: TextCriterion | None = None
@@ -165,22 +171,22 @@ class ToolStrategy(Rule):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_2025(cls, value: object) -> object:
+    def _accept_2025_keys(cls, value: object) -> object:
         return (
             {_RENAMED.get(key, key): each for key, each in value.items()}
             if isinstance(value, dict)
             else value
         )
 
-    def mismatch(self, actual: ToolRecord, expected: ToolRecord) -> str:
+    def find_mismatch(self, actual: ToolRecord, expected: ToolRecord) -> str:
         """Why the calls do not match; "" when they do."""
-        if self.name is not None and (fault := self.name.mismatch(actual.name, expected.name)):
+        if self.name is not None and (fault := self.name.find_mismatch(actual.name, expected.name)):
             return f"name mismatch: {fault}"
         if self.arguments is not None and (
-            fault := self.arguments.mismatch(actual.arguments, expected.arguments)
+            fault := self.arguments.find_mismatch(actual.arguments, expected.arguments)
         ):
             return f"arguments mismatch: {fault}"
-        if self.result is not None and (fault := self.result.mismatch(actual.result, expected.result)):
+        if self.result is not None and (fault := self.result.find_mismatch(actual.result, expected.result)):
             return f"result mismatch: {fault}"
         return ""
 
@@ -189,7 +195,7 @@ _RENAMED = {"response": "result"}  # until December 2025
 _BUILT_IN = ToolStrategy(name=TextCriterion(), arguments=JsonCriterion(), result=JsonCriterion())
 
 
-class TrajectoryCriterion(Rule):
+class TrajectoryCriterion(GoModel):
     """How the calls of a turn are compared."""
 
     default_strategy: ToolStrategy = Field(default=_BUILT_IN, alias="defaultStrategy")
@@ -199,18 +205,18 @@ class TrajectoryCriterion(Rule):
     subset_matching: bool = Field(default=False, alias="subsetMatching")
     compare_name: str = Field(default="", alias="compareName")
 
-    _is_available = field_validator("compare_name")(available)
+    _is_available = field_validator("compare_name")(refuse_registered_name)
 
     @model_validator(mode="before")
     @classmethod
-    def _of_2025(cls, value: object) -> object:
+    def _accept_2025_keys(cls, value: object) -> object:
         """Until December 2025 order counted unless `orderInsensitive` said otherwise."""
-        if not isinstance(value, Mapping) or not _is_of_2025(value):
+        if not isinstance(value, Mapping) or not _has_2025_keys(value):
             return value
         rest = {key: each for key, each in value.items() if key != _OLD_ORDER}
         return {**rest, "orderSensitive": not value.get(_OLD_ORDER, False)}
 
-    def mismatch(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
+    def find_mismatch(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
         """Why the calls do not match; "" when they do."""
         if not actual and not expected:
             return ""
@@ -221,15 +227,19 @@ class TrajectoryCriterion(Rule):
                 "validate tool counts: number of tool calls mismatch: "
                 f"actual({given}) {sign} expected({wanted})"
             )
-        fault = self._in_order(actual, expected) if self.order_sensitive else self._paired(actual, expected)
+        fault = (
+            self._match_in_order(actual, expected)
+            if self.order_sensitive
+            else self._match_any_order(actual, expected)
+        )
         return fault and f"match tools: {fault}"
 
-    def _strategy(self, actual: ToolRecord, expected: ToolRecord) -> ToolStrategy:
+    def _get_strategy(self, actual: ToolRecord, expected: ToolRecord) -> ToolStrategy:
         own = self.tool_strategy.get(actual.name) or self.tool_strategy.get(expected.name)
         return own or self.default_strategy
 
-    def _difference(self, actual: ToolRecord, expected: ToolRecord) -> str:
-        fault = self._strategy(actual, expected).mismatch(actual, expected)
+    def _describe_difference(self, actual: ToolRecord, expected: ToolRecord) -> str:
+        fault = self._get_strategy(actual, expected).find_mismatch(actual, expected)
         if not fault:
             return ""
         return (
@@ -237,48 +247,48 @@ class TrajectoryCriterion(Rule):
             f"expected tool {expected.id} named {expected.name}: {fault}"
         )
 
-    def _in_order(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
+    def _match_in_order(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
         rest = iter(actual)
         for wanted in expected:
             fault = ""
             for given in rest:
-                fault = self._difference(given, wanted)
+                fault = self._describe_difference(given, wanted)
                 if not fault:
                     break
             else:
-                return f"{_named(wanted)} mismatch{fault and ': '}{fault}"
+                return f"{_format_tool(wanted)} mismatch{fault and ': '}{fault}"
         return ""
 
-    def _paired(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
+    def _match_any_order(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
         order: Sequence[int] = range(len(actual))
         candidates = [range(len(actual))] * len(expected)
         strategy = self.default_strategy
         if not self.tool_strategy and _is_indexable(strategy):
             index = CallIndex(actual, strategy.arguments.number_tolerance if strategy.arguments else 0.0)
-            order, candidates = index.order, [index.candidates(wanted) for wanted in expected]
+            order, candidates = index.order, [index.find_candidates(wanted) for wanted in expected]
 
-        def fits(left: int, right: int) -> bool:
+        def is_match(left: int, right: int) -> bool:
             given, wanted = actual[order[right]], expected[left]
-            return not self._strategy(given, wanted).mismatch(given, wanted)
+            return not self._get_strategy(given, wanted).find_mismatch(given, wanted)
 
-        lacking = unmatched(candidates, fits)
+        lacking = find_unmatched_indices(candidates, is_match)
         if not lacking:
             return ""
-        faults = [self._explained(expected[left], actual) for left in lacking[:_MOST_EXPLAINED]]
+        faults = [self._explain_missing(expected[left], actual) for left in lacking[:_MOST_EXPLAINED]]
         return "; ".join(["cannot match all left vertices", *faults])
 
-    def _explained(self, wanted: ToolRecord, actual: Sequence[ToolRecord]) -> str:
+    def _explain_missing(self, wanted: ToolRecord, actual: Sequence[ToolRecord]) -> str:
         """Names a call without a partner, and how the first call of the same tool differs from it."""
-        near = (self._difference(given, wanted) for given in actual if given.name == wanted.name)
+        near = (self._describe_difference(given, wanted) for given in actual if given.name == wanted.name)
         fault = next(filter(None, near), "")
-        return f"{_named(wanted)} mismatch{fault and ': '}{fault}"
+        return f"{_format_tool(wanted)} mismatch{fault and ': '}{fault}"
 
 
 _OLD_ORDER = "orderInsensitive"
 _MOST_EXPLAINED = 3
 
 
-def _is_of_2025(criterion: Mapping[str, Any]) -> bool:
+def _has_2025_keys(criterion: Mapping[str, Any]) -> bool:
     own = criterion.get("toolStrategy")
     strategies = [criterion.get("defaultStrategy"), *(own.values() if isinstance(own, Mapping) else ())]
     return _OLD_ORDER in criterion or any(
@@ -296,11 +306,11 @@ def _is_indexable(strategy: ToolStrategy) -> bool:
     )
 
 
-def _named(call: ToolRecord) -> str:
+def _format_tool(call: ToolRecord) -> str:
     return f"tool id {call.id} with name {call.name}"
 
 
-class TrpcToolTrajectory(Rule):
+class TrpcToolTrajectory(GoModel):
     """1.0 for each turn whose tool calls match, else 0.0, averaged, as tRPC-Agent-Go computes it."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "tools"
@@ -328,10 +338,12 @@ class TrpcToolTrajectory(Rule):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """In [0, 1]. A turn that is missing or unasked scores 0.0."""
         try:
-            return await mean_over_turns(case, run, self._turn)
+            return await compute_turn_mean(case, run, self._score_turn)
         except RecursionError:
-            return MetricFailed("the arguments or results of a tool call are nested too deep to be compared")
+            return MetricFailure("the arguments or results of a tool call are nested too deep to be compared")
 
-    def _turn(self, turn: Turn, reply: Reply) -> TurnScore:
-        fault = self.tool_trajectory.mismatch(tool_records(reply), tool_records(turn.expected))
+    def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
+        fault = self.tool_trajectory.find_mismatch(
+            collect_tool_records(reply), collect_tool_records(turn.expected)
+        )
         return TurnScore(0.0, f"tool trajectory mismatch: {fault}") if fault else TurnScore(1.0)

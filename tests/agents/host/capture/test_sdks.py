@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.agents.adapters.python import python_agent
+from evalgate.agents.adapters.python import build_python_agent
 from evalgate.agents.workers.pool import WorkerPool
 from evalgate.core.types import CaseRun, Message, Reply, ToolCall, ToolResult, Usage
 from tests.agents.host.capture.provider import GIVEN, MADE, Provider
@@ -24,7 +24,7 @@ def provider() -> Iterator[Provider]:
 def agent(name: str, provider: Provider, *, capture: bool = True) -> WorkerPool:
     env = {**environment(), "PROVIDER_URL": provider.url}
     entry = f"{HERE / 'sdk_agents.py'}:{name}"
-    return python_agent(
+    return build_python_agent(
         entry=entry,
         cwd=HERE,
         env=env,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.agents.adapters.python import python_agent
+from evalgate.agents.adapters.python import build_python_agent
 from evalgate.agents.workers.pool import WorkerPool
 from evalgate.core.types import CaseRun, Message, Reply, ToolCall, ToolResult, Usage
 from tests.agents.play import PATIENT_S, a_talk, environment, outcomes
@@ -14,7 +14,7 @@ USED = Usage(22, 14, None, models=("small",))
 
 
 def agent(name: str, *, capture: bool = True) -> WorkerPool:
-    return python_agent(
+    return build_python_agent(
         entry=f"{HERE / 'otel_agents.py'}:{name}",
         cwd=HERE,
         env=environment(),

@@ -6,7 +6,7 @@ import pytest
 
 from evalgate.config.schema.judge import JudgeConfig
 from evalgate.config.schema.thresholds import NEWEST_ADK
-from evalgate.core.protocols import Judged, Metric, MetricContext, MetricType
+from evalgate.core.protocols import LlmJudged, Metric, MetricContext, MetricType
 from evalgate.core.types import (
     CaseRun,
     Criterion,
@@ -14,11 +14,11 @@ from evalgate.core.types import (
     Goal,
     Journey,
     MetricResult,
+    MetricScore,
     Reply,
-    Scored,
     UserMessage,
 )
-from evalgate.datasets.fingerprint import metric_fingerprint
+from evalgate.datasets.fingerprint import compute_metric_fingerprint
 from evalgate.integrations.orchestrate.metrics import (
     JourneyCompletion,
     JourneySuccess,
@@ -26,7 +26,7 @@ from evalgate.integrations.orchestrate.metrics import (
     TextMatch,
     ToolCallRecall,
 )
-from evalgate.llm.errors import JudgeFailed
+from evalgate.llm.errors import JudgeError
 from tests.llm.benches import bench_of
 from tests.llm.fakes import ScriptedModel, failed
 
@@ -77,14 +77,14 @@ async def test_a_model_is_asked_what_letters_do_not_settle(
 ) -> None:
     result, model = await scored(TextMatch, goal, *answers)
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert (result.score, len(model.requests)) == (score, asked)
 
 
 async def test_what_was_asked_stands_in_the_details() -> None:
     result, model = await scored(JourneySuccess, a_text("Three days remain."), YES)
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     judged = (result.details or {})["judged"]
     assert isinstance(judged, list)
     (told,) = judged
@@ -101,7 +101,7 @@ async def test_checks_are_for_the_model(scope: Any, shown: str) -> None:
     goal = Goal("", "check", check="It is polite.", scope=scope)
     result, model = await scored(JourneyCompletion, goal, NO)
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == 0.0
     assert f" ===\n{shown}" in model.requests[0].messages[0].text
 
@@ -110,12 +110,12 @@ async def test_checks_are_for_the_model(scope: Any, shown: str) -> None:
 async def test_the_majority_of_samples_counts(answers: list[str], score: float) -> None:
     result, _ = await scored(TextMatch, a_text("Three days remain."), *answers, num_samples=len(answers))
 
-    assert isinstance(result, Scored)
+    assert isinstance(result, MetricScore)
     assert result.score == score
 
 
 async def test_a_judge_who_does_not_say_is_no_score() -> None:
-    with pytest.raises(JudgeFailed):
+    with pytest.raises(JudgeError):
         await scored(KeywordMatch, a_text(None, "nine"), *[failed("outage")] * 9)
 
 
@@ -130,6 +130,6 @@ def test_scores_of_another_judge_do_not_compare() -> None:
     judged = built(TextMatch, ScriptedModel())
     plain = TextMatch.build(Criterion("m", 1.0, {}), MetricContext(NEWEST_ADK, bench_of(ScriptedModel())))
 
-    assert isinstance(judged, Judged)
-    assert not isinstance(plain, Judged)
-    assert metric_fingerprint("m", {}, judged.judged_by) != metric_fingerprint("m", {})
+    assert isinstance(judged, LlmJudged)
+    assert not isinstance(plain, LlmJudged)
+    assert compute_metric_fingerprint("m", {}, judged.judged_by) != compute_metric_fingerprint("m", {})

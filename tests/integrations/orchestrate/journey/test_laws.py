@@ -7,14 +7,18 @@ from hypothesis import strategies as st
 
 from evalgate.core.types import CaseRun, EvalCase, Goal, Journey, Message, Reply, ToolCall
 from evalgate.integrations.orchestrate.journey.arguments import (
-    compared_as_date_or_number,
-    like,
-    mismatch,
-    normalised,
+    compare_as_date_or_number,
+    find_argument_mismatch,
+    is_same_moment,
+    is_similar,
+    normalize_value,
     parse_moment,
-    same_moment,
 )
-from evalgate.integrations.orchestrate.journey.outcome import LiteralJudge, keep_book, outcome_of
+from evalgate.integrations.orchestrate.journey.outcome import (
+    LiteralTextJudge,
+    evaluate_journey,
+    match_tool_calls,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -42,19 +46,21 @@ async def test_no_conversation_breaks_a_journey(
 ) -> None:
     journey = Journey(tuple(goals), order)
 
-    outcome = await outcome_of(EvalCase("c"), CaseRun(1, "answered", tuple(replies)), journey, LiteralJudge())
+    outcome = await evaluate_journey(
+        EvalCase("c"), CaseRun(1, "answered", tuple(replies)), journey, LiteralTextJudge()
+    )
 
-    scores = (outcome.completion(), outcome.calls.precision, outcome.calls.recall)
+    scores = (outcome.compute_completion(), outcome.calls.precision, outcome.calls.recall)
     assert all(score is None or 0.0 <= score <= 1.0 for score in scores)
-    if not outcome.failure(doubts_count=False):
-        assert not outcome.failure(doubts_count=True)
+    if not outcome.explain_failure(doubts_count=False):
+        assert not outcome.explain_failure(doubts_count=True)
 
 
 @given(GOALS, CALLS, st.builds(ToolCall, NAMES, ARGS))
 def test_a_further_pair_never_lowers_recall(goals: list[Goal], calls: list[ToolCall], call: ToolCall) -> None:
-    before = keep_book(Journey(tuple(goals), {}), calls)
+    before = match_tool_calls(Journey(tuple(goals), {}), calls)
     pair = Goal("new", "tool_call", "new tool", call.args)
-    after = keep_book(Journey((*goals, pair), {}), [*calls, ToolCall("new tool", call.args)])
+    after = match_tool_calls(Journey((*goals, pair), {}), [*calls, ToolCall("new tool", call.args)])
 
     assert len(after.reached) == len(before.reached) + 1
     assert (after.recall or 0.0) >= (before.recall or 0.0)
@@ -64,15 +70,22 @@ def test_a_further_pair_never_lowers_recall(goals: list[Goal], calls: list[ToolC
 def test_a_call_fits_itself_and_more(args: dict[str, Any], more: dict[str, Any], how: Any) -> None:
     goal = Goal("p", "tool_call", "p", args, {"a": how})
 
-    assert mismatch(goal, args) == "" or how == "fuzzy"  # beyond a double's range nothing is near itself
-    assert mismatch(Goal("p", "tool_call", "p", args), {**more, **args}) == "" or "a.b" in {*args, *more}
+    assert (
+        find_argument_mismatch(goal, args) == "" or how == "fuzzy"
+    )  # beyond a double's range nothing is near itself
+    assert find_argument_mismatch(Goal("p", "tool_call", "p", args), {**more, **args}) == "" or "a.b" in {
+        *args,
+        *more,
+    }
 
 
 @given(JSON, JSON)
 def test_values_are_like_each_other_both_ways(one: Any, other: Any) -> None:
-    assert like(one, other) == like(other, one)
-    assert compared_as_date_or_number(one, other) == compared_as_date_or_number(other, one)
-    assert normalised(normalised(one)) == normalised(one) or isinstance(one, (bool, list, dict))
+    assert is_similar(one, other) == is_similar(other, one)
+    assert compare_as_date_or_number(one, other) == compare_as_date_or_number(other, one)
+    assert normalize_value(normalize_value(one)) == normalize_value(one) or isinstance(
+        one, (bool, list, dict)
+    )
 
 
 @example("0/0/00 0:00Z")
@@ -83,4 +96,4 @@ def test_values_are_like_each_other_both_ways(one: Any, other: Any) -> None:
 def test_any_text_is_a_date_or_none(text: str) -> None:
     moment = parse_moment(text)
 
-    assert moment is None or same_moment(moment, moment)
+    assert moment is None or is_same_moment(moment, moment)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalgate.agents.replay import recordings_of_eval_set
-from evalgate.core.errors import InvalidInput
-from evalgate.core.types import Message, Reply, ToolCall, ToolResult, Turn, UserMessage
+from evalgate.agents.replay import extract_eval_set_recordings
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import CaseTurn, Message, Reply, ToolCall, ToolResult, UserMessage
 from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.orchestrate.recordings import read_conversation, read_conversations
 
@@ -18,7 +18,7 @@ CALL = {"type": "tool_call", "name": "f", "args": {"x": 1}, "id": "i"}
 RESULT = {"type": "tool_response", "name": "f", "content": "ok", "tool_call_id": "i"}
 
 
-def turns(*messages: Any) -> tuple[Turn, ...]:
+def turns(*messages: Any) -> tuple[CaseTurn, ...]:
     return read_conversation(parse_json(json.dumps(messages).encode(), "c.messages.json"))
 
 
@@ -40,7 +40,9 @@ def test_every_shape_of_a_call_is_read(call: Any, result: Any) -> None:
     said = {"role": "assistant", "type": "text", "content": "done"}
 
     assert turns(USER, call, result, said) == (
-        Turn(UserMessage("go"), Reply("done", (ToolCall("f", {"x": 1}, "i"), ToolResult("f", "ok", "i")))),
+        CaseTurn(
+            UserMessage("go"), Reply("done", (ToolCall("f", {"x": 1}, "i"), ToolResult("f", "ok", "i")))
+        ),
     )
 
 
@@ -63,14 +65,14 @@ def test_each_user_message_starts_a_turn() -> None:
     }
 
     assert turns(hello, USER, hello, hello, widget, USER) == (
-        Turn(UserMessage(""), Reply("hello")),
-        Turn(UserMessage("go"), Reply("hello", (Message("hello"), Message("Sure?", payload={"k": 1})))),
-        Turn(UserMessage("go")),
+        CaseTurn(UserMessage(""), Reply("hello")),
+        CaseTurn(UserMessage("go"), Reply("hello", (Message("hello"), Message("Sure?", payload={"k": 1})))),
+        CaseTurn(UserMessage("go")),
     )
 
 
 def test_a_wrong_message_is_named_at_its_place() -> None:
-    with pytest.raises(InvalidInput, match=r"c\.messages\.json:1:2: `\[0\]\.role` is missing"):
+    with pytest.raises(InvalidInputError, match=r"c\.messages\.json:1:2: `\[0\]\.role` is missing"):
         turns({"content": "x"})
 
 
@@ -83,7 +85,7 @@ def test_a_folder_holds_every_run_of_every_case(tmp_path: Path, subfolder: str) 
         (folder / f"{name}.messages.json").write_text(json.dumps(content))
     (folder / "a.metrics.json").write_text("NaN")
 
-    recordings = recordings_of_eval_set(read_conversations(tmp_path, "out"))
+    recordings = extract_eval_set_recordings(read_conversations(tmp_path, "out"))
 
     said = {case: [run.replies[0] for run in runs] for (_, case), runs in recordings.items()}
     assert said == {"a": [Reply("a")], "b": [Reply("b.run2"), Reply("b.run10")]}
@@ -97,7 +99,7 @@ def test_one_file_holds_one_case(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_conversations_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"out: there is no \*\.messages\.json in this folder"):
+    with pytest.raises(InvalidInputError, match=r"out: there is no \*\.messages\.json in this folder"):
         read_conversations(tmp_path, "out")
 
 
@@ -105,7 +107,7 @@ def test_every_problem_of_every_file_is_named(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.messages.json").write_text("{}")
 
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         read_conversations(tmp_path, "out")
 
     assert [problem.file for problem in caught.value.problems] == [
