@@ -136,10 +136,8 @@ def _print_message(text: str) -> None:
     from evalgate.core.sanitize import disable_commands, strip_invisible
     from evalgate.redaction.redactor import Redactor
 
-    print(
-        disable_commands(Redactor.from_environment(os.environ).redact_text(strip_invisible(text))),
-        file=sys.stderr,
-    )  # noqa: T201
+    redacted = Redactor.from_environment(os.environ).redact_text(strip_invisible(text))
+    print(disable_commands(redacted), file=sys.stderr)  # noqa: T201
 
 
 def entry_point() -> None:

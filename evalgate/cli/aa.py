@@ -285,7 +285,8 @@ def _format_lines(found: AaResult) -> Iterator[str]:
     few, many = found.runs
     stored = str(few) if few == many else f"{few} to {many}"
     yield (
-        f"{pluralize(found.repeats, 'trial')} of an agent that did not change, drawn from {stored} stored runs "
+        f"{pluralize(found.repeats, 'trial')} of an agent that did not change, drawn from "
+        f"{stored} stored runs "
         f"of {pluralize(found.cases, 'case')}:"
     )
     low, high = found.false_alarm_bounds

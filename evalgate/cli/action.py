@@ -71,8 +71,8 @@ def build_arguments(environ: Mapping[str, str]) -> list[str]:
     white space around it.
 
     Raises:
-        InvalidInputError: a flag is neither `true` nor `false`; or an input is spelt almost like one of ours. The
-            runner only warns of that, and the gate would silently go without. A variable
+        InvalidInputError: a flag is neither `true` nor `false`; or an input is spelt almost like one of
+            ours. The runner only warns of that, and the gate would silently go without. A variable
             that resembles none is somebody else's.
     """
     given = dict(_read_inputs(environ))

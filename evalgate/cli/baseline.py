@@ -60,7 +60,8 @@ class BaselineTarget:
         """
         if (found := self.store.read()) is None:
             raise InvalidInputError(
-                f"{self.target}: there is no baseline yet{explain_missing_baseline(self.store)}. `evalgate run`, then "
+                f"{self.target}: there is no baseline yet{explain_missing_baseline(self.store)}. "
+                f"`evalgate run`, then "
                 "`evalgate baseline save`."
             )
         return found

@@ -115,7 +115,9 @@ def format_baseline_summary(standard: BaselineSummary) -> str:
 def _format_lines(standard: BaselineSummary) -> Iterator[str]:
     cases, runs = standard.cases, standard.cases.values()
     sources = pluralize(len(standard.sources), "gate run")
-    yield f"{to_log_line(standard.path)}: {pluralize(len(cases), 'case')} from {sources}{_format_age(standard)}"
+    yield (
+        f"{to_log_line(standard.path)}: {pluralize(len(cases), 'case')} from {sources}{_format_age(standard)}"
+    )
     if cases:
         yield f"  runs per case: {_format_range((min(runs), max(runs)))}"
     for source in standard.sources:
@@ -123,7 +125,10 @@ def _format_lines(standard: BaselineSummary) -> Iterator[str]:
         accepted = f"; accepted: {source.accepted}" if source.accepted else ""
         yield f"  {to_log_line(', '.join(fact for fact in facts if fact) + accepted, 300)}"
     for name, found in standard.metrics.items():
-        yield f"{to_log_line(name, 80)}: {format_score(found.average)} on average of {pluralize(found.cases, 'case')}"
+        yield (
+            f"{to_log_line(name, 80)}: {format_score(found.average)} on average of "
+            f"{pluralize(found.cases, 'case')}"
+        )
         yield f"  {_describe_detectable_drop(found, standard.ranges.get(name), standard.planned)}"
         yield from _describe_unconfirmable(found)
     yield from _describe_breaks(standard.failing)

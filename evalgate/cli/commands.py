@@ -273,8 +273,7 @@ def init(agent: str | None, working_directory: str) -> int:
     Eval sets that are there already are named in the thresholds file, and .gitignore gets what runs leave
     behind. Files that exist are left as they are.
     """
-    from evalgate.cli.init import find_candidates
-    from evalgate.cli.init import write_scaffold as write_scaffold
+    from evalgate.cli.init import find_candidates, write_scaffold
     from evalgate.config.loader import find_thresholds_file
     from evalgate.runner.plan import resolve_workspace
 

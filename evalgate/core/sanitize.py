@@ -1,8 +1,8 @@
 """Makes text that an agent, a tool or a judge wrote harmless at each place where it is shown.
 
 Every report passes such text through the function that is named for the sink; none builds Markdown, XML or a
-log line from it directly. All of them first reduce the text to what a person can see (`strip_invisible`), so that no
-escape sequence, direction override or lone surrogate reaches any sink.
+log line from it directly. All of them first reduce the text to what a person can see (`strip_invisible`),
+so that no escape sequence, direction override or lone surrogate reaches any sink.
 """
 
 import html

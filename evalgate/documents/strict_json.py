@@ -119,7 +119,8 @@ def read_json(path: Path | str, shown_as: str) -> JsonDocument:
     """Read and decode one file.
 
     Raises:
-        InvalidInputError: it cannot be read, or is not strict JSON; every problem that was found, at its place.
+        InvalidInputError: it cannot be read, or is not strict JSON; every problem that was found, at its
+            place.
     """
     try:
         data = read_named_file(Path(path), shown_as)

@@ -123,7 +123,10 @@ def describe_broken_case(case: str, outcome: CaseOutcome, words: MessageContext)
     """One case that broke."""
     name, base = words.quote(case), words.base
     if outcome.need is None:  # compared exactly
-        return f"{name} broke: {words.format_score(outcome.mean)}, {words.format_score(outcome.baseline_mean)} on {base}."
+        return (
+            f"{name} broke: {words.format_score(outcome.mean)}, "
+            f"{words.format_score(outcome.baseline_mean)} on {base}."
+        )
     if _is_binary(outcome):
         failed = outcome.runs - outcome.passed
         what = (
@@ -174,7 +177,10 @@ def _describe_against_allowance(
     limit = metric.rule.max_drop or 0.0
     allowance = words.format_allowance(limit)
     if part.reason == "small_drop":
-        return f"Passed. A small real drop of {words.format_approximate(change.drop, limit)}, inside {allowance}."
+        return (
+            f"Passed. A small real drop of {words.format_approximate(change.drop, limit)}, inside "
+            f"{allowance}."
+        )
     if change.high <= 0:
         return f"No regression. {_format_means(change, words)}; even at worst no lower."
     found = f"{_format_means(change, words)}; at worst {words.format_approximate(change.high, limit)} lower"
@@ -229,7 +235,10 @@ def _format_drop(metric: MetricDecision, change: MeanDifference, words: MessageC
 
 def _format_means(change: MeanDifference, words: MessageContext) -> str:
     if abs(change.drop) < 1e-9:
-        return f"{words.format_score(change.candidate)} vs {words.format_score(change.candidate)} on {words.base}"
+        return (
+            f"{words.format_score(change.candidate)} vs {words.format_score(change.candidate)} on "
+            f"{words.base}"
+        )
     now = words.format_score(change.candidate, beside=change.baseline)
     return f"{now} vs {words.format_score(change.baseline, beside=change.candidate)} on {words.base}"
 

@@ -109,7 +109,8 @@ def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSumm
 def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
     """Yield one sentence about the averages that differ visibly from their corrected ones."""
     told = [
-        f"{format_metric_label(metric)} {format_score(metric.corrected_score)} instead of {format_score(metric.score)}"
+        f"{format_metric_label(metric)} {format_score(metric.corrected_score)} instead of "
+        f"{format_score(metric.score)}"
         for metric in metrics
         if metric.corrected_score is not None
         and format_score(metric.corrected_score) != format_score(metric.score)
@@ -356,7 +357,8 @@ def _is_mean_judged(found: MetricDecision) -> bool:
 def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
     """Yield one sentence about the means that pass although they are below the threshold of a case."""
     below = [
-        f"{format_metric_label(metric)} ({format_score(metric.score, beside=metric.threshold)} < {format_score(metric.threshold)})"
+        f"{format_metric_label(metric)} ({format_score(metric.score, beside=metric.threshold)} < "
+        f"{format_score(metric.threshold)})"
         for metric in metrics
         if metric.minimum is None and not metric.regressed
         if metric.score is not None and metric.score < metric.threshold
@@ -364,7 +366,8 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
     if below:
         more = f" and {len(below) - _NAMED_METRICS} more" if len(below) > _NAMED_METRICS else ""
         yield (
-            f"The mean is lower than each case must score: {', '.join(below[:_NAMED_METRICS])}{more}. This closes "
+            f"The mean is lower than each case must score: "
+            f"{', '.join(below[:_NAMED_METRICS])}{more}. This closes "
             "nothing, because the mean is compared with the baseline. To require a minimum of the mean, too, "
             "set `min_mean` in its criterion."
         )

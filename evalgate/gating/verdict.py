@@ -119,12 +119,16 @@ def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator
             yield f"No case was evaluated: {why}."
         return
     if not any(metric.score is not None for metric in evidence.metrics):
-        yield f"Nothing was evaluated: none of {_format_case_count(evidence)} has a score{_quote_first_fault(evidence.cases)}"
+        yield (
+            f"Nothing was evaluated: none of {_format_case_count(evidence)} has a "
+            f"score{_quote_first_fault(evidence.cases)}"
+        )
         return
     without_score = [case for case in evidence.cases if _has_no_score(case)]
     if len(without_score) / totals.cases > policy.max_error_rate:
         yield (
-            f"Too many errors: {len(without_score)} of {_format_case_count(evidence)} ended without a score, more than "
+            f"Too many errors: {len(without_score)} of {_format_case_count(evidence)} ended "
+            f"without a score, more than "
             f"the allowed {policy.max_error_rate:.0%}{_quote_first_fault(without_score)}"
         )
     evaluated = totals.cases - totals.not_evaluated
@@ -152,7 +156,9 @@ def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]
         if metric.status == "failed" and _is_literal(metric):
             score = format_score(metric.score, beside=metric.minimum)
             name = "threshold" if metric.min_mean is None else "min_mean"
-            yield f"{format_metric_label(metric)} is {score}, below its {name} {format_score(metric.minimum)}."
+            yield (
+                f"{format_metric_label(metric)} is {score}, below its {name} {format_score(metric.minimum)}."
+            )
     protected = [case for case in evidence.cases if case.protected and case.status in {"failed", "errored"}]
     if protected:
         yield f"Protected and not passed: {_format_case_share(protected, evidence)}."
@@ -190,7 +196,10 @@ def _describe_break(case: CaseResult, evidence: GateInput) -> str:
     if found is None:
         return f"{case.eval_id} broke."
     how = "crashed or timed out in" if found.crashed else "failed"
-    return f"{case.eval_id} broke: {how} {_format_run_share(found.failed, found.runs)}; {_format_baseline_runs(found, evidence)}."
+    return (
+        f"{case.eval_id} broke: {how} {_format_run_share(found.failed, found.runs)}; "
+        f"{_format_baseline_runs(found, evidence)}."
+    )
 
 
 def _format_run_share(some: int, runs: int) -> str:
@@ -213,7 +222,8 @@ def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
         if found is not None and found.outcome == "open":
             runs = "One run cannot" if found.runs == 1 else f"{found.runs} runs cannot"
             yield (
-                f"{case.eval_id} failed {_format_run_share(found.failed, found.runs)}; {_format_baseline_runs(found, evidence)}. "
+                f"{case.eval_id} failed {_format_run_share(found.failed, found.runs)}; "
+                f"{_format_baseline_runs(found, evidence)}. "
                 f"{runs} tell: {found.need} failures in a row would."
             )
 
@@ -253,7 +263,8 @@ def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[s
             limit = _compute_drop_limit(metric, policy)
             yield (
                 f"{format_metric_label(metric)} regressed by {format_score(drop, beside=limit)} "
-                f"({format_score(metric.baseline)} → {_format_current_score(metric)}); allowed is less than {format_score(limit)}."
+                f"({format_score(metric.baseline)} → {_format_current_score(metric)}); allowed is "
+                f"less than {format_score(limit)}."
             )
 
 
@@ -331,10 +342,16 @@ def _describe_excuses(newly: Sequence[CaseResult]) -> Iterator[str]:
     """Why cases that fail now and did not in the newest gate run of the baseline keep the gate open."""
     flakes = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "flake"]
     if flakes:
-        yield f"{pluralize(len(flakes), 'case')} failed in one run and not in another ({_format_case_names(flakes)})"
+        yield (
+            f"{pluralize(len(flakes), 'case')} failed in one run and not in another "
+            f"({_format_case_names(flakes)})"
+        )
     known = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "excused"]
     if known:
-        yield f"{pluralize(len(known), 'case')} failed as in earlier runs of the baseline ({_format_case_names(known)})"
+        yield (
+            f"{pluralize(len(known), 'case')} failed as in earlier runs of the baseline "
+            f"({_format_case_names(known)})"
+        )
 
 
 def _format_case_names(cases: Sequence[CaseResult]) -> str:

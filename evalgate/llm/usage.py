@@ -144,7 +144,8 @@ class BudgetGuard:
 def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:
     """What a spent budget left undone, as at most one sentence.
 
-    `more_wanted`: further runs were asked for. `why`: which budget is spent, as `UsageMeter.explain_exhaustion` says it.
+    `more_wanted`: further runs were asked for. `why`: which budget is spent, as
+    `UsageMeter.explain_exhaustion` says it.
     """
     undone = [case for case in cases if any(map(was_stopped_by_budget, case.runs))]
     why = to_sentence(why or "the budget is spent").removesuffix(".")

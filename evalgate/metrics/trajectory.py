@@ -64,7 +64,8 @@ _PAIRS_COMPARED_ONE_BY_ONE = 10_000
 class ToolCallComparator:
     """Compares lists of calls.
 
-    `compare_exact`, `compare_in_order` and `compare_any_order` say where the lists part for the first time; "" when they match.
+    `compare_exact`, `compare_in_order` and `compare_any_order` say where the lists part for the first
+    time; "" when they match.
     """
 
     ignore_args: bool = False

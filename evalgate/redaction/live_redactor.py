@@ -166,7 +166,7 @@ class LiveRedactor:
         return self.redactor.redact_tree(hidden)
 
     def redact_many(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
-        """As `redact_tree`, for dataclasses that will be parts of a larger tree: they are not looked at again there.
+        """Redact like `redact_tree` dataclasses that become parts of a larger tree, which skips them.
 
         Each comes with all that it holds as compact JSON.
         """
@@ -178,7 +178,7 @@ class LiveRedactor:
         return [value for value, _ in values]
 
     def redact_stored(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
-        """As `redact_many`, for what this version of evalgate redacted when it wrote that JSON, maybe elsewhere."""
+        """Redact like `redact_many` what this version of evalgate redacted when it wrote that JSON."""
         found: list[_T] = []
         for value, as_json in values:
             if may_contain_secret(as_json, self.redactor.needles):

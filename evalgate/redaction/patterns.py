@@ -16,7 +16,7 @@ _MARK = re.compile(r"…|\.\.\.")
 """What stands where a text was cut."""
 _FEWEST = 6
 
-_TOKEN_START = (
+_CREDENTIAL_START = (
     # how a token begins whose maker is known, six characters with a digit among them, and the mark
     r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|gl(?:pat|cbt|rt|ptt|dt)-|[sr]k_(?:live|test)_|sk-|A[KS]IA|xox[abcdeoprs]-|xapp-|AIza"
     r"|ya29\.|GOCSPX-|eyJ|npm_|pypi-|hf_|gsk_|xai-|nvapi-|r8_|pplx-|tvly-|lsv2_|dapi|SG\.|shp(?:at|ca|pa|ss)_)"
@@ -31,7 +31,7 @@ def is_truncated(text: str) -> bool:
 
 def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[TextSpan]:
     """Where the first half of a needle or more, or the beginning of a token, stands before a mark."""
-    yield from (match.span() for match in re.finditer(_TOKEN_START, text))
+    yield from (match.span() for match in re.finditer(_CREDENTIAL_START, text))
     for needle in needles:
         head = needle[: max(_FEWEST, (len(needle) + 1) // 2)]
         start = text.find(head)

@@ -74,7 +74,10 @@ def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options:
         return ""
     count = pluralize(len(expecting), "case")
     verb = "expects" if len(expecting) == 1 else "expect"
-    return f"No tool call was seen in the whole run, although {count} {verb} some. {_suggest_remedy(kind, options)}"
+    return (
+        f"No tool call was seen in the whole run, although {count} {verb} some. "
+        f"{_suggest_remedy(kind, options)}"
+    )
 
 
 def _has_calls(run: RunResult) -> bool:

@@ -121,7 +121,8 @@ def format_workflow_command(
         "title": to_one_line(title),
     }
     properties = ",".join(f"{name}={_escape_property(value)}" for name, value in values.items() if value)
-    return f"::{level}{' ' if properties else ''}{properties}::{_escape_message(shorten_text(strip_invisible(message), 4000))}\n"
+    data = _escape_message(shorten_text(strip_invisible(message), 4000))
+    return f"::{level}{' ' if properties else ''}{properties}::{data}\n"
 
 
 def _escape_message(text: str) -> str:

@@ -45,7 +45,8 @@ def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[st
 def build_replay_command(record: Record, case: CaseResult) -> str:
     """The command that scores what the agent did again, without an agent, from the kept `results.json`.
 
-    As `build_repro_command`; "" as well where there is nothing to replay, or the agent was a recording itself.
+    As `build_repro_command`; "" as well where there is nothing to replay, or the agent was a recording
+    itself.
     """
     answered = any(run.outcome == "answered" for run in case.runs)
     if not answered or record.agent.kind == "replay":

@@ -49,7 +49,10 @@ def describe_agreements(record: Record) -> Iterator[str]:
 
 def format_judge_usage(totals: ModelUsage) -> str:
     """`12 judge calls (3,400 tokens, $0.02), 8 spared by the cache`."""
-    return f"{pluralize(totals.calls, 'judge call')}{_format_usage(totals)}, {totals.spared:,} spared by the cache"
+    return (
+        f"{pluralize(totals.calls, 'judge call')}{_format_usage(totals)}, {totals.spared:,} spared by "
+        f"the cache"
+    )
 
 
 def _format_usage(totals: ModelUsage) -> str:

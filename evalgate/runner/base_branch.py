@@ -60,7 +60,8 @@ class BaseBranchPolicy:
         """Start to read.
 
         Raises:
-            InvalidInputError: the base's rules are asked for by name, and nothing says whether there is a base.
+            InvalidInputError: the base's rules are asked for by name, and nothing says whether there is a
+                base.
         """
         if self.policy == "base" and not (
             git.describe_unmerged_change(self.environ) or is_known_service(self.environ)
@@ -187,7 +188,8 @@ class BaseBranchPolicy:
         elif edited:
             decide, version = ("decide", "versions") if len(edited) > 1 else ("decides", "version")
             self._add_notice(
-                f"This change edits {_format_paths(edited)}, which {decide}: the gate used the {version} of the "
+                f"This change edits {_format_paths(edited)}, which {decide}: the gate used the "
+                f"{version} of the "
                 "base branch."
             )
 
@@ -202,7 +204,8 @@ class BaseBranchPolicy:
         )
         if edited := [self.format_path(top / name) for name in said.split("\0") if name]:
             self._add_notice(
-                f"The change brought its own: {_format_paths(edited)}. What eval sets ask and expect, with the "
+                f"The change brought its own: {_format_paths(edited)}. What eval sets ask and "
+                f"expect, with the "
                 "tool mocks and final states in them, is as the change has it, not as the base branch."
             )
 

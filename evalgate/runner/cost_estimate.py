@@ -170,7 +170,10 @@ def describe_estimate(
     if not estimate.whole.tokens and not limits:
         return
     runs = pluralize(estimate.runs, "run")
-    yield f"Estimate: about {_format_amount(estimate)} for {runs}, from the usage of the baseline {estimate.source}."
+    yield (
+        f"Estimate: about {_format_amount(estimate)} for {runs}, from the usage of the baseline "
+        f"{estimate.source}."
+    )
     yield from _describe_unknowns(estimate, others, rounds)
     what = "With what was used already that" if spent.tokens.total else "That"
     end = "the run will stop before its end, without a verdict"

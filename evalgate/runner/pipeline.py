@@ -129,7 +129,8 @@ def _read_baseline(plan: Plan) -> Baseline | None:
     if (plan.workspace.folder / where).is_file():
         return None  # new in this change: the base branch has none yet, which is said
     raise InvalidInputError(
-        f"--baseline {where}: there is no baseline{explain_missing_baseline(plan.baseline)}. Check the name; or save one "
+        f"--baseline {where}: there is no baseline{explain_missing_baseline(plan.baseline)}. "
+        f"Check the name; or save one "
         f"with `evalgate baseline save --to {where}`; or name it as `gate.baseline` in the thresholds file, "
         "where it is only a notice that there is none yet."
     )

@@ -48,11 +48,12 @@ async def run_cases(
     `on_finished` is awaited exactly once per request, in the task that played it, so that it may take its
     time while other cases go on. May be called again with the same agent when more runs are wanted.
 
-    `throttle` says how fast and how often cases are begun; by default as fast as can be, and once. Give the same
-    when calling again.
+    `throttle` says how fast and how often cases are begun; by default as fast as can be, and once. Give
+    the same when calling again.
 
     When the agent is unreachable, every case that has no outcome yet is `not_run` with that failure.
-    `stop_reason` is asked before a case begins and after each that finished, and `time_limit` is in seconds: as
+    `stop_reason` is asked before a case begins and after each that finished, and `time_limit` is in
+    seconds: as
     soon as one of them gives a failure, what is being played is abandoned; it and every remaining request
     are then `not_run` with that failure.
 

@@ -196,7 +196,10 @@ def ensure_image(client: "DockerClient", spec: ContainerSpec) -> str:
         try:
             client.images.pull(spec.image)
         except docker.errors.APIError as error:
-            sentence = f"there is no image `{spec.image}` here, and it cannot be pulled: {_describe_api_error(error)}"
+            sentence = (
+                f"there is no image `{spec.image}` here, and it cannot be pulled: "
+                f"{_describe_api_error(error)}"
+            )
             raise AgentUnreachableError(Failure("start", sentence)) from None
     except docker.errors.APIError as error:  # what is no name of an image
         sentence = f"the image `{spec.image}` cannot be had: {_describe_api_error(error)}"

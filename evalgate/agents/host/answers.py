@@ -86,7 +86,8 @@ class AnswerCollector:
     def _report_call(self, call: object) -> None:
         if not isinstance(call, dict):
             raise InvalidAnswerError(
-                f'one of `tool_calls` is {_describe_type(call)}; expected a dict {{"name": str, "args": dict}}'
+                f"one of `tool_calls` is {_describe_type(call)}; expected a dict "
+                f'{{"name": str, "args": dict}}'
             )
         _check_keys(call, _CALL_KEYS, "one of `tool_calls`")
         self._report_fields("tool_call", {key: call[key] for key in call if key != "result"}, _CALL_KEYS)

@@ -43,7 +43,10 @@ def _import_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         # Only when the entry's own module is what is missing; one that it imports is told as Python tells it.
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            message = f"there is no module `{error.name}` in {_get_working_folder()} or on the path of {sys.executable}"
+            message = (
+                f"there is no module `{error.name}` in {_get_working_folder()} or on the path of "
+                f"{sys.executable}"
+            )
             raise EntryNotFoundError(message) from None
         raise
 

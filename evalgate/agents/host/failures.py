@@ -239,7 +239,10 @@ def _find_encoding_fault(error: BaseException) -> str | None:
     if encoding is None:
         return f"{_format_location(path)}: this is no text: it holds null bytes"
     command = f"iconv -f {encoding} -t UTF-8"
-    return f"{_format_location(path)}: this is {encoding}: save the file as UTF-8, in the editor or with `{command}`"
+    return (
+        f"{_format_location(path)}: this is {encoding}: save the file as UTF-8, in the editor or with "
+        f"`{command}`"
+    )
 
 
 def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]:

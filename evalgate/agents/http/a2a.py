@@ -116,7 +116,8 @@ def _refuse_plaintext(connection: AgentConnection, url: str) -> None:
     """Never send what went over TLS so far where everybody on the way can read it. Raises AgentFailed."""
     if connection.sends_headers and connection.url.startswith("https:") and not url.startswith("https:"):
         raise build_format_error(
-            f"the agent's card leads from https to {shorten_text(url, 300)}, where `headers` could be read on "
+            f"the agent's card leads from https to {shorten_text(url, 300)}, where `headers` "
+            f"could be read on "
             "the way: the card must name an address with https"
         )
 

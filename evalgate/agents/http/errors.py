@@ -52,7 +52,10 @@ async def build_status_error(response: "ClientResponse") -> AgentError:
     reason = to_one_line(response.reason or "", 60)
     sentence = f"the agent answered with status {response.status} {reason}".rstrip()
     if 300 <= response.status < 400:
-        sentence += f"; redirections are not followed: give the address that it leads to{_describe_redirect(response)}"
+        sentence += (
+            f"; redirections are not followed: give the address that it leads "
+            f"to{_describe_redirect(response)}"
+        )
     detail = shorten_text(excerpt.decode("utf-8", "replace"), EXCERPT_BYTES)
     if (busy := _TRANSIENT_STATUSES.get(response.status)) is not None:
         wanted_s = get_retry_after(response)

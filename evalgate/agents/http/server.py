@@ -106,8 +106,8 @@ def create_http_client(server: AgentServer, *, keeps: bool) -> "ClientSession":
     """A client of the server. `keeps`: a connection is used for more than one request.
 
     Raises:
-        InvalidInputError: the HTTP client is not installed, the certificates cannot be read, or the environment
-            names a proxy that is none.
+        InvalidInputError: the HTTP client is not installed, the certificates cannot be read, or the
+            environment names a proxy that is none.
     """
     try:
         from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector

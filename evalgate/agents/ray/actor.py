@@ -248,7 +248,7 @@ class ActorHost:
         await self._agent.__aexit__(*exc)
 
     async def handle_request(self, text: str) -> str:
-        """Take a step: JSON of an `ActorRequest` in, of an `ActorResponse` out; never raises what the agent raised."""
+        """Answer the JSON of an `ActorRequest` with that of an `ActorResponse`; never raise the agent's errors."""
         ask = load_request(text)
         if ask.do == "close":
             await self._close_session(ask.session)

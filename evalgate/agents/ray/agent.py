@@ -231,7 +231,7 @@ class ClusterAgent:
         if seat.number in self._seats:
             self._link.ask_actor(seat.number, next(self._keys), dump_message(ActorRequest(session, "close")))
 
-    # --- what the cluster does: see `link.ActorListener` ----------------------------------------------------------
+    # --- what the cluster does: see `client.ActorListener` ------------------------------------------------
 
     def on_ready(self, seat: int) -> None:
         """See `ActorListener.ready`."""

@@ -1,6 +1,7 @@
 """The process that alone knows Ray: `python bridge.py`, the gate's lines on stdin, its own on stdout.
 
-It needs the standard library and Ray. Lines are JSON objects. First the gate sends one like `link.ClusterSpec`;
+It needs the standard library and Ray. Lines are JSON objects. First the gate sends one like
+`link.ClusterSpec`;
 then `{"do": "seat", "seat": n}` for an actor, `{"do": "ask", "seat": n, "id": k, "body": text}`,
 `{"do": "drop", "seat": n}`, and in the end `{"do": "leave", "gently": bool}` or nothing more. The bridge
 says `joined` or `refused` once, `ready`, `failed` or `lost` of each seat, and an `answer` to each ask of a

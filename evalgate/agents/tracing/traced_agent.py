@@ -70,7 +70,8 @@ class TracedAgent:
             build_agent: The agent inside, given the variables that tell it where to send its spans.
             settings: What the user wants.
             port: Where spans are taken, unless the user wants another; 0: anywhere.
-            resolve_endpoint: Makes what the user wants an endpoint that the agent reaches. May block; None: it is one.
+            resolve_endpoint: Makes what the user wants an endpoint that the agent reaches. May block;
+                None: it is one.
         """
         self._build_agent = build_agent
         self._settings = settings

@@ -164,7 +164,8 @@ class Worker:
         spoken = message.get("protocol")
         if spoken != PROTOCOL_VERSION or isinstance(spoken, bool):
             raise WorkerProtocolError(
-                f"the agent speaks protocol {quote_text(str(spoken))}; this evalgate speaks {PROTOCOL_VERSION}"
+                f"the agent speaks protocol {quote_text(str(spoken))}; this evalgate speaks "
+                f"{PROTOCOL_VERSION}"
             )
         features = message.get("features")
         if isinstance(features, list):

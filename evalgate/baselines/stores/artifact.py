@@ -53,7 +53,8 @@ def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:
     What the zip says of sizes and checksums is not believed: no more is read than may be.
 
     Raises:
-        InvalidZipError: it is no zip, has no such file or several, or the file is larger, encrypted or damaged.
+        InvalidZipError: it is no zip, has no such file or several, or the file is larger, encrypted or
+            damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

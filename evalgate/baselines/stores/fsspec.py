@@ -69,7 +69,8 @@ def build_fsspec_store(url: str, place: StoreContext) -> "FsspecStore":
         raise InvalidInputError(f"{shown_as}: a baseline's URL holds no credentials: the environment does")
     if not _URL.fullmatch(url) or "::" in url or ".." in parts.path.split("/"):
         raise InvalidInputError(
-            f"{to_log_line(shown_as, 200)}: a baseline's URL is SCHEME://PLACE/FOLDER, without `?`, `#`, `..`, "
+            f"{to_log_line(shown_as, 200)}: a baseline's URL is SCHEME://PLACE/FOLDER, without "
+            f"`?`, `#`, `..`, "
             "blanks and wildcards"
         )
     return FsspecStore(url.rstrip("/"), place)

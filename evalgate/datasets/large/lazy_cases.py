@@ -155,8 +155,8 @@ def map_cases(
 ) -> Sequence[EvalCase]:
     """Each case as `change`, which is pure, makes it; what stays in its file stays there.
 
-    `same_heads`: nothing that a `CaseMetadata` says is changed, so those that stay need not be looked at again.
-    `same_prints`: nor is anything that counts in a fingerprint.
+    `same_heads`: nothing that a `CaseMetadata` says is changed, so those that stay need not be looked at
+    again. `same_prints`: nor is anything that counts in a fingerprint.
     """
     if isinstance(cases, StoredCases):
         return cases.map_cases(change, same_heads=same_heads, same_prints=same_prints)

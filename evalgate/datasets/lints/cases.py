@@ -138,7 +138,8 @@ def _describe_unknown_tools(case: EvalCase) -> Iterator[str]:
         unknown = [call.name for call in turn.expected.tool_calls if call.name not in declared]
         if declared and unknown:
             yield (
-                f"turn {number} expects {join_quoted(list(dict.fromkeys(unknown)))}, which its `app_details` do "
+                f"turn {number} expects {join_quoted(list(dict.fromkeys(unknown)))}, which its "
+                f"`app_details` do "
                 f"not declare: no agent there could call it (they declare {join_quoted(sorted(declared))})"
             )
 

@@ -122,8 +122,8 @@ _SESSION_KEYS = {"app_name", "user_id", "state"}
 def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
     """Return True if the case holds the most common keys alone; False when in doubt.
 
-    Nearly every case does, and `extract_native_data` has looked through its contents already: what is said there
-    beyond a turn is kept in `native`, and parts without text are attachments.
+    Nearly every case does, and `extract_native_data` has looked through its contents already: what is said
+    there beyond a turn is kept in `native`, and parts without text are attachments.
     """
     return (
         case is not None

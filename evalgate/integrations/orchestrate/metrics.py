@@ -152,7 +152,7 @@ class JourneyMetric(BaseModel, ABC):
     """Whether its score depends on what was said."""
 
     responses: Literal["judged", "exact"] = "judged"
-    """How an expected response is compared that no text equals: `score_with_judge` leaves it to the run's judge, and
+    """How an expected response is compared that no text equals: `judged` leaves it to the run's judge, and
     without one to the goal's keywords; `exact` takes it for not reached, and asks no judge of anything."""
     judge_model: str = ""
     """The model that judges; "": the run's own."""

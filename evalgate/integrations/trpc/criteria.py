@@ -234,7 +234,10 @@ class JsonCriterion(GoModel):
             )
         if not fault:
             return ""
-        values = f"actual {json_compare.format_json_value(actual)} and expected {json_compare.format_json_value(expected)}"
+        values = (
+            f"actual {json_compare.format_json_value(actual)} and expected "
+            f"{json_compare.format_json_value(expected)}"
+        )
         return f"{values} do not match: {fault}"
 
     @property

@@ -68,7 +68,7 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def older_keys(cls) -> Mapping[str, object]:
-        """Return the keys that `convert_older_shape` reads, each with the model that names the keys within."""
+        """Return the keys that `convert_older_shape` reads, each with the model of the keys within."""
         return {}
 
 

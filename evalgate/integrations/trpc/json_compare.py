@@ -30,7 +30,7 @@ def find_difference(actual: object, expected: object, tolerance: float = DEFAULT
 def find_unignored_difference(
     actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
 ) -> str:
-    """As `find_difference`, without keys whose value in `tree` is true; objects in it descend, lists are whole."""
+    """Return what `find_difference` does, without keys that are true in `tree`; its objects descend, lists do not."""
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
         return _compare_objects(actual, expected, tree, tolerance)
     return find_difference(actual, expected, tolerance)
@@ -91,7 +91,10 @@ def _describe_type_mismatch(actual: object, expected: object) -> str:
     if actual is None or expected is None:
         return _describe_inequality(actual, expected)
     if isinstance(actual, Mapping):
-        return f"actual {format_json_value(actual)} is a map but expected {format_json_value(expected)} is not a map"
+        return (
+            f"actual {format_json_value(actual)} is a map but expected {format_json_value(expected)} "
+            f"is not a map"
+        )
     return (
         f"actual {format_json_value(actual)} is not a map but expected {format_json_value(expected)} is a map"
     )
@@ -108,9 +111,15 @@ def _compare_member(
 
 def _compare_lists(actual: object, expected: object, tolerance: float) -> str:
     if not isinstance(expected, list):
-        return f"actual {format_json_value(actual)} is an array but expected {format_json_value(expected)} is not an array"
+        return (
+            f"actual {format_json_value(actual)} is an array but expected "
+            f"{format_json_value(expected)} is not an array"
+        )
     if not isinstance(actual, list):
-        return f"actual {format_json_value(actual)} is not an array but expected {format_json_value(expected)} is an array"
+        return (
+            f"actual {format_json_value(actual)} is not an array but expected "
+            f"{format_json_value(expected)} is an array"
+        )
     if len(actual) != len(expected):
         return f"array length mismatch: actual({len(actual)}) != expected({len(expected)})"
     for index, (given, wanted) in enumerate(zip(actual, expected, strict=True)):

@@ -16,7 +16,7 @@ from evalgate.runner.plan import Plan
 
 
 class Checkpoint:
-    """Context of a run: the folder is locked, its journal open from `begin_run` on, and deleted when `is_over`.
+    """Context of a run: locks the folder, opens the journal at `begin_run`, deletes it when `is_over`.
 
     Not when an exception ends the context: there may be nothing else then that holds the runs. A run that
     never begins leaves the journal of an earlier one as it was.

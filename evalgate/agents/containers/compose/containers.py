@@ -31,7 +31,8 @@ class ContainerSpecBuilder:
         """Service → its container; the names of its network and of its volumes are the file's own.
 
         Raises:
-            InvalidInputError: something that is to be copied or read is not there, or not in the working folder.
+            InvalidInputError: something that is to be copied or read is not there, or not in the working
+                folder.
         """
         found = {name: self._build_spec(name, each) for name, each in self._composition.services.items()}
         if self._problems:

@@ -21,7 +21,8 @@ def clone_with_mocks(agent: Any, mocks: Mocks) -> Any:
     """A clone of the agent, and of all that it hands over to, in which no mocked tool is called.
 
     Raises:
-        UnsupportedCaseError: an agent has tools that cannot be replaced: of an MCP server, or of the provider.
+        UnsupportedCaseError: an agent has tools that cannot be replaced: of an MCP server, or of the
+            provider.
     """
     return _MockCloner(mocks).clone_agent(agent)
 
