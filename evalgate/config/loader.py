@@ -180,7 +180,7 @@ def _build_adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
         name: CustomMetricConfig(entry=metric.code_config.name)
         for name, metric in (found.custom_metrics or {}).items()
     }
-    config = Config(custom_metrics=custom, user=found.user.as_ours() if found.user else None)
+    config = Config(custom_metrics=custom, user=found.user.to_user_config() if found.user else None)
     return Thresholds(
         config,
         folder,

@@ -55,7 +55,7 @@ def to_sentence(text: str) -> str:
 
 
 def compute_weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    """Return the mean by weights above 0 of finite values; exactly `compute_mean` if the weights are equal."""
+    """Return the mean of finite values by weights above 0; `compute_mean` if the weights are equal."""
     if len(set(weights)) == 1:
         return compute_mean(values)
     average = math.fsum(map(operator.mul, values, weights)) / math.fsum(weights)

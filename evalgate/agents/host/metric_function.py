@@ -164,7 +164,7 @@ def _convert_result(result: Any) -> dict[str, Any]:
         result = JsonNamespace(result)
     if kind == "NotApplicable":
         return {"not_applicable": _shorten_reason(result.reason)}
-    if kind == "MetricFailed":
+    if kind == "MetricFailure":
         return {"failed": _shorten_reason(result.reason)}
     if hasattr(result, "overall_score"):
         return _convert_adk_result(result)

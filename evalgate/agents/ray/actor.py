@@ -248,7 +248,7 @@ class ActorHost:
         await self._agent.__aexit__(*exc)
 
     async def handle_request(self, text: str) -> str:
-        """Answer the JSON of an `ActorRequest` with that of an `ActorResponse`; never raise the agent's errors."""
+        """Answer an `ActorRequest` with an `ActorResponse`, both JSON; never raise the agent's errors."""
         ask = load_request(text)
         if ask.do == "close":
             await self._close_session(ask.session)

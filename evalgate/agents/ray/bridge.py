@@ -51,7 +51,7 @@ class AgentActor:
 
     async def handle_request(self, body: str) -> str:
         """One step of a conversation."""
-        answer: str = await self._run_in_loop(self._host.answer(body))
+        answer: str = await self._run_in_loop(self._host.handle_request(body))
         return answer
 
     async def stop(self, gently: bool) -> None:
@@ -156,7 +156,7 @@ class Bridge:
         if seat is None:
             return  # lost, and the gate is told
         try:
-            answer = await seat.answer.remote(body)
+            answer = await seat.handle_request.remote(body)
         except self._ray.exceptions.RayTaskError as error:  # a bug of ours, in the actor
             self._wire.write_message("broken", id=key, why=str(error))
         except Exception as error:  # noqa: BLE001  the actor died, its node did, or it cannot be reached

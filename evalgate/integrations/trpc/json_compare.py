@@ -30,7 +30,7 @@ def find_difference(actual: object, expected: object, tolerance: float = DEFAULT
 def find_unignored_difference(
     actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
 ) -> str:
-    """Return what `find_difference` does, without keys that are true in `tree`; its objects descend, lists do not."""
+    """Return the `find_difference` without keys that are true in `tree`: objects descend, lists do not."""
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
         return _compare_objects(actual, expected, tree, tolerance)
     return find_difference(actual, expected, tolerance)

@@ -84,7 +84,7 @@ def load_run(data: bytes) -> "JournalRun":
 
 
 def dump_usage(used: RunUsage) -> bytes:
-    """Return the usage as one line of compact JSON, for `load_usage`. A number beyond all sense becomes null."""
+    """Return the usage as one line of compact JSON, for `load_usage`. An absurd number becomes null."""
     spent, tokens = used.spent, used.spent.tokens
     counted = [tokens.input, tokens.output, tokens.cached_input]
     row = [_build_judge_row(used.judged), [spent.calls, counted, spent.usd, spent.unpriced, spent.unmetered]]

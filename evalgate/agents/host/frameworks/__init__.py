@@ -94,7 +94,7 @@ def find_host(agent: object) -> AgentHost:
 def find_framework(agent: object) -> AgentHost | None:
     """Return the host of an agent of a framework, or None if no framework is known that it is of."""
     for name in _FRAMEWORKS:
-        found: AgentHost | None = importlib.import_module("." + name, __name__).host(agent)
+        found: AgentHost | None = importlib.import_module("." + name, __name__).create_host(agent)
         if found is not None:
             return found
     return None

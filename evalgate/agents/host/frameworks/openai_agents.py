@@ -41,7 +41,7 @@ class _MockCloner:
                 f"the case mocks tools, and those of the MCP servers of agent `{agent.name}` cannot be mocked"
             )
         tools = [self._mock_tool(each) for each in agent.tools]
-        found = agent.clone_agent(tools=tools, handoffs=[])
+        found = agent.clone(tools=tools, handoffs=[])
         self._clones[id(agent)] = (agent, found)
         # Agents can hand over in a circle: the clone is known before its handoffs are cloned.
         found.handoffs = [self._clone_handoff(each) for each in agent.handoffs]

@@ -75,7 +75,9 @@ class _SmolagentsConversation:
             args = {**dict(zip(names, values)), **named}  # noqa: B905  Python 3.9 has no `strict`
             result: object = None
             try:
-                result = mocks.result(name, args) if mocks.is_mocked(name) else forward(*values, **named)
+                result = (
+                    mocks.require_result(name, args) if mocks.is_mocked(name) else forward(*values, **named)
+                )
             except Exception as error:
                 result = {"error": str(error)}
                 raise

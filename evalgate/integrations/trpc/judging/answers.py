@@ -223,7 +223,7 @@ def looks_like_json(text: str) -> bool:
 
 
 def parse_rubric_scores(text: str) -> Scorecard:
-    """Parse `{"rubricScores": [{"id", "score", "reason"}]}`: at least one, no id twice; the score is their mean.
+    """Parse `{"rubricScores": [{"id", "score", "reason"}]}`: at least one, no id twice; return their mean.
 
     Raises:
         UnparsableAnswerError: it is something else.
@@ -311,7 +311,7 @@ def build_rubric_schema(ids: Sequence[str]) -> AnswerSchema:
 
 
 def build_scores_schema() -> AnswerSchema:
-    """Return the form of `parse_rubric_scores` for a user's prompt, which says what is scored and how finely."""
+    """Return the form of `parse_rubric_scores` for a user's prompt, which says what is scored."""
     item = _build_object_schema({"id": _TEXT, "score": {"type": "number"}, "reason": _TEXT})
     return AnswerSchema(
         "rubric_scores_result", _build_object_schema({"rubricScores": {"type": "array", "items": item}})
