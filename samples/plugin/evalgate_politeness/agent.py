@@ -5,8 +5,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from evalgate.core.types import Reply, UserMessage
-from evalgate.core.protocols import AgentContext, SessionResult
+from evalgate.plugins import AgentContext, Reply, SessionResult, UserMessage
 
 
 class Echo:

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from evalgate.core.types import Baseline
-from evalgate.core.protocols import StoreContext
+from evalgate.plugins import Baseline, StoreContext
 
 
 class Memory:

@@ -1,8 +1,15 @@
 """A format: `{"pairs": [{"q": …, "a": …}]}`, one case a pair."""
 
-from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.types import EvalCase, EvalSet, Reply, CaseTurn, UserMessage
-from evalgate.core.protocols import Document
+from evalgate.plugins import (
+    CaseTurn,
+    Document,
+    EvalCase,
+    EvalSet,
+    InvalidInputError,
+    Problem,
+    Reply,
+    UserMessage,
+)
 
 
 class QaPairs:

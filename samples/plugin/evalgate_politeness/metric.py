@@ -4,9 +4,17 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from evalgate.core.types import CaseRun, Criterion, EvalCase, MetricResult, Reply, CaseTurn, TurnScore
-from evalgate.core.protocols import MetricContext
-from evalgate.metrics.turnwise import compute_turn_mean
+from evalgate.plugins import (
+    CaseRun,
+    CaseTurn,
+    Criterion,
+    EvalCase,
+    MetricContext,
+    MetricResult,
+    Reply,
+    TurnScore,
+    compute_turn_mean,
+)
 
 
 class Politeness(BaseModel):

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from evalgate.core.types import Record
+from evalgate.plugins import Record
 
 
 class Csv:
