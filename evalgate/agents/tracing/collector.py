@@ -1,4 +1,4 @@
-"""An OTLP/HTTP endpoint of the gate's own, for as long as the agent runs."""
+"""OTLP/HTTP endpoint of the gate, open for as long as the agent runs."""
 
 import asyncio
 import json
@@ -17,25 +17,28 @@ if TYPE_CHECKING:
 
 _MAX_BODY = 64 * 1024 * 1024
 _MAX_SPANS = 200_000
-"""Spans that no turn has claimed; beyond, the oldest are forgotten."""
+"""Unclaimed spans that are kept at most; of more, the oldest are dropped."""
 _SETTLE_S = 0.05
-"""Exporters send in batches: spans that ended together may come in two."""
+"""Seconds to wait after a turn's topmost span.
+
+Exporters send batches, and spans that ended together may be in two.
+"""
 
 
 @frozen
 class CollectorEndpoint:
-    """Where spans are taken."""
+    """Address of a collector, for the gate and for the agent."""
 
     host: str = "127.0.0.1"
-    """The address that is listened at."""
+    """Address to listen at."""
     port: int = 0
-    """0: anywhere."""
+    """Port to listen at; 0 for any free one."""
     known_as: str = ""
-    """The host as the agent reaches it; empty: the same."""
+    """Host under which the agent reaches the collector; empty if it is `host`."""
 
 
 class SpanCollector:
-    """Takes spans in and gives each turn its own."""
+    """Receiver of spans that hands each turn the spans of that turn."""
 
     def __init__(self, endpoint: CollectorEndpoint) -> None:
         self._host = endpoint.host
@@ -43,13 +46,13 @@ class SpanCollector:
         self._port = endpoint.port
         self._spans: list[Span] = []
         self.forgotten = 0
-        """Spans that no turn had claimed when there were too many."""
+        """Number of unclaimed spans that were dropped because there were too many."""
         self._arrived = asyncio.Condition()
         self._runner: web.AppRunner | None = None
 
     @property
     def url(self) -> str:
-        """What `OTEL_EXPORTER_OTLP_ENDPOINT` must be."""
+        """Return the value of `OTEL_EXPORTER_OTLP_ENDPOINT` for the agent."""
         return f"http://{self._known_as}:{self._port}"
 
     async def __aenter__(self) -> Self:
@@ -81,7 +84,7 @@ class SpanCollector:
             await self._runner.cleanup()
 
     async def add_spans(self, spans: Iterable[Span]) -> None:
-        """Spans arrived."""
+        """Add spans to the unclaimed ones and wake the turns that wait for theirs."""
         async with self._arrived:
             self._spans += spans
             self.forgotten += max(0, len(self._spans) - _MAX_SPANS)
@@ -89,7 +92,10 @@ class SpanCollector:
             self._arrived.notify_all()
 
     async def take_spans(self, turn: TurnTrace, wait_s: float) -> list[Span]:
-        """The spans of a turn, once the topmost has arrived or the time is up. Nobody else gets them."""
+        """Remove and return the spans of a turn.
+
+        Wait until the topmost one has arrived, `wait_s` seconds at most.
+        """
         try:
             async with asyncio.timeout(wait_s), self._arrived:
                 await self._arrived.wait_for(
@@ -97,7 +103,7 @@ class SpanCollector:
                 )
             await asyncio.sleep(_SETTLE_S)
         except TimeoutError:
-            pass  # what is there is all there is
+            pass  # the caller decides what missing spans mean
         found = [span for span in self._spans if turn.owns_span(span)]
         self._spans = [span for span in self._spans if not turn.owns_span(span)]
         return found
@@ -105,7 +111,7 @@ class SpanCollector:
     async def _receive_spans(self, request: "web.Request") -> "web.Response":
         from aiohttp import web
 
-        body = await request.read()  # unpacked, if it was sent packed
+        body = await request.read()  # aiohttp has decompressed it
         try:
             if request.content_type == "application/json":
                 await self.add_spans(read_otlp_json(json.loads(body)))

@@ -1,4 +1,7 @@
-"""What a turn is called in traces: the agent gets it with the message, and its spans can be told apart."""
+"""Trace context of one turn, which the agent receives with the message.
+
+The ids in it tell the spans of one turn from those of all others.
+"""
 
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 
 @frozen
 class TurnTrace:
-    """One turn's place in a trace of its own (W3C Trace Context)."""
+    """Ids of one turn, which has a trace of its own (W3C Trace Context)."""
 
     trace_id: str
     span_id: str
@@ -21,21 +24,24 @@ class TurnTrace:
 
     @property
     def traceparent(self) -> str:
-        """The header that continues the trace."""
+        """Return the value of the header that continues the trace."""
         return f"00-{self.trace_id}-{self.span_id}-01"
 
     @property
     def baggage(self) -> str:
-        """The header that names the conversation (W3C Baggage), also the form of resource attributes."""
+        """Return the header value that names the conversation and the turn (W3C Baggage).
+
+        `OTEL_RESOURCE_ATTRIBUTES` is written in the same form.
+        """
         return f"evalgate.session={self.session},evalgate.turn={self.turn}"
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a request carries."""
+        """Return the HTTP headers of a request in this turn."""
         return {"traceparent": self.traceparent, "baggage": self.baggage}
 
     def build_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """What a process of this turn alone carries, beside `environ`."""
+        """Return the environment variables to add to `environ` for a process that runs only this turn."""
         given = environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
         attributes = ",".join(filter(None, (given, self.baggage)))
         return {
@@ -45,7 +51,7 @@ class TurnTrace:
         }
 
     def owns_span(self, span: "Span") -> bool:
-        """Whether a span belongs to this turn."""
+        """Return True if the span is of this turn: by its trace id, else by the baggage in its attributes."""
         if span.trace_id == self.trace_id:
             return True
         return span.get_text("evalgate.session") == self.session and str(
@@ -53,16 +59,16 @@ class TurnTrace:
         ) == str(self.turn)
 
     def is_top(self, span: "Span") -> bool:
-        """Whether nothing of this turn stands above the span: it ends after all others."""
+        """Return True if the span has no parent within this turn, so that it ends after all others."""
         return span.parent_id in ("", self.span_id)
 
 
 def create_turn_trace(session: str, turn: int) -> TurnTrace:
-    """A trace for one turn."""
+    """Return the context of one turn, with random trace and span ids."""
     import secrets
 
     return TurnTrace(secrets.token_hex(16), secrets.token_hex(8), session, turn)
 
 
 current_turn: ContextVar[TurnTrace | None] = ContextVar("current_turn", default=None)
-"""The turn that the calling task asks for; None: nobody traces it."""
+"""Trace context of the turn that the calling task runs; None if it is not traced."""

@@ -1,8 +1,9 @@
-"""Spans of the GenAI semantic conventions, read as what an agent did and said in one turn.
+"""Conversion of GenAI spans to the reply of one turn.
 
-Read are the conventions' attributes of today (1.37 and later: messages as attributes) and of before, and the
-names that Google ADK, Pydantic AI and OpenInference use for the same. The span of a tool's execution is the
-call; what a model merely asked for counts only where no execution was recorded.
+The attributes are those of the OpenTelemetry semantic conventions, 1.37 and later (messages as attributes)
+and earlier, and the names that Google ADK, Pydantic AI, OpenInference and OpenLLMetry use for the same. A
+tool call is the span of the tool's execution. The calls that a model asked for count only if no execution was
+recorded.
 """
 
 import json
@@ -34,16 +35,16 @@ _MAX_TOKENS = 2**53
 
 @frozen
 class SpanTranscript:
-    """What spans tell of one turn."""
+    """One turn as its spans describe it."""
 
     reply: Reply
     usage: Usage | None
     question: str
-    """What the user said; empty where that is not told."""
+    """Message of the user; empty if no span has it."""
 
 
 def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
-    """One turn, from all of its spans in any order."""
+    """Return the transcript of one turn from all of its spans, which may be in any order."""
     ordered = sorted(_iter_unique(spans), key=lambda span: (span.start, span.end))
     tools = [span for span in ordered if _is_tool(span)]
     models = [span for span in ordered if _is_model(span)]
@@ -54,19 +55,23 @@ def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
     ]
     events = tuple(event for _, event in sorted(moments, key=lambda moment: moment[0]))
     return SpanTranscript(
-        Reply(_find_response([*models, *agents[:1]]), events),
+        Reply(
+            next((text for span in reversed([*models, *agents[:1]]) if (text := _join_output(span))), None),
+            events,
+        ),
+        # The span of an agent repeats the usage of its model calls: it counts only if they have none.
         _sum_usage(models) or _sum_usage(agents[:1]),
         _find_question([*agents, *models]),
     )
 
 
 def is_genai(span: Span) -> bool:
-    """Return whether a span tells of a tool, a model or an agent."""
+    """Return True if the span is of a tool, a model or an agent."""
     return _is_tool(span) or _is_model(span) or bool(_get_operation(span))
 
 
 def _iter_unique(spans: Iterable[Span]) -> Iterator[Span]:
-    """OTLP delivers at least once: an export that seemed lost is sent again."""
+    """Yield each span once: OTLP exporters send a batch again that seemed lost."""
     seen: set[str] = set()
     for span in spans:
         if span.span_id not in seen:
@@ -106,19 +111,19 @@ def _iter_executions(tools: Sequence[Span], spans: Sequence[Span]) -> Iterator[t
 
 
 def _find_author(span: Span, parents: dict[str, Span]) -> str | None:
-    """The agent that the span is part of."""
-    seen: set[str] = set()
-    at: Span | None = span
-    while at is not None and at.span_id not in seen:
-        seen.add(at.span_id)
-        if name := at.get_text("gen_ai.agent.name"):
+    """Return the agent's name of the span or of its nearest ancestor that has one."""
+    seen: set[str] = set()  # spans come from the agent, and a cycle of parents must not hang the gate
+    ancestor: Span | None = span
+    while ancestor is not None and ancestor.span_id not in seen:
+        seen.add(ancestor.span_id)
+        if name := ancestor.get_text("gen_ai.agent.name"):
             return name
-        at = parents.get(at.parent_id)
+        ancestor = parents.get(ancestor.parent_id)
     return None
 
 
 def _iter_requested_calls(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
-    """The calls that models asked for, and the results that they were given with a later request."""
+    """Yield the tool calls that models asked for, and the results that a later request hands them."""
     names: dict[str, str] = {}
     answered: set[str] = set()
     for span in models:
@@ -138,14 +143,10 @@ def _iter_requested_calls(models: Sequence[Span]) -> Iterator[tuple[int, Event]]
 
 
 def _iter_texts(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
-    """What models said on the way: the last of them said the response."""
+    """Yield the intermediate texts of models; the text of the last model is the response."""
     for span in models[:-1]:
         if text := _join_output(span):
             yield span.end, Message(text, span.get_text("gen_ai.agent.name") or None)
-
-
-def _find_response(spans: Sequence[Span]) -> str | None:
-    return next((text for span in reversed(spans) if (text := _join_output(span))), None)
 
 
 def _join_output(span: Span) -> str:
@@ -165,19 +166,22 @@ def _join_output(span: Span) -> str:
 
 
 def _find_question(spans: Sequence[Span]) -> str:
-    """The last thing that the user said before the first span."""
+    """Return the user's last message in the first span that has any; empty if none has."""
     for span in spans:
         texts = [_get_text(part) for part in _iter_parts(span, "gen_ai.input.messages", "text", role="user")]
         if not texts:
-            said = (event for event in span.events if event.name == "gen_ai.user.message")
-            texts = [str(event.attributes.get("content") or "") for event in said]
+            messages = (event for event in span.events if event.name == "gen_ai.user.message")
+            texts = [str(event.attributes.get("content") or "") for event in messages]
         if texts:
             return texts[-1]
     return ""
 
 
 def _iter_parts(span: Span, attribute: str, kind: str, role: str = "") -> Iterator[dict[str, Any]]:
-    """The parts of a kind in an attribute that holds messages, as JSON or as it is."""
+    """Yield the message parts of type `kind` in an attribute of messages, which may be JSON text.
+
+    With `role`, skip the messages of all other roles.
+    """
     messages = _decode_attribute(span.get_attribute(attribute))
     for message in messages if isinstance(messages, list) else ():
         if isinstance(message, dict) and (not role or message.get("role") == role):
@@ -223,7 +227,7 @@ def _build_call(name: str, args: object, id_: str | None, author: str | None) ->
 
 
 def _decode_attribute(found: object) -> Any:
-    """What an attribute holds: attributes are texts, and structure is JSON in them."""
+    """Return the value of an attribute, parsed if it is JSON text: most attributes cannot be objects."""
     if not isinstance(found, str):
         return found
     try:

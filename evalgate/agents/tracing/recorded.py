@@ -1,7 +1,7 @@
-"""Files of traces as recorded conversations: OTLP/JSON, one request or one a line, and Jaeger's JSON."""
+"""Recorded conversations in trace files: OTLP/JSON (one request, or one per line) and Jaeger's JSON."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from evalgate.agents.tracing.genai import read_transcript
@@ -22,7 +22,7 @@ _CASE = ("evalgate.case", "gen_ai.conversation.id", "session.id")
 
 
 def is_trace_file(path: Path) -> bool:
-    """Whether a file looks like traces."""
+    """Return True if one of the keys of trace files is in the first 64 KiB."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -31,13 +31,13 @@ def is_trace_file(path: Path) -> bool:
 
 
 def read_traces(path: Path, shown_as: str) -> EvalSet:
-    """The conversations in a file: a trace is a turn, and traces of one name are the turns of a case.
+    """Return the conversations in a file: each trace is a turn, and traces with the same name form a case.
 
-    The name is the attribute `evalgate.case`, else `gen_ai.conversation.id` or `session.id`, of any span or
-    its resource; a trace without any is a case by itself, of its own id.
+    The name is the attribute `evalgate.case`, else `gen_ai.conversation.id`, else `session.id`, of any span
+    or its resource. A trace without a name is a case of one turn, named by the trace id.
 
     Raises:
-        InvalidInputError: there is no span of an agent in it, or it cannot be read.
+        InvalidInputError: the file has no span, or it cannot be read.
     """
     traces: dict[str, list[Span]] = {}
     for span in _iter_spans(path, shown_as):
@@ -45,22 +45,16 @@ def read_traces(path: Path, shown_as: str) -> EvalSet:
     cases: dict[str, list[CaseTurn]] = {}
     in_order = sorted(traces.items(), key=lambda trace: min(span.start for span in trace[1]))
     for trace_id, spans in in_order:
-        cases.setdefault(_find_case_name(spans) or trace_id, []).append(_build_turn(spans))
+        names = (span.get_text(attribute) for attribute in _CASE for span in spans)
+        turn = read_transcript(spans)
+        cases.setdefault(next(filter(None, names), "") or trace_id, []).append(
+            CaseTurn(UserMessage(turn.question), turn.reply)
+        )
     if not cases:
         raise InvalidInputError([Problem(shown_as, 1, 1, "there is no span in the traces")])
     return EvalSet(
         path.stem, tuple(EvalCase(name, tuple(turns)) for name, turns in cases.items()), path=shown_as
     )
-
-
-def _find_case_name(spans: Sequence[Span]) -> str:
-    names = (span.get_text(attribute) for attribute in _CASE for span in spans)
-    return next(filter(None, names), "")
-
-
-def _build_turn(spans: Sequence[Span]) -> CaseTurn:
-    told = read_transcript(spans)
-    return CaseTurn(UserMessage(told.question), told.reply)
 
 
 def _iter_spans(path: Path, shown_as: str) -> Iterator[Span]:
@@ -78,7 +72,7 @@ def _iter_spans(path: Path, shown_as: str) -> Iterator[Span]:
 
 
 def _iter_json_values(text: str, shown_as: str) -> Iterator[tuple[int, object]]:
-    """The JSON of a file, or of each of its lines, with the line (1-based) where it starts."""
+    """Yield the JSON value of the file, or of each of its lines, after its line number (from 1)."""
     try:
         yield 1, json.loads(text)
     except ValueError as whole:

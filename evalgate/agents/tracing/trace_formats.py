@@ -1,4 +1,4 @@
-"""Spans, and the OTLP and Jaeger formats that they are read from."""
+"""Spans, and readers of the OTLP and Jaeger formats."""
 
 import base64
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from evalgate.core.types import JsonObject
 
 @frozen
 class SpanEvent:
-    """Something that happened within a span."""
+    """Timestamped event within a span, such as a message of a conversation."""
 
     name: str
     attributes: JsonObject
@@ -21,23 +21,23 @@ class SpanEvent:
 
 @frozen
 class Span:
-    """One span. Ids are lower-case hexadecimal."""
+    """One span. OTLP ids are lower-case hexadecimal; Jaeger's are kept as they are in the file."""
 
     trace_id: str
     span_id: str
     parent_id: str
-    """Empty: it has none."""
+    """Empty if the span has no parent."""
     name: str
     start: int
     """Nanoseconds since the epoch."""
     end: int
     attributes: JsonObject
     resource: JsonObject = field(default_factory=dict)
-    """Attributes of the program that made it."""
+    """Attributes of the program that made the span."""
     events: tuple[SpanEvent, ...] = ()
 
     def get_attribute(self, *names: str) -> object:
-        """The first attribute of those names that is there, of the span or else of its program."""
+        """Return the first of the named attributes of the span, else of its resource; None without any."""
         for attributes in (self.attributes, self.resource):
             for name in names:
                 if name in attributes:
@@ -45,28 +45,32 @@ class Span:
         return None
 
     def get_text(self, *names: str) -> str:
-        """The first of those attributes that is a text; else empty."""
-        found = self.get_attribute(*names)
-        return found if isinstance(found, str) else ""
+        """Return the attribute that `get_attribute` finds if it is a text, else an empty text."""
+        value = self.get_attribute(*names)
+        return value if isinstance(value, str) else ""
 
 
 class InvalidOtlpError(ValueError):
-    """It is not an export request; the text says what is wrong."""
+    """Data that is no OTLP export request; the text says what is wrong with it."""
 
 
 def read_otlp_json(request: object) -> list[Span]:
-    """The spans in an export request, or in a file of such. Raises NotOtlp."""
+    """Return the spans of an export request in JSON.
+
+    Raises:
+        InvalidOtlpError: it is no export request.
+    """
     if not isinstance(request, dict) or not isinstance(request.get("resourceSpans", []), list):
         raise InvalidOtlpError("it has no `resourceSpans`")
     return list(_iter_otlp_spans(request))
 
 
 def read_otlp_protobuf(body: bytes) -> list[Span]:
-    """The spans in an export request.
+    """Return the spans of an export request in Protobuf.
 
     Raises:
-        InvalidOtlpError: it is not one.
-        InvalidInputError: the package that reads it is missing.
+        InvalidOtlpError: it is no export request.
+        InvalidInputError: the package `opentelemetry-proto` is missing.
     """
     try:
         from google.protobuf.json_format import MessageToDict
@@ -84,12 +88,12 @@ def read_otlp_protobuf(body: bytes) -> list[Span]:
 
 
 def _iter_otlp_spans(request: dict[str, Any]) -> Iterator[Span]:
-    for group in _objects(request.get("resourceSpans")):
+    for group in _filter_objects(request.get("resourceSpans")):
         resource = group.get("resource")
         program = read_attributes(resource.get("attributes")) if isinstance(resource, dict) else {}
-        # Collectors of before OTLP 0.15 call a scope an instrumentation library.
-        for scope in _objects(group.get("scopeSpans") or group.get("instrumentationLibrarySpans")):
-            for span in _objects(scope.get("spans")):
+        # Before OTLP 0.15 a scope was called an instrumentation library.
+        for scope in _filter_objects(group.get("scopeSpans") or group.get("instrumentationLibrarySpans")):
+            for span in _filter_objects(scope.get("spans")):
                 yield _build_span(span, program)
 
 
@@ -105,14 +109,14 @@ def _build_span(found: dict[str, Any], program: dict[str, object]) -> Span:
         resource=program,
         events=tuple(
             SpanEvent(str(event.get("name") or ""), read_attributes(event.get("attributes")))
-            for event in _objects(found.get("events"))
+            for event in _filter_objects(found.get("events"))
         ),
     )
 
 
 def read_attributes(found: object) -> dict[str, object]:
-    """A list of keys and `AnyValue`s as a mapping."""
-    return {str(each.get("key")): _read_value(each.get("value")) for each in _objects(found)}
+    """Return the attributes of an OTLP list of keys and `AnyValue` objects."""
+    return {str(each.get("key")): _read_value(each.get("value")) for each in _filter_objects(found)}
 
 
 def _read_value(found: object) -> object:
@@ -123,7 +127,7 @@ def _read_value(found: object) -> object:
             case "intValue":
                 return int(value) if str(value).lstrip("-").isdecimal() else None
             case "arrayValue":
-                return [_read_value(each) for each in _objects(_get_field(value, "values"))]
+                return [_read_value(each) for each in _filter_objects(_get_field(value, "values"))]
             case "kvlistValue":
                 return read_attributes(_get_field(value, "values"))
             case _:
@@ -135,12 +139,12 @@ def _get_field(found: object, key: str) -> object:
     return found.get(key) if isinstance(found, dict) else None
 
 
-def _objects(found: object) -> list[dict[str, Any]]:
+def _filter_objects(found: object) -> list[dict[str, Any]]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _normalize_id(found: object, size: int) -> str:
-    """An id of `size` bytes: OTLP writes it in hexadecimal, Protobuf's own JSON in base64."""
+    """Return an id of `size` bytes in hexadecimal, which Protobuf's own JSON mapping writes in base64."""
     text = found if isinstance(found, str) else ""
     if len(text) == 2 * size:
         return text.lower()
@@ -156,26 +160,29 @@ def _read_nanoseconds(found: object) -> int:
 
 
 def is_jaeger(found: object) -> bool:
-    """Whether it is a list of traces as Jaeger writes it."""
+    """Return True if the JSON value is a list of traces as Jaeger exports it."""
     data = found.get("data") if isinstance(found, dict) else None
     return isinstance(data, list) and all(isinstance(each, dict) and "spans" in each for each in data)
 
 
 def read_jaeger_spans(found: dict[str, Any]) -> list[Span]:
-    """The spans of every trace."""
+    """Return the spans of every trace in Jaeger's JSON, for which `is_jaeger` must hold."""
     return [span for trace in found["data"] for span in _iter_jaeger_spans(trace)]
 
 
 def _iter_jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
     processes = trace.get("processes")
-    for span in _jaeger_objects(trace.get("spans")):
+    for span in _filter_objects(trace.get("spans")):
         process = processes.get(str(span.get("processID"))) if isinstance(processes, dict) else None
         tags = process.get("tags") if isinstance(process, dict) else None
         start, took = _read_int(span.get("startTime")), _read_int(span.get("duration"))
+        references = _filter_objects(span.get("references"))
         yield Span(
             trace_id=str(span.get("traceID") or ""),
             span_id=str(span.get("spanID") or ""),
-            parent_id=_find_jaeger_parent(span),
+            parent_id=next(
+                (str(each.get("spanID")) for each in references if each.get("refType") == "CHILD_OF"), ""
+            ),
             name=str(span.get("operationName") or ""),
             start=start * 1_000,  # Jaeger counts microseconds
             end=(start + took) * 1_000,
@@ -186,23 +193,14 @@ def _iter_jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
 
 
 def _iter_jaeger_events(span: dict[str, Any]) -> Iterator[SpanEvent]:
-    for log in _jaeger_objects(span.get("logs")):
+    for log in _filter_objects(span.get("logs")):
         fields = _read_jaeger_tags(log.get("fields"))
         name = fields.pop("event", "")
         yield SpanEvent(str(name), fields)
 
 
-def _find_jaeger_parent(span: dict[str, Any]) -> str:
-    references = _jaeger_objects(span.get("references"))
-    return next((str(each.get("spanID")) for each in references if each.get("refType") == "CHILD_OF"), "")
-
-
 def _read_jaeger_tags(tags: object) -> dict[str, object]:
-    return {str(tag.get("key")): tag.get("value") for tag in _jaeger_objects(tags)}
-
-
-def _jaeger_objects(found: object) -> list[dict[str, Any]]:
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return {str(tag.get("key")): tag.get("value") for tag in _filter_objects(tags)}
 
 
 def _read_int(found: object) -> int:

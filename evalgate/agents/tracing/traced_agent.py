@@ -1,4 +1,4 @@
-"""An agent whose tool calls and usage are read from its traces."""
+"""Wrapper of an agent that reads tool calls and usage from the agent's OpenTelemetry spans."""
 
 import asyncio
 import uuid
@@ -20,7 +20,7 @@ from evalgate.core.types import EvalCase, Failure, Message, Reply, Usage, UserMe
 
 
 class OtelSettings(BaseModel):
-    """How spans are taken."""
+    """Options of the endpoint that receives the agent's spans."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,17 +36,17 @@ OtelOption = bool | OtelSettings
 
 
 def resolve_otel_settings(option: OtelOption) -> OtelSettings | None:
-    """What `otel: true` and `otel: {…}` mean; None: spans are not taken."""
+    """Return the settings that `otel: true` or `otel: {…}` stands for; None for `otel: false`."""
     return (OtelSettings() if option else None) if isinstance(option, bool) else option
 
 
 class _SpanCounts:
-    """What came in over the whole run."""
+    """Numbers of spans that arrived in the whole gate run."""
 
     def __init__(self) -> None:
         self.spans = 0
         self.genai = 0
-        """Those of them that tell of a tool, a model or an agent."""
+        """Number of those spans that are of a tool, a model or an agent."""
 
     def add_spans(self, spans: list[Span]) -> None:
         self.spans += len(spans)
@@ -54,7 +54,7 @@ class _SpanCounts:
 
 
 class TracedAgent:
-    """An `Agent` around another, which is made once it is known where spans are sent to."""
+    """`Agent` around another, which is built as soon as the address of the collector is known."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class TracedAgent:
         port: int,
         resolve_endpoint: Callable[[CollectorEndpoint], CollectorEndpoint] | None = None,
     ) -> None:
-        """Nothing is started yet.
+        """Store the options; entering the agent starts the collector and the inner agent.
 
         Args:
-            build_agent: The agent inside, given the variables that tell it where to send its spans.
-            settings: What the user wants.
-            port: Where spans are taken, unless the user wants another; 0: anywhere.
-            resolve_endpoint: Makes what the user wants an endpoint that the agent reaches. May block;
-                None: it is one.
+            build_agent: Builds the inner agent, given the variables of its OpenTelemetry exporter.
+            settings: Options of the user.
+            port: Port of the collector unless `settings` has one; 0 for any free port.
+            resolve_endpoint: Returns the endpoint that the agent can reach for the one of the settings.
+                May block. None: the agent reaches the endpoint as it is.
         """
         self._build_agent = build_agent
         self._settings = settings
@@ -106,10 +106,10 @@ class TracedAgent:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """See `HasNotices`."""
-        return tuple(self._notices())
+        """Return sentences for the user about dropped spans, and about spans of which none is GenAI's."""
+        return tuple(self._iter_notices())
 
-    def _notices(self) -> Iterator[str]:
+    def _iter_notices(self) -> Iterator[str]:
         if self._collector is not None and self._collector.forgotten:
             forgotten = pluralize(self._collector.forgotten, "OpenTelemetry span")
             yield f"{forgotten} that belonged to no turn yet were left out: more than 200,000 came at once."
@@ -124,21 +124,21 @@ class TracedAgent:
         yield sentence
 
     async def check_entry(self) -> None:
-        """See `ChecksEntry`: the agent inside does, or does not."""
+        """Check the inner agent's entry point, if the inner agent can do that."""
         agent: object = self._agent
         if isinstance(agent, ChecksEntry):
             await agent.check_entry()
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_TracedSessionContext":
-        """See `Agent.open_session`."""
+        """Return a context that opens a session of the inner agent and reads the spans of its turns."""
         if self._agent is None or self._collector is None:
             raise RuntimeError("the agent was not entered")
-        place = self._agent.open_session(case, run, alone=alone)
-        return _TracedSessionContext(place, self._collector, self._settings.wait, self._seen)
+        inner = self._agent.open_session(case, run, alone=alone)
+        return _TracedSessionContext(inner, self._collector, self._settings.wait, self._seen)
 
 
 class _TracedSessionContext:
-    """The async context of one conversation."""
+    """Asynchronous context manager of one conversation."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class _TracedSessionContext:
 
 
 class TracedSession:
-    """See `AgentSession`."""
+    """`AgentSession` that completes each reply with the events of the turn's spans."""
 
     def __init__(
         self, inner: AgentSession, collector: SpanCollector, wait_s: float, seen: _SpanCounts
@@ -180,11 +180,15 @@ class TracedSession:
 
     @property
     def applies_mocks(self) -> bool:
-        """See `SupportsToolMocks`: the session inside does, or does not."""
+        """Return True if the inner session applies the case's tool mocks."""
         return getattr(self._inner, "applies_mocks", False) is True
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
-        """See `AgentSession.run_turn`."""
+        """Run the turn of the inner session and add the tool calls, messages and usage of its spans.
+
+        Raises:
+            AgentError: the inner session raised it, or no span arrived within `otel.wait` seconds.
+        """
         self._turns += 1
         trace = create_turn_trace(self._id, self._turns)
         token = current_turn.set(trace)
@@ -200,29 +204,32 @@ class TracedSession:
             )
             raise AgentError(Failure("telemetry", sentence), usage=self._usage)
         self._seen.add_spans(spans)
-        told = read_transcript(spans)
-        if told.usage is not None:
-            self._usage = (self._usage or Usage()) + told.usage
-        return merge_replies(reply or Reply(), told.reply)
+        transcript = read_transcript(spans)
+        if transcript.usage is not None:
+            self._usage = (self._usage or Usage()) + transcript.usage
+        return merge_replies(reply or Reply(), transcript.reply)
 
     async def end(self) -> SessionResult:
-        """See `AgentSession.end`: what the agent itself reports goes before what its spans tell."""
+        """End the inner session; take the usage from the spans if the agent reported none itself."""
         end = await self._inner.end()
         return end if end.usage is not None else replace(end, usage=self._usage)
 
 
-def merge_replies(reply: Reply, told: Reply) -> Reply:
-    """A reply with what its spans tell beside it. An agent that reports its calls itself is believed."""
-    response = told.response if reply.response is None else reply.response
+def merge_replies(reply: Reply, traced: Reply) -> Reply:
+    """Return the agent's reply with the response and the events that only its spans have.
+
+    The events of the spans are ignored if the agent reported tool calls itself.
+    """
+    response = traced.response if reply.response is None else reply.response
     if reply.tool_calls:
         return replace(reply, response=response)
     known = {event.text for event in reply.events if isinstance(event, Message)} | {response}
-    events = [event for event in told.events if not isinstance(event, Message) or event.text not in known]
+    events = [event for event in traced.events if not isinstance(event, Message) or event.text not in known]
     return Reply(response, (*events, *reply.events))
 
 
 def _build_exporter_env(collector: SpanCollector) -> dict[str, str]:
-    """What every OpenTelemetry SDK reads: where to, in which encoding, and without much delay."""
+    """Return the variables that make every OpenTelemetry SDK export to the collector within 100 ms."""
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
