@@ -1,4 +1,4 @@
-"""Secrets in base64 and URL encoding, and how one secret is spelt in different kinds of text."""
+"""Decode base64 and URL encoding within a text, and list the spellings of a secret in other formats."""
 
 import base64
 import binascii
@@ -11,18 +11,18 @@ from typing import TypeAlias
 from urllib.parse import quote, quote_plus, unquote_to_bytes
 
 TextSpan: TypeAlias = tuple[int, int]
-"""Start and end in a text."""
+"""The start and the end (exclusive) of a part of a text, in characters."""
 
 
 SHORTEST_ENCODED = 20
-"""Characters of base64 for the 15 of the shortest token."""
+"""Characters of base64 that encode the 15 bytes of the shortest token."""
 
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _ESCAPED_WORD = re.compile(r"[^\s%]*+(?:%[0-9A-Fa-f]{2}[^\s%]*+)++")
 _BASE64 = re.compile(rf"[A-Za-z0-9+/_\-]{{{SHORTEST_ENCODED},}}+")
 _LINE_END = r"(?:\r?\n|\\r\\n|\\n)[ \t]*+"
 _WRAPPED = re.compile(rf"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{{56,80}}+{_LINE_END})++[A-Za-z0-9+/]*+")
-"""Lines of base64, as `base64` and mail wrap them."""
+"""Lines of base64 as `base64` and mail programs wrap them."""
 _BREAK = re.compile(_LINE_END)
 _URL_SAFE = str.maketrans("-_", "+/")
 _BLANKED = bytes(byte if 0x21 <= byte <= 0x7E else 0x20 for byte in range(256))
@@ -32,11 +32,11 @@ _GROUP = 4
 
 @dataclass(frozen=True)
 class DecodedPart:
-    """A decoded part of a text. Bytes stand as characters of Latin-1, so that places can be told."""
+    """A decoded part of a text. Each byte is one character of Latin-1, so positions in it count bytes."""
 
     text: str
     locate: Callable[[TextSpan], TextSpan]
-    """From a span of `text` to the span of the whole text that spells it."""
+    """Map a span of `text` to the span of the whole text that encodes it."""
 
 
 def decode_parts(text: str) -> Iterator[DecodedPart]:
@@ -80,7 +80,7 @@ def _decode_base64(run: str, places: Sequence[int]) -> Iterator[DecodedPart]:
             decoded = binascii.a2b_base64(rest + "=" * (-len(rest) % _GROUP))
         except binascii.Error:
             continue
-        # What is no text, such as an image, has no word that is long enough for a token.
+        # Decoded bytes that are no text, such as an image, have no word that is long enough for a token.
         if max(map(len, decoded.translate(_BLANKED).split()), default=0) >= _SHORTEST_DECODED:
             yield DecodedPart(
                 decoded.decode("latin-1"), _create_locator(places[skipped : skipped + len(rest)])
@@ -106,13 +106,13 @@ def _create_locator(places: Sequence[int]) -> Callable[[TextSpan], TextSpan]:
 
 
 _LEAST_BASE64 = 7
-"""Characters of base64 that stand for a secret alone, whatever is encoded around it."""
+"""The fewest characters of base64 that identify a secret, whatever is encoded before and after it."""
 
 
 def iter_spellings(secret: str) -> Iterator[str]:
-    """The secret itself, and as JSON, in JSON inside JSON, as Python's repr, in URLs, HTML and base64.
+    """Yield the secret itself, and as JSON, as JSON in JSON, as Python's repr, in URLs, HTML and base64.
 
-    May name one spelling twice.
+    A spelling may occur twice.
     """
     yield secret
     yield from _iter_literals(secret)
@@ -137,22 +137,18 @@ def _iter_literals(secret: str) -> Iterator[str]:
 
 
 def _iter_url_forms(secret: str) -> Iterator[str]:
-    for written in (
+    for quoted in (
         quote(secret, safe="", errors="replace"),
         quote(secret, errors="replace"),
         quote_plus(secret, errors="replace"),
     ):
-        yield written
-        yield _lower_escapes(written)
-
-
-def _lower_escapes(written: str) -> str:
-    head, *rest = written.split("%")
-    return head + "".join(f"%{piece[:2].lower()}{piece[2:]}" for piece in rest)
+        yield quoted
+        # Python writes escapes in upper case (`%2F`), other programs write them in lower case.
+        yield _ESCAPE.sub(lambda escape: escape[0].lower(), quoted)
 
 
 def _iter_base64_forms(secret: str) -> Iterator[str]:
-    """The characters that its bytes alone decide, at each place where it can start in a group of three."""
+    """Yield the base64 characters that the secret alone decides, for each offset in a group of 3 bytes."""
     data = _encode_utf8(secret)
     for before in range(3):
         first, end = -(-before * 8 // 6), (before + len(data)) * 8 // 6

@@ -1,10 +1,10 @@
-"""Secrets in an environment, in announced masks, and the ordinary words that are none.
+"""Secrets in environment variables and `::add-mask::` lines, and the ordinary words that are never secrets.
 
-To hide `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. The rule has
-no statistics in it. A value stays visible only if it is one or two words of the lists below, a few words
-that stand in for a secret, or the name of a column in a variable whose name ends in `key` and says no more.
-A value with a digit and one with a word that is not listed are hidden as before: a list that is too short
-hides too much, and a passphrase of several words stays hidden.
+Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. The rule
+uses no statistics. A value stays visible only in three cases: it is one or two words of the lists below; it
+is a few words that stand in for a secret; or it is the name of a column, in a variable with a name that
+ends in `key` and says no more. A value with a digit, or with a word that is not listed, is redacted. So a
+list that is too short redacts too much, and a passphrase of several words stays redacted.
 """
 
 import json
@@ -18,12 +18,15 @@ _ESCAPES = (("%0D", "\r"), ("%0A", "\n"), ("%25", "%"))
 
 
 def may_announce(text: str) -> bool:
-    """Whether it is worth a closer look."""
+    """Return True if a text may hold an `add-mask` line.
+
+    This check is cheap; `find_announced_masks` is exact.
+    """
     return "add-mask" in text.lower()
 
 
 def find_announced_masks(text: str) -> Iterator[str]:
-    """The values of `::add-mask::` and `##[add-mask]` lines, as the runner reads them."""
+    """Yield the values of `::add-mask::` and `##[add-mask]` lines, decoded as the runner decodes them."""
     if not may_announce(text):
         return
     for match in _ANNOUNCEMENT.finditer(text):
@@ -40,7 +43,7 @@ _STAND_INS = (
     "replace required sample secret set some stub test testing tests token true undefined unknown unset "
     "unused used value yes your"
 )
-"""Of what is written where no secret is needed, such as `not-needed` and `your-api-key-here`."""
+"""Words of placeholders where no secret is needed, such as `not-needed` and `your-api-key-here`."""
 _SERVICES = (
     "admin administrator agent amazon app application aws azure backend bedrock bucket cache celery "
     "client cloud cluster cohere consul database db deepseek developer development docker elastic "
@@ -51,7 +54,7 @@ _SERVICES = (
     "service services sqlite stage staging studio supabase superuser system task topic user username "
     "vault vertex vllm web worker write"
 )
-"""Of servers, accounts and environments."""
+"""Names of servers, accounts and environments."""
 _FIELDS = (
     "account action address age amount article asset at author batch birthday body booking brand buyer by "
     "campaign card cart case category channel city code color comment company composite content context "
@@ -69,7 +72,7 @@ _FIELDS = (
     "template tenant text thread ticket time timestamp title total trace transaction type unit update "
     "updated url uuid vendor version view visit warehouse week weight workflow workspace year zip zone"
 )
-"""Of columns and fields."""
+"""Words in the names of columns and fields."""
 _REPLACING = frozenset(_STAND_INS.split())
 _LISTED = frozenset(f"{_STAND_INS} {_SERVICES} {_FIELDS}".split())
 _COLUMN = re.compile(
@@ -80,11 +83,11 @@ _PARTS = re.compile(r"[-_./: ]+|(?<=[a-z])(?=[A-Z])")
 _MOST_PARTS = 2
 
 _BARE_KEY = re.compile(r"(?:^|[_.\- ])keys?\d*$")
-"""The end of a name that says only that it is some key: of a sort, a partition, a cache."""
+"""The end of a name that only says that it is a key, as of a sort, a partition or a cache."""
 
 
 def is_ordinary(value: str) -> bool:
-    """Return True if a value is made of few and listed words only, and so is no secret under any name."""
+    """Return True if a value consists of a few listed words, and so is no secret under any name."""
     parts = [part for part in _PARTS.split(value) if part]
     listed = _LISTED if len(parts) <= _MOST_PARTS else _REPLACING
     return bool(parts) and all(part.lower() in listed for part in parts)
@@ -96,7 +99,7 @@ def is_column(value: str) -> bool:
 
 
 def is_bare_key_name(words: str) -> bool:
-    """Return True if a name in snake case ends in `key` and says nothing about what it opens."""
+    """Return True if a name in snake case ends in `key` and does not say what the key opens."""
     return _BARE_KEY.search(words) is not None
 
 
@@ -111,7 +114,7 @@ _NO_SECRET = re.compile(
     r"|region|algorithm|version|host|port|user|username|id|email|scheme|scope|scopes|issuer|audience)$"
 )
 _KEYS_NAME = re.compile(r"private[_-]?key[_-]?id$")
-"""Ends in `id`, and is one half of what a Google service account signs with."""
+"""A name that ends in `id`, yet is one half of the credentials of a Google service account."""
 _SENTRY_KEY = re.compile(r"[0-9a-f]{32}")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -124,13 +127,13 @@ _FOLDERS = (
 _PATH = re.compile(rf"(?:~|\.{{1,2}}|/(?:{_FOLDERS.replace(' ', '|')})|[A-Za-z]:[\\/][\w .]+)(?:[\\/]|$)")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://")
 
-_WORKING_FOLDERS = ("PWD", "OLDPWD")  # a shell's, and no passwords
+_WORKING_FOLDERS = ("PWD", "OLDPWD")  # the shell's folders; the names look like those of passwords
 _SHORTEST = 6
 _SHORTEST_WORD = 8
 
 
 def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
-    """The values to hide; what is too short or too common to be told from ordinary text is left out."""
+    """Yield the values to redact, without those too short or too common to differ from ordinary text."""
     for name, value in environ.items():
         if name not in _WORKING_FOLDERS:
             yield from _find_value_secrets(name, value.strip())
@@ -138,7 +141,7 @@ def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Whether a variable or key of this name holds a secret: `GITHUB_TOKEN`, `dbPassword`, `X-Api-Key`."""
+    """Return True if a variable or key of this name holds a secret, as do `GITHUB_TOKEN` and `dbPassword`."""
     words = _CAMEL.sub("_", name).lower()
     if _KEYS_NAME.search(words):
         return True
@@ -146,7 +149,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_worth_hiding(value: str) -> bool:
-    """Return True if a value is so long and rare that to hide it everywhere harms no other text.
+    """Return True if a value is so long and rare that redacting it everywhere harms no other text.
 
     Words that are listed in `evalgate.redaction.environment` stay visible under any name.
     """
@@ -168,7 +171,7 @@ def _find_value_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def _is_column_name(name: str, value: str) -> bool:
-    """Return True for `SORT_KEY=shipment_ref_id`; what `API_KEY` or `DB_PASSWORD` hold is no column."""
+    """Return True for `SORT_KEY=shipment_ref_id`. A value of `API_KEY` or `DB_PASSWORD` is never a column."""
     words = _CAMEL.sub("_", name).lower()
     if not is_bare_key_name(words) or _SECRET_WORD.search(_LAST_WORD.sub("", words) + "_"):
         return False
@@ -191,7 +194,7 @@ def _find_url_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def _iter_parts(value: str) -> Iterator[str]:
-    """What to hide when only a part of it is shown: the lines of a key, the secrets of a JSON document."""
+    """Yield the parts of a secret that may be shown alone: lines of a key, secrets in a JSON document."""
     if value[0] in "{[":
         yield from _iter_leaf_secrets(value)
     elif "\n" in value:

@@ -1,7 +1,7 @@
 """A redactor that learns secrets while agents run, and skips data that is known to be clean.
 
-It is exact where it says that nothing is there. Whatever it does not understand at once (an escape that may
-be of something invisible, a key that names a secret, deep nesting) is left to whoever looks at every text.
+Its quick checks are exact when they report that data is clean. Text that they do not understand at once (an
+escape that may be invisible, a key that names a secret, deep nesting) is passed on to the full search.
 """
 
 from array import array
@@ -18,19 +18,20 @@ _MIN_RESORTED = 4096
 
 
 class CleanCache(Container[int]):
-    """Identities of objects, in a fifth of the room of a dictionary: a large run has hundreds of thousands.
+    """A set of objects by identity, in a fifth of the memory of a dictionary.
 
-    Each object stays alive with it, so that its identity is never another's.
+    A large run has hundreds of thousands of objects. The set keeps each object alive, so that no other object
+    can get its identity.
     """
 
     def __init__(self) -> None:
         self._parts: list[object] = []
         self._sorted = array("Q")
         self._new: set[int] = set()
-        """Not sorted in yet: few, beside those that are."""
+        # Identities that are not in `_sorted` yet: few, compared with those that are.
 
     def add(self, parts: Iterable[object]) -> None:
-        """Hold nothing to hide from now on."""
+        """Add objects that hold no secret."""
         for part in parts:
             self._parts.append(part)
             self._new.add(id(part))
@@ -48,30 +49,30 @@ class CleanCache(Container[int]):
 
 
 _QUOTE = "\x01"
-"""Stands for a quote within a text, for as long as bare quotes are where texts begin and end."""
+"""A stand-in for an escaped quote, so that each bare quote left in the JSON begins or ends a string."""
 
-_LEVELS = 75  # times two is well above what is sent, and well below what a tree is cut at
+_LEVELS = 75  # twice as many levels are more than agents send, and fewer than `rewrite_tree` cuts at
 _MAX_SHALLOW_BRACKETS = 2 * _LEVELS
 
-_LONGEST_KNOWN = 80  # characters: names, keys and short values come again, answers do not
+_LONGEST_KNOWN = 80  # characters: names, keys and short values recur, answers do not
 _MOST_KNOWN = 10_000
 _LOOKED_FOR = 4
-"""So many new texts are looked for one by one; beyond, all keys are found first."""
+"""Up to this many new texts are searched for one by one; for more, all keys are listed first."""
 
 
 class JsonPrefilter:
-    """Looks at one run after the other, and at what it has seen before only once."""
+    """A quick check of JSON for secrets, which looks only once at short texts that recur."""
 
     def __init__(self, redactor: "Redactor") -> None:
         self._redactor = redactor
         self._known: set[str] = set()
-        """Short texts, as JSON spells them, that hold nothing to hide and name nothing secret."""
+        # Short texts, as JSON spells them, that hold no secret and name none.
 
     def is_clean(self, texts: Sequence[str]) -> bool:
-        r"""Whether some compact JSON certainly holds nothing to hide; False when that is not certain.
+        """Return True if all of some compact JSON texts certainly hold no secret; False if that is uncertain.
 
-        The JSON escapes what it must: quotes, backslashes, controls, and nothing else. To look at many at
-        once takes a part of the time.
+        The JSON must escape quotes, backslashes and control characters, and nothing else. Checking many texts
+        in one call takes a fraction of the time of one call each.
         """
         text = ",".join(texts)
         if "\\" in text:
@@ -79,7 +80,9 @@ class JsonPrefilter:
                 return False
             text = text.replace('\\"', _QUOTE)
         pieces = text.split('"')
-        if max(map(_count_brackets, texts)) > _MAX_SHALLOW_BRACKETS and _is_deep("".join(pieces[::2])):
+        # JSON cannot nest deeper than it has opening brackets; only with many are the levels counted.
+        brackets = max(each.count("[") + each.count("{") for each in texts)
+        if brackets > _MAX_SHALLOW_BRACKETS and _is_deep("".join(pieces[::2])):
             return False
         fresh = {*pieces[1::2]} - self._known
         if not fresh:
@@ -87,12 +90,15 @@ class JsonPrefilter:
         if not self._is_all_clean(fresh) or _has_secret_key(text, fresh):
             return False
         if len(self._known) < _MOST_KNOWN:
-            self._known.update([each for each in fresh if _is_harmless(each)])
+            # A text that recurs may be a key next time.
+            self._known.update(
+                [each for each in fresh if len(each) <= _LONGEST_KNOWN and not _is_secret_key(each)]
+            )
         return True
 
     def _is_all_clean(self, fresh: set[str]) -> bool:
-        """Whether texts hold nothing to hide, all looked at as one."""
-        # No look of a secret crosses a line end, but that of a private key, which is one before it does.
+        """Return True if no text of a set holds a secret. All are searched as one text, which is faster."""
+        # No pattern matches across line ends except that of a private key, and its first line matches alone.
         joined = "\n".join(fresh)
         if "\\" in joined:
             joined = joined.replace("\\n", "\n").replace("\\t", "\t")
@@ -103,13 +109,8 @@ class JsonPrefilter:
         return not may_announce(joined) and self._redactor.is_clean(joined)
 
 
-def _is_harmless(text: str) -> bool:
-    """Whether a text that holds nothing to hide is worth remembering, also where it is a key."""
-    return len(text) <= _LONGEST_KNOWN and not _is_secret_key(text)
-
-
 def _has_secret_key(text: str, fresh: set[str]) -> bool:
-    """Whether some of the texts is a key of an object, and names a secret."""
+    """Return True if one of the texts is the key of an object and names a secret."""
     if len(fresh) <= _LOOKED_FOR:
         return any(f'"{each}":' in text and _is_secret_key(each) for each in fresh)
     keys = {before.rpartition('"')[2] for before in text.split('":')[:-1]}
@@ -117,17 +118,12 @@ def _has_secret_key(text: str, fresh: set[str]) -> bool:
 
 
 def _is_secret_key(key: str) -> bool:
-    """Whether a key names a secret, or may once what JSON escapes in it is read."""
+    """Return True if a key names a secret, or may do so once its JSON escapes are decoded."""
     return "\\" in key or _QUOTE in key or is_secret_name(key)
 
 
-def _count_brackets(text: str) -> int:
-    """No less than the levels that JSON nests in."""
-    return text.count("[") + text.count("{")
-
-
 def _is_deep(structure: str) -> bool:
-    """Whether brackets may nest deeper than `2 * _LEVELS`."""
+    """Return True if brackets may nest deeper than `2 * _LEVELS`."""
     brackets = "".join([character for character in structure if character in "[]{}"])
     for _ in range(_LEVELS):
         if not brackets:
@@ -140,7 +136,7 @@ _T = TypeVar("_T")
 
 
 class LiveRedactor:
-    """What stands between a run and everybody who is told of it."""
+    """The redactor of one run. It also learns secrets announced with `::add-mask::` while the run lasts."""
 
     def __init__(self, redactor: Redactor) -> None:
         self.redactor = redactor
@@ -148,48 +144,53 @@ class LiveRedactor:
         self._clean = CleanCache()
 
     def redact_text(self, text: str, *sources: object) -> str:
-        """A text that is to be shown, without secrets.
+        """Return `text` without secrets, ready to be shown.
 
-        `sources` are what it was made from: they may announce a secret that it quotes.
+        `sources` are the objects that the text was made from. Masks that they announce are learnt first.
         """
         for source in sources:
             self._replace_redactor(self.redactor.add_masks_from_tree(source))
         return self.redactor.redact_text(text)
 
     def redact_tree(self, value: _T) -> _T:
-        """The same for data that is to be kept."""
-        heard: list[str] = []
-        hidden = self.redactor.redact_tree(value, heard.append, self._clean)
-        if not heard:
-            return hidden
-        self._replace_redactor(self.redactor.add_masks_from_texts(*heard))
-        return self.redactor.redact_tree(hidden)
+        """Return data without secrets, after learning the masks that the data announces."""
+        announcements: list[str] = []
+        redacted = self.redactor.redact_tree(value, announcements.append, self._clean)
+        if not announcements:
+            return redacted
+        self._replace_redactor(self.redactor.add_masks_from_texts(*announcements))
+        return self.redactor.redact_tree(redacted)
 
     def redact_many(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
-        """Redact like `redact_tree` dataclasses that become parts of a larger tree, which skips them.
+        """Redact dataclasses, each given with its compact JSON, and remember those that are clean.
 
-        Each comes with all that it holds as compact JSON.
+        The result equals that of `redact_tree` on each. `redact_tree` skips the clean ones later, when they
+        are part of a larger tree.
         """
         if not self._first.is_clean([as_json for _, as_json in values]):
             if len(values) == 1:
                 return [self.redact_tree(values[0][0])]
-            return [hidden for each in values for hidden in self.redact_many([each])]
+            return [redacted for each in values for redacted in self.redact_many([each])]
         self._clean.add(value for value, _ in values)
         return [value for value, _ in values]
 
     def redact_stored(self, values: Sequence[tuple[_T, str]]) -> list[_T]:
-        """Redact like `redact_many` what this version of evalgate redacted when it wrote that JSON."""
-        found: list[_T] = []
+        """Redact dataclasses, each given with the JSON in which this version of evalgate stored it.
+
+        Stored data is redacted already. It is searched in full only if its JSON may hold a known or newly
+        announced secret.
+        """
+        redacted: list[_T] = []
         for value, as_json in values:
             if may_contain_secret(as_json, self.redactor.needles):
-                found.append(self.redact_tree(value))
+                redacted.append(self.redact_tree(value))
             else:
                 self._clean.add((value,))
-                found.append(value)
-        return found
+                redacted.append(value)
+        return redacted
 
     def _replace_redactor(self, redactor: Redactor) -> None:
-        """From now on, hide what `redactor` knows: what seemed to hold nothing may hold something."""
+        """Use another redactor from now on, and forget what seemed clean: it may hold a new secret."""
         if redactor is not self.redactor:
             self.redactor = redactor
             self._first = JsonPrefilter(redactor)
@@ -197,13 +198,11 @@ class LiveRedactor:
 
     @contextmanager
     def redact_errors(self) -> Iterator[None]:
-        """A block whose errors for users are told without secrets."""
+        """Redact the messages of the errors for users that are raised in a `with` block."""
         try:
             yield
         except InvalidInputError as error:
-            raise InvalidInputError(self._redact_problems(error.problems)) from None
+            problems: tuple[Problem, ...] = self.redactor.redact_tree(tuple(error.problems))
+            raise InvalidInputError(problems) from None
         except NoVerdictError as error:
             raise NoVerdictError(self.redact_text(str(error))) from None
-
-    def _redact_problems(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
-        return self.redactor.redact_tree(tuple(problems))

@@ -1,6 +1,6 @@
-"""Patterns of tokens, keys and password assignments, also truncated ones.
+"""Patterns of tokens, keys and password assignments, also of truncated ones.
 
-Nothing is hidden for its randomness alone: an eval set is full of digests, UUIDs and ids.
+A text is never redacted for its randomness alone: an eval set is full of digests, UUIDs and ids.
 """
 
 import math
@@ -13,11 +13,11 @@ from evalgate.redaction.encodings import SHORTEST_ENCODED, TextSpan, decode_part
 from evalgate.redaction.environment import is_secret_name
 
 _MARK = re.compile(r"…|\.\.\.")
-"""What stands where a text was cut."""
+"""The mark that is left where a text was cut."""
 _FEWEST = 6
 
 _CREDENTIAL_START = (
-    # how a token begins whose maker is known, six characters with a digit among them, and the mark
+    # the prefix of a known provider, at least six characters with a digit, and the mark
     r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|gl(?:pat|cbt|rt|ptt|dt)-|[sr]k_(?:live|test)_|sk-|A[KS]IA|xox[abcdeoprs]-|xapp-|AIza"
     r"|ya29\.|GOCSPX-|eyJ|npm_|pypi-|hf_|gsk_|xai-|nvapi-|r8_|pplx-|tvly-|lsv2_|dapi|SG\.|shp(?:at|ca|pa|ss)_)"
     r"(?=[A-Za-z_.\-]{0,60}\d)[A-Za-z0-9_.\-]{6,255}?(?=…|\.\.\.)"
@@ -25,12 +25,12 @@ _CREDENTIAL_START = (
 
 
 def is_truncated(text: str) -> bool:
-    """Whether something may have been shortened."""
+    """Return True if a text may have been shortened."""
     return "…" in text or "..." in text
 
 
 def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[TextSpan]:
-    """Where the first half of a needle or more, or the beginning of a token, stands before a mark."""
+    """Yield the spans before a cut mark that hold at least half of a needle, or the beginning of a token."""
     yield from (match.span() for match in re.finditer(_CREDENTIAL_START, text))
     for needle in needles:
         head = needle[: max(_FEWEST, (len(needle) + 1) // 2)]
@@ -43,7 +43,6 @@ def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[Text
 
 
 def _count_shared_prefix(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
@@ -53,8 +52,6 @@ _SENTRY = r"[0-9a-f]{32}(?::[0-9a-f]{32})?(?=@[A-Za-z0-9.\-]{1,253}(?::\d{1,5})?
 _PRIVATE_KEY = "PRIVATE KEY"
 """The only sign with a blank in it."""
 _SHAPES = {
-    # A text that occurs in every such token, and the whole token; if it has a group, that is the token. The
-    # first is looked for before the second.
     "gh": rf"{_AFTER}gh[pousr]_[A-Za-z0-9]{{20,255}}",  # GitHub
     "github_pat_": r"github_pat_[A-Za-z0-9_]{20,255}",
     # GitLab: personal, of jobs, runners, triggers, deployments, …; the newer ones with a part of its own
@@ -108,7 +105,7 @@ _SHAPES = {
     # the address of a Sentry project, which holds its key
     "://": rf"(?<=://){_SENTRY}",
     ":\\/\\/": rf"(?<=:\\/\\/){_SENTRY}",
-    # what names the private key in the file of a Google service account; its key has the shape below
+    # the id of the private key in the file of a Google service account; the key has the pattern below
     "private_key_id": r"private_key_id[^\w\n]{1,16}([0-9a-f]{40})(?![0-9A-Za-z])",
     "sq0": rf"{_AFTER}sq0(?:atp|csp)-[A-Za-z0-9_\-]{{22,60}}",  # Square
     ":AA": r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_\-]{33}(?![A-Za-z0-9_\-])",  # Telegram
@@ -121,28 +118,32 @@ _SHAPES = {
         r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+-----END [A-Z0-9 ]{1,40}-----)?"
     ),
 }
+"""Patterns of tokens by sign. A sign is a text that every such token contains; it is searched for first.
+
+If a pattern has a group, only the group is the token.
+"""
 _MOST_LAYERS = 2
 _MIN_TOKEN_LENGTH = 15
-"""No token has fewer characters, nor has a key without a word of as many."""
+"""The fewest characters of a token. A private key has a word of at least as many."""
 
 
 def find_token_spans(text: str, layers: int = _MOST_LAYERS) -> Iterator[TextSpan]:
-    """Yield where tokens and keys with a well-known look stand in `text`, in time linear in its length.
+    """Yield the spans of tokens and keys with a well-known pattern, in time linear in the length of `text`.
 
-    They may be encoded `layers` times, in base64 or as in a URL.
+    Tokens that are encoded up to `layers` times, in base64 or as in a URL, are found too.
     """
-    # Prose has hardly a word that is long enough; they are looked for once instead of once for each sign.
-    each = text.split()
-    longest = max(map(len, each), default=0)
+    # Prose has hardly a word that is long enough. These are selected once, not once for each sign.
+    split = text.split()
+    longest = max(map(len, split), default=0)
     if longest < _MIN_TOKEN_LENGTH:
         return
     if layers and longest >= SHORTEST_ENCODED:
         for part in decode_parts(text):
             yield from map(part.locate, find_token_spans(part.text, layers - 1))
-    words = " ".join([word for word in each if len(word) >= _MIN_TOKEN_LENGTH])
+    words = " ".join([word for word in split if len(word) >= _MIN_TOKEN_LENGTH])
     for sign, shape in _SHAPES.items():
         if sign in (text if sign is _PRIVATE_KEY else words):
-            for match in re.finditer(shape, text):  # compiled when the first such sign is met
+            for match in re.finditer(shape, text):  # compiled only when the first such sign occurs
                 yield match.span(match.re.groups)
 
 
@@ -163,13 +164,13 @@ _STRONG = re.compile(
     r"|(?:api|access|private|account|signing|shared)[_\-.]?key"
     r"|(?:access|auth|refresh|session|bearer|api|bot|id)[_\-.]?token"
 )
-"""Beside one of these, a value need only be no word; beside the other signs it must look random."""
+"""After one of these, a value need only be no plain word; after the other signs it must look random."""
 
 _SCHEMES = ("bearer", "basic", "token", "digest")
 _QUOTES = r"[\\\"'`]"
 _VALUE = r"[^\s\"'`\\,;&<>{}\[\]()|]{6,2048}"
 _NAMED_VALUE = rf",?[ \t]{{0,3}}{_QUOTES}{{0,6}}value{_QUOTES}{{0,6}}[ \t]{{0,3}}[:=]"
-"""As in `"name": "password", "value": "…"` and `<add key="password" value="…"/>`."""
+"""The middle of `"name": "password", "value": "…"` and `<add key="password" value="…"/>`."""
 _AFTER_SIGN = re.compile(
     rf"(?i)(?P<suffix>orization|s|\d{{1,2}}|[_-][a-z0-9]{{1,12}})?{_QUOTES}{{0,6}}"
     rf"(?:[ \t]{{0,3}}(?P<separator>=>|[:=]=?|>|%3[ad]|u003d|{_NAMED_VALUE})[ \t]{{0,3}}|[ \t])"
@@ -188,21 +189,23 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HEX = re.compile(r"[0-9a-fA-F\-]+")
 _PLACE = re.compile(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[./~$%]|arn:")
 _MIN_LABELED_LENGTH = 9
-"""No less holds a word that tells, something between and a value; nor a user and password in a URL."""
+"""The fewest characters of a label, a separator and a value, and of a user and a password in a URL."""
 
 _SHORT = 64
-"""Characters of a value that may be a name itself, as in `key="password" value="…"`."""
+"""The longest value, in characters, that may be a name itself, as in `key="password" value="…"`."""
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
 def find_labeled_secrets(text: str) -> Iterator[TextSpan]:
-    """Where a value stands that the words before it call a secret. Spans may overlap."""
+    """Yield the spans of values that the words before them call a secret. Spans may overlap."""
     if len(text) < _MIN_LABELED_LENGTH:
         return
     if "://" in text:
         yield from (span for span in _iter_values(_USERINFO, text) if "***" not in text[slice(*span)])
-    lower = _lower_text(text)
+    lower = text.lower()
+    if len(lower) != len(text):  # spans must fit `text`, but the lower case of `İ` is two characters
+        lower = text.translate(_LOWER)
     if any(separator in text for separator in _SEPARATORS):
         for sign in _SIGNS:
             if sign in lower:
@@ -213,7 +216,7 @@ def find_labeled_secrets(text: str) -> Iterator[TextSpan]:
 
 
 def _find_request_secrets(text: str) -> Iterator[TextSpan]:
-    """Signatures of shared addresses, and what curl is given."""
+    """Yield the spans of signatures in shared URLs, and of passwords in curl's options."""
     if "sig=" in text:
         yield from _iter_values(_SIGNATURE, text)
     if "-u" in text:
@@ -221,7 +224,7 @@ def _find_request_secrets(text: str) -> Iterator[TextSpan]:
 
 
 def is_secret_value(key: str, value: str) -> bool:
-    """Whether a value in a mapping is a secret for the key that it stands under."""
+    """Return True if a value in a mapping is a secret, judged by its key."""
     if not key or not is_secret_name(key):
         return False
     scheme, _, rest = value.partition(" ")
@@ -237,18 +240,15 @@ def _find_after_sign(sign: str, text: str, lower: str) -> Iterator[TextSpan]:
         match = _AFTER_SIGN.match(text, end)
         if match:
             value = match["value"].rstrip(".:!?")
-            name = _get_preceding_name(text, start) + text[start:end] + (match["suffix"] or "")
+            before = _NAME_BEFORE.search(text[max(0, start - _LONGEST_NAME) : start])
+            name = (before[0] if before else "") + text[start:end] + (match["suffix"] or "")
             if (match["separator"] or name.startswith("--")) and _is_named_secret(name, value):
                 yield match.start("value"), match.start("value") + len(value)
-            # a long value is looked at once, or a line of `key=key=key=` would take long
+            # Go on after a long value, else a line of `key=key=key=…` takes quadratic time. Go on in a short
+            # one, which may be a name itself.
             if match["separator"]:
                 end = match.end() if len(value) > _SHORT else match.start("value")
         start = lower.find(sign, end)
-
-
-def _get_preceding_name(text: str, end: int) -> str:
-    found = _NAME_BEFORE.search(text[max(0, end - _LONGEST_NAME) : end])
-    return found[0] if found else ""
 
 
 def _is_named_secret(name: str, value: str) -> bool:
@@ -263,29 +263,21 @@ def _iter_values(pattern: re.Pattern[str], text: str) -> Iterator[TextSpan]:
 
 
 def _is_mixed(value: str) -> bool:
-    """No word, number, place or stand-in: letters with digits or with an unusual character."""
+    """Return True for letters with digits or unusual characters: no word, number, path or stand-in."""
     if len(value) < 6 or "***" in value or _PLACE.match(value):
         return False
     return any(map(str.isalpha, value)) and not value.translate(_USUAL).isalpha()
 
 
 def _is_random(value: str) -> bool:
-    """A long mixture of cases and digits, and no digest, UUID or place."""
+    """Return True for 16 characters or more of mixed case with digits that are no digest, UUID or path."""
     if len(value) < 16 or not _is_mixed(value) or _HEX.fullmatch(value):
         return False
     kinds = (str.islower, str.isupper, str.isdigit)
-    return all(any(map(kind, value)) for kind in kinds) and _compute_entropy(value) >= 3.5
-
-
-def _compute_entropy(value: str) -> float:
-    """Shannon's entropy of a character, in bits."""
-    return -sum(n / len(value) * math.log2(n / len(value)) for n in Counter(value).values())
-
-
-def _lower_text(text: str) -> str:
-    """In lower case, every character in its place."""
-    lower = text.lower()
-    return lower if len(lower) == len(text) else text.translate(_LOWER)
+    if not all(any(map(kind, value)) for kind in kinds):
+        return False
+    shares = [count / len(value) for count in Counter(value).values()]
+    return -sum(share * math.log2(share) for share in shares) >= 3.5  # bits of entropy of a character
 
 
 _USUAL = {ord(character): None for character in "-_./:"}

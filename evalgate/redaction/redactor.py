@@ -1,10 +1,10 @@
-"""Replace secrets in everything that leaves the gate.
+"""Redact secrets in everything that leaves the gate.
 
-A `Redactor` knows the secrets of this environment, and what credentials look like. It is no guard against an
-agent that wants to give a secret away (who may spell it backwards), but against all the ways in which one
-slips into an error message, a tool's answer or a request that is quoted.
+A `Redactor` knows the secrets of the environment and the patterns of credentials. It stops the ways in
+which a secret slips into an error message, a tool's result or a quoted request. It does not stop an agent
+that wants to leak a secret, which may spell it backwards.
 
-A secret that is broken by invisible characters is one as well: reports remove them.
+A secret that is broken by invisible characters counts as a secret too, because reports remove them.
 """
 
 import json
@@ -31,22 +31,25 @@ from evalgate.redaction.tree import TextCollector, rewrite_tree
 
 
 class RedactedJson:
-    """A mixin for data that this version of evalgate wrote, and so redacted, as `json`."""
+    """A mixin for data that this version of evalgate redacted and wrote as `json`."""
 
     __slots__ = ()
 
     @property
     def json(self) -> str:
-        """The JSON of all of it, on one line; "" when that is not known."""
+        """Return all of the data as JSON on one line; "" if that is not known."""
         raise NotImplementedError
 
 
 _HIDES = re.compile(r'\\[^nt"\\]')
-"""An escape of what may be invisible in the middle of a secret. What follows a backslash is one as well."""
+"""A JSON escape that may be an invisible character within a secret.
+
+It also matches the second half of some escaped backslashes, which only costs a full search.
+"""
 
 
 def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
-    """Whether some `needles`, or what announces further ones, may stand in the texts of a line of JSON."""
+    """Return True if a line of JSON may hold a needle, an announced mask or an invisible character."""
     return (
         not _is_line_visible(text)
         or ("\\" in text and _HIDES.search(text) is not None)
@@ -56,47 +59,53 @@ def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
 
 
 def _is_line_visible(line: str) -> bool:
-    """Whether nothing invisible stands in a line of JSON, which escapes every control of ASCII but DEL."""
+    """Return True if a line of JSON holds no invisible character.
+
+    JSON escapes all control characters but DEL.
+    """
     return "\x7f" not in line if line.isascii() else strip_invisible(line) == line
 
 
 @lru_cache(maxsize=4)
 def _escape_needles(needles: tuple[str, ...]) -> tuple[str, ...]:
-    """The needles as they stand in JSON, and as they are: a text may hold JSON that is escaped already."""
+    """Return the needles, then the needles as JSON escapes them: a text may itself hold escaped JSON."""
     escaped = (json.dumps(needle, ensure_ascii=False)[1:-1] for needle in needles)
     return tuple(dict.fromkeys((*needles, *escaped)))
 
 
 REPLACEMENT = "***"
-"""What stands where a secret stood, as in GitHub's own logs."""
+"""The text that replaces a secret, as in GitHub's own logs."""
 
 SHORTEST_MASK = 4
-"""Characters of a mask that a user may ask for; a shorter one would blank half of every report."""
+"""The fewest characters of a mask. A shorter one would blank half of every report."""
 
 _MOST_ANNOUNCED = 200
-"""Masks that are learnt from texts at once: an agent that announces thousands must not make reports slow."""
+"""The most masks learnt from texts at once. An agent that announces thousands must not make reports slow."""
 
 _T = TypeVar("_T")
 
 
 @frozen
 class Redactor:
-    """Replaces secrets in texts and in whole trees of data. Idempotent."""
+    """Replaces secrets in texts and in whole trees of data. Redacting twice changes nothing more."""
 
     needles: tuple[str, ...] = field(default=(), repr=False)
     """Every spelling of every known secret, each at least `SHORTEST_MASK` characters long."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], masks: Iterable[str] = ()) -> "Redactor":
-        """One that knows the secrets of an environment and what the user asked to hide.
+        """Create a redactor that knows the secrets of an environment and the masks of the user.
 
         Raises:
-            InvalidInputError: a mask is too short to be hidden.
+            InvalidInputError: A mask is shorter than `SHORTEST_MASK`.
         """
         return cls(_list_needles([*find_secrets(environ), *_validate_masks(masks)]))
 
     def add_masks_from_texts(self, *texts: str) -> "Redactor":
-        """This one, which also hides what a text announced as a secret by `::add-mask::` lines."""
+        """Return a redactor that also knows the masks that the texts announce with `::add-mask::` lines.
+
+        Returns the same object if they announce none, or only known ones.
+        """
         masks = (mask for text in texts for mask in find_announced_masks(text) if is_worth_hiding(mask))
         needles = _list_needles(islice(masks, _MOST_ANNOUNCED))
         if set(self.needles).issuperset(needles):
@@ -104,53 +113,61 @@ class Redactor:
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles))))
 
     def add_masks_from_tree(self, value: object) -> "Redactor":
-        """As `add_masks_from_texts`, from every text in a tree."""
+        """Return a redactor that also knows the masks that any text in a tree announces."""
         texts = TextCollector()
         texts.gather_texts(value)
         return self.add_masks_from_texts("\n".join(texts.found))
 
     def redact_text(self, text: str) -> str:
-        """`text` with `REPLACEMENT` for every secret; the same object when it has none.
+        """Return `text` with `REPLACEMENT` for every secret; the same object if it has none.
 
-        A text in which a secret shows only when it is made visible is given as `strip_invisible` shows it.
+        If a secret shows only without invisible characters, the text is returned without them.
         """
         text = self._replace_secrets(text)
-        seen = strip_invisible(text)
-        return text if seen == text or not self._find_spans(seen) else self._replace_secrets(seen)
+        visible = strip_invisible(text)
+        return text if visible == text or not self._find_spans(visible) else self._replace_secrets(visible)
 
     def _replace_secrets(self, text: str) -> str:
-        # What is replaced gets shorter, so this ends; it goes on because a replacement may complete a secret.
+        # A replacement may complete another secret. The loop ends because each one shortens the text.
         while spans := self._find_spans(text):
             text = _replace_spans(text, spans)
         return text
 
     def redact_tree(
-        self, value: _T, heard: Callable[[str], object] | None = None, clean: Container[int] = frozenset()
+        self,
+        value: _T,
+        on_announcement: Callable[[str], object] | None = None,
+        clean: Container[int] = frozenset(),
     ) -> _T:
-        """A dataclass, a collection or JSON with every text in it redacted; the same object if none was.
+        """Return a dataclass, a collection or JSON with every text redacted; the same object if none changed.
 
-        `heard` is called with texts in dataclasses within it that may announce a secret. Dataclasses whose
-        identity is in `clean` are known to hold nothing to hide, nor to announce.
+        Args:
+            value: The tree.
+            on_announcement: Called with texts of dataclasses in the tree that may announce a mask.
+            clean: Identities of dataclasses that are known to hold no secret and no announcement.
         """
         redacted: _T = rewrite_tree(
-            value, self._redact_member, is_clean=partial(self._is_clean_tree, heard, clean)
+            value, self._redact_member, is_clean=partial(self._is_clean_tree, on_announcement, clean)
         )
         return redacted
 
     def _is_clean_tree(
-        self, heard: Callable[[str], object] | None, clean: Container[int], value: object
+        self, on_announcement: Callable[[str], object] | None, clean: Container[int], value: object
     ) -> bool:
-        """Whether a tree certainly holds nothing to hide: all its texts are looked through as one."""
+        """Return True if a tree certainly holds no secret.
+
+        All its texts are searched as one, which is faster.
+        """
         if isinstance(value, list):
             value = [item for item in value if not self._was_redacted(item)]
         elif self._was_redacted(value):
             return True
         texts = TextCollector(clean=clean)
         texts.gather_texts(value)
-        # No look of a secret crosses a line end, but that of a private key, which is one before it does.
+        # No pattern matches across line ends except that of a private key, and its first line matches alone.
         joined = "\n".join(dict.fromkeys(texts.found))
-        if heard and may_announce(joined):
-            heard(joined)
+        if on_announcement and may_announce(joined):
+            on_announcement(joined)
         return (
             texts.is_complete
             and self.is_clean(joined)
@@ -165,11 +182,13 @@ class Redactor:
         )
 
     def is_clean(self, text: str) -> bool:
-        """Whether a text certainly holds nothing to hide, wherever it stands."""
-        return _is_printable(text) and not self._find_spans(text)
+        """Return True if a text certainly holds no secret and no invisible character."""
+        printed = text.replace("\n", "")
+        is_visible = (printed.isascii() and printed.isprintable()) or strip_invisible(text) == text
+        return is_visible and not self._find_spans(text)
 
     def _redact_member(self, key: str, text: str) -> str:
-        """A text in a tree: what stands under a key such as `password` need not look like a known secret."""
+        # The value of a key such as `password` is a secret whatever it looks like.
         return REPLACEMENT if is_secret_value(key, text) else self.redact_text(text)
 
     def _find_spans(self, text: str) -> list[tuple[int, int]]:
@@ -191,11 +210,6 @@ def _list_needles(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(spelling for spelling in found if len(spelling) >= SHORTEST_MASK)
 
 
-def _is_printable(text: str) -> bool:
-    printed = text.replace("\n", "")
-    return (printed.isascii() and printed.isprintable()) or strip_invisible(text) == text
-
-
 def _validate_masks(masks: Iterable[str]) -> list[str]:
     given = [mask.strip() for mask in masks]
     for number, mask in enumerate(given, start=1):
@@ -208,7 +222,7 @@ def _validate_masks(masks: Iterable[str]) -> list[str]:
 
 
 def _replace_spans(text: str, spans: list[tuple[int, int]]) -> str:
-    """`text` with one replacement for each run of spans that touch or overlap."""
+    """Return `text` with one replacement for each run of spans that touch or overlap."""
     pieces: list[str] = []
     done = 0
     for start, end in sorted(spans):

@@ -1,4 +1,4 @@
-"""Rewriting every text in a tree of frozen data, sharing what does not change."""
+"""Rewrite every text in a tree of frozen data, and share the parts that do not change."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -9,10 +9,10 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 TextRewriter: TypeAlias = Callable[[str, str], str]
-"""From the key that a text stands under ("" when there is none) and the text, to what replaces it."""
+"""Returns the replacement of a text, from its key ("" if it has none) and the text."""
 
 IsClean: TypeAlias = Callable[[Any], bool]
-"""Whether nothing in a dataclass, or a list of them, would be rewritten; False when that is not certain."""
+"""Returns True if a dataclass, or a list of them, holds no text to rewrite; False if that is uncertain."""
 
 
 TOO_DEEP = "… nested too deep"
@@ -24,14 +24,15 @@ _WITHOUT_TEXT = frozenset({NoneType, bool, int, float})
 def rewrite_tree(
     value: Any, rewrite: TextRewriter, key: str = "", depth: int = 0, is_clean: IsClean | None = None
 ) -> Any:
-    """`value` with `rewrite` applied to every text and every key in it; the same object when nothing changed.
+    """Return `value` with `rewrite` applied to every text and every key; the same object if none changed.
 
-    Goes through dataclasses, mappings, lists, tuples and sets. Numbers, bytes and other objects stay, and so
-    do fields of dataclasses whose type names the words that they can hold. What is nested too deep to be
-    looked through becomes `TOO_DEEP`. Dataclasses in `value` itself that `is_clean` are not looked through.
+    Dataclasses, mappings, lists, tuples and sets are searched. Numbers, bytes and other objects stay, and so
+    do fields of dataclasses that can hold only the words that their type lists. Data that is nested too deep
+    to be searched becomes `TOO_DEEP`. Dataclasses within `value` for which `is_clean` returns True are not
+    searched.
     """
     if isinstance(value, str):
-        # An enum's member or another subclass of str is a word of ours.
+        # A member of an enum, or of another subclass of str, is a word that evalgate defines.
         return rewrite(key, value) if type(value) is str else value
     if isinstance(value, Mapping):
         return TOO_DEEP if depth > _DEEPEST else _rewrite_mapping(value, rewrite, depth + 1)
@@ -44,13 +45,13 @@ def rewrite_tree(
 
 @dataclass(slots=True)
 class TextCollector:
-    """Every text in a tree that `rewrite_tree` would look at."""
+    """Collects every text in a tree that `rewrite_tree` would rewrite."""
 
     found: list[str] = field(default_factory=list)
     under_keys: list[tuple[str, str]] = field(default_factory=list)
-    """Those that stand under a key, with it."""
+    """The texts that have a key, each as (key, text)."""
     is_complete: bool = True
-    """False: there may be more."""
+    """False if the tree may hold more texts."""
     clean: Container[int] = frozenset()
     """Identities of dataclasses that are left out."""
 
@@ -59,7 +60,7 @@ class TextCollector:
         self._gather_all((value,), key, depth)
 
     def _gather_all(self, values: Iterable[Any], key: str, depth: int) -> None:
-        # One look at each value and no call: this is the hot path of a run without secrets.
+        # No call for each value: this is the hot path of a run without secrets.
         for value in values:
             kind = type(value)
             if kind is str:
@@ -91,7 +92,7 @@ class TextCollector:
 
 
 class _FreeTextFields(dict[type, tuple[str, ...]]):
-    """The fields of a dataclass that can hold a text of anybody's."""
+    """A cache of the fields of each dataclass type that can hold text from outside evalgate."""
 
     def __missing__(self, kind: type) -> tuple[str, ...]:
         known = fields(kind) if is_dataclass(kind) else ()
@@ -103,7 +104,7 @@ _FREE_TEXTS = _FreeTextFields()
 
 
 def _is_plain(annotation: object) -> bool:
-    """Whether a field can only hold numbers and words of ours."""
+    """Return True if a field can only hold numbers and words that evalgate defines."""
     if get_origin(annotation) in {Union, UnionType}:
         return all(map(_is_plain, get_args(annotation)))
     return annotation in _WITHOUT_TEXT or get_origin(annotation) is Literal
@@ -121,7 +122,7 @@ def _rewrite_mapping(value: Mapping[Any, Any], rewrite: TextRewriter, depth: int
 
 
 def _choose_free_key(taken: Mapping[Any, Any], name: str) -> str:
-    """Two keys that were different stay two."""
+    """Return `name`, numbered if it is taken, so that two different keys stay two."""
     number, free = 1, name
     while free in taken:
         number += 1
@@ -133,11 +134,11 @@ def _rewrite_collection(
     value: Any, rewrite: TextRewriter, key: str, depth: int, is_clean: IsClean | None
 ) -> Any:
     made = []
-    for some in _iter_batches(value):
-        if is_clean is None or len(some) == 1 or not is_dataclass(some[0]) or not is_clean(some):
-            made += [_rewrite_item(item, rewrite, key, depth, is_clean) for item in some]
+    for batch in _iter_batches(value):
+        if is_clean is None or len(batch) == 1 or not is_dataclass(batch[0]) or not is_clean(batch):
+            made += [_rewrite_item(item, rewrite, key, depth, is_clean) for item in batch]
         else:
-            made += some
+            made += batch
     if all(map(is_, made, value)):
         return value
     make = getattr(value, "_make", type(value))  # a named tuple's constructor takes its fields one by one
@@ -145,11 +146,11 @@ def _rewrite_collection(
 
 
 def _iter_batches(value: Any) -> Iterator[list[Any]]:
-    """Many at once, where there are many: most looks find nothing."""
+    """Yield the items in batches, or one by one if there are few. Most batches need no rewriting."""
     items = iter(value)
     size = _BATCH if len(value) > _BATCH else 1
-    while some := list(islice(items, size)):
-        yield some
+    while batch := list(islice(items, size)):
+        yield batch
 
 
 def _rewrite_item(item: Any, rewrite: TextRewriter, key: str, depth: int, is_clean: IsClean | None) -> Any:
