@@ -1,8 +1,7 @@
-"""What a Python worker captured in a turn of an agent that does not report its tool calls itself.
+"""Events and usage that a Python worker captured from an agent that does not report its tool calls itself.
 
-Two sources may tell of the same calls: the requests to models, and spans. The one that tells of more calls
-is taken, the spans where both tell of as many: these are of tools that ran, also where no model heard the
-result.
+Two sources may hold the same calls: the requests to models, and spans. The source with more calls is used. If
+both hold equally many, the spans are used: they show tools that ran even if no model received the result.
 """
 
 from evalgate.agents.tracing.genai import read_transcript
@@ -15,29 +14,31 @@ from evalgate.core.types import Event, JsonObject, ToolCall, Usage
 
 @frozen
 class CapturedTurn:
-    """What a `captured` message holds."""
+    """Content of a `captured` message."""
 
     events: tuple[Event, ...]
     usage: Usage | None
     dropped_spans: int = 0
-    """Spans that the worker left out, as they were more than a turn may send."""
+    """Spans that the worker left out because they exceeded what a turn may send."""
 
 
 def parse_captured(message: JsonObject) -> CapturedTurn:
-    """Return what the message tells.
+    """Return the events and usage of a `captured` message.
 
     Raises:
         InvalidMessageError: a field is of a wrong type.
     """
     events = tuple(map(_read_event, _read_objects(message, "events")))
     usage = message.get("usage")
-    used = None if usage is None else _read_usage(message, usage)
+    if usage is not None and not isinstance(usage, dict):
+        raise InvalidMessageError(f"the agent sent a {message['type']} whose `usage` is not an object")
+    used = None if usage is None else wire.parse_usage({"type": "captured", **usage})
     spans = [_read_span(each) for each in _read_objects(message, "spans")]
     if spans:
-        told = read_transcript(spans)
-        used = used or told.usage
-        if _count_calls(told.reply.events) >= max(1, _count_calls(events)):
-            events = told.reply.events
+        transcript = read_transcript(spans)
+        used = used or transcript.usage
+        if _count_calls(transcript.reply.events) >= max(1, _count_calls(events)):
+            events = transcript.reply.events
     dropped = message.get("dropped_spans")
     return CapturedTurn(
         () if message.get("usage_only") is True else events, used, dropped if isinstance(dropped, int) else 0
@@ -54,12 +55,6 @@ def _read_event(event: JsonObject) -> Event:
             return wire.parse_message(event)
         case other:
             raise InvalidMessageError(f"the agent sent a captured event of type {other!r}")
-
-
-def _read_usage(message: JsonObject, usage: object) -> Usage:
-    if not isinstance(usage, dict):
-        raise InvalidMessageError(f"the agent sent a {message['type']} whose `usage` is not an object")
-    return wire.parse_usage({"type": "captured", **usage})
 
 
 def _read_span(span: JsonObject) -> Span:

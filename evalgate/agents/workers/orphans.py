@@ -17,25 +17,25 @@ MARK_VARIABLE = "EVALGATE_WORKER"
 """Environment variable that holds the mark."""
 
 _ROUNDS = 5
-# Who starts a process while we look is found the next time; a fork bomb is not waited for.
+# A process that is started during one round is found in the next. A fork bomb is not chased for ever.
 _DYING_S = 0.2
 # A killed process ends at once unless the kernel holds it.
 
 
 MARK_PREFIX = os.urandom(16).hex()
-"""With this begins every mark of this process."""
+"""Prefix of all marks that this process creates."""
 
 
 def create_mark() -> str:
-    """A mark that no other process has."""
+    """Return a mark that no other process has."""
     return MARK_PREFIX + os.urandom(16).hex()
 
 
 def kill_orphans(mark: str) -> None:
-    """Kill every process that carries `mark`. Where there is no `/proc`, none is found.
+    """Kill every process that carries `mark`. Without `/proc`, none is found.
 
-    Not found either: a process that cleared its environment (`kill_reparented` finds it), or that we may not
-    look into.
+    A process that cleared its environment is not found either (`kill_reparented` finds it), nor one that the
+    gate may not inspect.
     """
     for _ in range(_ROUNDS):
         if not signal_orphans(mark, signal.SIGKILL):
@@ -43,13 +43,16 @@ def kill_orphans(mark: str) -> None:
 
 
 def signal_orphans(mark: str, number: int) -> bool:
-    """Signal every process with a mark that begins so; whether there was one. 0: only look."""
+    """Signal every process with a mark that begins with `mark`; return True if there was one.
+
+    The signal 0 only looks.
+    """
     wanted = f"{MARK_VARIABLE}={mark}".encode()
     return bool([pid for pid in _iter_pids() if _signal_if_marked(pid, wanted, number)])
 
 
 def kill_reparented() -> None:
-    """Kill what became a child of the gate. Only when no process of an agent is running."""
+    """Kill processes that became children of the gate. Call it only while no process of an agent runs."""
     for _ in range(_ROUNDS):
         found = find_reparented_children()
         if not found:
@@ -68,14 +71,14 @@ def _kill_child(pid: int) -> None:
         select.select([handle], [], [], _DYING_S)
         os.waitpid(pid, os.WNOHANG)
     except OSError:
-        return  # somebody else's, or waited for already
+        return  # not a child of this process, or already waited for
     finally:
         os.close(handle)
 
 
 def _iter_pids() -> Iterator[int]:
     try:
-        names = os.listdir("/proc")  # noqa: PTH208  pathlib takes thrice the time, and the gate waits
+        names = os.listdir("/proc")  # noqa: PTH208  pathlib takes three times as long, and the gate waits
     except OSError:
         return
     yield from (int(name) for name in names if name.isdecimal())
@@ -89,7 +92,7 @@ def _signal_if_marked(pid: int, wanted: bytes, number: int) -> bool:
     except OSError:
         return False
     try:
-        # Looked at again: only now is it certain that the number is still that of the same process.
+        # Check again: only with a handle is it certain that the id still belongs to the same process.
         if not _has_mark(pid, wanted):
             return False
         signal.pidfd_send_signal(handle, number)
@@ -101,7 +104,7 @@ def _signal_if_marked(pid: int, wanted: bytes, number: int) -> bool:
 
 
 def _has_mark(pid: int, wanted: bytes) -> bool:
-    """Whether a process that lives has the mark; what is dead already has no environment."""
+    """Return True if the process lives and has the mark; a dead process has no environment."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123  as above
             return any(each.startswith(wanted) for each in file.read().split(b"\0"))
@@ -110,10 +113,10 @@ def _has_mark(pid: int, wanted: bytes) -> bool:
 
 
 _GRACE_S = 1.0
-"""How long a process may take to end by itself, and again after SIGTERM."""
+"""Seconds that a process may take to end by itself, and again after SIGTERM."""
 _POLL_S = 0.05
 _MOST_ROUNDS = 200
-# Who starts processes faster than they are killed is not chased for ever.
+# A program that starts processes faster than they are killed is not chased for ever.
 
 
 def run_watchdog(gate: str) -> None:
@@ -122,7 +125,7 @@ def run_watchdog(gate: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     while os.read(0, 1):
         pass
-    time.sleep(_POLL_S)  # one that was just being started has no mark yet
+    time.sleep(_POLL_S)  # a process that was just being started has no mark yet
     if _wait_until_gone(gate):
         return
     signal_orphans(gate, signal.SIGTERM)
@@ -134,7 +137,7 @@ def run_watchdog(gate: str) -> None:
 
 
 def _wait_until_gone(gate: str) -> bool:
-    """Whether they all end within the patience."""
+    """Return True if all processes of the gate end within the grace period."""
     end = time.monotonic() + _GRACE_S
     while signal_orphans(gate, 0):
         if time.monotonic() > end:

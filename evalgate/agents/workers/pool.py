@@ -1,4 +1,4 @@
-"""Workers, started when they are needed, and the conversations spread over them."""
+"""Pool of worker processes that are started on demand, with the conversations spread over them."""
 
 import asyncio
 import signal
@@ -15,29 +15,30 @@ from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.types import ENTRY_NOT_FOUND, EvalCase
 
 EXIT_GRACE_S = 1.0
-"""How long workers may take to end once the gate has hung up, and again after SIGTERM."""
+"""Seconds that workers may take to end once their stdin is closed, and again after SIGTERM."""
 _KILL_WAIT_S = 10.0
-# A killed process ends at once unless the kernel holds it (a dead network mount): then nobody can end it.
+# A killed process ends at once unless the kernel holds it (a dead network mount): then nothing can end it.
 _ISOLATION_WORKERS = 4
-# One crash can lose every session of a worker. So many processes start them again, however few are allowed
-# otherwise; those that are too many end when nobody waits for them.
+# One crash can lose every session of a worker. Up to this many processes start them again, even if fewer are
+# allowed otherwise. The surplus ends when no session waits any more.
 _MAX_ATTEMPTS = 3
-# A worker that dies while a session waits for its place is replaced this often before the session is lost.
+# A worker that dies while a session waits for it is replaced until so many were tried.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
-    """How many workers there are, and how long things may take."""
+    """Number of workers, and time limits."""
 
     workers: int
-    """Processes at most; a few more for a moment when sessions must be started again alone."""
+    """Maximum of processes; a few more run for a short time when sessions must be started again alone."""
     timeout_s: float
-    """Of one turn."""
+    """Seconds that one turn may take."""
     start_timeout_s: float = 60.0
+    """Seconds that a worker may take until it is ready."""
 
 
 class WorkerPool:
-    """An `Agent` hosted in some processes. Leaving it leaves nothing running."""
+    """An `Agent` hosted in worker processes. All of them end with its context."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class WorkerPool:
         while not ending.done():
             try:
                 await asyncio.wait([ending])
-            except asyncio.CancelledError as error:  # no time for goodbyes; ends within milliseconds
+            except asyncio.CancelledError as error:  # cancelled again: kill, then it ends in milliseconds
                 cancelled = error
                 self._kill_workers()
         ending.result()
@@ -73,7 +74,7 @@ class WorkerPool:
             raise cancelled
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_SessionContext":
-        """See `Agent.open_session`."""
+        """Return the context of a conversation; entering it waits for a worker that is ready."""
         del run
         return _SessionContext(self, case, alone=alone)
 
@@ -82,7 +83,7 @@ class WorkerPool:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """See `HasNotices`."""
+        """Return a notice if the agent's spans were too large to be read."""
         if not self._dropped_spans:
             return ()
         spans = pluralize(self._dropped_spans, "OpenTelemetry span")
@@ -93,7 +94,7 @@ class WorkerPool:
         return (sentence,)
 
     async def check_entry(self) -> None:
-        """See `ChecksEntry`."""
+        """Raise InvalidInputError if the first worker cannot find the agent's entry."""
         try:
             if self._first is not None:
                 await asyncio.shield(self._first.ready)
@@ -102,7 +103,7 @@ class WorkerPool:
                 raise InvalidInputError(error.failure.message) from None
 
     async def acquire_session(self, case: EvalCase, *, alone: bool) -> WorkerSession:
-        """A place in a worker that is ready.
+        """Return a session in a worker that is ready; with `alone`, the only one in its worker.
 
         Raises:
             AgentUnreachableError: the worker cannot start.
@@ -132,7 +133,7 @@ class WorkerPool:
             await self._wait_for_change()
 
     def on_worker_changed(self) -> None:
-        """Something became free, or a worker is gone."""
+        """Drop workers that are gone and wake all waiting sessions, after a worker's state changed."""
         self._workers = [each for each in self._workers if not (each.gone or each.retiring)]
         if len(self._workers) > self._options.workers and not self._waiting:
             self._end_idle_worker()
@@ -148,7 +149,7 @@ class WorkerPool:
             idle.kill_process()
 
     def _choose_worker(self, *, alone: bool) -> Worker | None:
-        """The worker that has least to do, a new one while there may be more; None when all are reserved."""
+        """Return an idle, a new or else the least busy worker; None if all are reserved."""
         free = [each for each in self._workers if not each.reserved]
         best = min(free, key=lambda worker: len(worker.sessions), default=None)
         if best is not None and not best.sessions:
@@ -156,7 +157,7 @@ class WorkerPool:
         workers = self._options.workers
         if len(self._workers) < (max(workers, _ISOLATION_WORKERS) if alone else workers):
             return self._add_worker()
-        # It is busy: a session that wants it alone reserves it and waits until the others have left.
+        # It is busy: a session that must be alone reserves it and waits until the others have left.
         return best
 
     def _add_worker(self) -> Worker:

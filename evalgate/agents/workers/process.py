@@ -1,8 +1,8 @@
 """A worker's process, its memory limit, and the watchdog that ends it when the gate is killed.
 
-A small process beside the gate waits until the gate is gone: the kernel closes the pipe between them, however
-it ended. Then it ends whatever carries a mark of this gate, as the gate would have: an agent that does not
-read its stdin, because it is busy or does not care, and its children, in whatever session they are.
+The watchdog is a small process that waits until the gate is gone. The kernel closes the pipe between them
+however the gate ended. Then the watchdog ends every process that carries a mark of this gate: agents that do
+not read their stdin, and their children, also those in another session.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Protocol, TypeAlias
 
 from pydantic import AfterValidator, Field
+from typing_extensions import override
 
 from evalgate.agents.workers.orphans import (
     MARK_PREFIX,
@@ -39,7 +40,7 @@ run_watchdog(sys.argv[2])
 
 
 class _Watchdog:
-    """Of this process: the end of the pipe that closes with it."""
+    """The end of the watchdog's pipe that the kernel closes together with this process."""
 
     def __init__(self) -> None:
         self.pipe: int | None = None
@@ -49,9 +50,9 @@ _WATCHDOG = _Watchdog()
 
 
 def start_watchdog() -> None:
-    """Before the first process of an agent. Does nothing where seclusion is not wanted, and the next time.
+    """Start the watchdog, once, before the first process of an agent, if isolation is requested.
 
-    Where it cannot be started, all is as without it.
+    A watchdog that cannot be started is not an error: the run continues without it.
     """
     if not is_isolation_requested() or _WATCHDOG.pipe is not None:
         return
@@ -71,27 +72,27 @@ def _spawn_watchdog(reading: int) -> None:
     root = str(Path(__file__).resolve().parents[3])
     libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
     process = subprocess.Popen(
-        # Without site-packages and bytecode: it needs the standard library, and starts in milliseconds.
+        # Without site-packages and bytecode: it needs only the standard library and starts in milliseconds.
         [sys.executable, "-I", "-S", "-B", "-c", _PROGRAM, root, MARK_PREFIX],
         stdin=reading,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=libraries,
         cwd="/",
-        process_group=0,  # what ends the group of the gate leaves it alone
+        process_group=0,  # a signal to the gate's process group must not end it
     )
-    process.returncode = 0  # it is never waited for: it ends after us
+    process.returncode = 0  # or Popen warns: the watchdog ends after this process, which cannot wait for it
 
 
 MEMORY_POLL_S = 0.1
-"""How often it is looked at."""
+"""Seconds between two measurements of a worker's memory."""
 
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def parse_memory_size(text: str) -> int:
-    """67108864 for `64m`; a bare number is bytes."""
+    """Return a size as `64m` in bytes; a number without a unit is bytes."""
     unit = text[-1].lower()
     return int(text[:-1]) * _UNITS[unit] if unit in _UNITS else int(text)
 
@@ -105,11 +106,11 @@ def _validate_memory_limit(text: str | None) -> str | None:
 MemoryOption: TypeAlias = Annotated[
     str | None, Field(default=None, pattern="^[0-9]+[bkmgBKMG]?$"), AfterValidator(_validate_memory_limit)
 ]
-"""As `512m`: what a worker process and its children may use."""
+"""Memory that a worker process and its children may use, as `512m`."""
 
 
 def measure_memory(pid: int) -> int:
-    """Bytes of a process and all its descendants that nothing else shares; 0 when it is gone."""
+    """Return the unshared bytes of a process and all its descendants; 0 if it is gone."""
     found, left = 0, [pid]
     while left:
         current = left.pop()
@@ -124,49 +125,49 @@ def _measure_private_memory(pid: int) -> int:
             fields = file.read().split()
     except OSError:
         return 0
-    return (int(fields[1]) - int(fields[2])) * _PAGE  # resident, of which shared
+    return (int(fields[1]) - int(fields[2])) * _PAGE  # resident without shared pages
 
 
 STDERR_BYTES = 64 * 1024
-"""How much of the end of a worker's stderr is kept."""
+"""Bytes of the end of a worker's stderr that are kept in memory."""
 DETAIL_BYTES = 8 * 1024
-"""How much of that is shown."""
+"""Bytes of it that a failure shows."""
 _ORPHANED_PIPES_S = 1.0
-# A descendant that nobody finds any more can hold the pipes open for ever; the process itself is gone.
+# A descendant that was not found can hold the pipes open for ever, although the process itself is gone.
 _FIRST_LINES = 3
 _MOST_LINES = 16
-# A burst is handed over in parts, each twice as long as the one before, up to this length: the worker is at
-# work while the rest is written, and does not wake for every line. One case is three lines.
+# Lines of a burst are written in parts, each twice as long as the one before, up to this length. So the
+# worker works while the rest is written, and does not wake up for every line. One case is three lines.
 
 
 @frozen
 class LaunchSpec:
-    """How a worker is started."""
+    """Command, folder, environment, user and memory limit of a worker."""
 
     argv: tuple[str, ...]
     cwd: Path
     env: Mapping[str, str]
-    """The whole environment."""
+    """The whole environment of the process."""
     uid: int | None = None
     gid: int | None = None
-    """Whom the process belongs to; None: to whom the gate belongs."""
+    """User and group of the process; None: those of the gate."""
     memory: int | None = None
-    """Bytes that it and its children may use; None: as much as there is."""
+    """Bytes that the process and its children may use; None: no limit."""
 
 
 class ProcessListener(Protocol):
-    """Who owns a process."""
+    """Receiver of the output and the end of a process."""
 
     def on_line(self, line: bytes) -> None:
-        """One line of stdout, without its end."""
+        """Handle one line of stdout, without its line end."""
         ...
 
     def on_protocol_error(self, error: WorkerProtocolError) -> None:
-        """The process wrote a line without end."""
+        """Handle a process that wrote too long a line."""
         ...
 
     def on_process_ended(self) -> None:
-        """The process is gone and everything that it wrote has been delivered."""
+        """Handle the end of the process, after everything that it wrote was delivered."""
         ...
 
 
@@ -174,7 +175,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
     """A child process in a session of its own. All methods are called in the event loop."""
 
     _running: ClassVar[set["AgentProcess"]] = set()
-    """All that this process has started."""
+    """Processes that the gate has started and that run."""
 
     def __init__(self, listener: ProcessListener) -> None:
         self._listener = listener
@@ -183,13 +184,13 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self._stdin: asyncio.WriteTransport | None = None
         self._pending: list[bytes] = []
         self._part = 0
-        """Lines of the next part of the burst; 0: there is none."""
+        """Lines of the next part of the burst; 0: there is no burst."""
         self._parts: list[bytes] = []
         self._parts_size = 0
         self._stderr = bytearray()
         self._mark = create_mark()
         self._overran: int | None = None
-        """How much memory it was allowed, once it took more."""
+        """Memory limit in bytes, set once the process exceeded it."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
         """Done once the process is gone."""
 
@@ -222,12 +223,12 @@ class AgentProcess(asyncio.SubprocessProtocol):
 
     @property
     def exit_code(self) -> int | None:
-        """Negative: the signal that ended it; None while it runs, or when nobody can tell."""
+        """Return the exit code; negative: the signal that ended it; None: it runs, or the code is unknown."""
         return None if self._transport is None else self._transport.get_returncode()
 
     @property
     def exit_failure(self) -> Failure:
-        """How the process ended, as the beginning of a sentence; the tail of its stderr as detail."""
+        """Return how the process ended, as the beginning of a sentence, with the end of stderr as detail."""
         code = self.exit_code
         if self._overran is not None:
             sentence = f"the agent's process used more than {self._overran >> 20} MiB of memory"
@@ -240,11 +241,11 @@ class AgentProcess(asyncio.SubprocessProtocol):
         return Failure("exited", f"the agent's process ended with exit code {code}", self.get_stderr_tail())
 
     def get_stderr_tail(self) -> str:
-        """The end of what the process wrote on stderr."""
+        """Return the last 8 KiB of stderr."""
         return truncate_start(self._stderr.decode("utf-8", "replace"), DETAIL_BYTES)
 
     def write(self, line: bytes) -> None:
-        """Send a line, together with others of this round of the event loop."""
+        """Send a line together with others of the same iteration of the event loop."""
         if not self._part:
             self._part = _FIRST_LINES
             self._loop.call_soon(self._end_burst)
@@ -254,7 +255,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
             self._flush_pending()
 
     def close_stdin(self) -> None:
-        """Hang up: the worker ends when it has read everything."""
+        """Close stdin after all pending lines; the worker ends when it has read them."""
         self._flush_pending()
         if self._stdin is not None:
             self._stdin.close()
@@ -283,21 +284,21 @@ class AgentProcess(asyncio.SubprocessProtocol):
 
     def _flush_pending(self) -> None:
         lines, self._pending = self._pending, []
-        # asyncio logs a warning for each write into a pipe that nobody reads any more.
+        # asyncio logs a warning for each write into a pipe without a reader.
         if lines and self._stdin is not None and not self._stdin.is_closing():
             self._stdin.write(b"".join(lines))
 
     # --- called by asyncio ----------------------------------------------------------------------------------
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The process runs."""
         if isinstance(transport, asyncio.SubprocessTransport):
             self._transport = transport
             stdin = transport.get_pipe_transport(0)
             self._stdin = stdin if isinstance(stdin, asyncio.WriteTransport) else None
 
+    @override
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """The process wrote something."""
         if fd == 1:
             self._on_stdout(data)
             return
@@ -305,8 +306,9 @@ class AgentProcess(asyncio.SubprocessProtocol):
         if len(self._stderr) > 2 * STDERR_BYTES:
             del self._stderr[:-STDERR_BYTES]
 
+    @override
     def process_exited(self) -> None:
-        """The process is gone; its children go with it, and what it wrote is still to come."""
+        # What the process wrote may still arrive.
         self.kill()
         kill_orphans(self._mark)
         self._running.discard(self)
@@ -314,8 +316,8 @@ class AgentProcess(asyncio.SubprocessProtocol):
             kill_reparented()
         self._loop.call_later(_ORPHANED_PIPES_S, self._mark_ended)
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """The process is gone and its pipes are empty."""
         del exc
         self._mark_ended()
 
@@ -358,7 +360,7 @@ def _get_signal_name(number: int) -> str:
 
 
 def describe_start_error(error: OSError | ValueError, launch: LaunchSpec) -> str:
-    """Why a process could not be started."""
+    """Return the reason for which a process could not be started."""
     if isinstance(error, FileNotFoundError) and not launch.cwd.is_dir():
         return f"there is no folder {launch.cwd}"
     if isinstance(error, FileNotFoundError):

@@ -13,27 +13,27 @@ from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, U
 from evalgate.system.loop_timer import LoopTimer
 
 STALL_S = 0.5
-"""A worker that takes longer than this to confirm a cancel has kept all its sessions waiting."""
+"""Seconds after which an unconfirmed cancel shows that the worker blocked all its sessions."""
 
 
 class SessionState(Enum):
-    """Where a conversation stands."""
+    """State of a conversation."""
 
     IDLE = auto()
     ASKED = auto()
     CANCELLING = auto()
-    """A cancel was sent and not yet answered: whatever else arrives belongs to a turn that nobody wants."""
+    """A cancel was sent and not yet answered: other messages that arrive belong to the abandoned turn."""
     OVER = auto()
 
 
 class SessionOwner(Protocol):
-    """The worker that a session lives in."""
+    """The worker that hosts a session."""
 
     features: frozenset[str]
-    """What of the protocol it said that it can do."""
+    """Optional parts of the protocol that the worker announced."""
 
     def write_message(self, message: JsonObject) -> None:
-        """Send a message."""
+        """Send a message to the worker's process."""
         ...
 
     def cancel_turn(self, session: "WorkerSession") -> None:
@@ -41,11 +41,11 @@ class SessionOwner(Protocol):
         ...
 
     def on_cancelled(self, session: "WorkerSession", *, still_running: bool) -> None:
-        """The cancel was answered."""
+        """Handle the worker's answer to a cancel."""
         ...
 
     def release_session(self, session: "WorkerSession") -> None:
-        """The session is over."""
+        """Forget a session that is over."""
         ...
 
     def note_dropped_spans(self, count: int) -> None:
@@ -54,7 +54,7 @@ class SessionOwner(Protocol):
 
 
 class WorkerSession:
-    """See `evalgate.core.protocols.AgentSession`; besides, what the worker tells it."""
+    """An `AgentSession` in a worker, which passes it the messages that name it."""
 
     __slots__ = (
         "_answer",
@@ -81,10 +81,10 @@ class WorkerSession:
         self.turns = 0
         """Turns asked so far."""
         self.expired = False
-        """Whether the turn in progress has exceeded its timeout."""
+        """True if the turn in progress has exceeded its timeout."""
         self.cancelled_at = 0.0
         self.crowded = False
-        """Whether others were being answered in the same process when the cancel was sent."""
+        """True if other sessions of the process were busy when the cancel was sent."""
         self._owner = owner
         self._case = case
         self._timeout_s = timeout_s
@@ -96,15 +96,15 @@ class WorkerSession:
         self._usage: Usage | None = None
         self._final_state: JsonObject | None = None
 
-    # --- for whoever holds the conversation -----------------------------------------------------------------
+    # --- called by the runner -------------------------------------------------------------------------------
 
     @property
     def applies_mocks(self) -> bool:
-        """See `SupportsToolMocks`."""
+        """Return True if the worker announced that it applies tool mocks."""
         return "tool_mocks" in self._owner.features
 
     async def run_turn(self, message: UserMessage) -> Reply:
-        """See `AgentSession.run_turn`."""
+        """Send a message and return the reply; cancel the turn if it times out or the caller is cancelled."""
         if self._broken is not None:
             raise self._broken
         self._send_turn(message)
@@ -119,11 +119,11 @@ class WorkerSession:
                 self._owner.cancel_turn(self)
 
     async def end(self) -> SessionResult:
-        """See `AgentSession.end`."""
+        """Return the usage and the final state of the conversation."""
         return SessionResult(self._usage, self._final_state)
 
     def close(self) -> None:
-        """Nobody asks any more. A session whose cancel is not answered yet is released when it is."""
+        """End the session, or let the answer to a pending cancel end it."""
         if self.state is SessionState.IDLE:
             self._end_session()
 
@@ -131,15 +131,15 @@ class WorkerSession:
         if not self._started:
             self._started = True
             self._owner.write_message(self._build_start_message())
-        asked: dict[str, object] = {"type": "turn", "session": self.key, "text": message.text}
+        turn: dict[str, object] = {"type": "turn", "session": self.key, "text": message.text}
         if message.attachments:
-            asked["attachments"] = message.attachments
+            turn["attachments"] = message.attachments
         if (trace := current_turn.get()) is not None:
-            asked |= trace.headers
+            turn |= trace.headers
         self._transcript = Transcript()
         self.turns += 1
         self.state = SessionState.ASKED
-        self._owner.write_message(asked)
+        self._owner.write_message(turn)
 
     def _build_start_message(self) -> JsonObject:
         case, given = self._case, self._case.session
@@ -162,15 +162,15 @@ class WorkerSession:
             self.expired = True
             self._owner.cancel_turn(self)
 
-    # --- for the worker -------------------------------------------------------------------------------------
+    # --- called by the worker -------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
-        """Whether the agent is at work for this session, wanted or not."""
+        """Return True while the agent works on a turn of this session, also on a cancelled one."""
         return self.state in (SessionState.ASKED, SessionState.CANCELLING)
 
     def handle_message(self, kind: str, message: JsonObject, size: int) -> None:
-        """Take a message of `size` bytes that names this session."""
+        """Handle a message of `size` bytes that names this session."""
         if kind == "cancelled":
             self._finish_cancel(still_running=message.get("still_running") is True)
         elif self.state is SessionState.ASKED:
@@ -179,18 +179,18 @@ class WorkerSession:
             self._broken = self._build_protocol_error(f"the agent sent `{kind}` when no turn was in progress")
 
     def fail_oversized_turn(self) -> None:
-        """Fail the turn in progress, which is larger than any answer may be; its neighbours go on."""
+        """Fail the turn in progress because its answer is too large; other sessions continue."""
         if self.state is SessionState.ASKED:
             self._settle_answer(self.build_crash_error(Failure("flood", f"{TOO_LARGE} (turn {self.turns})")))
             self._owner.cancel_turn(self)
 
     def fail_turn(self, error: AgentError | SessionLostError) -> None:
-        """The turn in progress, or else the next one, has no reply: the worker is gone."""
+        """Fail the turn in progress, or else the next one, because the worker is gone."""
         self.state = SessionState.OVER
         self._settle_answer(error)
 
     def build_timeout_error(self, *, ended: bool) -> AgentError:
-        """The failure of a turn that took too long; `ended`: its process had to be ended."""
+        """Return the error of a turn that took too long; `ended`: its process had to be ended."""
         seconds = f"{self._timeout_s:g} s"
         sentence = f"no answer within {seconds} (turn {self.turns})"
         if ended:
@@ -198,11 +198,11 @@ class WorkerSession:
         return AgentError(Failure("timeout", sentence), "timed_out", self._usage)
 
     def build_crash_error(self, failure: Failure) -> AgentError:
-        """The failure of a turn whose process is gone."""
+        """Return the error of a turn that crashed, with the usage so far."""
         return AgentError(failure, "crashed", self._usage)
 
     def build_lost_error(self, failure: Failure, outcome: Outcome) -> SessionLostError:
-        """The loss of a session whose process ended with others in it."""
+        """Return the error of a session that must be started again, as others may have ended its process."""
         return SessionLostError(failure, outcome, self._usage)
 
     def _accept_message(self, kind: str, message: JsonObject, size: int) -> None:
@@ -240,7 +240,7 @@ class WorkerSession:
             self._settle_answer(AgentError(failure, wire.classify_failure(failure), self._usage, wanted_s))
 
     def _add_captured(self, message: JsonObject) -> None:
-        """Take what the worker saw of the agent, which comes last: what the agent says itself goes before."""
+        """Add what the worker captured, which arrives last; the agent's own report takes precedence."""
         from evalgate.agents.workers.captured import parse_captured
 
         captured = parse_captured(message)
@@ -264,7 +264,7 @@ class WorkerSession:
         if self.expired:
             error = self.build_timeout_error(ended=False)
             if late and self.crowded:
-                # The process stood still, perhaps because of a neighbour: alone, it shows whose fault it was.
+                # The process was blocked, perhaps by another session. Alone, this one shows its own fault.
                 self._settle_answer(self.build_lost_error(error.failure, "timed_out"))
             else:
                 self._settle_answer(error)

@@ -1,4 +1,4 @@
-"""One message per line: JSON out of the gate, untrusted JSON into it, and what the messages mean."""
+"""The worker protocol: messages of one line of JSON each, and the parsing of untrusted ones."""
 
 import json
 import math
@@ -22,9 +22,9 @@ from evalgate.core.types import (
 )
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Of a line that has not ended: whose it is can no longer be told."""
+"""Length of a line without an end that stops the worker, as no session can be blamed for it."""
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""What an agent may send in one turn: all cases may wait while JSON without objects is read."""
+"""Limit of what an agent may send in one turn. Parsing JSON without objects can block all cases."""
 TOO_LARGE = (
     f"the agent sent more than {MAX_ANSWER_BYTES >> 20} MiB in one turn; "
     "let it send large data as a reference"
@@ -53,38 +53,35 @@ def _parse_float(text: str) -> float | str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
-# parse_constant: NaN, Infinity and -Infinity stay what they are called.
+# parse_constant: NaN, Infinity and -Infinity become strings, because the record cannot hold them as numbers.
 _DECODER = json.JSONDecoder(parse_float=_parse_float, parse_constant=str)
-
-
-def _return_unchanged(value: dict[str, object]) -> dict[str, object]:
-    return value
 
 
 def _parse_int(text: str) -> int:
     return int(text)
 
 
-# Calls Python for each object and number, and in between other threads may run: the plain decoder is in C and
-# lets none run. Of 16 MiB of tool calls the event loop waited 1,650 ms for that one, and 16 ms for this one.
+# The hooks look useless, but they call Python for each object and number, so that other threads can run in
+# between. The plain decoder is in C and lets none run (`parse_int=int` stays in C, too). For 16 MiB of tool
+# calls the event loop waited 1,650 ms with the plain decoder, and 16 ms with this one.
 _YIELDING_DECODER = json.JSONDecoder(
-    parse_float=_parse_float, parse_int=_parse_int, parse_constant=str, object_hook=_return_unchanged
+    parse_float=_parse_float, parse_int=_parse_int, parse_constant=str, object_hook=lambda value: value
 )
 LARGE = 64 * 1024
-"""Bytes of JSON from which on it is worth a thread: fewer are read in 7 ms, small objects in 10 ms."""
+"""Bytes of JSON above which parsing in a thread pays: shorter texts take at most 10 ms."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def encode_message(message: JsonObject) -> bytes:
-    """One line, ASCII."""
+    """Return a message as one line of ASCII."""
     return _ENCODER.encode(message).encode("ascii") + b"\n"
 
 
 def decode_message(line: bytes) -> dict[str, object]:
-    """The message in a line. Bytes that are not UTF-8 and lone surrogates become U+FFFD.
+    """Return the message of a line. Bytes that are not UTF-8 and lone surrogates become U+FFFD.
 
     Raises:
-        WorkerProtocolError: it is not a JSON object, or one that nests or counts beyond all measure.
+        WorkerProtocolError: it is not a JSON object, nests too deep or holds a number of too many digits.
     """
     value = _decode_fast(line)
     if isinstance(value, dict):
@@ -100,9 +97,9 @@ def decode_message(line: bytes) -> dict[str, object]:
 
 
 def _decode_fast(line: bytes) -> object:
-    """The same in half the time for nearly every line; None where only the longer way can tell.
+    """Return the value of a line, or None if only the strict parser can decide.
 
-    And short texts that are equal, as the keys of every call of a tool, are one in memory.
+    This takes half the time. Equal short texts, as the keys of tool calls, share their memory.
     """
     if _MAY_OVERFLOW.search(line) or line.count(b"{") + line.count(b"[") > MAX_DEPTH:
         return None
@@ -112,22 +109,22 @@ def _decode_fast(line: bytes) -> object:
         return None
 
 
-# Of 309 digits and more, or with an exponent that takes even fewer digits there.
+# Numbers that may be too large for a float: of 309 digits, or of fewer with an exponent.
 _MAY_OVERFLOW = re.compile(rb"[eE]\+?\d{3}|\d{200}")
 
 
 def peek_session_key(line: bytes) -> str | None:
-    """Return the session that a line names, without reading all of it; None if its head does not tell."""
+    """Return the session that a line names without parsing it; None if its first 200 bytes name none."""
     found = _NAMED_SESSION.match(line[:_HEAD_BYTES])
     return None if found is None else found[1].decode()
 
 
 def parse_untrusted_json(text: str) -> object:
-    """What an untrusted JSON text says, as the model can hold it.
+    """Return the value of an untrusted JSON text, without infinite floats and lone surrogates.
 
     Raises:
         json.JSONDecodeError: it is not JSON.
-        WorkerProtocolError: it nests or counts beyond all measure.
+        WorkerProtocolError: it nests too deep or holds a number of too many digits.
     """
     try:
         value: object = (_DECODER if len(text) <= LARGE else _YIELDING_DECODER).decode(text)
@@ -137,7 +134,7 @@ def parse_untrusted_json(text: str) -> object:
         raise WorkerProtocolError("the agent sent a number of more than 4,300 digits") from None
     except RecursionError:
         raise _build_depth_error() from None
-    # Both walks are rarely needed: what they look for leaves a trace in the text.
+    # Both walks over the value are slow and rarely needed: the text shows whether they can find anything.
     if text.count("{") + text.count("[") > MAX_DEPTH and _is_too_deep(value, MAX_DEPTH):
         raise _build_depth_error()
     return _clean_value(value) if _ESCAPED_SURROGATE.search(text) else value
@@ -155,7 +152,7 @@ def _build_depth_error() -> WorkerProtocolError:
 
 
 def quote_text(text: str) -> str:
-    """`text` in quotes, with escapes, shortened."""
+    """Return `text` in quotes, with escapes, shortened to 120 characters."""
     return ascii(text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "...")
 
 
@@ -187,7 +184,7 @@ def _clean_value(value: object) -> object:
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """`text` with lone surrogates replaced: it can be encoded."""
+    """Return `text` with U+FFFD for each lone surrogate, so that it can be encoded."""
     return _LONE_SURROGATE.sub("�", text)
 
 
@@ -203,7 +200,7 @@ class InvalidMessageError(Exception):
 
 
 def parse_tool_call(message: JsonObject) -> ToolCall:
-    """Raises BadMessage."""
+    """Parse a `tool_call`; raise InvalidMessageError if a field is wrong."""
     args = message.get("args")
     if args is not None and not isinstance(args, dict):
         raise _build_field_error(message, "args", "an object")
@@ -216,7 +213,7 @@ def parse_tool_call(message: JsonObject) -> ToolCall:
 
 
 def parse_tool_result(message: JsonObject) -> ToolResult:
-    """Raises BadMessage."""
+    """Parse a `tool_result`; raise InvalidMessageError if a field is wrong."""
     name, id_, author = (
         _require_text(message, "name"),
         _read_label(message, "id"),
@@ -226,7 +223,7 @@ def parse_tool_result(message: JsonObject) -> ToolResult:
 
 
 def parse_message(message: JsonObject) -> Message:
-    """Raises BadMessage."""
+    """Parse a `message`; raise InvalidMessageError if a field is wrong."""
     return Message(_require_text(message, "text"), _read_label(message, "author"))
 
 
@@ -234,7 +231,7 @@ _MISSING = object()
 
 
 def parse_usage(message: JsonObject) -> Usage:
-    """Raises BadMessage."""
+    """Parse a `usage`; raise InvalidMessageError if a field is wrong."""
     cost = message.get("cost_usd", _MISSING)
     if cost is _MISSING:
         return Usage.from_tokens(*_read_tokens(message), None, _read_models(message))
@@ -248,12 +245,12 @@ def _read_tokens(message: JsonObject) -> tuple[int, int]:
 
 
 def read_response(message: JsonObject) -> str | None:
-    """The response that a `done` names. Raises BadMessage."""
+    """Return the response of a `done`, if any; raise InvalidMessageError if it is not a string."""
     return _read_label(message, "response")
 
 
 def read_state(message: JsonObject) -> JsonObject | None:
-    """The state that a `done` names. Raises BadMessage."""
+    """Return the state of a `done`, if any; raise InvalidMessageError if it is not an object."""
     found = message.get("state")
     if found is not None and not isinstance(found, dict):
         raise _build_field_error(message, "state", "an object")
@@ -261,7 +258,7 @@ def read_state(message: JsonObject) -> JsonObject | None:
 
 
 def read_retry_after(message: JsonObject) -> float | None:
-    """Seconds that an `error` asks to wait; None when it asks for none that can be understood."""
+    """Return the seconds that an `error` asks to wait; None if it holds no valid number."""
     seconds = message.get("retry_after_s")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not _is_amount(seconds):
         return None
@@ -269,7 +266,7 @@ def read_retry_after(message: JsonObject) -> float | None:
 
 
 def parse_failure(message: JsonObject, *, kind: str) -> Failure:
-    """What an `error` or `fatal` says; `kind` when it names none that is a plain word."""
+    """Parse an `error` or `fatal`; `kind` is used if the message names no valid kind."""
     given, sentence, trace = message.get("kind"), message.get("message"), message.get("traceback")
     if isinstance(given, str) and _KIND.fullmatch(given):
         kind = given
@@ -279,12 +276,12 @@ def parse_failure(message: JsonObject, *, kind: str) -> Failure:
 
 
 def classify_failure(failure: Failure) -> Outcome:
-    """A busy provider, or what cannot be asked here, says nothing about the agent."""
+    """Return `faulted` if the agent is not to blame, as when its provider is busy; else `crashed`."""
     return "faulted" if failure.kind in _EXTERNAL_FAULTS else "crashed"
 
 
 def encode_tool_mock(mock: ToolMock) -> dict[str, object]:
-    """A mock as the worker reads it; absent is any."""
+    """Return a mock as the worker reads it; an absent condition matches everything."""
     found = {"name": mock.tool, "args": mock.args, "turn": mock.turn, "exact": mock.exact or None}
     return {**{key: value for key, value in found.items() if value is not None}, "result": mock.result}
 
@@ -323,7 +320,7 @@ def _is_amount(cost: float) -> bool:
 
 
 class Transcript:
-    """Collects the events of one turn."""
+    """Collector of the events of one turn."""
 
     __slots__ = ("_events", "_final", "has_usage", "size")
 
@@ -331,16 +328,16 @@ class Transcript:
         self.size = 0
         """Bytes that the turn has sent so far."""
         self.has_usage = False
-        """Whether the agent itself reported what it consumed."""
+        """True if the agent itself reported its usage."""
         self._events: list[Event] = []
         self._final: int | None = None
 
     def add_event(self, event: Event) -> None:
-        """One more event."""
+        """Append an event that the agent reported."""
         self._events.append(event)
 
     def add_message(self, message: JsonObject) -> None:
-        """Something the agent said; the last that is marked final is the response unless `done` names one.
+        """Append a message; the last one marked final is the response unless `done` names one.
 
         Raises:
             InvalidMessageError: a field is wrong.
@@ -350,7 +347,7 @@ class Transcript:
         self._events.append(parse_message(message))
 
     def add_captured(self, events: tuple[Event, ...]) -> None:
-        """Put what was captured before what the agent reported, unless that has tool calls of its own."""
+        """Insert captured events before the reported ones, unless the agent reported tool calls itself."""
         if any(isinstance(event, ToolCall) for event in self._events):
             return
         texts = {event.text for event in self._events if isinstance(event, Message)}
@@ -360,7 +357,7 @@ class Transcript:
             self._final += len(new)
 
     def build_reply(self, done: JsonObject) -> Reply:
-        """The whole reply, now that the turn is over.
+        """Return the reply of the finished turn.
 
         Raises:
             InvalidMessageError: a field of `done` is wrong.
@@ -369,8 +366,8 @@ class Transcript:
         final = self._final
         if final is None:
             return Reply(response, tuple(self._events))
-        said = self._events[final]
-        if isinstance(said, Message) and response in (None, said.text):
-            # The final message is the response, not an event before it.
-            return Reply(said.text, (*self._events[:final], *self._events[final + 1 :]))
+        last = self._events[final]
+        if isinstance(last, Message) and response in (None, last.text):
+            # The final message is the response, so it is not an event as well.
+            return Reply(last.text, (*self._events[:final], *self._events[final + 1 :]))
         return Reply(response, tuple(self._events))

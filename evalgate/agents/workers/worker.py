@@ -1,4 +1,4 @@
-"""One worker: its handshake, the sessions in it, and who is to blame when it stalls or dies."""
+"""One worker: its handshake, its sessions, and which of them is blamed when it stalls or dies."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ from evalgate.system.loop_timer import LoopTimer
 
 PROTOCOL_VERSION = 1
 GRACE_S = 1.0
-"""How long a worker may take to answer a cancel before it counts as stalled."""
+"""Seconds that a worker may take to answer a cancel before it counts as stalled."""
 
 _SESSION_MESSAGES = frozenset(
     {"tool_call", "tool_result", "message", "usage", "captured", "done", "error", "cancelled"}
@@ -33,7 +33,7 @@ _MAX_KEY_DIGITS = 12
 class Worker:
     """A process that hosts the agent.
 
-    `changed` is called whenever a place in it becomes free, and when it is gone.
+    `on_change` is called whenever a session of it ends, and when the process is gone.
     """
 
     def __init__(
@@ -46,17 +46,17 @@ class Worker:
         """Count spans that a turn could not send."""
         self.sessions: dict[str, WorkerSession] = {}
         self.reserved = False
-        """Whether it belongs to one session that wants it alone."""
+        """True if it is reserved for one session that must be alone."""
         self.retiring = False
-        """Whether no new session may enter: something in it cannot be stopped."""
+        """True if it takes no new session because something in it cannot be stopped."""
         self.features: frozenset[str] = frozenset()
-        """What of the protocol it said that it can do."""
+        """Optional parts of the protocol that the worker announced."""
         self.gone = False
-        """Whether it has ended or must be ended."""
+        """True if it has ended or must be ended."""
         self.process = process_factory(self)
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self._loop.create_future()
-        """Fails with AgentUnreachable when the worker cannot start."""
+        """Done when the worker is ready; fails with AgentUnreachableError if it cannot start."""
         self.ready.add_done_callback(_retrieve_exception)
         self._changed = on_change
         self._issued = 0
@@ -64,7 +64,7 @@ class Worker:
         self._grace: LoopTimer | None = None
 
     async def start(self, launch: LaunchSpec, timeout_s: float) -> None:
-        """Start the process and say hello. Whether that succeeds is told by `ready`."""
+        """Start the process and send the hello message; the future `ready` holds the result."""
         timer = self._loop.call_later(timeout_s, self._fail_slow_start, timeout_s)
         self.ready.add_done_callback(lambda _: timer.cancel())
         try:
@@ -78,16 +78,16 @@ class Worker:
             self.write_message({"type": "hello", "protocol": PROTOCOL_VERSION, "features": ["tool_mocks"]})
 
     def open_session(self, case: EvalCase, timeout_s: float) -> WorkerSession:
-        """A place for a conversation."""
+        """Return a new session in this worker."""
         self._issued += 1
         session = WorkerSession(self, str(self._issued), case, timeout_s)
         self.sessions[session.key] = session
         return session
 
-    # --- what its sessions do -------------------------------------------------------------------------------
+    # --- called by its sessions -----------------------------------------------------------------------------
 
     def write_message(self, message: JsonObject) -> None:
-        """Send a message."""
+        """Send a message to the process."""
         self.process.write(encode_message(message))
 
     def cancel_turn(self, session: WorkerSession) -> None:
@@ -100,13 +100,13 @@ class Worker:
             self._grace = LoopTimer(GRACE_S, self._check_stall)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """The cancel was answered. What goes on all the same ends with the process, after its neighbours."""
+        """Handle the answer to a cancel; a turn that still runs will end with the process."""
         self._unanswered.pop(session, None)
         if still_running:
             self.retiring = True
 
     def release_session(self, session: WorkerSession) -> None:
-        """The session is over."""
+        """Forget a session that is over; end the process if it is retiring and this was the last."""
         self.sessions.pop(session.key, None)
         if not self.sessions:
             self.reserved = False
@@ -119,26 +119,28 @@ class Worker:
         self.gone = True
         self.process.kill()
 
-    # --- what its process does ------------------------------------------------------------------------------
+    # --- called by its process ------------------------------------------------------------------------------
 
     def on_line(self, line: bytes) -> None:
-        """See `process.ProcessListener`."""
+        """Handle a line of the process; one that is too large fails only the session that it names."""
         if self.gone:
             return
-        if len(line) > MAX_ANSWER_BYTES and (session := self._find_oversized_session(line)) is not None:
-            session.fail_oversized_turn()
-            return
+        if len(line) > MAX_ANSWER_BYTES:
+            session = self.sessions.get(peek_session_key(line) or "")
+            if session is not None:
+                session.fail_oversized_turn()
+                return
         try:
             self._handle_message(decode_message(line), len(line))
         except WorkerProtocolError as error:
             self.on_protocol_error(error)
 
     def on_protocol_error(self, error: WorkerProtocolError) -> None:
-        """See `process.ProcessListener`."""
+        """End the worker after it broke the protocol."""
         self._shut_down(replace(error.failure, detail=self.process.get_stderr_tail()))
 
     def on_process_ended(self) -> None:
-        """See `process.ProcessListener`."""
+        """Settle the sessions of a process that ended."""
         failure = self.process.exit_failure
         when = " while it answered" if self.ready.done() else " before it was ready"
         self._shut_down(replace(failure, message=failure.message + when))
@@ -161,10 +163,10 @@ class Worker:
             )
 
     def _accept_ready(self, message: JsonObject) -> None:
-        spoken = message.get("protocol")
-        if spoken != PROTOCOL_VERSION or isinstance(spoken, bool):
+        version = message.get("protocol")
+        if version != PROTOCOL_VERSION or isinstance(version, bool):
             raise WorkerProtocolError(
-                f"the agent speaks protocol {quote_text(str(spoken))}; this evalgate speaks "
+                f"the agent speaks protocol {quote_text(str(version))}; this evalgate speaks "
                 f"{PROTOCOL_VERSION}"
             )
         features = message.get("features")
@@ -173,7 +175,7 @@ class Worker:
         self.ready.set_result(None)
 
     def _find_session(self, message: JsonObject, kind: str) -> WorkerSession | None:
-        """The session that a message names; None when it is over.
+        """Return the session that a message names; None if it is over.
 
         Raises:
             WorkerProtocolError: there was never such a session.
@@ -187,11 +189,6 @@ class Worker:
                 f"the agent sent a {kind} for a session that does not exist: {quote_text(key)}"
             )
         return session
-
-    def _find_oversized_session(self, line: bytes) -> WorkerSession | None:
-        """Return the session that a line is of which is too large to be read at all; None if unknown."""
-        key = peek_session_key(line)
-        return None if key is None else self.sessions.get(key)
 
     def _was_issued(self, key: str) -> bool:
         digits = key.isascii() and key.isdecimal() and len(key) <= _MAX_KEY_DIGITS
@@ -217,7 +214,7 @@ class Worker:
     def _shut_down(self, failure: Failure, *, stalled: bool = False) -> None:
         """End the process and settle every session in it.
 
-        A single session at work is to blame. Of several, each is lost and shows alone whose fault it was.
+        A single busy session is to blame. Of several, each is lost: alone, it will show its own fault.
         """
         if self.gone:
             return
@@ -257,6 +254,6 @@ def _mark_session_lost(session: WorkerSession, failure: Failure, crowd: int, *, 
 
 
 def _retrieve_exception(ready: asyncio.Future[None]) -> None:
-    # A worker that fails when nobody waits for it is nobody's error.
+    # asyncio logs exceptions that are never retrieved, and perhaps no session waits for this worker.
     if not ready.cancelled():
         ready.exception()

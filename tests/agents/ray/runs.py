@@ -55,7 +55,7 @@ class Rays:
     def _is_actor(self, process: psutil.Process) -> bool:
         try:
             is_ours = process.environ().get(MARK) == self.mark
-            return is_ours and " ".join(process.cmdline()).startswith("ray::Seat")
+            return is_ours and " ".join(process.cmdline()).startswith("ray::AgentActor")
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             return False
 
