@@ -4,15 +4,20 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
+from pydantic import BaseModel
 
 from evalgate.cli.main import cli
-from evalgate.config.schema.judge import PROVIDERS
+from evalgate.cli.options import SectionedCommand, group_by_section
+from evalgate.config.schema.agent import LOCAL, AgentConfig
+from evalgate.config.schema.gate import GateConfig
+from evalgate.config.schema.judge import PROVIDERS, CacheConfig
 from evalgate.core import registry
 
 ROOT = Path(__file__).parents[1]
@@ -43,9 +48,18 @@ def page() -> str:
         arguments = " ".join(argument(each) for each in arguments_of(command))
         parts.append(f"\n## `{name}`\n\n```text\n{name} [OPTIONS] {arguments}".rstrip() + "\n```\n")
         parts.append(f"\n{inspect.cleandoc(command.help or '')}\n")
-        rows = [row(each) for each in command.params if isinstance(each, click.Option)]
-        parts.append("\n| option | default | meaning |\n|---|---|---|\n" + "".join(rows))
+        for heading, options in sections_of(command):
+            rows = "".join(row(each) for each in options)
+            title = f"\n**{heading}**\n" if heading else ""
+            parts.append(f"{title}\n| option | default | meaning |\n|---|---|---|\n{rows}")
     return "".join(parts)
+
+
+def sections_of(command: click.Command) -> Iterable[tuple[str, list[click.Option]]]:
+    """The options of a command by the heading in its help; "" where the help has one list of them."""
+    if isinstance(command, SectionedCommand):
+        return group_by_section(command.params)
+    return [("", [each for each in command.params if isinstance(each, click.Option)])]
 
 
 def arguments_of(command: click.Command) -> list[click.Parameter]:
@@ -92,6 +106,39 @@ def test_every_option_says_what_it_does() -> None:
         if isinstance(option, click.Option)
     ]
     assert [(name, option.opts) for name, option in named if not option.help] == []
+
+
+def test_a_command_is_one_short_imperative_line() -> None:
+    groups = [cli, *(each for each in cli.commands.values() if isinstance(each, click.Group))]
+    shown = [each for group in groups for each in group.commands.values() if not each.hidden]
+    lines = [(command.help or "").partition("\n")[0] for command in shown]
+    assert [line for line in lines if not (len(line) <= 60 and line.endswith("."))] == []
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_no_line_about_a_command_is_cut_off(columns: str) -> None:
+    shown = CliRunner(env={"COLUMNS": columns}).invoke(cli, ["--help"], terminal_width=int(columns)).output
+    words = " ".join(shown.split())
+    named = [each for each in cli.commands.values() if not each.hidden]
+    assert [each.name for each in named if (each.help or "").partition("\n")[0] not in words] == []
+
+
+@pytest.mark.parametrize("name", ["run", "merge"])
+def test_every_option_of_a_run_stands_in_a_named_section(name: str) -> None:
+    headings = dict(group_by_section(cli.commands[name].params))
+    assert list(headings)[:4] == ["What to run", "Agent", "Judge and simulated user", "Verdict and baseline"]
+    assert "Options" not in headings
+
+
+def test_the_help_shows_the_defaults_of_the_thresholds_file() -> None:
+    found = {each.name: each for each in cli.commands["run"].params if isinstance(each, click.Option)}
+    fields: dict[str, type[BaseModel]] = {
+        "workers": AgentConfig, "concurrency": AgentConfig, "timeout": AgentConfig, "max_regression": GateConfig
+    }  # fmt: skip
+    for name, model in fields.items():
+        assert f"[default: {model.model_fields[name].default:g}]" in (found[name].help or "")
+    assert f"[default: {CacheConfig().mode}]" in (found["judge_cache"].help or "")
+    assert f"[default: {LOCAL.kind}]" in (found["executor"].help or "")
 
 
 # --- the thresholds file ------------------------------------------------------------------------------------

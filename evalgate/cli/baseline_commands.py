@@ -10,6 +10,7 @@ import click
 from evalgate.cli.options import (
     DEFAULT_RESULTS,
     FILE,
+    FullLineGroup,
     baseline_file,
     project_directory,
     require_nonempty,
@@ -20,9 +21,9 @@ from evalgate.cli.output import print_json, print_report, print_sentence
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
-@click.group()
+@click.group(cls=FullLineGroup)
 def baseline() -> None:
-    """What later runs are held against: its history, and who changed it why."""
+    """Manage the baseline that later runs are compared with."""
 
 
 def _add_save_options(command: _Command) -> _Command:
@@ -35,12 +36,12 @@ def _add_save_options(command: _Command) -> _Command:
             "--commit",
             metavar="SHA",
             callback=require_nonempty,
-            help="The commit that the result speaks of.  [default: the one that is checked out]",
+            help="Commit that was evaluated.  [default: the one that is checked out]",
         ),
         click.option(
             "--allow-pull-request",
             is_flag=True,
-            help="Keep the runs of a change that is not merged yet.",
+            help="Save runs of a change that is not merged yet.",
         ),
         click.argument("results", type=FILE, default=DEFAULT_RESULTS),
     ):
@@ -53,7 +54,7 @@ def _add_save_options(command: _Command) -> _Command:
 @click.option(
     "--allow-failing",
     is_flag=True,
-    help="Keep a run for which the gate closed: for jobs of the default branch, where it is merged already.",
+    help="Save a run that closed the gate: for jobs of the default branch, where it is already merged.",
 )
 def save(
     results: str,
@@ -85,7 +86,7 @@ def save(
     show_envvar=True,
     metavar="TEXT",
     callback=require_nonempty,
-    help="Why: reports show it.",
+    help="Reason for the change; reports show it.",
 )
 def accept(
     results: str,
@@ -96,7 +97,10 @@ def accept(
     thresholds: str | None,
     working_directory: str,
 ) -> int:
-    """Put a results.json in the place of the whole baseline: the change was meant."""
+    """Replace the baseline after an intended change.
+
+    The baseline then holds only the raw scores of the results.json.
+    """
     from evalgate.cli.baseline import SaveOptions, accept_baseline, resolve_target
 
     shelf = resolve_target(Path(working_directory), to, thresholds)
@@ -108,13 +112,13 @@ def accept(
 
 @baseline.command("prune")
 @click.option(
-    "--keep", required=True, type=click.IntRange(1), metavar="N", help="Gate runs that stay of each eval set."
+    "--keep", required=True, type=click.IntRange(1), metavar="N", help="Gate runs to keep of each eval set."
 )
 @baseline_file
 @thresholds_file
 @project_directory
 def prune(keep: int, to: str | None, thresholds: str | None, working_directory: str) -> int:
-    """Leave only the newest gate runs of each eval set."""
+    """Keep only the newest gate runs of each eval set."""
     from evalgate.cli.baseline import prune_baseline, resolve_target
 
     print_sentence(prune_baseline(keep, resolve_target(Path(working_directory), to, thresholds)))
@@ -122,12 +126,12 @@ def prune(keep: int, to: str | None, thresholds: str | None, working_directory: 
 
 
 @baseline.command("show")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @baseline_file
 @thresholds_file
 @project_directory
 def show(as_json: bool, to: str | None, thresholds: str | None, working_directory: str) -> int:
-    """Say what the baseline holds and what the gate can see with it."""
+    """Show the baseline and the smallest drop it can detect."""
     from evalgate.cli.baseline import resolve_target
     from evalgate.cli.baseline_show import format_baseline_summary, summarize_baseline
 
@@ -143,13 +147,13 @@ def show(as_json: bool, to: str | None, thresholds: str | None, working_director
     type=click.Choice(["json", "csv"]),
     default="json",
     show_default=True,
-    help="What the rows are written as.",
+    help="Format of the rows.",
 )
 @baseline_file
 @thresholds_file
 @project_directory
 def export(format_name: str, to: str | None, thresholds: str | None, working_directory: str) -> int:
-    """Print every raw score with where it comes from."""
+    """Print every raw score with its origin."""
     from evalgate.cli.baseline import export_baseline, resolve_target
 
     shelf = resolve_target(Path(working_directory), to, thresholds)

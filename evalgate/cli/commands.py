@@ -14,6 +14,7 @@ from evalgate.cli.options import (
     FILE,
     WRITABLE_FORMATS,
     FormatParamType,
+    SectionedCommand,
     baseline_file,
     html_page,
     project_directory,
@@ -41,13 +42,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("before", metavar="A", type=FILE)
 @click.argument("after", metavar="B", type=FILE)
-@click.option("--json", "as_json", is_flag=True, help="Verdict and metrics for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict and the metrics as JSON.")
 @thresholds_file
 @project_directory
 def compare(before: str, after: str, as_json: bool, thresholds: str | None, working_directory: str) -> int:
-    """Hold B against A, each a results.json or a baseline, without running anything.
+    """Compare two stored results or baselines.
 
-    Says what `evalgate run` would say, and ends with the same exit code.
+    A and B are each a results.json or a baseline; B is compared with A. Nothing is run. Prints what
+    `evalgate run` would print, and ends with the same exit code.
     """
     from evalgate.cli.compare import compare_results, format_verdict_json
     from evalgate.reporting.terminal import TerminalReport
@@ -64,16 +66,16 @@ def compare(before: str, after: str, as_json: bool, thresholds: str | None, work
     type=BASELINE,
     metavar="FILE",
     callback=require_nonempty,
-    help="In the place of `gate.baseline`.",
+    help="Baseline to use instead of `gate.baseline`.",
 )
 @thresholds_file
 @project_directory
 def backtest(
     results: tuple[str, ...], baseline: str | None, thresholds: str | None, working_directory: str
 ) -> int:
-    """Say which stored verdicts would be others under the thresholds file as it is now.
+    """List stored verdicts that today's thresholds would change.
 
-    RESULTS are results.json files. Each is held against the runs of the baseline that are older.
+    RESULTS are results.json files. Each is compared with the runs of the baseline that are older.
     """
     from evalgate.cli.backtest import format_backtest, run_backtest
 
@@ -87,7 +89,7 @@ def backtest(
 @thresholds_file
 @project_directory
 def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int:
-    """List how often each case changes its mind, by the baseline, and propose quarantines."""
+    """List flaky cases of the baseline and propose quarantines."""
     from evalgate.cli.baseline import resolve_target
     from evalgate.cli.compare import load_thresholds_or_default
     from evalgate.cli.flaky import format_flaky_report, rank_flaky_cases
@@ -107,7 +109,7 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
     "--rounds",
     type=click.IntRange(3, 1000),
     metavar="N",
-    help="Play the agent, every case N times, instead of drawing from stored runs.",
+    help="Run the agent, every case N times, instead of drawing from stored runs.",
 )
 @click.option(
     "--repeats",
@@ -115,17 +117,17 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
     default=200,
     show_default=True,
     metavar="N",
-    help="Trials that are drawn from stored runs.",
+    help="Number of trials to draw from stored runs.",
 )
 @thresholds_file
 @project_directory
 def aa(
     stored: str | None, rounds: int | None, repeats: int, thresholds: str | None, working_directory: str
 ) -> int:
-    """Hold the agent against itself: how often the gate alarms although nothing changed.
+    """Measure how often the gate fails an unchanged agent.
 
-    RESULTS is a results.json or a baseline with at least three runs of each case, better ten; the baseline of
-    the thresholds file when absent.
+    Compares the agent with itself. RESULTS is a results.json or a baseline with at least three runs of each
+    case, better ten. If absent, the baseline of the thresholds file is used.
     """
     from evalgate.cli.aa import format_aa_result, measure_false_alarms
 
@@ -139,10 +141,15 @@ def aa(
 COMMANDS: "Sequence[click.Command]" = (compare, backtest, flaky, aa)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("shards", nargs=-1, type=FILE, required=True, metavar="RESULTS...")
 @click.option(
-    "--eval-sets", "eval_sets", type=FILE, multiple=True, metavar="PATTERN", help="As the shards were given."
+    "--eval-sets",
+    "eval_sets",
+    type=FILE,
+    multiple=True,
+    metavar="PATTERN",
+    help="Eval sets, as the shards were given.",
 )
 @add_plan_options
 @add_posting_options
@@ -157,10 +164,10 @@ def merge(
     working_directory: str,
     **said: Any,
 ) -> int:
-    """Put the results of all shards together and give the verdict.
+    """Merge the results of all shards and print the verdict.
 
-    RESULTS are the `results.json` of the shards: files, globs, or folders that hold them at any depth. The
-    other options are those that the shards were given.
+    RESULTS are the `results.json` of the shards: files, globs, or folders that hold them at any depth. Give
+    the other options as the shards were given them.
     """
     from dataclasses import replace
 
@@ -195,8 +202,8 @@ def merge(
     type=FILE,
     metavar="FILE",
     callback=require_nonempty,
-    help="Make cases from what was recorded (results.json, conversations, traces) or written elsewhere (chat "
-    "messages, questions, DeepEval and promptfoo files). No model is asked.",
+    help="Make cases from recordings (results.json, conversations, traces) or from files of other tools "
+    "(chat messages, questions, DeepEval, promptfoo). No model is called.",
 )
 @click.option(
     "--to",
@@ -204,7 +211,7 @@ def merge(
     show_default=True,
     type=FormatParamType(WRITABLE_FORMATS),
     metavar="FORMAT",
-    help="adk, adk-rs, trpc or orchestrate.",
+    help="Format to write: adk, adk-rs, trpc or orchestrate.",
 )
 @click.option(
     "--out",
@@ -215,7 +222,9 @@ def merge(
     help="File to write; never overwritten.  [default: evals/NAME.evalset.json, with the name of the file "
     "that is read]",
 )
-@click.option("--agent", type=AGENT, metavar="KIND:WHAT", help="The agent, as python:agent.py:answer.")
+@click.option(
+    "--agent", type=AGENT, metavar="KIND:WHAT", help="Agent to run, for example python:agent.py:answer."
+)
 @click.option(
     "--simulated-user", metavar="PROVIDER/MODEL", callback=require_nonempty, help="Model that plays the user."
 )
@@ -231,10 +240,10 @@ def generate(
     thresholds: str | None,
     working_directory: str,
 ) -> int:
-    """Make cases for a person to review.
+    """Generate cases for review from stories or recordings.
 
     STORIES is a CSV file with the columns story and agent, or a YAML list. A model plays each story with the
-    agent, and what the agent did is written down as a case.
+    agent, and the conversation is written as a case.
     """
     from evalgate.cli.generate import GenerateOptions, choose_out_path
     from evalgate.cli.generate import generate_cases as generated
@@ -264,14 +273,15 @@ def generate(
     type=AGENT,
     metavar="KIND:WHAT",
     callback=require_nonempty,
-    help="Your agent, as python:agent.py:answer. Asked for on a terminal; a sample agent is written without.",
+    help="Your agent, for example python:agent.py:answer. If absent, a terminal asks for it; "
+    "otherwise a sample agent is written.",
 )
 @working_directory
 def init(agent: str | None, working_directory: str) -> int:
-    """Write a thresholds file and a workflow, and without an agent a sample that runs as it is.
+    """Write a thresholds file, a workflow and a sample agent.
 
-    Eval sets that are there already are named in the thresholds file, and .gitignore gets what runs leave
-    behind. Files that exist are left as they are.
+    The sample is written only if no agent is given. Existing eval sets are named in the thresholds file, and
+    the files that runs create are added to .gitignore. Existing files are not changed.
     """
     from evalgate.cli.init import find_candidates, write_scaffold
     from evalgate.config.loader import find_thresholds_file

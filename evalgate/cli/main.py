@@ -5,6 +5,7 @@ Nothing heavy is imported before a command runs: `evalgate --help` must feel ins
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from evalgate.cli.options import (
     FILE,
     WRITABLE_FORMATS,
     FormatParamType,
+    FullLineGroup,
+    SectionedCommand,
     format_option,
     html_page,
     project_directory,
@@ -48,7 +51,9 @@ if TYPE_CHECKING:
     from evalgate.runner.publish import Publisher
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=FullLineGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="evalgate")
 def cli() -> None:
     """Gate changes to LLM agents: did this change make the agent worse?
@@ -69,17 +74,15 @@ def _parse_shard(
     raise click.BadParameter(f"{value!r} must be I/N, as 3/8", param=parameter)
 
 
-@cli.command()
+@cli.command(cls=SectionedCommand)
 @click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
 @add_plan_options
-@click.option(
-    "--resume", is_flag=True, help="Go on with the run that was cut short: only what is missing is run."
-)
+@click.option("--resume", is_flag=True, help="Continue an interrupted run: only what is missing is run.")
 @click.option(
     "--shard",
     metavar="I/N",
     callback=_parse_shard,
-    help="Run part I of N; `evalgate merge` gives the verdict.",
+    help="Run part I of N; `evalgate merge` combines the parts.",
 )
 @add_posting_options
 @html_page
@@ -97,17 +100,13 @@ def run(
     working_directory: str,
     **said: Any,
 ) -> int:
-    """Run the eval sets against the agent and give a verdict.
+    """Run the eval sets against the agent and print a verdict.
 
-    EVAL_SETS are files, folders or globs; `file.evalset.json:case_a,case_b` selects cases. Without any, the
-    thresholds file names them.
+    EVAL_SETS are files, folders or globs; `file.evalset.json:case_a,case_b` selects cases. If there is
+    none, the thresholds file names them.
     """
-    from contextlib import ExitStack
-    from dataclasses import replace
-
     from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.redaction.redactor import Redactor
-    from evalgate.runner.checkpoint.journal import FILE_NAME
     from evalgate.runner.pipeline import RunOptions
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
@@ -116,7 +115,6 @@ def run(
     wish = build_overrides(eval_sets, said)
     out = choose_out(click.get_current_context(), folder, out, wish.agent)
     hiding = LiveRedactor(Redactor.from_environment(os.environ, wish.mask))
-    streams = (sys.stdout, sys.stderr)
     with (
         patience.handle_signals(),
         post_on_failure(posting, hiding),
@@ -124,24 +122,37 @@ def run(
         ExitStack() as published,
     ):
         plan = build_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
-        publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
+        publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting, html)
         options = RunOptions(shard, plan.workspace.folder / out, resume, hiding, published)
         # before the run, which may remove the folder that this looks at
-        given = build_repro_options(working_directory, thresholds, out, wish, os.environ)
-        record = replace(_run_with_progress(plan, publisher, patience, options), options=given)
+        repro_options = build_repro_options(working_directory, thresholds, out, wish, os.environ)
+        record = _run_with_progress(plan, publisher, patience, options, repro_options)
         code = publisher.publish(record)
         ignore_end_signals()
         if not publisher.has_record:
             published.pop_all()  # the journal stays, as nothing else holds the runs
-    if (plan.workspace.folder / out / FILE_NAME).is_file() and (again := build_resume_command(sys.argv[1:])):
-        publisher.print_notice(f"Go on where this run ended: {again}")
+    _suggest_resume(publisher, plan.workspace.folder / out)
     return code
 
 
+def _suggest_resume(publisher: "Publisher", reports: Path) -> None:
+    """Print how to continue the run if it left a journal behind."""
+    from evalgate.runner.checkpoint.journal import FILE_NAME
+
+    if (reports / FILE_NAME).is_file() and (again := build_resume_command(sys.argv[1:])):
+        publisher.print_notice(f"Go on where this run ended: {again}")
+
+
 def _run_with_progress(
-    plan: "Plan", publisher: "Publisher", patience: InterruptHandler, options: "RunOptions"
+    plan: "Plan",
+    publisher: "Publisher",
+    patience: InterruptHandler,
+    options: "RunOptions",
+    repro_options: tuple[str, ...],
 ) -> "Record":
-    """Run the plan, with somebody who tells how far it is."""
+    """Run the plan while a progress display shows how far it is; return the record with `repro_options`."""
+    from dataclasses import replace
+
     from evalgate.runner.pipeline import run_gate
 
     def begin_publishing() -> None:
@@ -150,9 +161,10 @@ def _run_with_progress(
 
     progress = publisher.build_progress()
     try:
-        return run_gate(
+        record = run_gate(
             plan, progress, begin_publishing, options, publisher.print_notice, publisher.preload_reporting
         )
+        return replace(record, options=repro_options)
     finally:
         progress.close()
 
@@ -167,7 +179,7 @@ def validate(
 ) -> int:
     """Check eval sets and thresholds without running anything.
 
-    Prints every problem as file:line:column and ends with exit code 2 when there is one.
+    Prints every problem as file:line:column and ends with exit code 2 if there is one.
     """
     from evalgate.config.cli_overrides import Overrides
     from evalgate.redaction.redactor import Redactor
@@ -186,7 +198,7 @@ def validate(
     required=True,
     type=FormatParamType(WRITABLE_FORMATS),
     metavar="FORMAT",
-    help="What to write: adk, adk-rs, trpc or orchestrate.",
+    help="Format to write: adk, adk-rs, trpc or orchestrate.",
 )
 @click.option("--out", "-o", type=FILE, metavar="OUT", help="File to write.  [default: standard output]")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
@@ -195,7 +207,7 @@ def validate(
     type=FILE,
     metavar="SESSION",
     callback=require_nonempty,
-    help="File with what an old list of turns starts with: Google ADK's initial_session_file.",
+    help="Session that an old list of turns starts with: Google ADK's initial_session_file.",
 )
 @format_option
 @working_directory
@@ -208,9 +220,9 @@ def convert(
     format_name: str | None,
     working_directory: str,
 ) -> int:
-    """Write an eval set as a file of another format.
+    """Convert an eval set to another format.
 
-    What the other format has no place for is listed on standard error.
+    Data that the other format cannot hold is listed on standard error.
     """
     from evalgate.cli.convert import ConvertOptions
     from evalgate.cli.convert import convert_eval_set as converted
@@ -229,7 +241,10 @@ def convert(
 @reports_folder
 @project_directory
 def report(results: str, out: str, working_directory: str) -> int:
-    """Render every report again from a results.json, however old; ends with the verdict's exit code."""
+    """Render the reports again from a results.json.
+
+    The file may be of any older version. Ends with the exit code of its verdict.
+    """
     from evalgate.runner.publish import rerender_reports
 
     return rerender_reports(

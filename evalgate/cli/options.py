@@ -10,7 +10,7 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -239,8 +239,8 @@ _project_directory = click.option(
     "-C",
     type=FOLDER,
     metavar="DIR",
-    help="Folder to work in; every other path is relative to it. Without it, that of the thresholds file: "
-    "here or above, within the repository.",
+    help="Folder to work in; every other path is relative to it.  [default: folder of the nearest thresholds "
+    "file, here or above, within the repository]",
 )
 
 
@@ -256,7 +256,7 @@ baseline_file = click.option(
     type=BASELINE,
     metavar="FILE",
     callback=require_nonempty,
-    help="Where it is kept.  [default: `gate.baseline`, else .evalgate/baseline.json]",
+    help="Baseline to work on.  [default: `gate.baseline`, else .evalgate/baseline.json]",
 )
 
 format_option = click.option(
@@ -265,12 +265,11 @@ format_option = click.option(
     type=FormatParamType(FORMATS),
     metavar="NAME",
     callback=require_nonempty,
-    help="Format of the eval sets, whatever their content looks like: trpc, adk-rs, adk, adk-legacy or "
-    "orchestrate.",
+    help="Format of the eval sets, instead of detecting it: trpc, adk-rs, adk, adk-legacy or orchestrate.",
 )
 
 html_page = click.option(
-    "--html", is_flag=True, help="Write report.html as well: a page with the whole conversation of each case."
+    "--html", is_flag=True, help="Write report.html as well, with the whole conversation of each case."
 )
 
 reports_folder = click.option(
@@ -282,3 +281,76 @@ reports_folder = click.option(
     callback=require_nonempty,
     help="Folder for the reports.",
 )
+
+
+# --- help pages ---------------------------------------------------------------------------------------------
+
+_SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "What to run": ("eval_sets", "thresholds", "format_name", "runs", "working_directory"),
+    "Agent": (
+        "agent",
+        "workers",
+        "executor",
+        "ray_address",
+        "concurrency",
+        "timeout",
+        "setup",
+        "python",
+        "env",
+    ),
+    "Judge and simulated user": ("judge", "judge_cache", "simulated_user"),
+    "Verdict and baseline": ("baseline", "max_regression", "policy", "adk_version"),
+    "Long runs": ("resume", "shard"),
+    "Reporting": (
+        "out",
+        "html",
+        "mask",
+        "comment",
+        "check",
+        "name",
+        "section",
+        "token_env",
+        "comment_author",
+    ),
+}
+"""Parameter names of `run` and `merge` by the heading of their section, in the order of the help page."""
+_OTHER = "Options"
+"""Heading of the options that belong to no section."""
+
+
+def group_by_section(
+    parameters: Iterable[click.Parameter],
+) -> Iterator[tuple[str, list[click.Option]]]:
+    """Yield each heading that has options, with its options; those without a section come last."""
+    options = {each.name: each for each in parameters if isinstance(each, click.Option)}
+    for heading, names in _SECTIONS.items():
+        if members := [options.pop(name) for name in names if name in options]:
+            yield heading, members
+    if options:
+        yield _OTHER, [*options.values()]
+
+
+class SectionedCommand(click.Command):
+    """A command that lists its options in sections, for commands with too many options for one list."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section."""
+        for heading, members in group_by_section(self.get_params(ctx)):
+            rows = [row for each in members if (row := each.get_help_record(ctx)) is not None]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+class FullLineGroup(click.Group):
+    """A group that never cuts the first line of a command's help: click does at the terminal's width."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each command with the first line of its help, over several lines if they are narrow."""
+        del ctx
+        rows = [
+            (name, (command.help or "").partition("\n")[0])
+            for name, command in sorted(self.commands.items())
+            if not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)

@@ -20,6 +20,7 @@ from evalgate.cli.options import (
     require_nonempty,
     run_in_project,
 )
+from evalgate.config import defaults
 
 if TYPE_CHECKING:
     from evalgate.config.cli_overrides import Overrides
@@ -36,7 +37,12 @@ def _parse_runs(_context: click.Context, parameter: click.Parameter, value: str 
 
 
 _OPTIONS = (
-    click.option("--agent", type=AGENT, metavar="KIND:WHAT", help="The agent, as python:agent.py:answer."),
+    click.option(
+        "--agent",
+        type=AGENT,
+        metavar="KIND:WHAT",
+        help="Agent to evaluate, for example python:agent.py:answer.",
+    ),
     click.option(
         "--thresholds",
         "-c",
@@ -48,32 +54,36 @@ _OPTIONS = (
         "--runs",
         metavar="N",
         callback=_parse_runs,
-        help="How often each case is run, or `auto`: as often as the baseline asks for.  [default: `auto` "
-        "with a baseline of 3 runs or more of at least half of the cases, else 1]",
+        help="Runs of each case, or `auto`: as many as the comparison with the baseline needs.  "
+        "[default: `auto` with a baseline of 3 runs or more of at least half of the cases, else 1]",
     ),
-    click.option("--workers", type=click.IntRange(1, 256), help="Agent processes.  [default: 1]"),
+    click.option(
+        "--workers", type=click.IntRange(1, 256), help=f"Agent processes.  [default: {defaults.WORKERS}]"
+    ),
     click.option(
         "--executor",
         type=click.Choice(["local", "ray"]),
-        help="Where they run: on this machine, or as actors of a Ray cluster.  [default: local]",
+        help="Where the agent processes run: on this machine, or as actors of a Ray cluster.  "
+        f"[default: {defaults.EXECUTOR}]",
     ),
     click.option(
         "--ray-address",
         metavar="ADDRESS",
         callback=require_nonempty,
-        help="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT; else that of RAY_ADDRESS, else one on "
-        "this machine for this run.",
+        help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.  [default: RAY_ADDRESS, else a cluster "
+        "on this machine for this run]",
     ),
     click.option(
         "--concurrency",
         type=click.IntRange(1, 10_000),
-        help="Conversations at the same time, over all workers.  [default: 16]",
+        metavar="N",
+        help=f"Conversations at the same time, over all workers.  [default: {defaults.CONCURRENCY}]",
     ),
     click.option(
         "--timeout",
         type=click.FloatRange(0, min_open=True),
         metavar="SECONDS",
-        help="Time that one turn may take.  [default: 60]",
+        help=f"Longest time that one turn may take.  [default: {defaults.TURN_TIMEOUT:g}]",
     ),
     click.option(
         "--baseline",
@@ -87,7 +97,7 @@ _OPTIONS = (
         "--max-regression",
         type=click.FloatRange(0, 1),
         metavar="DROP",
-        help="Largest drop of a metric's mean against the baseline.  [default: 0.05]",
+        help=f"Largest drop of a metric's mean against the baseline.  [default: {defaults.MAX_REGRESSION:g}]",
     ),
     click.option(
         "--policy",
@@ -95,36 +105,37 @@ _OPTIONS = (
         help="Whose rules gate a change that is not merged, its base branch's or its own: thresholds, "
         "baseline, judges' prompts and anchors, prompts and personas of simulated users, code of custom "
         "metrics. Quarantines are always the base branch's, plugins always those that are installed.  "
-        "[default: base]",
+        f"[default: {defaults.POLICY}]",
     ),
-    click.option("--adk-version", metavar="X.Y", help="Release of Google ADK whose scores are reproduced."),
+    click.option("--adk-version", metavar="X.Y", help="Reproduce the scores of this Google ADK release."),
     click.option(
         "--judge",
         metavar="PROVIDER/MODEL",
         callback=require_nonempty,
-        help="Model that judges, as openai/gpt-4.1-mini; its key comes from the environment.",
+        help="Model that judges, for example openai/gpt-4.1-mini; its key is read from the environment.",
     ),
     click.option(
         "--judge-cache",
         type=click.Choice(["off", "read", "read-write"]),
-        help="What becomes of answers that were paid for once.  [default: read-write]",
+        help="Whether stored answers of the judge are reused and new ones stored.  "
+        f"[default: {defaults.JUDGE_CACHE}]",
     ),
     click.option(
         "--simulated-user",
         metavar="PROVIDER/MODEL",
         callback=require_nonempty,
-        help="Model that plays the users of scenarios and stories, as openai/gpt-4.1-mini.",
+        help="Model that plays the user in scenarios and stories, for example openai/gpt-4.1-mini.",
     ),
     click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),
     click.option("--python", type=INTERPRETER, metavar="PATH", help="Interpreter that runs a Python agent."),
     click.option(
-        "--env", multiple=True, metavar="NAME", help="Environment variable that the agent gets. Repeatable."
+        "--env", multiple=True, metavar="NAME", help="Environment variable to pass to the agent. Repeatable."
     ),
     click.option(
         "--mask",
         multiple=True,
         metavar="TEXT",
-        help="A secret to hide in every report and log. Repeatable.",
+        help="Secret to hide in every report and log. Repeatable.",
     ),
     format_option,
 )
@@ -240,16 +251,19 @@ _HOW = (
         default="evalgate",
         show_default=True,
         metavar="GATE",
-        help="Name of the gate: each has a comment and a check run of its own.",
+        help="Name of the gate; each has its own comment and check run.",
     ),
     click.option(
-        "--section", default="", metavar="LEG", help="Leg of a matrix: its own section of the gate's comment."
+        "--section",
+        default="",
+        metavar="LEG",
+        help="Leg of a matrix; each has its own section in the gate's comment.",
     ),
     click.option(
         "--token-env",
         default="",
         metavar="NAME",
-        help="Variable that holds the token.  [default: GITHUB_TOKEN; "
+        help="Environment variable that holds the token.  [default: GITHUB_TOKEN; "
         "in GitLab CI EVALGATE_GITLAB_TOKEN, else GITLAB_TOKEN]",
     ),
     click.option(
@@ -257,7 +271,7 @@ _HOW = (
         default="github-actions[bot]",
         show_default=True,
         metavar="LOGIN",
-        help="Whom the token speaks for, where that is not the workflow. GitLab says it itself.",
+        help="Account that the token belongs to, if it is not the workflow's. GitLab reports it itself.",
     ),
 )
 _COMMENT = click.option(
@@ -320,9 +334,10 @@ def post_on_failure(posting: "PostOptions | None", hiding: "LiveRedactor") -> It
 @_add_post_settings
 @run_in_project
 def comment(results: str, **said: Any) -> int:
-    """Post a results.json to the pull or merge request, as from a second workflow.
+    """Post a results.json to the pull or merge request.
 
-    The record may come from a fork: nothing in it is trusted. Ends with 0 whether or not it could be posted.
+    For a second workflow, with a token that the first must not have. The record may come from a fork: nothing
+    in it is trusted. Ends with exit code 0 even if it could not be posted.
     """
     from evalgate.cli.comment import post_stored_record
     from evalgate.runner.publish import show_post

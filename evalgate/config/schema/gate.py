@@ -9,6 +9,7 @@ from pydantic import (
     model_validator,
 )
 
+from evalgate.config import defaults
 from evalgate.config.schema.values import ConfigSection, Count, Unit
 
 DEFAULT_BASELINE = ".evalgate/baseline.json"
@@ -59,7 +60,9 @@ class GateConfig(ConfigSection):
     One that does not exist yet is a notice, not an error. Absent: .evalgate/baseline.json, if it is there."""
     quarantine: str | None = None
     """File of cases that run and are reported, and do not gate: `case`, `owner`, `reason`, `expires` each."""
-    max_regression: Unit = Field(default=0.05, validation_alias=AliasChoices("max_regression", "max_drop"))
+    max_regression: Unit = Field(
+        default=defaults.MAX_REGRESSION, validation_alias=AliasChoices("max_regression", "max_drop")
+    )
     """A drop of a metric's mean of this size or more closes the gate, unless it can be luck: a share of the
     range of the metric's scores."""
     require: Literal["guard", "proof"] = "guard"

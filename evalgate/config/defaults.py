@@ -1,0 +1,16 @@
+"""Defaults that the thresholds file and the help of the command line share.
+
+A module of its own, without pydantic: `evalgate run --help` shows these values and must feel instant.
+"""
+
+from typing import Final, Literal
+
+WORKERS = 1
+CONCURRENCY = 16
+TURN_TIMEOUT = 60.0
+"""Seconds."""
+EXECUTOR: Final = "local"
+MAX_REGRESSION = 0.05
+"""Share of the range of a metric's scores."""
+JUDGE_CACHE: Final = "read-write"
+POLICY: Literal["base", "head"] = "base"
