@@ -1,6 +1,7 @@
-"""Did it get worse, or was it luck? Pure functions from raw scores to verdicts; standard library only.
+"""Decide from raw scores whether an agent got worse or only had bad luck; standard library only.
 
-`fixed.decide` judges runs that are all there, `auto.next_step` says which runs to make next or what they
-show, `sentences` says it in words. Every result depends on the multisets of scores alone, never on the order
-of cases, metrics or runs; only AUTO knows which run of a case came first.
+`decision.decide_fixed_runs` judges a fixed number of runs of every case. `adaptive_runs.plan_next_step`
+names the runs to make next, or decides. All functions are pure. Every result depends on the multisets of
+scores alone, never on the order of cases, metrics or runs; only AUTO needs to know the order of a case's
+runs.
 """

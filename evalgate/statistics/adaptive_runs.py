@@ -1,14 +1,14 @@
-"""`runs: auto`: measure once, follow up what looks broken, and correct for stopping early.
+"""Decide with `runs: auto`: measure once, follow up cases that look broken, and correct for stopping early.
 
-AUTO stops after the first round whose average looks good. An average that looks good is good in part by
-luck, so the averages at which it stopped are too high. First rounds are unbiased over all gate runs together,
-but no run knows whether its own was a lucky one. So this module computes by how much the average of an
-unchanged agent is too high, given the round in which AUTO stopped; that is what is taken off.
+AUTO stops after the first round with a good average. An average that looks good is good in part by luck, so
+the averages at which AUTO stopped are too high. First rounds are unbiased over all gate runs together, but
+no run knows whether its own was a lucky one. So this module computes by how much the average of an
+unchanged agent is too high, given the round in which AUTO stopped; that amount is subtracted.
 
 The averages are taken as normal; their variances come from the runs of each case, pooled over both sides.
 
-A pure controller. It holds no state: from the runs made so far it replays what it would have decided after
-each of them, so an interrupted run goes on where it stopped, and the same scores give the same answer.
+The controller is pure and holds no state. From the runs made so far it recomputes the decision after each
+of them, so an interrupted run goes on from the same point, and the same scores give the same answer.
 """
 
 import math
@@ -36,7 +36,7 @@ _NORMAL = NormalDist()
 def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
     """Return by how much the average over `rounds` rounds is too high if AUTO stopped there and not before.
 
-    That is the mean over an agent that did not change. AUTO goes on while the drop is at least half of
+    The bias is that of an agent that did not change. AUTO goes on while the drop is at least half of
     `max_drop`.
     """
     total = math.fsum(pair.weight for pair in pairs)
@@ -63,7 +63,7 @@ def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
-    """Return the chance to stop after exactly so many rounds, and the mean of the sum of the rounds there.
+    """Return the chance to stop after exactly `rounds` rounds, and the mean of the sum of the rounds there.
 
     A round's average varies by `deviation` around 0. AUTO goes on after k rounds while their sum is at most
     `k * limit`.
@@ -83,7 +83,7 @@ def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[
 def _propagate_sums(
     reached: Sequence[tuple[float, float]], deviation: float, most: float, rounds: int
 ) -> list[tuple[float, float]]:
-    """Return weights and sums after one more round, of those that are at most `most`."""
+    """Return weights and sums after one more round, from those that are at most `most`."""
     lowest = min(-_REACH * deviation * math.sqrt(rounds), most - deviation)
     step = (most - lowest) / _STEPS
     found = []
@@ -96,27 +96,28 @@ def _propagate_sums(
 
 @frozen
 class NextRuns:
-    """What must be run before more can be said."""
+    """Runs that are needed before a decision."""
 
     runs: Mapping[str, tuple[int, ...]]
-    """Case → numbers of its next runs, from 1 on; never empty. All of them can be made at once."""
+    """Case id to the numbers of its next runs, from 1 on; never empty. All of them can be made at once."""
     why: Literal["round", "confirm"]
-    """Every case gets to the same number of runs, or only suspects are followed up."""
+    """`round`: every case gets the same number of runs. `confirm`: only suspects are followed up."""
 
 
 Step: TypeAlias = NextRuns | Decision
 
 
 def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
-    """The next runs to make, or the decision.
+    """Return the next runs to make, or the decision.
 
-    After the runs of a `NextRuns` were appended to `candidate` of their cases (None where a run gave no
-    score), call again; at most `max_runs + confirm_runs` times.
+    Append the runs of a `NextRuns` to `candidate` of their cases (None for a run without a score) and call
+    again, at most `max_runs + confirm_runs` times.
 
-    The average of a round rests on the first runs of every case alone. Runs that follow up a suspect are its
-    second, third … run and are used again when a later round gets there, but never earlier: a case that
-    failed would get more chances than one that passed. Besides the rules for averages and cases, a round
-    follows while a minimum, pass^k or a demanded proof is undecided and more runs can decide it.
+    The average of a round uses the first runs of every case alone. Runs that follow up a suspect are its
+    second, third … run. They count towards the average only when a round gets there; otherwise a case that
+    failed would get more chances than one that passed. Another round follows while the rules for averages
+    and cases ask for it, or while a minimum, pass^k or a required proof is undecided and more runs can
+    decide it.
 
     With fixed `runs` there is one round of so many runs, and only suspects get further ones.
 
@@ -136,7 +137,8 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
             plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
             if not failed or parameters.runs:
                 standings = _classify_all_cells(metrics, plan, assessments, parameters)
-                if not failed and (suspects := _find_open_cases(standings)):
+                suspects = [case for (_, case), status in standings.items() if status == "rerun"]
+                if not failed and suspects:
                     made = count_runs_per_case(metrics)
                     return NextRuns({case: (made[case] + 1,) for case in suspects}, "confirm")
         broke = parameters.fail_fast and "broken" in standings.values()
@@ -149,10 +151,10 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
 
 
 def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
-    """The decision on the runs that there are, where no more can be made.
+    """Return the decision on the existing runs if no more can be made.
 
-    For runs that ended early and for stored ones. The average rests on as many runs as every case has;
-    suspects that nobody followed up stay suspects.
+    For runs that ended early and for stored ones. The average uses as many runs as every case has; suspects
+    that were not followed up stay suspects.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -169,7 +171,7 @@ def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Param
 
 
 def _get_round_bounds(parameters: Parameters) -> tuple[int, int]:
-    """Return the first and the last number of runs after which the averages are looked at."""
+    """Return the first and the last number of runs after which the averages are compared."""
     return (parameters.runs, parameters.runs) if parameters.runs else (1, parameters.max_runs)
 
 
@@ -179,11 +181,6 @@ def _find_missing_runs(metrics: Mapping[str, GatingMetric], rounds: int) -> dict
         for case, made in count_runs_per_case(metrics).items()
         if made < rounds
     }
-
-
-def _find_open_cases(standings: Mapping[Cell, RegressionStatus]) -> tuple[str, ...]:
-    """Cases that need one more run, each once."""
-    return tuple(dict.fromkeys(case for (_, case), found in standings.items() if found == "rerun"))
 
 
 def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters, rounds: int) -> bool:
@@ -204,10 +201,11 @@ def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters
 
 
 def is_futile(change: MeanDifference, max_drop: float, rounds: int, parameters: Parameters) -> bool:
-    """Return True if the drop would hardly ever reach `max_drop` in the rounds that are left.
+    """Return True if the drop would hardly ever reach `max_drop` in the remaining rounds.
 
-    The average over all rounds is the average so far, moved by the rounds to come; these vary as the runs of
-    each case did. A drop that can grow too large with a chance of more than `futility` is measured further.
+    The average over all rounds is the average so far, moved by the rounds to come; these vary as the runs
+    of each case did. A drop that can grow too large with a chance of more than `futility` is measured
+    further.
     """
     left = 1 / rounds - 1 / parameters.max_runs
     if change.drop >= max_drop - EPSILON or left <= 0 or not parameters.futility:
@@ -222,7 +220,7 @@ def _classify_all_cells(
     assessments: Mapping[str, Assessment],
     parameters: Parameters,
 ) -> dict[Cell, RegressionStatus]:
-    """Each cell's standing, decided once: by the first of its runs after which it was not open."""
+    """Return the status of each cell, fixed by the first of its runs after which it was no longer open."""
     return {
         (name, pair.case): _find_first_status(
             metrics[name].cases[pair.case].candidate or (),
@@ -247,11 +245,11 @@ def _find_first_status(
     first, _ = _get_round_bounds(parameters)
     for count in range(min(first, len(runs)), len(runs) + 1):
         scores = normalize_scores(runs[:count])
-        if not scores:  # no judge has said anything of its first runs
+        if not scores:  # the judge failed on all of its first runs
             continue
-        found = classify_case(
+        status = classify_case(
             baseline, scores, t=t, need=need, case_drop=parameters.case_drop, limit=parameters.follow_up_limit
         )
-        if found != "rerun":
-            return found
+        if status != "rerun":
+            return status
     return "rerun" if len(runs) < max(first, parameters.confirm_runs) else "suspect"

@@ -1,4 +1,4 @@
-"""The suite test, the minima and the state of the data at one point of a run."""
+"""Assess the averages and the minima of all metrics at one point of a run."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from evalgate.statistics.threshold_test import (
 
 
 def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Metric → the level that its p must not exceed (Holm's step-down procedure).
+    """Return for each metric the level that its p must not exceed (Holm's step-down procedure).
 
     After the first test that fails to reject, no later one may: they all keep the level of that one.
     """
@@ -41,8 +41,8 @@ def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str
 def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
     """Return for each metric the level that its p must not exceed (Hochberg's step-up procedure).
 
-    Stronger than Holm's where metrics move together, as several scores of the same runs do: four metrics at
-    p = 0.06 are as unusual as one.
+    It is stronger than Holm's if metrics move together, as several scores of the same runs do: four metrics
+    at p = 0.06 are as unusual as one.
     """
     ascending = sorted(p_values.values())
     count = len(ascending)
@@ -52,13 +52,13 @@ def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict
 
 
 def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
-    """Cases that fell by `case_drop`, of which at most the share `rate` is expected to be named wrongly.
+    """Return the cases that fell by `case_drop`; at most the share `rate` is expected to be named wrongly.
 
-    The discrete version of Benjamini and Hochberg (after Heyse): a threshold is charged for each case with
-    the largest p not above it that the case could have shown at all.
+    The discrete version of Benjamini and Hochberg (after Heyse): for each case a threshold costs the
+    largest p up to it that the case could have shown at all.
 
     Raises:
-        ValueError: when cases were run unequally often; after re-runs of the bad ones the list means nothing.
+        ValueError: if cases were run unequally often; after re-runs of the bad ones the list means nothing.
     """
     if len({pair.attempted for pair in pairs}) > 1:
         raise ValueError("cases were run unequally often: the list holds for fixed runs only")
@@ -78,7 +78,7 @@ def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0
 def _is_within_discovery_budget(
     laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float
 ) -> bool:
-    """At most so many unchanged cases are expected at or below the threshold."""
+    """Return True if at most `most` unchanged cases are expected at or below the threshold."""
     expected = 0.0
     for (pooled, runs), count in laws.items():
         expected += count * find_largest_p(pooled, runs, threshold)
@@ -92,29 +92,30 @@ _INTERIM = 10  # a fail before the last round needs a level this many times smal
 
 @frozen
 class AnalysisStage:
-    """Which runs are looked at."""
+    """Number of runs that an assessment uses."""
 
     rounds: int
-    """Only so many first runs of each case."""
+    """First runs of each case that are used."""
     last: bool
     """No further round can come: the whole level is used."""
     planned_runs: int
-    """Runs of a case that the whole procedure may make; what `notice` speaks about."""
+    """Most runs of a case that the procedure may make; `MeanDifference.notice` is computed for this
+    number."""
 
 
 @frozen
 class SignificanceLevels:
-    """What one metric's p is compared with."""
+    """Levels that one metric's p is compared with."""
 
     fail: float
-    """At most this: not luck."""
+    """Up to this level a drop is not luck."""
     doubt: float
-    """At most this: nobody can tell. Above: luck does it often."""
+    """Up to this level a drop is inconclusive. Above it luck causes such drops often."""
 
 
 @frozen
 class Assessment:
-    """One metric at one moment."""
+    """Assessment of one metric at one point of a run."""
 
     scores: PairedScores
     checks: tuple[RuleCheck, ...]
@@ -123,23 +124,26 @@ class Assessment:
     minimum: ThresholdTest | None
     reliability: ThresholdTest | None
     exact: bool
-    """Compared without statistics: the agent is deterministic."""
+    """Compared without statistics because the agent is deterministic."""
 
     @property
     def failed(self) -> bool:
-        """The averages alone close the gate."""
+        """Return True if the averages alone close the gate."""
         return any(part.verdict == "fail" for part in self.checks)
 
     @property
     def lacks_scores(self) -> bool:
-        """The data carry no verdict at all, and further rounds would not mend that."""
+        """Return True if the data allow no verdict at all, which further rounds would not change."""
         return all(part.kind == "data" and part.verdict == "inconclusive" for part in self.checks)
 
 
 def build_assessments(
     metrics: Mapping[str, GatingMetric], parameters: Parameters, moment: AnalysisStage
 ) -> dict[str, Assessment]:
-    """Every metric on the first runs of every case; the level is shared among those that have a test."""
+    """Build the assessment of every metric on the first runs of every case.
+
+    The metrics that have a test share the level.
+    """
     scores = {
         name: pair_cases(metric.cases, keep=parameters.baseline_keep, first=moment.rounds, runs=moment.rounds)
         for name, metric in metrics.items()
@@ -170,22 +174,17 @@ def build_assessments(
 
 
 def is_deterministic(scores: PairedScores, parameters: Parameters) -> bool:
-    """The agent is declared to answer the same each time, and did."""
+    """Return True if the agent is declared to answer the same each time, and its runs agree."""
     return parameters.deterministic and not has_disagreeing_runs(scores)
 
 
 def has_disagreeing_runs(scores: PairedScores) -> bool:
-    """Runs of a case differ on one side."""
+    """Return True if runs of a case differ on one side."""
     return any(side[0] != side[-1] for pair in scores.pairs for side in (pair.baseline, pair.candidate))
 
 
 def _has_too_few_scores(scores: PairedScores, parameters: Parameters) -> bool:
     return scores.missing > parameters.max_missing * scores.planned + EPSILON
-
-
-def _has_baseline(scores: PairedScores) -> bool:
-    """Scores are what is missing, not a baseline."""
-    return bool(scores.pairs) or "no_score" in scores.unpaired.values()
 
 
 def _compare_metric_means(
@@ -211,7 +210,8 @@ def _build_assessment(
 ) -> Assessment:
     exact = is_deterministic(scores, parameters)
     if _has_too_few_scores(scores, parameters):
-        part = RuleCheck("data", "inconclusive", "missing_runs" if _has_baseline(scores) else "no_baseline")
+        has_baseline = bool(scores.pairs) or "no_score" in scores.unpaired.values()
+        part = RuleCheck("data", "inconclusive", "missing_runs" if has_baseline else "no_baseline")
         return Assessment(scores, (part,), None, None, None, None, exact)
     cases = tuple(scores.measured.values())
     alpha = parameters.alpha if moment.last else parameters.alpha / _INTERIM
@@ -251,14 +251,14 @@ def _check_average(
 
 
 def is_drop_excessive(drop: float, limit: float) -> bool:
-    """The drop is real and reaches the limit; both within the last bits of a sum."""
+    """Return True if the drop is above 0 and reaches the limit, rounding errors aside."""
     return drop > EPSILON and drop >= limit - EPSILON
 
 
 def decide_mean_verdict(
     change: MeanDifference, rule: MetricRule, level: float, doubt: float = 1.0
 ) -> tuple[Verdict, Reason]:
-    """Return the verdict of the suite test and the reason: a fail up to `level`, no verdict up to `doubt`."""
+    """Return verdict and reason of the suite test: a fail up to `level`, inconclusive up to `doubt`."""
     limit = rule.max_drop or 0.0
     if is_drop_excessive(change.drop, limit):
         return _decide_drop_verdict(change, rule, level, doubt)
@@ -277,7 +277,7 @@ def decide_mean_verdict(
 def _decide_drop_verdict(
     change: MeanDifference, rule: MetricRule, level: float, doubt: float
 ) -> tuple[Verdict, Reason]:
-    """Return the verdict on a drop of `max_drop` or more."""
+    """Return the verdict on a drop of `max_drop` or more, and the reason."""
     if is_within_level(change.p, level):
         return "fail", "average_fell"
     doubtful = rule.require == "proof" or is_within_level(change.p, doubt)
@@ -285,10 +285,10 @@ def _decide_drop_verdict(
 
 
 def can_detect_total_drop(pairs: Sequence[Pair], doubt: float) -> bool:
-    """Return whether a fall of every case to 0 would be unusual enough to be doubted.
+    """Return True if a fall of every case to 0 would be unusual enough to be doubted.
 
-    Where it would not, as with two cases of one run a side, that luck gives a drop often says nothing of the
-    agent: no drop at all could be told from luck.
+    If it would not, as with two cases of one run a side, the fact that luck causes a drop often says
+    nothing about the agent: no drop at all could be told from luck.
     """
     worst = [replace(pair, candidate=(0,) * len(pair.candidate)) for pair in pairs]
     return is_within_level(compare_means(worst, alpha=doubt).p, doubt)

@@ -1,7 +1,8 @@
-"""Which single cases broke, by an exact test or by failures that luck cannot explain.
+"""Find the single cases that broke, by an exact test or by failures that luck cannot explain.
 
-A case that never failed in a short baseline may be flaky all the same. How many of the suite's cases are, its
-baselines tell: each case that both passed and failed in them stands for some more that only passed.
+A case that never failed in a short baseline may be flaky all the same. The number of flaky cases is
+estimated from the whole suite's baselines: each case that both passed and failed in them stands for some
+more that only passed.
 """
 
 import math
@@ -16,25 +17,25 @@ from evalgate.statistics.pairing import UNIT, Thousandths, compute_score_mean
 from evalgate.statistics.parameters import EPSILON, P_EPSILON, is_within_level
 
 Cell: TypeAlias = tuple[str, str]
-"""(metric, case): what is confirmed is one metric's verdict on one case."""
+"""(metric, case): confirmation is about one metric on one case."""
 
 RegressionStatus: TypeAlias = Literal["ok", "suspect", "broken", "rerun"]
 
 
 @frozen
 class ConfirmationPlan:
-    """What it takes to call a case broken so that hardly ever one is called so by luck."""
+    """Requirements for calling a case broken that keep false alarms rare."""
 
     t: float
     """A case is broken at an exact p of at most this."""
     need: Mapping[Cell, int]
-    """Runs after which a cell can be confirmed; absent: its baseline cannot confirm it."""
+    """Runs after which a cell can be confirmed; a cell is absent if its baseline cannot confirm it."""
 
 
 def build_confirmation_plan(
     baselines: Mapping[Cell, Thousandths], *, case_alpha: float, case_drop: float, confirm_runs: int
 ) -> ConfirmationPlan:
-    """Share `case_alpha` among the cells that `confirm_runs` failures can confirm at all (after Tarone).
+    """Divide `case_alpha` among the cells that `confirm_runs` failures can confirm at all (after Tarone).
 
     A cell that no outcome of its runs could confirm cannot raise a false alarm either, and needs no share.
     """
@@ -61,11 +62,11 @@ def classify_case(
     case_drop: float,
     limit: int | None = None,
 ) -> RegressionStatus:
-    """What the runs so far say about one case; both sides have a score.
+    """Classify one case by its runs so far; both sides have a score.
 
-    `need` counts runs that score 0. A case whose failures score more, as one wrong turn of two does, takes
-    more of them to confirm. With a `limit` it gets up to that many runs while each of them fell and more like
-    them would confirm it.
+    `need` counts runs that score 0. A case with failures that score more, as one wrong turn of two does,
+    takes more of them to confirm. With a `limit` it gets up to that many runs while each of them fell and
+    more like them would confirm it.
     """
     if compute_score_mean(baseline) - compute_score_mean(candidate) < case_drop - EPSILON:
         return "ok"
@@ -77,23 +78,20 @@ def classify_case(
         compute_case_p(baseline, _pad_scores(candidate, need, 0)), t
     ):
         return "rerun"
-    if limit is not None and len(candidate) < limit and _is_every_run_lower(baseline, candidate, case_drop):
+    is_every_run_lower = compute_score_mean(baseline) - max(candidate) / UNIT >= case_drop - EPSILON
+    if limit is not None and len(candidate) < limit and is_every_run_lower:
         alike = _pad_scores(candidate, limit, min(candidate))
         return "rerun" if is_within_level(compute_case_p(baseline, alike), t) else "suspect"
     return "suspect"
 
 
 def _pad_scores(candidate: Thousandths, runs: int, score: int) -> Thousandths:
-    """Return the scores with further runs of one score, up to so many runs."""
+    """Return the scores, padded with further runs of one score up to `runs` runs."""
     return tuple(sorted((*(score for _ in range(runs - len(candidate))), *candidate)))
 
 
-def _is_every_run_lower(baseline: Thousandths, candidate: Thousandths, case_drop: float) -> bool:
-    return compute_score_mean(baseline) - max(candidate) / UNIT >= case_drop - EPSILON
-
-
 def _compute_smallest_p(baseline: Collection[int], runs: int) -> float:
-    """The p of `runs` runs that all score 0."""
+    """Return the p of `runs` runs that all score 0."""
     zeros = sum(score == 0 for score in baseline)
     return math.comb(zeros + runs, runs) / math.comb(len(baseline) + runs, runs)
 
@@ -105,42 +103,43 @@ def _count_runs_needed(baseline: Collection[int], t: float, most: int) -> int | 
 
 
 LEAST_MISSES = 3
-"""Fewer failures in a row are never enough: two of them come from a single outage."""
+"""Fewer failures in a row are never enough: a single outage can cause two."""
 
 _IN_A_ROW = 0.015
 _WITH_ONE_PASS = 0.008
 """Expected number of flaky cases in the suite that would look broken in each of these ways, at most.
 
-The second way finds broken cases that pass once by luck. It costs little: a sound case soon passes twice.
+The second limit is for broken cases that pass once by luck. It costs little: a sound case soon passes
+twice.
 """
 
 _MORE_AFTER_A_PASS = 2
-"""A case that passed once may get so many times the runs of one that did not.
+"""A case that passed once may get this many times the runs of one that did not.
 
-With few stored runs and many flaky cases one pass outweighs many failures. Without this room a broken case
-that still passes 1 run in 50 stays unknown in one large suite of five.
+With few stored runs and many flaky cases one pass outweighs many failures. Without the further runs a
+broken case that still passes 1 run in 50 stays unknown in one large suite of five.
 """
 
 _IN_A_ROW_ALONE = 0.03
-"""The same where so few runs are allowed that no case with one pass can be called broken."""
+"""The same limit if so few runs are allowed that no case with one pass can be called broken."""
 
 _UNKNOWN = 0.3
-"""Share of flaky cases among those with a single stored run, which cannot show that they are."""
+"""Share of flaky cases among those with a single stored run, which cannot show flakiness."""
 
 
 @frozen
 class StoredOutcomes:
-    """The stored runs of one case."""
+    """Counts of the stored runs of one case."""
 
     runs: int
     failed: int
 
 
 def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
-    """Estimate how many cases of a suite are flaky, those included whose stored runs do not show it.
+    """Estimate how many cases of a suite are flaky, including those that look sound in their stored runs.
 
     A flaky case's chance to pass is taken to be anywhere between 0 and 1; then 1 - 2 / (n + 1) of them show
-    both ends in n runs.
+    both outcomes in n runs.
     """
     flaky = 1.0
     for each in baselines:
@@ -153,15 +152,15 @@ def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
 
 @frozen
 class BreakageCriteria:
-    """What a case must show to be called broken, in its first runs."""
+    """Requirements for calling a case broken, counted in its first runs."""
 
     in_a_row: int
-    """So many failures without a pass."""
+    """Failures in a row, without a pass before."""
     with_one_pass: int | None
-    """Or so many runs of which one passed; None: a case that passed once is not called broken."""
+    """Or this many runs with one pass among them; None: a case that passed once is not called broken."""
 
     def classify_runs(self, misses: Sequence[bool]) -> Literal["broke", "flake", "open"]:
-        """Return what runs say, each True where it failed; `open` until there are enough of them.
+        """Classify the runs of a case, each True if it failed; `open` until there are enough of them.
 
         The first runs alone decide: however many more were made, luck had only this one chance.
         """
@@ -176,7 +175,7 @@ class BreakageCriteria:
 
 
 def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> BreakageCriteria:
-    """Find what calls a case broken that passed `baseline_runs` of as many runs.
+    """Return the criteria for a case that passed `baseline_runs` of as many runs.
 
     Args:
         baseline_runs: its stored runs, at least 1, none of which failed.
@@ -192,7 +191,7 @@ def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> Br
 
 
 def count_runs_allowed(most: int) -> int:
-    """Return the runs that a case may get at most, where one that did not pass gets `most`."""
+    """Return the most runs of any case if one that did not pass gets `most`."""
     return most if most == 1 else _MORE_AFTER_A_PASS * most
 
 
@@ -204,5 +203,5 @@ def _count_in_a_row(baseline_runs: int, rarity: float, most: int) -> int:
 
 
 def _compute_flaky_chance(passes: int, misses: int) -> float:
-    """Return the chance that a flaky case passes so often and then misses so often (a Beta integral)."""
+    """Return the chance that a flaky case passes and then misses so many times (a Beta integral)."""
     return factorial(passes) * factorial(misses) / factorial(passes + misses + 1)

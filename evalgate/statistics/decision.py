@@ -1,4 +1,4 @@
-"""From assessments to the decision, its margin, and the verdict on a fixed number of runs."""
+"""Combine assessments into the decision and its margin, and decide a fixed number of runs."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -36,11 +36,11 @@ from evalgate.statistics.threshold_test import count_passed
 
 
 def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: RuleCheck) -> Margin | None:
-    """For a verdict on an average: where it turns and what it takes. None for verdicts on cases and data.
+    """Return how far a verdict on an average is from turning, or None for verdicts on cases and data.
 
-    After a pass, the average must fall to the limit, where the verdict stops being a pass; after a fail or a
-    "can't tell", it must rise to the limit. Luck can turn a fail into a "can't tell" earlier: this is what it
-    takes at most. A verdict that hangs on proof or on luck has no such number.
+    After a pass, the average must fall to the limit, where the verdict stops being a pass. After a fail or
+    an inconclusive verdict it must rise to the limit. Luck can turn a fail into an inconclusive verdict
+    earlier: the margin is the most that it takes. A verdict that depends on proof or on luck has no margin.
     """
     if deciding.kind == "average" and assessment.change is not None and rule.max_drop is not None:
         pairs = assessment.scores.pairs
@@ -74,7 +74,7 @@ def _build_margin(
 
 
 def _compute_gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
-    """How far the average moves when one run scores 1 instead (or 0), largest first."""
+    """Return how far the average moves if one run scores 1 instead (or 0), largest first."""
     cases = list(cases)
     total = math.fsum(weight for _, weight in cases)
     gains = (
@@ -103,7 +103,7 @@ def plan_confirmation(
     parameters: Parameters,
     confirm_runs: int,
 ) -> ConfirmationPlan:
-    """The confirmation plan over all cells that are judged statistically."""
+    """Return the confirmation plan over all cells that are judged statistically."""
     baselines = {
         (name, pair.case): pair.baseline
         for name, assessment in assessments.items()
@@ -127,15 +127,15 @@ def build_decision(
     *,
     rounds: int,
 ) -> Decision:
-    """Everything put together.
+    """Combine all results into the decision.
 
     Args:
-        metrics: what was measured; all runs of it.
-        parameters: what was asked.
-        assessments: of the averages, at the moment that decides.
-        standings: of the cells that were looked at one by one; the others are suspects when they fell.
+        metrics: the measured scores, of all runs.
+        parameters: of the gate.
+        assessments: of the averages, at the stage that decides.
+        standings: status of the cells that were tested one by one; the others are suspects if they fell.
         plan: how cells could be confirmed.
-        rounds: runs of every case that the averages rest on.
+        rounds: runs of every case that the averages are computed from.
     """
     return Decision(
         {
@@ -152,14 +152,14 @@ def build_decision(
 
 
 def count_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> RunCount:
-    """Runs made so far; a run that several metrics score is one run."""
+    """Count the runs made so far; a run that several metrics score is one run."""
     per_case = count_runs_per_case(metrics)
     each = parameters.runs or parameters.max_runs
     return RunCount(sum(per_case.values()), per_case, each * len(per_case))
 
 
 def count_runs_per_case(metrics: Mapping[str, GatingMetric]) -> dict[str, int]:
-    """Case → runs that were made, with and without a score; of every case that the candidate has."""
+    """Return the number of runs with and without a score, for every case that the candidate has."""
     made: dict[str, int] = {}
     for metric in metrics.values():
         for case, scores in metric.cases.items():
@@ -232,7 +232,10 @@ def _build_case_outcome(
     )
     candidate = normalize_scores(scores.candidate or ())
     unpaired = assessment.scores.unpaired.get(cell[1])
-    fell = unpaired is None and _has_dropped(baseline, candidate, parameters)
+    fell = (
+        unpaired is None
+        and compute_score_mean(baseline) - compute_score_mean(candidate) >= parameters.case_drop - EPSILON
+    )
     return CaseOutcome(
         status=unpaired or _resolve_status(standings.get(cell), fell=fell, exact=assessment.exact),
         baseline_runs=len(baseline),
@@ -247,7 +250,7 @@ def _build_case_outcome(
 
 
 def _resolve_status(standing: RegressionStatus | None, *, fell: bool, exact: bool) -> Status:
-    """What was found when the case was looked at; otherwise whether it fell since."""
+    """Return the status found when the case was tested, or else whether it fell since."""
     if fell and exact:
         return "broken"
     if standing is None or standing in {"ok", "rerun"}:
@@ -255,12 +258,8 @@ def _resolve_status(standing: RegressionStatus | None, *, fell: bool, exact: boo
     return standing
 
 
-def _has_dropped(baseline: Thousandths, candidate: Thousandths, parameters: Parameters) -> bool:
-    return compute_score_mean(baseline) - compute_score_mean(candidate) >= parameters.case_drop - EPSILON
-
-
 def decide_fixed_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
-    """Judge `parameters.runs` runs of every case (1 when it is None); further runs do not count.
+    """Judge `parameters.runs` runs of every case (1 if it is None); further runs do not count.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

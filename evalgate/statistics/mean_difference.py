@@ -1,8 +1,8 @@
-"""How far the mean moved from the baseline, by permutation of runs within each case.
+"""Compute how far the mean moved from the baseline, by permutation of runs within each case.
 
-Conditional on the pooled scores of a case, every choice of R of its n scores as the candidate's is equally
-likely when nothing changed (the stratified permutation law; binary scores make it the conditional
-Mantel-Haenszel test, one run on both sides makes it McNemar's).
+Given the pooled scores of a case, every choice of R of its n scores as the candidate's is equally likely if
+nothing changed. This is the stratified permutation law. Binary scores make it the conditional
+Mantel-Haenszel test; one run on both sides makes it McNemar's.
 """
 
 import math
@@ -28,26 +28,26 @@ Method: TypeAlias = Literal["none", "exact", "normal"]
 
 @frozen
 class SumDistribution:
-    """The law of the candidate's sum in one case."""
+    """Distribution of the candidate's sum in one case."""
 
     lowest: int
     step: int
     counts: tuple[int, ...]
-    """How many of the choices give `lowest + i·step`."""
+    """Number of choices with the sum `lowest + i·step`, for each i."""
 
     def find_index(self, total: int) -> int:
-        """The index of a sum that can occur."""
+        """Return the index of a sum that can occur."""
         return (total - self.lowest) // self.step
 
     def list_terms(self, total: int) -> list[tuple[int, float]]:
-        """(steps above the sum that was observed, probability) of every sum that can occur."""
+        """Return the steps above the sum `total` and the probability of every sum that can occur."""
         observed, choices = self.find_index(total), sum(self.counts)
         return [(i - observed, count / choices) for i, count in enumerate(self.counts) if count]
 
 
 @frozen
 class TailProbability:
-    """How likely luck alone gives a drop this large."""
+    """Probability that luck alone gives a drop this large."""
 
     p: float
     method: Method
@@ -57,10 +57,10 @@ class TailProbability:
 
 @lru_cache(maxsize=8192)
 def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
-    """The exact law of the sum of `runs` of the ascending `pooled` scores, drawn without replacement.
+    """Return the exact distribution of the sum of `runs` of the `pooled` scores, drawn without replacement.
 
-    Subset-sum recursion on polynomials that are packed into integers, one slot of bytes a coefficient: adding
-    a score is a shift and an addition.
+    `pooled` is ascending. Subset-sum recursion on polynomials that are packed into integers, one slot of
+    bytes per coefficient: adding a score is a shift and an addition.
     """
     low = pooled[0]
     step = math.gcd(*(score - low for score in pooled)) or 1
@@ -79,31 +79,27 @@ def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
 
 @lru_cache(maxsize=8192)
 def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
-    """Exact one-sided p of one case: the share of choices with a sum at or below the candidate's."""
+    """Return the exact one-sided p of one case: the share of choices with a sum up to the candidate's."""
     law = compute_sum_distribution(tuple(sorted(baseline + candidate)), len(candidate))
     below = sum(law.counts[: law.find_index(sum(candidate)) + 1])
     return below / math.comb(len(baseline) + len(candidate), len(candidate))
 
 
 def find_largest_p(pooled: Thousandths, runs: int, threshold: float) -> float:
-    """The largest p up to the threshold that a case with these ascending scores could have shown; 0 for none.
+    """Return the largest p up to the threshold that a case with these scores could have shown, or 0 if none.
 
-    Scores on a fine grid could show nearly every multiple of one choice's share: that multiple is taken,
-    which is never too small.
+    `pooled` is ascending. Scores on a fine grid could show nearly every multiple of one choice's share. The
+    largest such multiple up to the threshold is returned for them; it is never too small.
     """
     if threshold >= 1:
         return 1.0
-    if _count_lattice_points(pooled, runs) > _WIDE:
+    step = math.gcd(*(score - pooled[0] for score in pooled)) or 1
+    if runs * (pooled[-1] - pooled[0]) // step > _WIDE:
         choices = math.comb(len(pooled), runs)
         return math.floor(threshold * choices) / choices
     support = _list_attainable_p(pooled, runs)
     found = bisect_right(support, threshold)
     return support[found - 1] if found else 0.0
-
-
-def _count_lattice_points(pooled: Thousandths, runs: int) -> int:
-    step = math.gcd(*(score - pooled[0] for score in pooled)) or 1
-    return runs * (pooled[-1] - pooled[0]) // step
 
 
 @lru_cache(maxsize=8192)
@@ -114,7 +110,7 @@ def _list_attainable_p(pooled: Thousandths, runs: int) -> tuple[float, ...]:
 
 
 def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> TailProbability:
-    """One-sided mid-p of the weighted drop; plain p where a single case carries information.
+    """Return the one-sided mid-p of the weighted drop, or plain p if a single case carries information.
 
     Args:
         pairs: the cases that are compared.
@@ -122,7 +118,12 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
         variance: of the drop under permutation.
     """
     pairs = tuple(pairs)
-    informative = sorted((pair for pair in pairs if _is_informative(pair)), key=_get_sort_key)
+    informative = [
+        pair
+        for pair in pairs
+        if min(pair.baseline[0], pair.candidate[0]) != max(pair.baseline[-1], pair.candidate[-1])
+    ]
+    informative.sort(key=_get_sort_key)
     if not informative:
         return TailProbability(1.0, "none", 0)
     if len(informative) == 1:
@@ -136,17 +137,13 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
     return TailProbability(exact, "exact", len(informative))
 
 
-def _is_informative(pair: Pair) -> bool:
-    return min(pair.baseline[0], pair.candidate[0]) != max(pair.baseline[-1], pair.candidate[-1])
-
-
 def _get_sort_key(pair: Pair) -> tuple[int, Thousandths, Thousandths, float]:
-    """Binary cases first, and one order for all orders of the input: floating sums depend on it."""
+    """Return a key that puts binary cases first and fixes one order, as floating sums depend on the order."""
     return len({*pair.baseline, *pair.candidate}), pair.baseline, pair.candidate, pair.weight
 
 
 def _compute_convolved_p(pairs: Sequence[Pair], weight: float) -> float | None:
-    """P(D > d) + P(D = d)/2 by convolution on a common lattice; None where that is over budget."""
+    """Return P(D > d) + P(D = d)/2 by convolution on a common lattice, or None if that is over budget."""
     if _estimate_least_cost(pairs) > _BUDGET:
         return None
     steps, scale = _build_lattice(pairs)
@@ -176,9 +173,10 @@ def _convolve_terms(law: dict[int, float], terms: list[tuple[int, float]]) -> di
 
 
 def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
-    """What one step of each case's sum moves Σ weight·(1/R0 + 1/R)·sum, as whole multiples of 1/scale.
+    """Return for each case how far one step of its sum moves Σ weight·(1/R0 + 1/R)·sum, in units of 1/scale.
 
-    A weight means the decimal number that it prints as, so that 0.1 and 0.2 lie on one lattice.
+    The second value is the scale. A weight is taken as the decimal number that it prints as, so that 0.1
+    and 0.2 are on one lattice.
     """
     moves = []
     for pair in pairs:
@@ -186,15 +184,11 @@ def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
         step = (
             compute_sum_distribution(_pool_scores(pair), after).step
             if len({*_pool_scores(pair)}) > 2
-            else _compute_score_gap(pair)
+            else max(pair.baseline[-1], pair.candidate[-1]) - min(pair.baseline[0], pair.candidate[0])
         )
         moves.append(Fraction(repr(float(pair.weight))) * Fraction((before + after) * step, before * after))
     scale = math.lcm(*(move.denominator for move in moves))
     return [move.numerator * (scale // move.denominator) for move in moves], scale
-
-
-def _compute_score_gap(pair: Pair) -> int:
-    return max(pair.baseline[-1], pair.candidate[-1]) - min(pair.baseline[0], pair.candidate[0])
 
 
 def _pool_scores(pair: Pair) -> Thousandths:
@@ -202,23 +196,23 @@ def _pool_scores(pair: Pair) -> Thousandths:
 
 
 def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
-    """A lower bound of the convolution's cost, from |A + B| ≥ |A| + |B| − 1: large suites never start it."""
+    """Return a lower bound of the convolution's cost, so that large suites never start it.
+
+    It follows from |A + B| ≥ |A| + |B| − 1.
+    """
     size, cost = 1, 0
     for pair in pairs:
-        least = _estimate_least_size(pair)
+        pooled, runs = _pool_scores(pair), len(pair.candidate)
+        low = pooled.count(pooled[0])
+        # At least as many sums as there are numbers of lowest scores that the candidate can have.
+        least = min(runs, low) - max(0, runs - (len(pooled) - low)) + 1
         cost += size * least
         size += least - 1
     return cost
 
 
-def _estimate_least_size(pair: Pair) -> int:
-    pooled, runs = _pool_scores(pair), len(pair.candidate)
-    low = pooled.count(pooled[0])
-    return min(runs, low) - max(0, runs - (len(pooled) - low)) + 1
-
-
 def _compute_normal_p(pairs: Sequence[Pair], weight: float, drop: float, variance: float) -> float:
-    """Normal tail with the first skewness term of the Edgeworth series."""
+    """Return the normal tail with the first skewness term of the Edgeworth series."""
     x = drop / math.sqrt(variance)
     skewness = -math.fsum(_compute_third_cumulant(pair, weight) for pair in pairs) / math.sqrt(variance) ** 3
     density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
@@ -242,7 +236,7 @@ _POWER = 2.5  # standard errors above max_drop that are caught about four times 
 
 @frozen
 class MeanDifference:
-    """The comparison of one metric; all figures in points of 1, on these cases."""
+    """Comparison of one metric with the baseline; all figures in points of 1, on the compared cases."""
 
     cases: int
     baseline: float
@@ -251,16 +245,16 @@ class MeanDifference:
     drop: float
     """`baseline - candidate`: positive is worse."""
     p: float
-    """One-sided: how likely luck alone gives a drop this large."""
+    """One-sided: the chance that luck alone gives a drop this large."""
     method: Method
     informative: int
-    """Cases whose runs are not all equal; the others say nothing about luck."""
+    """Cases whose runs are not all equal; the others carry no information about luck."""
     noise: float
-    """What luck alone moves the average by: z times its standard deviation."""
+    """Change of the average by luck alone: z times its standard deviation."""
     half: float
     """Half width of the interval of the drop."""
     notice: float
-    """Drops from here on are caught about four times in five; above 1 when none is."""
+    """Drops of this size or more are caught about four times in five; above 1 if none is."""
     same: bool
     """Every case has the same average as before."""
     single: bool
@@ -270,24 +264,24 @@ class MeanDifference:
 
     @property
     def low(self) -> float:
-        """Lower end of the interval of the drop."""
+        """Return the lower end of the interval of the drop."""
         return max(-1.0, self.drop - self.half)
 
     @property
     def high(self) -> float:
-        """Upper end of the interval of the drop: at worst so much was lost."""
+        """Return the upper end of the interval of the drop: the largest plausible loss."""
         return min(1.0, self.drop + self.half)
 
 
 def compare_means(
     pairs: Sequence[Pair], *, alpha: float, max_drop: float = 0.05, planned_runs: int | None = None
 ) -> MeanDifference:
-    """The change over at least one pair.
+    """Compare the means of at least one pair.
 
     Args:
         pairs: cases with scores on both sides.
         alpha: one-sided level of the interval, the noise and the notice.
-        max_drop: the allowed drop that `notice` speaks about.
+        max_drop: the allowed drop, which `notice` adds to.
         planned_runs: runs of each case that a whole AUTO may make; None: those that were made.
     """
     total = math.fsum(pair.weight for pair in pairs)
@@ -326,7 +320,7 @@ def _compute_drop(pair: Pair) -> float:
 
 
 def _compute_permutation_variance(pair: Pair, total: float, runs: int) -> float:
-    """The case's part of the permutation variance, if the candidate had `runs` runs."""
+    """Return the case's part of the permutation variance if the candidate had `runs` runs."""
     pooled = pair.baseline + pair.candidate
     n, summed = len(pooled), sum(pooled)
     squares = (n * sum(x * x for x in pooled) - summed * summed) / (n * UNIT * UNIT)
@@ -339,7 +333,7 @@ def compute_pooled_variance(pair: Pair) -> float:
 
 
 def _compute_unpooled_variance(pair: Pair, total: float) -> float:
-    """The case's part of the variance without pooling; the squared drop where one run hides it."""
+    """Return the case's part of the variance without pooling; the squared drop if a side has one run."""
     share = (pair.weight / total) ** 2
     before, after = len(pair.baseline), len(pair.candidate)
     if before >= 2 and after >= 2:

@@ -11,10 +11,10 @@ from evalgate.core.frozen import frozen
 from evalgate.statistics.parameters import EPSILON, MetricRule
 
 Score: TypeAlias = float | None
-"""Of one run: 0 to 1; None, NaN and infinities are missing. A crash of the agent is 0, not missing."""
+"""Score of one run: 0 to 1; None, NaN and infinities are missing. A crash of the agent is 0, not missing."""
 
 Thousandths: TypeAlias = tuple[int, ...]
-"""Scores in thousandths, ascending: sums are exact and know no order, and -0.0 is 0."""
+"""Scores in thousandths, ascending: sums are exact in any order, and -0.0 is 0."""
 
 UNIT = 1000
 
@@ -22,7 +22,7 @@ _OUTSIDE = -1
 
 
 def normalize_scores(scores: Sequence[Score], case: str = "") -> Thousandths:
-    """The scores that are there, clamped within 1e-9 and rounded to 3 decimals.
+    """Return the scores that are present, clamped within 1e-9 and rounded to 3 decimals.
 
     Raises:
         InvalidInputError: for a number outside 0 to 1, naming the case.
@@ -38,24 +38,24 @@ def normalize_scores(scores: Sequence[Score], case: str = "") -> Thousandths:
 
 
 def count_missing(scores: Iterable[Score]) -> int:
-    """How many runs have no score."""
+    """Count the runs without a score."""
     return sum(score is None or not math.isfinite(score) for score in scores)
 
 
 def compute_score_mean(scores: Thousandths) -> float:
-    """Mean of at least one score, in points of 1."""
+    """Return the mean of at least one score, 0 to 1."""
     return sum(scores) / (UNIT * len(scores))
 
 
 def compute_score_variance(scores: Thousandths) -> float:
-    """Sample variance (ddof 1) of at least two scores."""
+    """Return the sample variance (ddof 1) of at least two scores."""
     n, total = len(scores), sum(scores)
     return (n * sum(x * x for x in scores) - total * total) / (n * (n - 1) * UNIT * UNIT)
 
 
 @lru_cache(maxsize=8192)
 def _to_thousandths(score: float) -> int | None:
-    """None for NaN and infinities."""
+    """Return the score in thousandths; `_OUTSIDE` if it is not between 0 and 1, None if it is not finite."""
     if not math.isfinite(score):
         return None
     return round(round(score, 3) * UNIT) if -EPSILON <= score <= 1 + EPSILON else _OUTSIDE
@@ -66,12 +66,12 @@ UnpairedReason: TypeAlias = Literal["new", "removed", "changed", "no_score"]
 
 @frozen
 class CaseScores:
-    """One metric's raw scores of one case."""
+    """Raw scores of one metric on one case."""
 
     baseline: Sequence[Score] | None
     """Oldest run first; None: the baseline does not know the case."""
     candidate: Sequence[Score] | None
-    """In the order in which the runs were asked for, so far; None: the case is gone and will not be run."""
+    """In the order in which the runs were planned, so far; None: the case was removed and will not be run."""
     weight: float = 1.0
     """Greater than 0."""
     comparable: bool = True
@@ -80,7 +80,7 @@ class CaseScores:
 
 @frozen
 class GatingMetric:
-    """A metric that can close the gate: what it must hold and what was measured."""
+    """Metric that can close the gate: its rule and the measured scores."""
 
     cases: Mapping[str, CaseScores]
     rule: MetricRule = field(default_factory=MetricRule)
@@ -88,41 +88,42 @@ class GatingMetric:
 
 @frozen
 class Pair:
-    """A case with scores on both sides."""
+    """Case with scores on both sides."""
 
     case: str
     baseline: Thousandths
     candidate: Thousandths
     weight: float = 1.0
     attempted: int = 0
-    """Candidate runs that were made, with and without a score."""
+    """Candidate runs, with and without a score."""
 
 
 @frozen
 class PairedScores:
-    """All cases of a metric, each in one place."""
+    """All cases of one metric, sorted by whether they can be compared."""
 
     pairs: tuple[Pair, ...]
     unpaired: Mapping[str, UnpairedReason]
     measured: Mapping[str, tuple[Thousandths, float]]
-    """Case → scores and weight of every case of the candidate that has a score; new and changed ones too."""
+    """Case id to scores and weight, for every case of the candidate that has a score; new and changed ones
+    too."""
     missing: int
     """Candidate runs without a score, over all cases."""
     planned: int
-    """Candidate runs that were asked for."""
+    """Planned candidate runs."""
 
 
 def pair_cases(
     cases: Mapping[str, CaseScores], *, keep: int, first: int | None = None, runs: int = 0
 ) -> PairedScores:
-    """Pair what can be paired.
+    """Match the cases that have scores on both sides, and give the reason for each other case.
 
     Args:
-        cases: case id → scores.
+        cases: case id to scores.
         keep: newest baseline runs that count.
         first: only so many candidate runs of each case count; None: all.
-        runs: that many runs of each case were planned at least. A case without any misses all of them; one
-            that was stopped early misses none.
+        runs: fewest planned runs of each case. A case without any run misses all of them; one that was
+            stopped early misses none.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -133,16 +134,17 @@ def pair_cases(
         made = None if scores.candidate is None else tuple(scores.candidate)[:first]
         candidate = normalize_scores(made or (), case)
         baseline = normalize_scores(() if scores.baseline is None else scores.baseline[-keep:], case)
-        weight = _validate_weight(scores.weight, case)
+        if not (math.isfinite(scores.weight) and scores.weight > 0):
+            raise InvalidInputError(f"case {case}: the weight {scores.weight!r} is not a positive number.")
         if made is not None:
             planned += max(len(made), runs)
             lost += count_missing(made) if made else runs
         if candidate:
-            measured[case] = (candidate, weight)
+            measured[case] = (candidate, scores.weight)
         if status := _find_unpaired_reason(scores, baseline, candidate):
             unpaired[case] = status
         else:
-            pairs.append(Pair(case, baseline, candidate, weight, len(made or ())))
+            pairs.append(Pair(case, baseline, candidate, scores.weight, len(made or ())))
     return PairedScores(tuple(pairs), unpaired, measured, lost, planned)
 
 
@@ -156,9 +158,3 @@ def _find_unpaired_reason(
     if not scores.comparable:
         return "changed"
     return None if baseline and candidate else "no_score"
-
-
-def _validate_weight(weight: float, case: str) -> float:
-    if not (math.isfinite(weight) and weight > 0):
-        raise InvalidInputError(f"case {case}: the weight {weight!r} is not a positive number.")
-    return weight

@@ -1,8 +1,8 @@
-"""What a gate can detect with a baseline, and what its parameters do on a team's own suite.
+"""Estimate which drops a gate can detect, and simulate the gate on a team's own suite.
 
-Both sides are drawn with replacement from the stored runs of each case, so nothing differs but luck, and the
-whole procedure is run on them. A drop of known size is put in by replacing scores with 0. No agent is called;
-the same seed gives the same figures.
+A trial draws both sides with replacement from the stored runs of each case, so nothing differs but luck,
+and runs the whole procedure on them. A drop of known size is made by replacing scores with 0. No agent is
+called; the same seed gives the same figures.
 """
 
 import random
@@ -33,23 +33,33 @@ _MOST_RUNS = 50
 
 @frozen
 class DetectableDrop:
-    """One metric over the cases of a baseline that have a score."""
+    """Sensitivity of one metric over the cases of a baseline that have a score."""
 
     cases: int
     average: float
     runs: tuple[int, int]
     """Fewest and most runs of a case."""
     notice: float
-    """Drops of the average of this size or more are caught about four times in five; above 1: none is."""
+    """Drops of the average of this size or more are caught about four times in five; above 1: no drop is."""
     unconfirmable: Mapping[str, int | None]
-    """Case that fails now and then and could break unnoticed → stored runs that would mend that; None: very
-    many. A case that always passed is followed up at any depth of the baseline."""
+    """Case id to the number of stored runs from which on a break of it could be confirmed; None: more than
+    50.
+
+    Only cases that fail now and then are listed. A case that always passed is followed up at any depth of
+    the baseline.
+    """
 
 
 def estimate_detectable_drops(
     history: Mapping[str, Mapping[str, Sequence[Score]]], parameters: Parameters, *, max_drop: float = 0.05
 ) -> dict[str, DetectableDrop]:
-    """Metric → what can be seen of it; `history` is metric → case → scores, the oldest first."""
+    """Estimate for each metric the drop that the gate would catch.
+
+    Args:
+        history: metric to case id to scores, the oldest first.
+        parameters: of the gate.
+        max_drop: the allowed drop of an average.
+    """
     cells = {
         (metric, case): found
         for metric, cases in history.items()
@@ -103,7 +113,7 @@ def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameter
 
 
 def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
-    """Baseline runs with which the case can be confirmed for certain, when the further ones pass."""
+    """Return the number of baseline runs with which the case can be confirmed, if all further ones pass."""
     for more in range(1, _MOST_RUNS):
         plan = build_confirmation_plan(
             {("", ""): (*scores, *(UNIT,) * more)},
@@ -117,7 +127,7 @@ def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters,
 
 
 StoredRun: TypeAlias = Mapping[str, Score]
-"""Metric → score of one run of a case."""
+"""Metric to score, for one run of a case."""
 
 _CAUGHT = 0.80  # a drop caught less often is not detected reliably
 _FINEST = 0.01  # one point
@@ -125,23 +135,23 @@ _FINEST = 0.01  # one point
 
 @frozen
 class TrialSummary:
-    """What many repetitions of one situation ended with; shares between 0 and 1."""
+    """Results of many trials of one situation; shares between 0 and 1."""
 
     repeats: int
     failed: float
     inconclusive: float
     runs_per_case: float
-    """Mean over the repetitions."""
+    """Mean over the trials."""
 
 
 @frozen
 class GateSensitivity:
-    """What the gate does to an agent that did not change, and the smallest change that it catches."""
+    """False-alarm rate of a gate and the smallest drop that it catches."""
 
     unchanged: TrialSummary
     """`failed` is the measured false-alarm rate."""
     smallest_drop: float | None
-    """Fewest whole points, as 0.01 each, that every metric must fall to fail in 80 % of the trials."""
+    """Smallest drop of every metric, in steps of 0.01, that fails in 80 % of the trials; None: not even 1."""
 
 
 def simulate_procedure(
@@ -151,7 +161,15 @@ def simulate_procedure(
     answer: Callable[[str], StoredRun],
     parameters: Parameters,
 ) -> Decision:
-    """Run the whole procedure with an agent that is a function from a case id to one run's scores."""
+    """Run the whole procedure on an agent that is simulated by a function.
+
+    Args:
+        metrics: names of the gating metrics.
+        rules: metric to its rule; the default rule for others.
+        baseline: case id to its stored runs.
+        answer: returns the scores of one new run of a case id.
+        parameters: of the gate.
+    """
     made: dict[str, list[StoredRun]] = {case: [] for case in baseline}
     while True:
         tables = {
@@ -193,7 +211,7 @@ def simulate_trials(
     repeats: int = 400,
     seed: int = 0,
 ) -> TrialSummary:
-    """Play the agent against itself, its scores lowered so that every metric's average falls by `drop`."""
+    """Simulate the gate on an agent like its baseline, with the average of every metric lowered by `drop`."""
     verdicts: list[Verdict] = []
     runs = 0
     for repeat in range(repeats):
@@ -222,14 +240,13 @@ def _simulate_trial(
 
     def draw_answer(case: str) -> StoredRun:
         run, luck = dice.choice(history[case]), dice.random()
-        return {name: _lower_score(score, luck, drop, means[name]) for name, score in run.items()}
+        # A score becomes 0 with the chance drop / mean, which lowers the average by `drop`.
+        return {
+            name: 0.0 if score is not None and luck * means[name] < drop else score
+            for name, score in run.items()
+        }
 
     return simulate_procedure(metrics, rules, baseline, draw_answer, parameters)
-
-
-def _lower_score(score: Score, luck: float, drop: float, mean: float) -> Score:
-    """0 with the chance that lowers an average of `mean` by `drop`."""
-    return 0.0 if score is not None and luck * mean < drop else score
 
 
 def _compute_metric_mean(history: Mapping[str, Sequence[StoredRun]], metric: str) -> float:
@@ -246,7 +263,7 @@ def _find_smallest_drop(
     repeats: int,
     seed: int,
 ) -> float | None:
-    """Bisection over whole points: a larger drop is never caught less often, luck aside."""
+    """Find the smallest caught drop by bisection: a larger drop is never caught less often, luck aside."""
     missed, caught = 0, round(1 / _FINEST) + 1
     while caught - missed > 1:
         points = (missed + caught) // 2

@@ -1,4 +1,4 @@
-"""What the statistics found out: everything that a report needs to say why."""
+"""Results of the statistics: everything that a report needs to explain a verdict."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
@@ -41,14 +41,15 @@ Reason: TypeAlias = Literal[
 ]
 
 Status: TypeAlias = RegressionStatus | UnpairedReason
-"""`rerun` never ends in a decision: what could not be followed up is `suspect`."""
+"""Status of one case in a decision. `rerun` never appears here: a case that could not be run again is
+`suspect`."""
 
 SEVERITY: Mapping[Verdict, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
 
 
 @frozen
 class RuleCheck:
-    """One question that was asked about a metric."""
+    """Result of one check of a metric."""
 
     kind: Literal["data", "average", "cases", "minimum", "reliability"]
     verdict: Verdict
@@ -57,25 +58,25 @@ class RuleCheck:
 
 @frozen
 class CaseOutcome:
-    """One metric on one case."""
+    """Outcome of one metric on one case."""
 
     status: Status
     baseline_runs: int
-    """With a score."""
+    """Stored runs that have a score."""
     baseline_passed: int
     baseline_mean: float | None
     runs: int
-    """With a score; all that were made, those that confirm a suspect included."""
+    """Runs that have a score, those that follow up a suspect included."""
     passed: int
     mean: float | None
     p: float | None
-    """Exact p of this case alone; None where it did not fall by `case_drop`."""
+    """Exact p of this case alone; None if the case did not fall by `case_drop`."""
     need: int | None
     """Runs after which it could be called broken; None: its baseline cannot confirm that."""
 
     @property
     def drop(self) -> float | None:
-        """Positive is worse; None where it cannot be compared."""
+        """Return the fall of the mean (positive is worse), or None if the two sides cannot be compared."""
         if self.baseline_mean is None or self.mean is None or self.status in {"changed", "no_score"}:
             return None
         return self.baseline_mean - self.mean
@@ -83,29 +84,31 @@ class CaseOutcome:
 
 @frozen
 class Margin:
-    """The smallest change of an average with which the part that decided would have ended otherwise."""
+    """Smallest change of an average that would turn the check that decided."""
 
     limit: float
-    """The average at which it turns: of the candidate, or of pass^k."""
+    """The average, or the pass^k, at which the verdict turns."""
     distance: float
-    """How far the average is from there; 0 when it stands on it."""
+    """Distance of the average from the limit; 0 if they are equal."""
     runs: int | None
-    """Fewest runs that would have to score 0 instead (1, unless it passed); None: these runs cannot."""
+    """Fewest runs that would have to score 1 instead, or 0 after a pass; None: no number of these runs is
+    enough."""
 
 
 @frozen
 class MetricDecision:
-    """The verdict on one metric: the worst of its parts."""
+    """Verdict on one metric: the worst of its checks."""
 
     rule: MetricRule
     checks: tuple[RuleCheck, ...]
     """At least one."""
     change: MeanDifference | None
-    """None without anything to compare, or with too little data."""
+    """None if there is nothing to compare or too little data."""
     level: float | None
-    """What p was held against: alpha after Holm's correction, a tenth of it before AUTO's last round.
+    """Level that p was compared with: alpha after Holm's correction, and a tenth of it before AUTO's last
+    round.
 
-    None where nothing was tested: no comparison, or one without statistics.
+    None if nothing was tested: no comparison, or one without statistics.
     """
     minimum: ThresholdTest | None
     reliability: ThresholdTest | None
@@ -114,62 +117,63 @@ class MetricDecision:
     """Candidate runs without a score."""
     planned: int
     rounds: int
-    """Runs of every case that the average rests on."""
+    """Runs of every case that the average was computed from."""
     flip: Margin | None
     named: tuple[str, ...] | None = None
-    """Cases of the false-discovery list; None where it means nothing (AUTO, exact comparison)."""
+    """Cases of the false-discovery list; None if the list would mean nothing (AUTO, exact comparison)."""
 
     @property
     def deciding(self) -> RuleCheck:
-        """The first of the worst parts."""
+        """Return the first of the worst checks."""
         return max(self.checks, key=lambda part: SEVERITY[part.verdict])
 
     @property
     def verdict(self) -> Verdict:
-        """Fail before inconclusive before pass."""
+        """Return the worst verdict of the checks: fail before inconclusive before pass."""
         return self.deciding.verdict
 
     @property
     def reason(self) -> Reason:
-        """Why."""
+        """Return the reason of the check that decided."""
         return self.deciding.reason
 
     def list_cases(self, status: Status) -> tuple[str, ...]:
-        """The cases of a status, in their order."""
+        """Return the ids of the cases with this status, in file order."""
         return tuple(case for case, outcome in self.cases.items() if outcome.status == status)
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """Every case whose average fell, by luck or not."""
+        """Return the ids of all cases with a lower mean than in the baseline, by luck or not."""
         return tuple(case for case, outcome in self.cases.items() if (outcome.drop or 0.0) > 0)
 
 
 @frozen
 class RunCount:
-    """What was spent."""
+    """Number of runs made, compared with a fixed design."""
 
     spent: int
     per_case: Mapping[str, int]
     fixed: int
-    """Runs of the design that AUTO replaces: every case `max_runs` times, as deep as AUTO goes at worst."""
+    """Runs of the design that AUTO replaces: every case `max_runs` times, the most rounds that AUTO makes."""
 
     @property
     def saved(self) -> int:
-        """Runs fewer than that fixed design; not below 0."""
+        """Return how many runs fewer than the fixed design were made, at least 0."""
         return max(0, self.fixed - self.spent)
 
 
 @frozen
 class Decision:
-    """The whole answer."""
+    """Verdicts on all metrics and the runs that they took."""
 
     metrics: Mapping[str, MetricDecision]
     runs: RunCount
     disagreeing: tuple[str, ...] = ()
-    """Metrics that were declared deterministic and whose runs disagree: they were judged statistically."""
+    """Metrics that were declared deterministic and still have runs that disagree: they were judged
+    statistically."""
 
     @property
     def verdict(self) -> Verdict:
-        """The worst over the metrics; without any, nothing can be told."""
+        """Return the worst verdict of the metrics, or `inconclusive` if there is no metric."""
         verdicts = [metric.verdict for metric in self.metrics.values()]
         return max(verdicts, key=SEVERITY.__getitem__, default="inconclusive")

@@ -1,4 +1,4 @@
-"""Means and pass^k compared with a minimum, with intervals that do not collapse at zero variance."""
+"""Compare means and pass^k with a minimum, with intervals that do not collapse at zero variance."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,16 @@ from evalgate.statistics.parameters import EPSILON, PassKRule, Require
 
 @lru_cache(maxsize=64)
 def compute_normal_quantile(alpha: float) -> float:
-    """The standard normal's one-sided quantile z of `alpha`, between 0 and 0.5."""
+    """Return the standard normal's one-sided quantile z of `alpha`, between 0 and 0.5."""
     return NormalDist().inv_cdf(1 - alpha)
 
 
 def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> float:
-    """The half width a + √(z²V + a²) with a = z²·m⁻¹/2.
+    """Return the half width a + √(z²V + a²) with a = z²·m⁻¹/2.
 
-    The a-term is what zero failures in so few runs leave open: at zero variance it is z²·m⁻¹, which is close
-    to the rule of three. `inverse_runs` is m⁻¹ = Σw²/R, the inverse of the effective number of runs.
+    The a-term accounts for the uncertainty that zero failures in few runs leave: at zero variance the half
+    width is z²·m⁻¹, which is close to the rule of three. `inverse_runs` is m⁻¹ = Σw²/R, the inverse of the
+    effective number of runs.
     """
     z = compute_normal_quantile(alpha)
     a = z * z * inverse_runs / 2
@@ -29,9 +30,9 @@ def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> fl
 
 
 def compute_wilson_interval(successes: int, trials: int, alpha: float = 0.025) -> tuple[float, float]:
-    """Return the bounds of a share that was seen in independent trials, each missed with chance `alpha`.
+    """Return the bounds of the true share of successes; each is missed with chance `alpha`.
 
-    Wilson's score interval: unlike share ± 2 standard errors it has a width where no trial, or every one,
+    Wilson's score interval: unlike share ± 2 standard errors it has a width even if no trial, or every one,
     succeeded. By default 95 % for both sides together. No trials: (0, 1).
     """
     if trials == 0:
@@ -48,10 +49,10 @@ def compute_wilson_interval(successes: int, trials: int, alpha: float = 0.025) -
 
 @frozen
 class Flakiness:
-    """One case over its history."""
+    """Flakiness of one case over its history."""
 
     runs: int
-    """With a score."""
+    """Runs that have a score."""
     passed: int
     flip_rate: float | None
     """Chance that two of its runs disagree, 0 to 0.5 for many runs; None below two runs.
@@ -59,13 +60,13 @@ class Flakiness:
     The unbiased estimate 2·c·(n−c)/(n·(n−1)): it does not depend on the order of the runs.
     """
     latest_passes: int
-    """Passed runs in a row at the end: what was quarantined may have healed."""
+    """Passed runs in a row at the end: a sign that a quarantined case has recovered."""
 
 
 def measure_flakiness(
     history: Mapping[str, Sequence[Score]], *, pass_score: float = 1.0
 ) -> dict[str, Flakiness]:
-    """Case → its flakiness; runs oldest first, those without a score do not count."""
+    """Return the flakiness of each case; runs are ordered oldest first, and only those with a score count."""
     return {case: _measure_case_flakiness(runs, pass_score) for case, runs in history.items()}
 
 
@@ -85,7 +86,7 @@ WeightedScores: TypeAlias = tuple[Thousandths, float]
 
 @frozen
 class ThresholdTest:
-    """A figure between 0 and 1 and what is known about it."""
+    """Estimate between 0 and 1 with its interval, compared with a minimum."""
 
     value: float
     half: float
@@ -94,24 +95,24 @@ class ThresholdTest:
 
     @property
     def low(self) -> float:
-        """Lower end of the interval."""
+        """Return the lower end of the interval."""
         return max(0.0, self.value - self.half)
 
     @property
     def high(self) -> float:
-        """Upper end of the interval."""
+        """Return the upper end of the interval."""
         return min(1.0, self.value + self.half)
 
     @property
     def proven(self) -> bool:
-        """Even the lower end meets the minimum."""
+        """Return True if even the lower end of the interval meets the minimum."""
         return self.low >= self.minimum - EPSILON
 
 
 def compare_mean_with_minimum(
     cases: Sequence[WeightedScores], minimum: float, *, alpha: float, require: Require = "guard"
 ) -> ThresholdTest:
-    """The weighted mean of the case means of at least one case."""
+    """Compare the weighted mean of the case means, of at least one case, with its minimum."""
     total = math.fsum(weight for _, weight in cases)
     value = math.fsum(weight / total * compute_score_mean(scores) for scores, weight in cases)
     spread = math.fsum(
@@ -123,18 +124,26 @@ def compare_mean_with_minimum(
 
 
 def _estimate_variance(scores: Thousandths, suite: float) -> float:
-    """The case's own variance; a single run borrows that of a coin with the suite's average."""
+    """Return the case's own variance, or for a single run that of a coin with the suite's average."""
     return compute_score_variance(scores) if len(scores) > 1 else suite * (1 - suite)
 
 
 def compare_reliability_with_minimum(
     cases: Sequence[WeightedScores], demand: PassKRule, *, alpha: float, require: Require = "guard"
 ) -> ThresholdTest | None:
-    """pass^k over at least one case, by the unbiased C(c,k)/C(n,k); None while a case has too few runs."""
+    """Compare pass^k over at least one case with its minimum, or return None if a case has fewer than k runs.
+
+    Uses the unbiased estimate C(c,k)/C(n,k) of each case.
+    """
     if any(len(scores) < demand.k for scores, _ in cases):
         return None
     total = math.fsum(weight for _, weight in cases)
-    value = math.fsum(weight / total * _estimate_pass_k(scores, demand) for scores, weight in cases)
+    value = math.fsum(
+        weight
+        / total
+        * (math.comb(count_passed(scores, demand.pass_score), demand.k) / math.comb(len(scores), demand.k))
+        for scores, weight in cases
+    )
     inverse = math.fsum((weight / total) ** 2 / (len(scores) // demand.k) for scores, weight in cases)
     half = compute_half_width(max(0.0, value * (1 - value)) * inverse, inverse, alpha)
     return ThresholdTest(
@@ -143,12 +152,8 @@ def compare_reliability_with_minimum(
 
 
 def count_passed(scores: Thousandths, pass_score: float) -> int:
-    """How many runs reach the score that counts as passed."""
+    """Count the runs that reach the score that counts as passed."""
     return sum(score / UNIT >= pass_score - EPSILON for score in scores)
-
-
-def _estimate_pass_k(scores: Thousandths, demand: PassKRule) -> float:
-    return math.comb(count_passed(scores, demand.pass_score), demand.k) / math.comb(len(scores), demand.k)
 
 
 def _decide_threshold_verdict(value: float, half: float, minimum: float, require: Require) -> Verdict:
