@@ -1,4 +1,7 @@
-"""Agents that speak A2A: found by their card, asked over JSON-RPC, tasks followed to their end."""
+"""Client of agents that speak A2A over JSON-RPC.
+
+The agent card names the address. A task that an answer leaves unfinished is polled until it ends.
+"""
 
 import asyncio
 import json
@@ -43,7 +46,7 @@ _LONGEST_POLL_S = 2.0
 
 
 class A2aDialect:
-    """See `Dialect`."""
+    """`Dialect` of A2A, with the agent's card once it has been read."""
 
     def __init__(self, connection: AgentConnection, *, stream: bool | None = None) -> None:
         self._connection = connection
@@ -52,12 +55,16 @@ class A2aDialect:
         self._asking = asyncio.Lock()
 
     def open_conversation(self, case: EvalCase) -> "A2aConversation":
-        """See `Dialect.open`."""
+        """Return a conversation that starts a new A2A context with its first message."""
         return A2aConversation(self, case)
 
     async def resolve_endpoint(self) -> A2aEndpoint:
-        """Where the agent's card says that it is asked; read once. Raises AgentFailed."""
-        async with self._asking:
+        """Return the endpoint that the agent's card names; fetch the card at the first call only.
+
+        Raises:
+            AgentError: the card cannot be fetched or read, or it leads from https to http.
+        """
+        async with self._asking:  # conversations start at the same time, and one request is enough
             if self._endpoint is None:
                 offered = parse_agent_card(await self._fetch_card(), self._connection.url)
                 found = replace(offered, url=self._connection.relocate_url(offered.url))
@@ -66,7 +73,11 @@ class A2aDialect:
             return self._endpoint
 
     async def post_message(self, message: JsonObject, turn: "_A2aTurn") -> None:
-        """Send the parameters of a message, and add what the agent answers. Raises AgentFailed."""
+        """Send a message and add each result of the agent to `turn`.
+
+        Raises:
+            AgentError: the request failed, or the answer is not A2A.
+        """
         endpoint = await self.resolve_endpoint()
         streams = endpoint.streaming if self._stream is None else self._stream
         if not streams:
@@ -87,7 +98,11 @@ class A2aDialect:
                 turn.add_result(await run_off_loop(len(data), partial(_parse_answer, data)))
 
     async def fetch_task(self, id_: str) -> A2aResult:
-        """How a task stands. Raises AgentFailed."""
+        """Return a task as it is now, without its history from release 1.0 on.
+
+        Raises:
+            AgentError: the request failed, or the answer is not A2A.
+        """
         endpoint = await self.resolve_endpoint()
         params = {"id": id_, "historyLength": 0} if endpoint.release == "1.0" else {"id": id_}
         return parse_result(
@@ -113,7 +128,7 @@ def _parse_answer(answer: bytes | str) -> A2aResult:
 
 
 def _refuse_plaintext(connection: AgentConnection, url: str) -> None:
-    """Never send what went over TLS so far where everybody on the way can read it. Raises AgentFailed."""
+    """Raise AgentError if headers of the user would leave TLS: the card is from https and names http."""
     if connection.sends_headers and connection.url.startswith("https:") and not url.startswith("https:"):
         raise build_format_error(
             f"the agent's card leads from https to {shorten_text(url, 300)}, where `headers` "
@@ -123,18 +138,22 @@ def _refuse_plaintext(connection: AgentConnection, url: str) -> None:
 
 
 class A2aConversation:
-    """See `Conversation`."""
+    """`RemoteConversation` in one A2A context."""
 
     def __init__(self, dialect: A2aDialect, case: EvalCase) -> None:
         self._dialect = dialect
         self._context: str | None = None
         self._task: str | None = None
-        self._told: set[str] = set()
-        self._lacks_place = bool(case.context_messages or case.session.state)
+        self._seen_ids: set[str] = set()
+        self._is_unsupported = bool(case.context_messages or case.session.state)
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """See `Conversation.ask`."""
-        if self._lacks_place:
+        """Send the message, poll the task until it ends, and return its reply. A2A reports no usage.
+
+        Raises:
+            AgentError: a request failed, the task ended badly, or the case needs what A2A cannot send.
+        """
+        if self._is_unsupported:
             raise build_unsupported_error(
                 "A2A has no place for a session's state or for the messages before it"
             )
@@ -142,7 +161,7 @@ class A2aConversation:
         params = build_send_params(
             endpoint.release, message, id_=str(uuid.uuid4()), context=self._context, task=self._task
         )
-        turn = _A2aTurn(self._told)
+        turn = _A2aTurn(self._seen_ids)
         await self._dialect.post_message(params, turn)
         pause = _FIRST_POLL_S
         while turn.task and turn.state in _PENDING_STATES:
@@ -155,44 +174,61 @@ class A2aConversation:
         return TurnAnswer(turn.build_reply())
 
     async def end_conversation(self) -> None:
-        """See `Conversation.leave`: A2A keeps tasks, and has no word for forgetting them."""
+        """Do nothing: A2A has no request that ends a context or deletes its tasks."""
 
 
 class _A2aTurn:
-    """Puts the results of one message together."""
+    """Collector of the results that answer one message."""
 
-    def __init__(self, told: set[str]) -> None:
+    def __init__(self, seen_ids: set[str]) -> None:
         self.task = ""
         self.context = ""
         self.state: TaskState | None = None
-        self._told = told
-        """Ids of the messages that belong to this turn or to those before it."""
-        self._said: list[tuple[A2aPart, ...]] = []
+        self._seen_ids = seen_ids
+        """Ids of the messages of this turn and of earlier ones."""
+        self._messages: list[tuple[A2aPart, ...]] = []
         self._artifacts: dict[str, tuple[A2aPart, ...]] = {}
 
-    def add_result(self, found: A2aResult) -> None:
-        """One result. The same message may come several times: in a status, and in a task's history."""
-        self.task, self.context = found.task or self.task, found.context or self.context
-        self.state = found.state or self.state
-        for id_, parts in found.artifacts:
-            self._artifacts[id_] = (*self._artifacts.get(id_, ()), *parts) if found.append else parts
-        for said in found.said:
-            if said.parts and said.id not in self._told and said.parts not in self._said[-1:]:
-                self._said.append(said.parts)
-            if said.id:
-                self._told.add(said.id)
+    def add_result(self, result: A2aResult) -> None:
+        """Add one result.
+
+        The same message may arrive several times: in a status, and in the history of a task.
+        """
+        self.task, self.context = result.task or self.task, result.context or self.context
+        self.state = result.state or self.state
+        for id_, parts in result.artifacts:
+            self._artifacts[id_] = (*self._artifacts.get(id_, ()), *parts) if result.append else parts
+        for message in result.messages:
+            # A repeated message may lack its id: its parts are compared with those of the one before.
+            if (
+                message.parts
+                and message.id not in self._seen_ids
+                and message.parts not in self._messages[-1:]
+            ):
+                self._messages.append(message.parts)
+            if message.id:
+                self._seen_ids.add(message.id)
 
     def is_over(self) -> bool:
-        """Whether the agent has come to an end, or waits."""
-        return bool(self._said) if self.state is None else self.state not in _PENDING_STATES
+        """Return True if the task ended or waits for input, or if there is a message without a task."""
+        return bool(self._messages) if self.state is None else self.state not in _PENDING_STATES
 
     def build_reply(self) -> Reply:
-        """The whole. Raises AgentFailed: the task did not come to a good end."""
+        """Return the reply that the messages and artifacts make up.
+
+        The response is the text of the artifacts. It is the last message if there are none, or if the agent
+        asks for input.
+
+        Raises:
+            AgentError: the task failed, or the stream ended before any answer.
+        """
         if self.state is not None and self.state not in _ANSWERED_STATES:
-            raise AgentError(Failure("exception", self._describe_end()))
-        if self.state is None and not self._said:
+            why = shorten_text("".join(_join_texts(parts, "\n") for parts in self._messages[-1:]), 1_000)
+            sentence = f"the agent's task ended as `{self.state}`" + (f": {why}" if why else "")
+            raise AgentError(Failure("exception", sentence))
+        if self.state is None and not self._messages:
             raise build_format_error("the agent's stream ended before its answer did")
-        before, artifacts = list(self._said), list(self._artifacts.values())
+        before, artifacts = list(self._messages), list(self._artifacts.values())
         # The parts of an artifact are the pieces in which it was streamed.
         response = "\n".join(filter(None, (_join_texts(parts, "") for parts in artifacts)))
         answer = artifacts
@@ -202,23 +238,22 @@ class _A2aTurn:
         events = [*_iter_events(before, texts=True), *_iter_events(answer, texts=False)]
         return Reply(response or None, tuple(events))
 
-    def _describe_end(self) -> str:
-        why = shorten_text("".join(_join_texts(parts, "\n") for parts in self._said[-1:]), 1_000)
-        return f"the agent's task ended as `{self.state}`" + (f": {why}" if why else "")
-
 
 def _iter_events(groups: Iterable[tuple[A2aPart, ...]], *, texts: bool) -> Iterator[Event]:
-    """The calls and results in messages and artifacts, and with `texts` what they say."""
+    """Yield the tool calls and results in messages and artifacts, and with `texts` their texts too."""
     for part in (part for parts in groups for part in parts):
-        acted = _read_tool_event(part)
-        if acted is not None:
-            yield acted
+        event = _read_tool_event(part)
+        if event is not None:
+            yield event
         elif texts and part.text:
             yield Message(part.text)
 
 
 def _read_tool_event(part: A2aPart) -> Event | None:
-    """A tool call or result: A2A has none, and Google ADK sends them as data that is marked so."""
+    """Return the tool call or result in a part, or None.
+
+    A2A itself has no tool events. Google ADK sends them as data parts with `adk_type` in the metadata.
+    """
     kind = part.metadata.get("adk_type")
     if not isinstance(part.data, dict) or not isinstance(name := part.data.get("name"), str):
         return None
@@ -242,7 +277,7 @@ def _get_text(part: A2aPart) -> str:
 
 
 def _build_version_header(endpoint: A2aEndpoint) -> dict[str, str]:
-    """The header that 1.0 asks for; without it a request is taken for one of 0.3."""
+    """Return the header of release 1.0, without which a server takes a request for one of 0.3."""
     return {"A2A-Version": "1.0"} if endpoint.release == "1.0" else {}
 
 

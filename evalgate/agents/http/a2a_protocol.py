@@ -1,4 +1,4 @@
-"""The A2A protocol over JSON-RPC, releases 0.3 and 1.0: what is sent, and one reading of what comes back.
+"""JSON of the A2A protocol over JSON-RPC, releases 0.3 and 1.0: parameters to send, and a parser of results.
 
 1.0 is the JSON of the protocol's Protobuf definition; 0.3 marks each object with its `kind`.
 """
@@ -22,7 +22,7 @@ _OUTPUT_MODES = ["text/plain", "application/json"]
 
 @frozen
 class A2aEndpoint:
-    """Where an agent is asked, and in which release."""
+    """Address of an agent, with the protocol release that it speaks there."""
 
     url: str
     release: Release
@@ -30,7 +30,11 @@ class A2aEndpoint:
 
 
 def parse_agent_card(card: object, base_url: str) -> A2aEndpoint:
-    """What an agent card offers over JSON-RPC. Raises AgentFailed: nothing."""
+    """Return the JSON-RPC endpoint of an agent card, of the newest release that it offers.
+
+    Raises:
+        AgentError: the card offers none.
+    """
     if not isinstance(card, dict):
         raise build_format_error("the agent card is not a JSON object")
     capabilities = card.get("capabilities")
@@ -38,8 +42,8 @@ def parse_agent_card(card: object, base_url: str) -> A2aEndpoint:
     offers = _filter_objects(card.get("supportedInterfaces"))
     for release in ("1.0", "0.3"):
         for offer in offers:
-            spoken = str(offer.get("protocolVersion") or "1.0")
-            if offer.get("protocolBinding") == "JSONRPC" and spoken.startswith(release):
+            version = str(offer.get("protocolVersion") or "1.0")
+            if offer.get("protocolBinding") == "JSONRPC" and version.startswith(release):
                 return A2aEndpoint(str(offer.get("url") or base_url), release, streaming)
     older = [{"url": card.get("url"), "transport": card.get("preferredTransport") or "JSONRPC"}]
     for offer in [*older, *_filter_objects(card.get("additionalInterfaces"))]:
@@ -49,7 +53,7 @@ def parse_agent_card(card: object, base_url: str) -> A2aEndpoint:
 
 
 def get_method_name(release: Release, action: Literal["send", "stream", "get"]) -> str:
-    """What a JSON-RPC method is called."""
+    """Return the JSON-RPC method name of an action in a protocol release."""
     if release == "0.3":
         return {"send": "message/send", "stream": "message/stream", "get": "tasks/get"}[action]
     return {"send": "SendMessage", "stream": "SendStreamingMessage", "get": "GetTask"}[action]
@@ -58,24 +62,28 @@ def get_method_name(release: Release, action: Literal["send", "stream", "get"]) 
 def build_send_params(
     release: Release, message: UserMessage, *, id_: str, context: str | None, task: str | None
 ) -> JsonObject:
-    """The parameters that say `message`. Raises AgentFailed: an attachment cannot be sent."""
+    """Return the parameters of the request that sends a message.
+
+    Raises:
+        AgentError: an attachment cannot be sent.
+    """
     texts: list[JsonObject] = (
         [{"text": message.text}] if release == "1.0" else [_add_kind("text", text=message.text)]
     )
     files = [_encode_file(release, attachment) for attachment in read_attachments(message)]
-    said: dict[str, object] = {"messageId": id_, "parts": [*texts, *files]}
-    said |= {"role": "ROLE_USER"} if release == "1.0" else {"role": "user", "kind": "message"}
-    said |= {"contextId": context} if context else {}
-    said |= {"taskId": task} if task else {}
+    sent: dict[str, object] = {"messageId": id_, "parts": [*texts, *files]}
+    sent |= {"role": "ROLE_USER"} if release == "1.0" else {"role": "user", "kind": "message"}
+    sent |= {"contextId": context} if context else {}
+    sent |= {"taskId": task} if task else {}
     configuration: dict[str, object] = {"acceptedOutputModes": _OUTPUT_MODES}
     if release == "0.3":
         configuration["blocking"] = True
-    return {"message": said, "configuration": configuration}
+    return {"message": sent, "configuration": configuration}
 
 
 @frozen
 class A2aPart:
-    """A part of a message or artifact."""
+    """Text or data in a message or artifact. A file has neither: both fields are None."""
 
     text: str | None
     data: object
@@ -84,7 +92,7 @@ class A2aPart:
 
 @frozen
 class A2aMessage:
-    """A message of the agent's."""
+    """Message of the agent; `id` is empty if the server sent none."""
 
     id: str
     parts: tuple[A2aPart, ...]
@@ -92,22 +100,26 @@ class A2aMessage:
 
 @frozen
 class A2aResult:
-    """What one result says, in either release. Empty where it says nothing of the kind."""
+    """One result in either release. Fields that the result does not have are empty."""
 
     kind: Literal["task", "message", "status", "artifact"]
     task: str = ""
     context: str = ""
     state: TaskState | None = None
-    said: tuple[A2aMessage, ...] = ()
-    """In order: a task's history, the message of a status, or a message by itself."""
+    messages: tuple[A2aMessage, ...] = ()
+    """Messages of the agent in order: a task's history, the one of a status, or a message by itself."""
     artifacts: tuple[tuple[str, tuple[A2aPart, ...]], ...] = ()
-    """Id and parts of each."""
+    """Id and parts of each artifact."""
     append: bool = False
-    """Whether the parts continue an artifact."""
+    """True if the parts continue an artifact that was sent before."""
 
 
 def parse_result(result: object) -> A2aResult:
-    """One reading of a result, or of an event of a stream. Raises AgentFailed: it is neither."""
+    """Return the content of a result or of an event of a stream.
+
+    Raises:
+        AgentError: it is neither a task nor a message nor an update of a task.
+    """
     if not isinstance(result, dict):
         raise build_format_error("the agent's result is not a JSON object")
     for key, wrapped in _WRAPPED.items():
@@ -148,22 +160,14 @@ def _parse_object(kind: _Kind, found: dict[str, Any]) -> A2aResult:
         task=task if isinstance(task, str) else "",
         context=found["contextId"] if isinstance(found.get("contextId"), str) else "",
         state=_parse_state((status or {}).get("state")) if kind in ("task", "status") else None,
-        said=tuple(
-            _parse_message(each)
+        messages=tuple(
+            A2aMessage(str(each.get("messageId") or ""), _parse_parts(each))
             for each in _filter_objects([*_filter_objects(found.get("history")), latest])
-            if _is_agent_message(each)
+            if each.get("role") in ("agent", "ROLE_AGENT")
         ),
         artifacts=tuple((str(each.get("artifactId") or ""), _parse_parts(each)) for each in artifacts),
         append=found.get("append") is True,
     )
-
-
-def _is_agent_message(message: JsonObject) -> bool:
-    return message.get("role") in ("agent", "ROLE_AGENT")
-
-
-def _parse_message(message: dict[str, Any]) -> A2aMessage:
-    return A2aMessage(str(message.get("messageId") or ""), _parse_parts(message))
 
 
 def _parse_state(name: object) -> TaskState:
@@ -195,8 +199,8 @@ def _add_kind(kind: str, **fields: object) -> JsonObject:
 
 
 def _encode_file(release: Release, attachment: Attachment) -> JsonObject:
-    where = {"uri": attachment.uri} if attachment.uri else {"bytes": attachment.base64}
+    content = {"uri": attachment.uri} if attachment.uri else {"bytes": attachment.base64}
     if release == "0.3":
-        return _add_kind("file", file={**where, "mimeType": attachment.mime_type})
+        return _add_kind("file", file={**content, "mimeType": attachment.mime_type})
     renamed = {"uri": "url", "bytes": "raw"}
-    return {**{renamed[key]: value for key, value in where.items()}, "mediaType": attachment.mime_type}
+    return {**{renamed[key]: value for key, value in content.items()}, "mediaType": attachment.mime_type}

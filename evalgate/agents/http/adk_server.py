@@ -1,4 +1,4 @@
-"""Google ADK's `api_server`: its sessions, its two run endpoints and its events."""
+"""Client of Google ADK's `api_server`: its sessions, its two run endpoints and its events."""
 
 import asyncio
 import uuid
@@ -31,31 +31,34 @@ from evalgate.core.types import (
 
 
 def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
-    """One turn: the final response is that of the last final event with text, everything else came before.
+    """Return the reply and the usage of one turn.
 
-    One without text (a long-running call) stands in where none has any.
-    Pieces of a text that is still being streamed (`partial`) are left out: the whole follows.
+    The response is the text of the last final event that has text. If none has text, the last final event
+    (a long-running call) counts, with an empty response. All other events come before the response.
+    `partial` events are ignored, since the whole text follows them.
 
     Raises:
-        AgentError: what was sent are no events, or they end with an error and no response.
+        AgentError: an event is malformed, or the events end with an error and no response.
     """
-    said = _select_events(events)
-    reply, usage = read_recorded_reply(said), _sum_usage(said)
+    selected = _select_events(events)
+    reply, usage = read_recorded_reply(selected), _sum_usage(selected)
     if reply.response is None:
-        _raise_model_error(said, usage)
+        _raise_model_error(selected, usage)
     return reply, usage
 
 
 def read_recorded_reply(events: Iterable[object]) -> Reply:
-    """The same, of a turn that may have ended with an error of its model: then there is no response.
+    """Return the reply of one recorded turn, without a response if its model failed.
 
     Raises:
-        AgentError: they are no events.
+        AgentError: an event is malformed.
     """
-    said = _select_events(events)
-    finals = [event for event in reversed(said) if _list_parts(event) and _is_final(event)]
+    selected = _select_events(events)
+    finals = [event for event in reversed(selected) if _list_parts(event) and _is_final(event)]
     final = next(filter(get_event_text, finals), finals[0] if finals else None)
-    events_before = tuple(found for event in said for found in _iter_events(event, is_final=event is final))
+    events_before = tuple(
+        found for event in selected for found in _iter_events(event, is_final=event is final)
+    )
     return Reply(None if final is None else get_event_text(final), events_before)
 
 
@@ -68,8 +71,8 @@ def _select_events(events: Iterable[object]) -> list[dict[str, Any]]:
     ]
 
 
-def _raise_model_error(said: Sequence[JsonObject], usage: Usage | None) -> None:
-    error = next((event for event in reversed(said) if _get_field(event, "error_code")), None)
+def _raise_model_error(events: Sequence[JsonObject], usage: Usage | None) -> None:
+    error = next((event for event in reversed(events) if _get_field(event, "error_code")), None)
     if error is not None:
         why = f": {message}" if (message := _get_field(error, "error_message")) else ""
         code = _get_field(error, "error_code")
@@ -78,7 +81,7 @@ def _raise_model_error(said: Sequence[JsonObject], usage: Usage | None) -> None:
 
 
 def _is_final(event: JsonObject) -> bool:
-    """As `Event.is_final_response` of ADK."""
+    """Return the value of ADK's `Event.is_final_response` for an event that is not partial."""
     actions = _get_field(event, "actions")
     if isinstance(actions, dict) and _get_field(actions, "skip_summarization"):
         return True
@@ -109,7 +112,7 @@ def _iter_events(event: JsonObject, *, is_final: bool) -> Iterator[Event]:
 
 
 def _sum_usage(events: list[dict[str, Any]]) -> Usage | None:
-    """Return what the events say that was consumed; None if they do not, or one says less than nothing."""
+    """Return the tokens of all events; None if no event has any, or if a count is negative."""
     found = [usage for event in events if isinstance(usage := _get_field(event, "usage_metadata"), dict)]
     counts = [_read_count(usage, name) for usage in found for name in _GIVEN + _MADE]
     if not found or min(counts) < 0:
@@ -125,7 +128,7 @@ _MADE = ("candidates_token_count", "thoughts_token_count")
 
 
 def _get_field(found: Mapping[str, Any], name: str) -> Any:
-    """A field, in ADK's own spelling or in that of its JSON."""
+    """Return a field by its name in snake case, which ADK's JSON may write in camel case."""
     value = found.get(to_camel(name))
     return found.get(name) if value is None else value
 
@@ -149,7 +152,7 @@ def _list_parts(event: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def get_event_text(event: Mapping[str, Any]) -> str:
-    """What an event says."""
+    """Return the texts of an event, joined by line ends; empty if there are none."""
     return "\n".join(
         part["text"] for part in _list_parts(event) if isinstance(part.get("text"), str) and part["text"]
     )
@@ -176,15 +179,15 @@ _DELETE_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdkServerOptions:
-    """Which app of the server is asked, and how."""
+    """Options of the dialect: the app of the server, and streaming."""
 
     app: str | None = None
-    """None: the one that the case names if the server has it, else the only one that it has."""
+    """None: the app that the case names if the server has it, else the server's only app."""
     stream: bool = False
 
 
 class AdkServerDialect:
-    """See `Dialect`."""
+    """`Dialect` of ADK's `api_server`, with the server's list of apps."""
 
     def __init__(self, connection: AgentConnection, options: AdkServerOptions) -> None:
         self._connection = connection
@@ -192,11 +195,15 @@ class AdkServerDialect:
         self._apps: list[str] | None = None
 
     def open_conversation(self, case: EvalCase) -> "AdkServerConversation":
-        """See `Dialect.open`."""
+        """Return a conversation that creates its session with the first message."""
         return AdkServerConversation(self._connection, self._options, self, case)
 
     async def choose_app(self, case: EvalCase) -> str:
-        """The app that plays a case. Raises AgentFailed: it cannot be told."""
+        """Return the name of the app to run the case with; ask the server for its apps if need be.
+
+        Raises:
+            AgentError: the server has several apps or none, or the request failed.
+        """
         if self._options.app is not None:
             return self._options.app
         if self._apps is None:
@@ -212,7 +219,7 @@ class AdkServerDialect:
 
 
 class AdkServerConversation:
-    """See `Conversation`."""
+    """`RemoteConversation` in one session of the server."""
 
     def __init__(
         self,
@@ -226,11 +233,16 @@ class AdkServerConversation:
         self._dialect = dialect
         self._case = case
         self._app = ""
-        self._user = case.session.user_id or f"evalgate-{uuid.uuid4()}"  # whose state nobody else's case sees
+        # A user of its own: ADK shares `user:` state between the sessions of a user.
+        self._user = case.session.user_id or f"evalgate-{uuid.uuid4()}"
         self._session = ""
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """See `Conversation.ask`."""
+        """Run the turn in the session and return its reply, its usage and the session's state.
+
+        Raises:
+            AgentError: a request failed, or the events are malformed or end with an error.
+        """
         if not self._session:
             await self._create_session()
         at, body = self._connection.build_url, self._build_body(message)
@@ -249,7 +261,12 @@ class AdkServerConversation:
         return TurnAnswer(reply, usage, await self._fetch_state())
 
     async def end_conversation(self) -> None:
-        """See `Conversation.leave`."""
+        """Delete the session on the server, if there is one.
+
+        Raises:
+            AgentError: the request failed.
+            TimeoutError: it took longer than 5 s.
+        """
         if self._session:
             async with asyncio.timeout(_DELETE_TIMEOUT_S):
                 await self._connection.request_json("DELETE", self._session_url)
@@ -290,7 +307,7 @@ class AdkServerConversation:
 
 
 def _parse_events(body: bytes) -> list[object]:
-    """Return the events of an answer. Raises AgentFailed: it is no list."""
+    """Return the events of an answer; raise AgentError if it is no list."""
     found = parse_json_body(body)
     if not isinstance(found, list):
         raise build_format_error("the agent's answer is not a list of events")

@@ -1,4 +1,7 @@
-"""An agent behind a URL: waited for once, then asked in as many conversations as are wanted."""
+"""`Agent` and `AgentSession` for an agent behind a URL, in any dialect.
+
+The agent waits once until the server answers; each session waits for that before its first turn.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -20,17 +23,18 @@ _ANSWERS_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteOptions:
-    """How long things may take, in seconds, and what is waited for."""
+    """Time limits in seconds, and the address of the health check."""
 
     timeout_s: float
-    """Of one turn."""
+    """Time limit of one turn."""
     health: str
-    """What is asked for until it is answered, before the first case."""
+    """Address that must answer before the first case starts."""
     start_timeout_s: float = 60.0
+    """Time limit until `health` answers for the first time."""
 
 
 class RemoteAgent:
-    """An `Agent` over HTTP."""
+    """`Agent` over HTTP, in the dialect that the factory returns."""
 
     def __init__(
         self,
@@ -55,23 +59,28 @@ class RemoteAgent:
         await self._connection.close()
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "RemoteSession":
-        """See `Agent.open_session`."""
+        """Return a session with a conversation of its own; nothing is sent yet."""
         del run, alone
         return RemoteSession(self, self._dialect.open_conversation(case), self._options.timeout_s)
 
     def redact_failure(self, failure: Failure) -> Failure:
-        """A failure as it may be told."""
+        """Return the failure with the values of secret placeholders hidden."""
         hide = self._connection.hide_secrets
         return replace(failure, message=hide(failure.message), detail=hide(failure.detail))
 
     async def wait_until_ready(self) -> None:
-        """Wait until the server answers. Raises AgentUnreachable: it never did."""
+        """Wait until the server answers.
+
+        Raises:
+            AgentUnreachableError: it did not within the time limit, or its certificate is not trusted.
+        """
         if self._waiting is None:
             raise RuntimeError("the agent was not entered")
+        # All sessions await the same task: the cancellation of one must not cancel it for the others.
         await asyncio.shield(self._waiting)
 
     async def is_healthy(self) -> bool:
-        """Whether the server is well in this moment."""
+        """Return True if the server passes its health check within a second."""
         try:
             async with asyncio.timeout(_ANSWERS_S):
                 return not await self._connection.probe_url(self._options.health)
@@ -101,7 +110,7 @@ class RemoteAgent:
 
 
 class RemoteSession:
-    """See `AgentSession`; its own context manager."""
+    """`AgentSession` over HTTP, and its own context manager."""
 
     def __init__(self, agent: RemoteAgent, conversation: RemoteConversation, timeout_s: float) -> None:
         self._agent = agent
@@ -116,18 +125,22 @@ class RemoteSession:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        """Say goodbye; a server that does not want to hear it has answered all the same."""
+        """End the conversation on the server; errors are ignored, since all answers have arrived."""
         if self._turns and (kind is None or issubclass(kind, AgentError)):
             with suppress(AgentError, TimeoutError):
                 await self._conversation.end_conversation()
 
     @property
     def applies_mocks(self) -> bool:
-        """See `SupportsToolMocks`: where the wire format lets the gate answer the agent's tool calls."""
+        """Return True if the dialect lets the gate answer the agent's tool calls."""
         return isinstance(self._conversation, SupportsToolMocks) and self._conversation.applies_mocks
 
     async def run_turn(self, message: UserMessage) -> Reply:
-        """See `AgentSession.run_turn`."""
+        """Send the message and return the reply.
+
+        Raises:
+            AgentError: the dialect raised it, or the turn took longer than its time limit.
+        """
         self._turns += 1
         try:
             answer = await self._ask_with_timeout(message)
@@ -144,7 +157,7 @@ class RemoteSession:
         return answer.reply
 
     async def end(self) -> SessionResult:
-        """See `AgentSession.end`."""
+        """Return the usage of all turns and the last state that the server reported."""
         return SessionResult(self._usage, self._state)
 
     async def _ask_with_timeout(self, message: UserMessage) -> TurnAnswer:
@@ -162,5 +175,5 @@ class RemoteSession:
         usage: Usage | None = None,
         retry_after_s: float | None = None,
     ) -> AgentError:
-        told = replace(failure, message=f"{failure.message} (turn {self._turns})")
-        return AgentError(self._agent.redact_failure(told), outcome, usage or self._usage, retry_after_s)
+        numbered = replace(failure, message=f"{failure.message} (turn {self._turns})")
+        return AgentError(self._agent.redact_failure(numbered), outcome, usage or self._usage, retry_after_s)

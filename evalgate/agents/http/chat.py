@@ -1,4 +1,7 @@
-"""OpenAI's chat completions: the whole conversation is sent each time, tools answer what was recorded."""
+"""Client of agents that speak OpenAI's chat completions.
+
+Each request sends the whole conversation. The gate answers tool calls with the case's mocks and recordings.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -33,32 +36,32 @@ from evalgate.core.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions:
-    """What is sent with every request."""
+    """Options of the dialect that every request carries, and the limit of requests per turn."""
 
     model: str
     stream: bool = False
     instructions: str | None = None
-    """A system message before everything else."""
+    """System message before everything else."""
     body: Mapping[str, object] = field(default_factory=dict)
-    """Further fields of the request, as `tools` and `temperature`."""
+    """Further fields of the request, such as `tools` and `temperature`."""
     max_rounds: int = 16
-    """Requests that one turn may take."""
+    """Largest number of requests in one turn."""
 
 
 class ChatDialect:
-    """See `Dialect`."""
+    """`Dialect` of OpenAI's chat completions."""
 
     def __init__(self, connection: AgentConnection, options: ChatOptions) -> None:
         self._connection = connection
         self._options = options
 
     def open_conversation(self, case: EvalCase) -> "ChatConversation":
-        """See `Dialect.open`."""
+        """Return a conversation that starts with the instructions and the case's context messages."""
         return ChatConversation(self._connection, self._options, case)
 
 
 class ChatConversation:
-    """See `Conversation`."""
+    """`RemoteConversation` that holds all of its messages, since the server remembers none."""
 
     def __init__(self, connection: AgentConnection, options: ChatOptions, case: EvalCase) -> None:
         self._connection = connection
@@ -66,39 +69,49 @@ class ChatConversation:
         self._case = case
         self._turn = 0
         self._tools = CaseTools(case.tool_mocks)
-        first = [] if options.instructions is None else [_build_message("system", options.instructions)]
+        system = options.instructions
+        first: list[JsonObject] = [] if system is None else [{"role": "system", "content": system}]
         self._messages: list[JsonObject] = [*first, *case.context_messages]
 
     @property
     def applies_mocks(self) -> bool:
-        """See `SupportsToolMocks`: whatever a tool answers comes from here."""
+        """Return True: every tool result comes from the gate."""
         return True
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """See `Conversation.ask`."""
+        """Request completions and answer their tool calls until one has no calls; return its text.
+
+        Raises:
+            AgentError: a request failed, a mock is missing, or the agent exceeds `max_rounds`.
+        """
         self._messages.append({"role": "user", "content": _build_content(message)})
-        self._tools.begin_turn(self._get_expected())
+        turns = self._case.turns
+        # A simulated user may go on after the last written turn, of which nothing is expected.
+        self._tools.begin_turn(turns[self._turn].expected if self._turn < len(turns) else Reply())
         self._turn += 1
         events: list[Event] = []
         usage: Usage | None = None
         for _ in range(self._options.max_rounds):
-            said = await self._request_completion(usage)
-            usage = said.usage if usage is None or said.usage is None else usage + said.usage
-            self._messages.append(said.message)
-            calls = await run_off_loop(said.size, partial(said.read_calls, usage))
+            completion = await self._request_completion(usage)
+            spent = completion.usage
+            usage = spent if usage is None or spent is None else usage + spent
+            self._messages.append(completion.message)
+            calls = await run_off_loop(completion.size, partial(completion.read_calls, usage))
             if not calls:
-                return TurnAnswer(Reply(said.text, tuple(events)), usage)
-            events += [Message(said.text)] if said.text else []
+                return TurnAnswer(Reply(completion.text, tuple(events)), usage)
+            events += [Message(completion.text)] if completion.text else []
             events += calls
             results = self._get_results(calls, usage)
             events += results
-            self._messages += [_build_tool_message(result) for result in results]
+            for result in results:
+                text = result.result if isinstance(result.result, str) else json.dumps(result.result)
+                self._messages.append({"role": "tool", "tool_call_id": result.id or "", "content": text})
         rounds = self._options.max_rounds
         sentence = f"the agent still calls tools after {rounds} rounds: raise `max_rounds` if it should"
         raise AgentError(Failure("rounds", sentence), usage=usage)
 
     async def end_conversation(self) -> None:
-        """See `Conversation.leave`: the server remembers nothing."""
+        """Do nothing: the server remembers nothing."""
 
     def _get_results(self, calls: Sequence[ToolCall], spent: Usage | None) -> list[ToolResult]:
         try:
@@ -106,10 +119,6 @@ class ChatConversation:
         except AgentError as error:
             error.usage = spent
             raise
-
-    def _get_expected(self) -> Reply:
-        turns = self._case.turns
-        return turns[self._turn].expected if self._turn < len(turns) else Reply()
 
     async def _request_completion(self, spent: Usage | None) -> Completion:
         options = self._options
@@ -132,15 +141,6 @@ class ChatConversation:
         except AgentError as error:
             error.usage = error.usage or spent
             raise
-
-
-def _build_message(role: str, text: str) -> JsonObject:
-    return {"role": role, "content": text}
-
-
-def _build_tool_message(result: ToolResult) -> JsonObject:
-    text = result.result if isinstance(result.result, str) else json.dumps(result.result)
-    return {"role": "tool", "tool_call_id": result.id or "", "content": text}
 
 
 def _build_content(message: UserMessage) -> object:

@@ -1,10 +1,10 @@
-"""What chat completions say: whole, or in the chunks of a stream, which are put together by index.
+"""Parser of chat completions, whole or in the chunks of a stream.
 
-Shapes: the API reference of `POST /chat/completions`.
+The shapes are those of OpenAI's API reference of `POST /chat/completions`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from evalgate.agents.http.connection import parse_json_body
 from evalgate.agents.http.conversation import build_format_error
@@ -16,41 +16,48 @@ from evalgate.core.types import Failure, JsonObject, ToolCall, Usage
 
 @frozen
 class Completion:
-    """One completion."""
+    """Message of the model, with the usage that the server reports."""
 
     message: JsonObject
-    """As it is sent back with the next request."""
+    """The message in the form in which the next request sends it back."""
     usage: Usage | None
 
     @property
     def text(self) -> str | None:
-        """What the agent says, or how it refuses. Raises AgentFailed: it is no text."""
+        """Return the text of the message, or its refusal if it has no text; None if it has neither.
+
+        Raises:
+            AgentError: `content` is no text.
+        """
         text = self.message.get("content")
         if isinstance(text, str) or text is None:
             refusal = self.message.get("refusal")
             return text if text or not isinstance(refusal, str) else refusal
         if isinstance(text, list):
-            return "".join(_read_text(part) for part in text)
+            texts = (part.get("text") for part in text if isinstance(part, dict))
+            return "".join(each for each in texts if isinstance(each, str))
         raise build_format_error("the completion's `content` is not a text")
 
     @property
     def size(self) -> int:
-        """Characters of the arguments of its calls."""
-        calls = self.message.get("tool_calls")
-        return sum(map(_measure_arguments, calls)) if isinstance(calls, list) else 0
+        """Return the number of characters in the arguments of its tool calls."""
+        functions = (call.get("function") for call in _filter_objects(self.message.get("tool_calls")))
+        texts = (each.get("arguments") for each in functions if isinstance(each, dict))
+        return sum(len(text) for text in texts if isinstance(text, str))
 
     def read_calls(self, spent: Usage | None) -> tuple[ToolCall, ...]:
-        """Return the tools that it calls. Raises AgentFailed: a call is not one."""
+        """Return its tool calls.
+
+        Args:
+            spent: Usage of the turn so far, for the error.
+
+        Raises:
+            AgentError: `tool_calls` is malformed.
+        """
         calls = self.message.get("tool_calls") or ()
         if not isinstance(calls, Sequence) or isinstance(calls, str):
             raise AgentError(Failure("protocol", "the completion's `tool_calls` is not a list"), usage=spent)
         return tuple(map(_parse_call, calls))
-
-
-def _measure_arguments(call: object) -> int:
-    function = call.get("function") if isinstance(call, dict) else None
-    text = function.get("arguments") if isinstance(function, dict) else None
-    return len(text) if isinstance(text, str) else 0
 
 
 def _parse_call(call: object) -> ToolCall:
@@ -70,7 +77,11 @@ def _parse_call(call: object) -> ToolCall:
 
 
 def parse_chat_completion(found: object) -> Completion:
-    """The completion in the JSON of an answer. Raises AgentFailed: there is none."""
+    """Return the completion in the JSON of an answer.
+
+    Raises:
+        AgentError: there is none.
+    """
     choices = found.get("choices") if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(choices, list):
         raise build_format_error(
@@ -87,20 +98,24 @@ _SENT_BACK = ("content", "refusal", "tool_calls")
 
 
 class CompletionAssembler:
-    """Puts a streamed completion together."""
+    """Collector of the chunks of a streamed completion."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {"content": [], "refusal": []}
         self._calls: list[tuple[int, dict[str, str]]] = []
         self._open: dict[int, dict[str, str]] = {}
-        """Index → the call that its pieces go on with."""
+        """The call that the next piece of an index continues."""
         self._usage: Usage | None = None
         self._is_over = False
         self.is_done = False
-        """Whether the stream said that nothing more follows."""
+        """True after the `[DONE]` that ends the stream."""
 
     def add_event(self, data: str) -> None:
-        """One event of the stream. Raises AgentFailed."""
+        """Add the data of one event of the stream.
+
+        Raises:
+            AgentError: it is no chunk, or it reports an error.
+        """
         if data.strip() == "[DONE]":
             self._is_over = self.is_done = True
             return
@@ -115,14 +130,25 @@ class CompletionAssembler:
                 self._add_delta(delta)
 
     def build_completion(self) -> Completion:
-        """The whole. Raises AgentFailed: the stream was cut."""
+        """Return the whole completion.
+
+        Raises:
+            AgentError: the stream ended without a `finish_reason` or `[DONE]`.
+        """
         if not self._is_over:
             raise build_format_error("the agent's stream ended before its answer did")
         texts = {name: "".join(parts) for name, parts in self._texts.items() if parts}
         message: dict[str, object] = {"role": "assistant", "content": None, **texts}
         if self._calls:
             in_order = sorted(self._calls, key=lambda each: each[0])
-            message["tool_calls"] = [_build_function_call(call) for _, call in in_order]
+            message["tool_calls"] = [
+                {
+                    "id": call.get("id", ""),
+                    "type": "function",
+                    "function": {"name": call.get("name", ""), "arguments": call.get("arguments", "")},
+                }
+                for _, call in in_order
+            ]
         return Completion(message, self._usage)
 
     def _add_delta(self, delta: JsonObject) -> None:
@@ -137,9 +163,10 @@ class CompletionAssembler:
                     call[name] = call.get(name, "") + part
 
     def _find_call(self, piece: JsonObject, position: int) -> dict[str, str]:
-        """What the piece of a call belongs to: another id is another call, whatever its index.
+        """Return the call that a piece continues, or a new one; another id means another call.
 
-        Servers exist that give every call the index 0, or none, and send each as a whole.
+        The index alone does not identify a call: some servers send each call as a whole, all with the
+        index 0 or without an index.
         """
         index, id_ = piece.get("index"), piece.get("id")
         key = index if isinstance(index, int) else position
@@ -153,13 +180,8 @@ class CompletionAssembler:
         return call
 
 
-def _build_function_call(call: Mapping[str, str]) -> JsonObject:
-    function = {"name": call.get("name", ""), "arguments": call.get("arguments", "")}
-    return {"id": call.get("id", ""), "type": "function", "function": function}
-
-
 def _parse_usage(found: object) -> Usage | None:
-    """Return what a completion says that it consumed; None if it does not, or says less than nothing."""
+    """Return the usage that a completion reports; None if it reports none or a negative count."""
     if not isinstance(found, dict):
         return None
     counts = [found.get(name) for name in ("prompt_tokens", "completion_tokens")]
@@ -169,11 +191,6 @@ def _parse_usage(found: object) -> Usage | None:
 
 def _filter_objects(found: object) -> list[dict[str, object]]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-
-
-def _read_text(part: object) -> str:
-    text = part.get("text") if isinstance(part, dict) else None
-    return text if isinstance(text, str) else ""
 
 
 def _dump_excerpt(found: object) -> str:

@@ -1,4 +1,4 @@
-"""One pool of connections to the agent's server: requests, what is tried again, and what an answer may be."""
+"""Connection pool to the agent's server, with retries and limits for answers."""
 
 import asyncio
 import json
@@ -40,65 +40,74 @@ _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 60.0
 _SPREAD = RetryPolicy(first_pause=0.2)
-# On top of what a busy server wants: those whom it told the same do not come back in the same moment.
+# Added to a server's Retry-After, so that clients with the same value do not return at the same moment.
 
 
 class AgentConnection:
-    """A client of one server, open while it is entered."""
+    """HTTP client of one server, from `open` to `close`."""
 
     def __init__(self, server: AgentServer, chance: Callable[[], float] = random.random) -> None:
-        """`chance`: a number in [0, 1), by which pauses differ."""
+        """Store the server; `chance` returns the jitter of retries, in [0, 1)."""
         self._chance = chance
         self.url = server.url
         self._server = server
         self._client: ClientSession | None = None
         self._single: ClientSession | None = None
-        """Uses each connection once: for what must not be said twice.
+        """Client that uses each connection once, for requests that must not be sent twice.
 
-        A server, or a balancer before it, may close a kept connection in the moment in which it is used
-        again, and a reset does not prove that nothing was read (RFC 9110, 9.2.2): the agent may be at work.
-        On a connection of its own, a request that breaks has failed, and only one that could not be made is
-        repeated.
+        A server or load balancer may close a kept connection at the moment in which it is used again. A
+        reset does not prove that nothing was read (RFC 9110, 9.2.2): the agent may be at work. With a
+        connection of its own, a request that breaks has failed. Only one whose connection could not be made
+        is repeated.
         """
 
     def hide_secrets(self, text: str) -> str:
-        """`text` with everything blotted out that a placeholder stood for."""
+        """Return `text` with each secret value replaced by `[hidden]`."""
         for secret in self._server.secrets:
             text = text.replace(secret, "[hidden]")
         return text
 
     async def open(self) -> None:
-        """Make the pool. Raises InvalidInput: see `create_http_client`."""
+        """Create the HTTP clients.
+
+        Raises:
+            InvalidInputError: as for `create_http_client`.
+        """
         self._client = create_http_client(self._server, keeps=True)
         self._single = create_http_client(self._server, keeps=False)
 
     def relocate_url(self, address: str) -> str:
-        """Where an address of its own that the server tells is reached."""
+        """Return the address at which the gate reaches an address that the server reports of itself.
+
+        A server in a container reports the host and port inside the container; only the path is kept.
+        """
         if not self._server.relocated:
             return address
-        told, known = urlsplit(address), urlsplit(self.url)
-        return told._replace(scheme=known.scheme, netloc=known.netloc).geturl()
+        reported, known = urlsplit(address), urlsplit(self.url)
+        return reported._replace(scheme=known.scheme, netloc=known.netloc).geturl()
 
     def build_url(self, path: str) -> str:
-        """See `append_path`: the address of a path of the server's."""
+        """Return the server's address with `path` appended, before a query."""
         return append_path(self.url, path)
 
     @property
     def sends_headers(self) -> bool:
-        """Whether something of the user's goes along with each request."""
+        """Return True if each request carries headers that the user configured."""
         return bool(self._server.headers)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close both HTTP clients with their connections."""
         for client in (self._client, self._single):
             if client is not None:
                 await client.close()
 
     async def probe_url(self, url: str) -> str:
-        """Why the server does not answer `url`; empty when it does, with anything but a server error.
+        """Request `url` once; return an empty text if the server answers, else the reason.
+
+        Every status below 500 is an answer, except 407 of a proxy.
 
         Raises:
-            AgentUnreachableError: it answers with a certificate that is not trusted.
+            AgentUnreachableError: the server's certificate is not trusted.
         """
         import aiohttp
 
@@ -115,10 +124,10 @@ class AgentConnection:
     async def request_json(
         self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS
     ) -> object:
-        """The JSON of an answer; None when it is empty.
+        """Send a request and return the JSON of the answer, or None if the answer is empty.
 
         Raises:
-            AgentError: there is no answer, or none with a good status, or it is no JSON.
+            AgentError: there is no answer, its status is not 2xx, or it is no JSON.
         """
         async with self.open_response(method, url, body, headers) as response:
             body = await read_body(response)
@@ -127,10 +136,10 @@ class AgentConnection:
     def open_response(
         self, method: Method, url: str, body: object = None, headers: Mapping[str, str] = _NO_HEADERS
     ) -> "_ResponseContext":
-        """The context of an answer with a good status, its body still to be read.
+        """Return a context manager that sends the request; its value is a 2xx response with an unread body.
 
         Raises:
-            AgentError: there is none; also when the connection breaks while the body is read.
+            AgentError: on entering, if there is no such response; within, if the connection breaks.
         """
         return _ResponseContext(self._send_with_retries(method, url, body, headers))
 
@@ -141,7 +150,7 @@ class AgentConnection:
     async def _send_with_retries(
         self, method: Method, url: str, body: object, headers: Mapping[str, str]
     ) -> "ClientResponse":
-        """The first answer that is not a wish to be left alone for a while."""
+        """Return the first 2xx response; wait and repeat the request while the server is busy."""
         data = None if body is None else _COMPACT.encode(body).encode()
         sent = {"Accept": "application/json", **headers}
         if (trace := current_turn.get()) is not None:
@@ -167,9 +176,9 @@ class AgentConnection:
     async def _try_request(
         self, method: Method, url: str, data: bytes | None, headers: Mapping[str, str], *, last: bool
     ) -> "ClientResponse | None":
-        """Return an answer; None if there is none and asking again does no harm.
+        """Return a response, or None if there is none and the request may be repeated.
 
-        That is so as long as no connection was made, and for what may be said twice.
+        It may if no connection was made, or if the method is not POST. A POST starts a turn of the agent.
         """
         import aiohttp
 
@@ -181,7 +190,7 @@ class AgentConnection:
         except (
             aiohttp.ClientConnectorError,
             aiohttp.ConnectionTimeoutError,
-            aiohttp.ClientHttpProxyError,  # it did not let us through
+            aiohttp.ClientHttpProxyError,  # the proxy refused: nothing reached the agent
         ) as error:
             if last:
                 raise build_unavailable_error(error) from None
@@ -192,7 +201,7 @@ class AgentConnection:
 
 
 class _ResponseContext:
-    """See `AgentConnection.open_response`. Not made by `contextlib`, which costs time in each turn."""
+    """Context manager of a response; `contextlib` would cost time in each turn."""
 
     __slots__ = ("_asking", "_response")
 
@@ -208,7 +217,7 @@ class _ResponseContext:
     ) -> None:
         import aiohttp
 
-        # What was not read to its end cannot be used for the next request.
+        # A connection with an unread rest of a response cannot be used for the next request.
         if self._response.content.at_eof():
             self._response.release()
         else:
@@ -218,7 +227,11 @@ class _ResponseContext:
 
 
 def parse_json_body(body: bytes | str) -> object:
-    """The JSON in an answer; None when it is empty. Raises AgentFailed: it is no JSON."""
+    """Return the JSON value of an answer; None if the answer is empty.
+
+    Raises:
+        AgentError: it is no JSON, or it nests too deep.
+    """
     text = body if isinstance(body, str) else body.decode("utf-8-sig", "replace")
     if not text or text.isspace():
         return None

@@ -1,4 +1,4 @@
-"""The protocol of a wire format: it opens conversations in which one message gets one answer."""
+"""Protocols of dialects (wire formats) and their conversations, with helpers that all dialects share."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from evalgate.core.types import EvalCase, Failure, JsonObject, Reply, Usage, Use
 
 
 def is_http_url(text: str) -> bool:
-    """Whether a text is an `http://` or `https://` address that something may listen at."""
+    """Return True if a text is an `http://` or `https://` address with a host and no port 0."""
     try:
         parts = urlsplit(text)
         is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -23,70 +23,70 @@ def is_http_url(text: str) -> bool:
 
 
 def append_path(url: str, path: str) -> str:
-    """`path` added to that of `url`, whose query, if it has one, stays at the end."""
+    """Return `url` with `path` appended to its path; a query stays at the end."""
     parts = urlsplit(url)
     return parts._replace(path=parts.path.rstrip("/") + path).geturl()
 
 
 @frozen
 class TurnAnswer:
-    """What the agent did in one turn."""
+    """Answer of the agent in one turn."""
 
     reply: Reply
     usage: Usage | None = None
-    """Of this turn alone."""
+    """Usage of this turn alone."""
     state: JsonObject | None = None
-    """The session's state as it is now, where the format tells."""
+    """State of the session after the turn; None if the format does not report it."""
 
 
 class RemoteConversation(Protocol):
-    """One conversation over the wire."""
+    """One conversation with the agent's server."""
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """The answer to one message.
+        """Send one message and return the answer.
 
         Raises:
-            AgentError: there is none.
+            AgentError: there is no answer.
         """
         ...
 
     async def end_conversation(self) -> None:
-        """The conversation is over: let the server forget it. Takes a few seconds at most.
+        """Release the conversation on the server, within a few seconds.
 
         Raises:
-            AgentError: the server cannot be told.
-            TimeoutError: it takes too long.
+            AgentError: the request failed.
+            TimeoutError: it took too long.
         """
         ...
 
 
 class Dialect(Protocol):
-    """A wire format, with the options that it was given."""
+    """Wire format with its options."""
 
     def open_conversation(self, case: EvalCase) -> RemoteConversation:
-        """A conversation for a case; nothing is sent yet."""
+        """Return a new conversation for a case; nothing is sent yet."""
         ...
 
 
 class TurnTimer(Protocol):
-    """Ends a turn that takes too long."""
+    """Timer that ends a turn that takes too long. The methods are those of `asyncio.Timeout`."""
 
     def when(self) -> float | None:
-        """Return the loop's time at which it does; None: never."""
+        """Return the loop's time at which the turn ends; None for never."""
         ...
 
     def reschedule(self, when: float | None, /) -> None:
-        """End the turn then; never, if None."""
+        """Set the loop's time at which the turn ends; None for never."""
         ...
 
 
 turn_timer: ContextVar[TurnTimer | None] = ContextVar("turn_timer", default=None)
-"""What ends the turn that the calling task asks for, when the agent takes too long; None: nothing does."""
+"""Timer of the turn that the calling task runs; None without a time limit."""
 
 
 @contextmanager
 def pause_turn_timer() -> Iterator[None]:
-    """Time that passes within the block is not the agent's: a busy server wants to be left alone."""
+    """Stop the turn's timer within the block: time that the gate itself needs or waits is not the agent's."""
     timer, clock = turn_timer.get(), asyncio.get_running_loop().time
     if timer is None or (when := timer.when()) is None:
         yield
@@ -100,18 +100,18 @@ def pause_turn_timer() -> Iterator[None]:
 
 
 def build_format_error(sentence: str, detail: str = "") -> AgentError:
-    """The failure of an answer that is not in the format."""
+    """Return the error for an answer that is not in the format."""
     return AgentError(Failure("protocol", sentence, detail))
 
 
 def build_unsupported_error(sentence: str) -> AgentError:
-    """The failure of a message that the format has no place for: nothing that the agent can do about."""
+    """Return the error for a message that the format cannot express, which is not the agent's fault."""
     return AgentError(Failure("unsupported", sentence), "faulted")
 
 
 @frozen
 class Attachment:
-    """A file: either its content or where it is."""
+    """Attached file: either its content in base64 or its address."""
 
     mime_type: str
     base64: str = ""
@@ -119,7 +119,11 @@ class Attachment:
 
 
 def read_attachments(message: UserMessage) -> list[Attachment]:
-    """The attachments of a message. Raises AgentFailed: one is neither data nor a reference."""
+    """Return the attachments of a message.
+
+    Raises:
+        AgentError: an attachment is neither inline data nor a reference to a file.
+    """
     return [_read_attachment(part) for part in message.attachments]
 
 

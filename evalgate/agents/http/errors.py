@@ -1,4 +1,7 @@
-"""Why there is no answer of the agent's server, and whose fault that is."""
+"""Errors for missing answers of the agent's server, attributed to the agent or to its environment.
+
+`AgentError` with the outcome `faulted` is not counted against the agent.
+"""
 
 import errno
 import os
@@ -15,24 +18,23 @@ from evalgate.throttling.rate_limiter import parse_retry_after
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorCertificateError, ClientResponse
 
+# OpenSSL's X509_V_ERR codes: mismatch of host and of address; not yet and no longer valid.
 _WRONG_NAME, _WRONG_TIME = {62, 64}, {9, 10}
-# Of X509_verify_cert_error: host and address; not yet and no longer valid.
+# OpenSSL's reasons for an answer in plain text, which differ by its release.
 _NO_TLS_AT_ALL = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}
-# What OpenSSL says of a server that answers in plain text, by its release.
 EXCERPT_BYTES = 8 * 1024
-"""How much of a refusal is shown."""
+"""Size of the part of an error answer that is shown."""
 TOO_MANY_REQUESTS = 429
 PROXY_AUTH_REQUIRED = 407
 _TRANSIENT_STATUSES: Mapping[int, str] = {
     TOO_MANY_REQUESTS: RATE_LIMITED,
     503: "unavailable",
-    529: "unavailable",
+    529: "unavailable",  # "overloaded" of Anthropic and of proxies before it
 }
-# 529: Anthropic, and who passes its answers on.
 
 
 def get_retry_after(response: "ClientResponse") -> float | None:
-    """Seconds after which a busy server wants to be asked again; None when it does not."""
+    """Return the seconds of a busy server's Retry-After; None for other statuses or without the header."""
     if response.status not in _TRANSIENT_STATUSES:
         return None
     headers = {name.lower(): value for name, value in response.headers.items()}
@@ -40,22 +42,25 @@ def get_retry_after(response: "ClientResponse") -> float | None:
 
 
 async def build_status_error(response: "ClientResponse") -> AgentError:
-    """The failure of a bad status. A server that is busy, or whose agent is not there, says nothing of it."""
+    """Return the error for a bad status, with an excerpt of the body, and close the response.
+
+    The outcome is `faulted` if the server is busy or a proxy refused.
+    """
     excerpt = bytearray()
     try:
         while len(excerpt) <= EXCERPT_BYTES and (piece := await response.content.read(EXCERPT_BYTES)):
             excerpt += piece
-    except Exception:  # noqa: BLE001  the status is what counts: its body is a courtesy
+    except Exception:  # noqa: BLE001  the status is the error; its body only explains it
         excerpt += b" [broken off]"
     finally:
         response.close()
     reason = to_one_line(response.reason or "", 60)
     sentence = f"the agent answered with status {response.status} {reason}".rstrip()
     if 300 <= response.status < 400:
-        sentence += (
-            f"; redirections are not followed: give the address that it leads "
-            f"to{_describe_redirect(response)}"
-        )
+        # The query is left out: servers put tokens in it.
+        location = to_one_line(response.headers.get("Location", "").partition("?")[0], 300)
+        sentence += "; redirections are not followed: give the address that it leads to"
+        sentence += f", {location}" if location else ""
     detail = shorten_text(excerpt.decode("utf-8", "replace"), EXCERPT_BYTES)
     if (busy := _TRANSIENT_STATUSES.get(response.status)) is not None:
         wanted_s = get_retry_after(response)
@@ -68,21 +73,15 @@ async def build_status_error(response: "ClientResponse") -> AgentError:
 
 
 def build_unavailable_error(error: BaseException) -> AgentError:
-    """Nobody was reached: nothing was said to the agent, so nothing is known of it."""
+    """Return the error for a server that was not reached; `faulted`, since the agent received nothing."""
     failure = Failure(
         "unavailable", f"the agent cannot be reached any more: {describe_connection_error(error)}"
     )
     return AgentError(failure, "faulted")
 
 
-def _describe_redirect(response: "ClientResponse") -> str:
-    """Without the query, in which servers hide what only one may know."""
-    location = to_one_line(response.headers.get("Location", "").partition("?")[0], 300)
-    return f", {location}" if location else ""
-
-
 def build_certificate_error(url: str, error: "ClientConnectorCertificateError") -> AgentUnreachableError:
-    """Why a certificate is not trusted, and what to do. It will be the same in a minute."""
+    """Return the error for a certificate that is not trusted, with advice; waiting would not help."""
     found = error.certificate_error
     code, why = getattr(found, "verify_code", 0), getattr(found, "verify_message", "") or str(found)
     if code in _WRONG_NAME:
@@ -96,14 +95,14 @@ def build_certificate_error(url: str, error: "ClientConnectorCertificateError") 
 
 
 def build_connection_error(error: BaseException) -> AgentError:
-    """The failure of a connection that broke when the agent may have been at work."""
+    """Return the error for a connection that broke after the agent may have received the request."""
     return AgentError(
         Failure("connection", f"the connection to the agent failed: {describe_connection_error(error)}")
     )
 
 
 def describe_connection_error(error: BaseException) -> str:
-    """Why a connection failed, in the operating system's words where it has some."""
+    """Return the reason of a connection error in one line, in the operating system's words if it has any."""
     import ssl
 
     import aiohttp
@@ -127,14 +126,14 @@ def describe_connection_error(error: BaseException) -> str:
 
 
 def _describe_tls_error(reason: str) -> str:
-    """In the words of OpenSSL; its error numbers are those of other errors to the operating system."""
+    """Return OpenSSL's reason as words; its error numbers mean other errors to the operating system."""
     words = reason.lower().replace("_", " ")
     advice = "; does it speak http://?" if reason in _NO_TLS_AT_ALL else ""
     return f"TLS failed: {words}{advice}"
 
 
 def _describe_payload_error(error: BaseException) -> str:
-    """A body that cannot be unpacked and one that lacks its end are one error of aiohttp's."""
+    """Return the reason of an incomplete body; aiohttp has one error for a bad encoding and a missing end."""
     cause: BaseException = error.__cause__ or error
     why = getattr(cause, "message", None) or str(cause)
     what = "the answer cannot be unpacked" if "decode" in why.lower() else "the answer broke off"
@@ -142,5 +141,5 @@ def _describe_payload_error(error: BaseException) -> str:
 
 
 def build_flood_error() -> AgentError:
-    """Return the failure of an answer that is larger than any may be."""
+    """Return the error for an answer that is larger than `MAX_ANSWER_BYTES`."""
     return AgentError(Failure("flood", TOO_LARGE))

@@ -1,6 +1,6 @@
-"""evalgate's own JSON over HTTP: one POST a turn, answered by one object or by a stream of events.
+"""evalgate's own JSON over HTTP: one POST per turn, answered by one object or by a stream of events.
 
-`docs/agents-http.md` describes it for those who write the server.
+`docs/agents-http.md` describes the format for authors of servers.
 """
 
 import uuid
@@ -21,18 +21,18 @@ _ACCEPT = {"Accept": "application/json, application/x-ndjson, text/event-stream"
 
 
 class EvalgateDialect:
-    """See `Dialect`."""
+    """`Dialect` of evalgate's own JSON."""
 
     def __init__(self, connection: AgentConnection) -> None:
         self._connection = connection
 
     def open_conversation(self, case: EvalCase) -> "EvalgateConversation":
-        """See `Dialect.open`."""
+        """Return a conversation with a random session id and the case's initial state."""
         return EvalgateConversation(self._connection, case)
 
 
 class EvalgateConversation:
-    """See `Conversation`. Sends what a server needs that remembers nothing."""
+    """`RemoteConversation` that sends history and state each time, for servers that remember nothing."""
 
     def __init__(self, connection: AgentConnection, case: EvalCase) -> None:
         self._connection = connection
@@ -42,10 +42,14 @@ class EvalgateConversation:
         self._history: list[JsonObject] = []
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """See `Conversation.ask`."""
+        """Post the message with history and state, and return the answer in any of its three forms.
+
+        Raises:
+            AgentError: the request failed, the answer is malformed, or it reports an error.
+        """
         turn = _TurnResponse()
-        asked = self._build_request(message)
-        async with self._connection.open_response("POST", self._connection.url, asked, _ACCEPT) as response:
+        body = self._build_request(message)
+        async with self._connection.open_response("POST", self._connection.url, body, _ACCEPT) as response:
             if response.content_type == "text/event-stream":
                 async for data in iter_events(response, turn.is_over):
                     await run_off_loop(len(data), partial(turn.read_event, data))
@@ -53,17 +57,17 @@ class EvalgateConversation:
                 async for line in iter_lines(response, turn.is_over):
                     await run_off_loop(len(line), partial(turn.read_event, line))
             else:
-                body = await read_body(response)
-                await run_off_loop(len(body), partial(turn.read_whole, body))
+                whole = await read_body(response)
+                await run_off_loop(len(whole), partial(turn.read_whole, whole))
         answer = turn.build_answer()
         if answer.state is not None:
             self._state = answer.state
-        said = ("user", message.text), ("agent", answer.reply.response or "")
-        self._history += [{"role": role, "text": text} for role, text in said]
+        exchange = ("user", message.text), ("agent", answer.reply.response or "")
+        self._history += [{"role": role, "text": text} for role, text in exchange]
         return answer
 
     async def end_conversation(self) -> None:
-        """See `Conversation.leave`: nothing is kept that had to be forgotten."""
+        """Do nothing: the format has no request that ends a conversation."""
 
     def _build_request(self, message: UserMessage) -> JsonObject:
         case, given = self._case, self._case.session
@@ -86,7 +90,7 @@ class EvalgateConversation:
 
 
 class _TurnResponse:
-    """Collects one answer."""
+    """Collector of the answer of one turn."""
 
     def __init__(self) -> None:
         self._transcript = Transcript()
@@ -94,15 +98,19 @@ class _TurnResponse:
         self._done: TurnAnswer | None = None
 
     def read_whole(self, body: bytes) -> None:
-        """Read the body that is the whole answer. Raises AgentFailed."""
+        """Read the body that is the whole answer; raise AgentError if it is malformed."""
         self.accept_answer(parse_json_body(body))
 
     def read_event(self, data: bytes | str) -> None:
-        """Read one event of the turn. Raises AgentFailed."""
+        """Read the JSON of one event; raise AgentError if it is malformed."""
         self.accept_event(parse_json_body(data))
 
     def accept_answer(self, found: object) -> None:
-        """The object that is the whole answer. Raises AgentFailed."""
+        """Accept the object that is the whole answer: its parts are handled like events of a stream.
+
+        Raises:
+            AgentError: it is malformed, or it reports an error.
+        """
         if found is None:
             raise build_format_error("the agent's answer is empty: it must be a JSON object")
         if not isinstance(found, dict):
@@ -122,7 +130,11 @@ class _TurnResponse:
         self.accept_event({"type": "done", "response": found.get("response"), "state": found.get("state")})
 
     def accept_event(self, event: object) -> None:
-        """One event of the turn. Raises AgentFailed."""
+        """Accept one event of the turn; None, an empty line, is ignored.
+
+        Raises:
+            AgentError: it is malformed, it follows `done`, or it reports an error.
+        """
         if event is None:  # an empty line
             return
         if not isinstance(event, dict):
@@ -135,11 +147,15 @@ class _TurnResponse:
             raise build_format_error(str(error)) from None
 
     def is_over(self) -> bool:
-        """Whether the agent said that it is done."""
+        """Return True after the `done` event."""
         return self._done is not None
 
     def build_answer(self) -> TurnAnswer:
-        """The answer, now that everything has arrived. Raises AgentFailed: it has no end."""
+        """Return the answer, once the body has ended.
+
+        Raises:
+            AgentError: there was no `done` event.
+        """
         if self._done is None:
             raise build_format_error("the agent's answer ended without `done`")
         return self._done

@@ -1,4 +1,4 @@
-"""Large answers are read in a thread, so that other cases go on meanwhile."""
+"""Parsing of large answers in a thread, so that other cases continue meanwhile."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,9 +11,10 @@ _T = TypeVar("_T")
 
 
 async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
-    """Return what `work` makes of an answer of so many bytes; in a thread if it is large.
+    """Return the result of `work` on an answer of `size` bytes; call it in a thread if that is large.
 
-    The thread gives way while it reads JSON by `parsed`. Its time is ours and not the agent's.
+    The thread releases the GIL from time to time while `parse_untrusted_json` runs. The turn's timer is
+    stopped: the time is the gate's and not the agent's.
     """
     if size <= LARGE:
         return work()

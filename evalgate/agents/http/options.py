@@ -1,4 +1,4 @@
-"""The options of whatever is asked over HTTP: the wire format, and what each format adds."""
+"""Options of agents behind HTTP: the dialect, and the options of each dialect."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ _OURS_IN_BODY = frozenset({"model", "messages", "stream", "stream_options", "n"}
 
 
 class HttpDialectOptions(BaseModel):
-    """How an agent is spoken to over HTTP."""
+    """Options of an agent behind HTTP, in any dialect."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -41,11 +41,11 @@ class HttpDialectOptions(BaseModel):
     headers: Mapping[str, str] = Field(default_factory=dict)
     """Sent with every request; values may hold `${NAME}`, from the environment of evalgate."""
     health: str | None = None
-    """What is asked for until it is answered, before the first case; relative to `url`."""
+    """Address that must answer before the first case starts; relative to `url`."""
     start_timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Seconds that the server may take until it answers."""
     stream: bool | None = None
-    """Whether answers are streamed; where the dialect is A2A, what the agent's card says when absent."""
+    """True to stream answers; when absent, the agent's card decides if the dialect is A2A."""
     model: str | None = None
     """Of OpenAI's dialect."""
     instructions: str | None = None
@@ -89,13 +89,13 @@ class HttpDialectOptions(BaseModel):
         return self
 
     def build_health_url(self, url: str) -> str:
-        """What is asked for before the first case."""
+        """Return the address that must answer before the first case starts, for an agent at `url`."""
         if self.health is not None:
             return urljoin(append_path(url, "/"), self.health)
         return append_path(url, _HEALTH[self.dialect]) if self.dialect in _HEALTH else url
 
     def build_dialect_factory(self) -> Callable[[AgentConnection], Dialect]:
-        """What makes the dialect, once there is a connection."""
+        """Return a function that creates the dialect for a connection."""
         match self.dialect:
             case "evalgate":
                 return EvalgateDialect

@@ -1,4 +1,4 @@
-"""The body of an answer: whole, as server-sent events or as lines, within a size limit."""
+"""Readers of response bodies: whole, as server-sent events or as lines, within a size limit."""
 
 import asyncio
 import re
@@ -16,19 +16,19 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class SseReader:
-    """Takes bytes in pieces of any size and gives the data of each event that is complete."""
+    """Incremental parser of server-sent events, for pieces of any size."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._seen = 0
-        """Bytes of the rest that hold no end of a line."""
+        """Number of bytes of `_rest` that were searched for a line end."""
         self._data: list[str] = []
         self._is_first = True
 
     def parse_bytes(self, piece: bytes) -> Iterator[str]:
-        """The data of the events that `piece` completes."""
+        """Yield the data of each event that `piece` completes."""
         self._rest += piece
-        # A \r at the end may be half of an \r\n: it waits for what follows.
+        # A \r at the end may be half of an \r\n: the next piece decides.
         end = len(self._rest) - (self._rest[-1:] == b"\r")
         start = 0
         for found in _LINE_END.finditer(self._rest, self._seen, end):
@@ -39,18 +39,13 @@ class SseReader:
         del self._rest[:start]
 
     def finish_stream(self) -> Iterator[str]:
-        """What is left when the stream ends: a last event without its empty line is still an event.
+        """Yield the data of a last event that lacks the empty line after it, now that the stream ended.
 
-        The standard drops it; servers that forget the last line end exist, and what they said counts.
+        The standard drops such an event. Some servers forget the last line end, and their answer counts.
         """
         if self._rest:
             yield from self._parse_line(bytes(self._rest).rstrip(b"\r"))
         yield from self._parse_line(b"")
-
-    @property
-    def held(self) -> int:
-        """Bytes of the line that is not complete yet."""
-        return len(self._rest)
 
     def _parse_line(self, line: bytes) -> Iterator[str]:
         if self._is_first:
@@ -66,22 +61,27 @@ class SseReader:
 
 
 IsOver: TypeAlias = Callable[[], bool]
-"""Whether what was read so far is all that the agent says."""
+"""Returns True if the events read so far are the whole answer."""
 
 _SMALL = 64 * 1024
+# Some servers send their last event and do not end the stream: this is how long they may take.
 _HANGING_UP_S = 1.0
-# Servers exist that say that they are done and do not end the stream.
 
 
 async def read_body(response: "ClientResponse") -> bytes:
-    """The body. Raises AgentFailed: it is larger than any answer may be."""
+    """Return the whole body.
+
+    Raises:
+        AgentError: it is larger than `MAX_ANSWER_BYTES`.
+    """
+    # A short plain body cannot exceed the limit. A compressed one can: its length is that before unpacking.
     if (response.content_length or _SMALL) < _SMALL and "Content-Encoding" not in response.headers:
         return await response.read()
     return b"".join([piece async for piece in _iter_pieces(response, lambda: False)])
 
 
 async def iter_events(response: "ClientResponse", is_over: IsOver = lambda: False) -> AsyncIterator[str]:
-    """The data of each server-sent event, until the stream ends, or a second after it `is_over`.
+    """Yield the data of each server-sent event until the stream ends, or until a second after `is_over`.
 
     Raises:
         AgentError: as for `read_body`.
@@ -95,26 +95,21 @@ async def iter_events(response: "ClientResponse", is_over: IsOver = lambda: Fals
 
 
 async def iter_lines(response: "ClientResponse", is_over: IsOver) -> AsyncIterator[bytes]:
-    """Each line that is not empty, until the stream ends, or a second after it `is_over`.
+    """Yield each line that is not blank until the stream ends, or until a second after `is_over`.
 
     Raises:
         AgentError: as for `read_body`.
     """
-    kept: list[bytes] = []
+    # Pieces of a line are joined once: adding each to a growing line would take quadratic time.
+    pending: list[bytes] = []
     async for piece in _iter_pieces(response, is_over):
         first, *others = piece.split(b"\n")
-        kept.append(first)
-        for line in others:
-            for each in _join_line(kept):
-                yield each
-            kept = [line]
-    for each in _join_line(kept):
-        yield each
-
-
-def _join_line(kept: list[bytes]) -> Iterator[bytes]:
-    line = b"".join(kept).strip()
-    if line:
+        pending.append(first)
+        for following in others:
+            if line := b"".join(pending).strip():
+                yield line
+            pending = [following]
+    if line := b"".join(pending).strip():
         yield line
 
 

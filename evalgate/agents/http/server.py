@@ -1,4 +1,4 @@
-"""The agent's server: where it listens, the proxy that leads there, and the HTTP client."""
+"""The agent's server: its address and TLS options, the proxy to it, and the HTTP client for it."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def find_proxy(url: str) -> str | None:
-    """The address of the proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY); None: there is none.
+    """Return the address of the proxy for `url` (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), or None.
 
-    What listens on this machine is never asked for through a proxy, which would look for it on its own.
+    Loopback addresses never use a proxy, which would look for them on its own machine.
 
     Raises:
-        InvalidInputError: what the environment names is no HTTP proxy.
+        InvalidInputError: the environment names something else than an HTTP proxy.
     """
     parts, proxies = urlsplit(url), getproxies_environment()
     host = parts.hostname or ""
@@ -51,7 +51,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _matches_exemption(entry: str, host: str, netloc: str) -> bool:
-    """Whether an entry of NO_PROXY speaks of a host, of one with its port, or of its domain or network."""
+    """Return True if an entry of NO_PROXY names the host, host and port, the domain or the network."""
     domain = entry.lstrip(".*")
     if entry == "*" or entry in (host, netloc) or (domain and f".{host}".endswith(f".{domain}")):
         return True
@@ -62,7 +62,10 @@ def _matches_exemption(entry: str, host: str, netloc: str) -> bool:
 
 
 def _validate_proxy(name: str, proxy: str) -> str:
-    """No message shows the address: it may hold a password."""
+    """Return the address of the proxy, or raise InvalidInputError.
+
+    No message shows the address: it may hold a password.
+    """
     variable, address = f"{name.upper()}_PROXY", proxy if "://" in proxy else f"http://{proxy}"
     kind = address.partition(":")[0].lower()
     if kind not in {"http", "https"}:
@@ -77,37 +80,37 @@ def _validate_proxy(name: str, proxy: str) -> str:
     return address
 
 
+# Uvicorn and Node.js close an idle connection after 5 s: the client closes it before they do.
 _KEEPALIVE_S = 3.0
-# Uvicorn and Node.js close an idle connection after 5 s: it is let go before.
 _CONNECT_S = 30
 
 
 @frozen
 class AgentServer:
-    """Where the agent listens, and how it is spoken to. Its repr shows no header's value."""
+    """Address of the agent with the options of the HTTP client. Its repr shows no header's value."""
 
     url: str
-    """Without a slash at its end."""
+    """Address without a slash at its end."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with every request."""
+    """Headers of every request."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Values that stand in no message."""
+    """Values that no message may contain."""
     verify: bool = True
-    """Whether a certificate must be valid."""
+    """True if the certificate must be valid."""
     ca_file: Path | None = None
     """Certificates that are trusted instead of the system's."""
     relocated: bool = False
-    """Whether it listens elsewhere than it believes, as in a container: of what it says, the path is true."""
+    """True if the server's own host and port are not those of `url`, as in a container."""
     connections: int = 100
-    """At the same time, at most."""
+    """Largest number of open connections."""
 
 
 def create_http_client(server: AgentServer, *, keeps: bool) -> "ClientSession":
-    """A client of the server. `keeps`: a connection is used for more than one request.
+    """Return an HTTP client of the server; with `keeps`, a connection may serve several requests.
 
     Raises:
-        InvalidInputError: the HTTP client is not installed, the certificates cannot be read, or the
-            environment names a proxy that is none.
+        InvalidInputError: `aiohttp` is not installed, the certificates cannot be read, or the environment
+            names something else than an HTTP proxy.
     """
     try:
         from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
@@ -115,16 +118,16 @@ def create_http_client(server: AgentServer, *, keeps: bool) -> "ClientSession":
         raise InvalidInputError(
             f"an agent of kind `http` needs the package `aiohttp`: {describe_install('http')}"
         ) from None
-    keeping = {"keepalive_timeout": _KEEPALIVE_S} if keeps else {"force_close": True}
+    reuse = {"keepalive_timeout": _KEEPALIVE_S} if keeps else {"force_close": True}
     connector = TCPConnector(
-        limit=server.connections, ssl=_build_tls_context(server), ttl_dns_cache=300, **keeping
+        limit=server.connections, ssl=_build_tls_context(server), ttl_dns_cache=300, **reuse
     )
     return ClientSession(
         connector=connector,
-        cookie_jar=DummyCookieJar(),  # one conversation must not go on in the session of another
+        cookie_jar=DummyCookieJar(),  # a session cookie must not leak into another conversation
         headers=dict(server.headers),
         timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
-        # Its own way of finding a proxy looks into the user's .netrc, in a thread, for each request.
+        # Not `trust_env`: aiohttp would read the user's .netrc, in a thread, for each request.
         proxy=find_proxy(server.url),
     )
 

@@ -1,4 +1,4 @@
-"""Answers for an agent whose tools nobody runs: what its case says that they answered."""
+"""Tool results for agents that leave the execution of tools to the client: mocks, else recorded results."""
 
 from collections.abc import Iterable
 
@@ -13,22 +13,22 @@ NO_ARGUMENTS = {"error": "the arguments are not a JSON object"}
 
 
 class CaseTools:
-    """The tools of one case, turn by turn. A tool that is mocked is answered by its mocks alone."""
+    """Tools of one case, turn by turn. A mocked tool is answered only by its mocks."""
 
     def __init__(self, mocks: Iterable[ToolMock]) -> None:
         self._mocks = Mocks([encode_tool_mock(mock) for mock in mocks])
         self._recorded = RecordedTools(Reply())
 
     def begin_turn(self, expected: Reply) -> None:
-        """The next turn starts, in which the case expects that."""
+        """Start the next turn, with the tool results of its expected reply."""
         self._mocks.begin_turn()
         self._recorded = RecordedTools(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """What the tool answers.
+        """Return the result of a call.
 
         Raises:
-            AgentError: the tool is mocked, and no mock of it answers the call. No fault of the agent.
+            AgentError: the tool is mocked and no mock matches the arguments; the outcome is `faulted`.
         """
         if not self._mocks.is_mocked(call.name):
             return self._recorded.get_result(call)
@@ -41,16 +41,16 @@ class CaseTools:
 
 
 class RecordedTools:
-    """The tool results of one expected reply; each is given once."""
+    """Tool results of one expected reply, each of which is returned once."""
 
     def __init__(self, expected: Reply) -> None:
-        self._left = list(_pair_results(expected))
+        self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """What the tool answers: the result of an equal call, else of the next one of that name.
+        """Return the recorded result of an equal call, else the next one of that tool.
 
-        A call of a tool that was never recorded is told so, in words that the agent reads: the call is in
-        the transcript and is scored, the conversation goes on, and nothing is made up.
+        Without a recorded result, return an error for the agent to read. The call is in the transcript and
+        is scored, the conversation continues, and no result is invented.
         """
         named = [each for each in self._left if each[1].name == call.name]
         equal = [each for each in named if each[0] is not None and each[0].args == call.args]
@@ -61,8 +61,8 @@ class RecordedTools:
         return ToolResult(call.name, found[1].result, call.id)
 
 
-def _pair_results(expected: Reply) -> list[tuple[ToolCall | None, ToolResult]]:
-    """Each result with its call: that of the same id, else the next one of the same name."""
+def _list_pairs(expected: Reply) -> list[tuple[ToolCall | None, ToolResult]]:
+    """Return each result after its call: the one with the same id, else the next one of the same tool."""
     calls = list(expected.tool_calls)
     pairs: list[tuple[ToolCall | None, ToolResult]] = []
     for event in expected.events:
