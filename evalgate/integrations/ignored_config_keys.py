@@ -1,4 +1,7 @@
-"""Find the keys of other owners' files that the owner ignores, as a misspelt one: a notice, no error."""
+"""Find keys in ADK's and tRPC's config files that those programs ignore, such as misspelt ones.
+
+They cause a notice, not an error.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,27 +26,29 @@ _OF_ADK: Mapping[tuple[str, ...], tuple[str, ...]] = {
         "model_configuration",
     ),
 }
-"""Where an object of Google ADK's `test_config.json` stands, and its keys. Those of criteria depend on the
-metric."""
+"""The known keys of each object in Google ADK's `test_config.json`, by the object's path. The keys of a
+criterion depend on its metric and are checked elsewhere."""
 _OF_TRPC = ("metricName", "evaluatorName", "threshold", "criterion")
 
 
 def describe_ignored_adk_keys(document: ConfigDocument) -> tuple[str, ...]:
-    """Return the sentence for keys outside of criteria that Google ADK ignores in a `test_config.json`."""
+    """Return the notices for keys outside of criteria that Google ADK ignores in a `test_config.json`."""
     check = KeyChecker(document.path, document.find_position, [])
-    check.add_keys(found for place, known in _OF_ADK.items() for found in _look(document.value, place, known))
+    check.add_keys(
+        key for path, known in _OF_ADK.items() for key in _iter_unknown_keys(document.value, path, known)
+    )
     return check.build_notices()
 
 
-def _look(
-    value: object, place: tuple[str, ...], known: tuple[str, ...], at: Location = ()
+def _iter_unknown_keys(
+    value: object, path: tuple[str, ...], known: tuple[str, ...], at: Location = ()
 ) -> Iterator[IgnoredKey]:
     if not isinstance(value, Mapping):
         return
-    if place:
+    if path:
         for key, inner in value.items():
-            if place[0] in {_ANY, key} or to_camel(place[0]) == key:
-                yield from _look(inner, place[1:], known, (*at, key))
+            if path[0] in {_ANY, key} or to_camel(path[0]) == key:
+                yield from _iter_unknown_keys(inner, path[1:], known, (*at, key))
         return
     for key in value:
         if key not in known and key not in map(to_camel, known):
@@ -51,7 +56,7 @@ def _look(
 
 
 def describe_ignored_trpc_keys(document: ConfigDocument) -> tuple[str, ...]:
-    """Return the sentence for keys outside of criteria that tRPC-Agent-Go ignores in a `.metrics.json`."""
+    """Return the notices for keys outside of criteria that tRPC-Agent-Go ignores in a `.metrics.json`."""
     check = KeyChecker(document.path, document.find_position, [])
     items = document.value if isinstance(document.value, list) else []
     check.add_keys(

@@ -1,4 +1,4 @@
-"""What was recorded, in whatever file: runs, conversations, sessions, traces."""
+"""Read recordings of any supported kind: runs, conversations, sessions, traces and eval sets."""
 
 from pathlib import Path
 
@@ -13,10 +13,10 @@ from evalgate.integrations.trpc.results import TrpcResultsFormat
 
 
 def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
-    """A run's `results.json`, conversations, saved sessions, traces, or an eval set.
+    """Read a `results.json`, conversations, saved sessions, traces or an eval set.
 
     Raises:
-        InvalidInputError: it is none of these, or damaged.
+        InvalidInputError: the file is none of these, or damaged.
     """
     if has_sessions(path):
         return read_sessions(path, shown_as)
@@ -30,10 +30,10 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
 
 
 def is_recording(path: Path, shown_as: str) -> bool:
-    """Return True for sessions, conversations, traces and eval sets.
+    """Return True if the path holds sessions, conversations, traces or an eval set.
 
     Raises:
-        InvalidInputError: it is called JSON and is none.
+        InvalidInputError: the file is named `.json` and is not JSON.
     """
     if has_sessions(path) or may_hold_conversations(path) or is_trace_file(path):
         return True

@@ -1,4 +1,4 @@
-"""Google ADK's `test_config.json`, and generation settings in Gemini's words."""
+"""Google ADK's `test_config.json`, and generation settings with Gemini's key names."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -15,11 +15,11 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 _OURS = {"max_output_tokens": "max_tokens", "stop_sequences": "stop"}
 _OF_EVERY_JUDGE = ("temperature", "max_tokens")
-"""What has a key of its own in a judge's configuration; the rest stands under `generation`."""
+"""Settings that have a key of their own in a judge's configuration. The others are under `generation`."""
 
 
 class GenerationConfig(BaseModel):
-    """Of Google's `GenerateContentConfig` what other models have too; the rest of it is not sent."""
+    """The keys of Google's `GenerateContentConfig` that other models have too; the others are not sent."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, defer_build=True
@@ -34,11 +34,11 @@ class GenerationConfig(BaseModel):
     frequency_penalty: _Finite | None = None
 
     def to_judge_changes(self) -> dict[str, object]:
-        """What of it alters a judge's configuration."""
+        """Return the changes to a judge's configuration, by its key names."""
         given = self.model_dump(mode="json", exclude_none=True)
-        said = {_OURS.get(name, name): value for name, value in given.items()}
-        changed = {name: said.pop(name) for name in _OF_EVERY_JUDGE if name in said}
-        return {**changed, "generation": said} if said else changed
+        generation = {_OURS.get(name, name): value for name, value in given.items()}
+        changes = {name: generation.pop(name) for name in _OF_EVERY_JUDGE if name in generation}
+        return {**changes, "generation": generation} if generation else changes
 
 
 class _AdkCode(BaseModel):
@@ -46,14 +46,14 @@ class _AdkCode(BaseModel):
 
 
 class _AdkCustomMetric(BaseModel):
-    # `metric_info` and `description` tell people about the metric; nothing is computed from them.
+    # `metric_info` and `description` are for readers only; nothing is computed from them.
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     code_config: _AdkCode = Field(validation_alias=AliasChoices("code_config", "codeConfig"))
 
 
 _PLACEHOLDERS = ("stop_signal", "conversation_plan", "conversation_history")
-"""What Google ADK wants in instructions."""
+"""The template variables that Google ADK requires in custom instructions."""
 
 
 class _AdkUser(BaseModel):
@@ -89,19 +89,19 @@ class _AdkUser(BaseModel):
         return value
 
     def to_user_config(self) -> UserConfig:
-        """The section of ours that says the same."""
-        said: dict[str, Any] = self.generation.to_judge_changes()
+        """Return the equivalent `user` section of a thresholds file."""
+        changes: dict[str, Any] = self.generation.to_judge_changes()
         return UserConfig(
             model=self.model,
             max_turns=self.max_turns,
             instructions=self.instructions,
             include_function_calls=self.include_function_calls,
-            **said,
+            **changes,
         )
 
 
 class AdkTestConfig(BaseModel):
-    """The whole file. As in ADK, unknown keys are ignored and thresholds unbounded."""
+    """The whole file. As in Google ADK, unknown keys are ignored and thresholds have no bounds."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 

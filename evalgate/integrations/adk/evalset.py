@@ -1,7 +1,7 @@
-"""Eval sets of Google ADK: an object with `eval_cases`, in snake_case or camelCase, mixed at will.
+"""Google ADK's eval sets: an object with `eval_cases`, in snake_case or camelCase, even mixed.
 
-Every field of releases 2.3 to 2.13 is read, and fields that nobody knows are tolerated; null counts as
-absent. What our model has no field for is kept as `native`, for the way back.
+Every field of releases 2.3 to 2.13 is read, unknown fields are tolerated, and null counts as absent.
+Contents for which evalgate's model has no field are kept as `native`, so that a writer can restore them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,27 +43,26 @@ from evalgate.integrations.adk.file_models import (
     AdkInvocationEvent,
     AdkPart,
     AdkRubric,
-    AdkScenario,
     AdkSessionInput,
     AdkUserContent,
 )
 
 _IN_CONTENTS = frozenset({*CONTENTS, *map(to_camel, CONTENTS)})
-"""What is kept whole where it says more than is read."""
+"""Keys of contents that are kept whole if they hold more than is read."""
 
 
 class AdkFormat:
-    """Reads Google ADK's `.evalset.json` and the `.test.json` files that hold the same."""
+    """Google ADK's `.evalset.json` files, and `.test.json` files of the same shape."""
 
     def matches_document(self, document: Document) -> bool:
-        """An object with eval cases, or at least an eval set's id and no results."""
+        """Return True for an object with eval cases, or with an eval set's id and no results."""
         keys = document.value.keys() if isinstance(document.value, dict) else set()
         has_id = bool(keys & {"eval_set_id", "evalSetId"})
         is_result = bool(keys & {"eval_case_results", "evalCaseResults"})
         return bool(keys & {"eval_cases", "evalCases"}) or (has_id and not is_result)
 
     def read_eval_set(self, document: Document) -> EvalSet:
-        """The eval set, with the line of each case.
+        """Build the eval set, with the line number of each case.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -79,7 +78,7 @@ class AdkFormat:
         return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
-        """See `ReportsIgnoredKeys`."""
+        """Yield the paths of keys whose values are not read into the eval set."""
         for found in collect_ignored_keys(AdkEvalSetHeader, _get_header(document.value)):
             yield found.location
         key = _get_spelling(document.value, "eval_cases")
@@ -96,11 +95,11 @@ _OF_OLD_LISTS = {
     "tool_name": "name",
     "tool_input": "args",
 }
-"""Keys of the lists that Google ADK read before, and what says the same in an eval set."""
+"""Keys of the list formats that Google ADK read before, and the eval set's key for the same thing."""
 
 
 def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
-    # One at a time, so that a big file never stands in memory as pydantic models too.
+    # One at a time, so that a big file is never in memory as pydantic models too.
     key, position = _get_spelling(document.value, "eval_cases"), partial(_find_position, document)
 
     def make_case(index: int, raw: object) -> EvalCase | None:
@@ -120,10 +119,11 @@ _SESSION_KEYS = {"app_name", "user_id", "state"}
 
 
 def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
-    """Return True if the case holds the most common keys alone; False when in doubt.
+    """Return True if the case holds only the most common keys, and False when in doubt.
 
-    Nearly every case does, and `extract_native_data` has looked through its contents already: what is said
-    there beyond a turn is kept in `native`, and parts without text are attachments.
+    This is true of nearly every case, and saves a second look through its contents. `extract_native_data` has
+    already looked through them: what a turn holds beyond our fields is in its `native`, and parts without
+    text are attachments.
     """
     return (
         case is not None
@@ -139,7 +139,7 @@ def _get_raw_cases(document: Document) -> Sequence[object]:
 
 
 def _get_header(value: object) -> object:
-    """What the file says beside its cases."""
+    """Return the file's object with an empty list of cases."""
     return clear_items(value, _get_spelling(value, "eval_cases"))
 
 
@@ -152,7 +152,7 @@ def _find_repeated_ids(document: Document) -> Iterator[Problem]:
 
 
 def _find_position(document: Document, location: Location) -> tuple[int, int]:
-    """The place of a snake_case path, however the file spells it."""
+    """Return line and column of a snake_case path, in whichever spelling the file has it."""
     value, spelled = document.value, list[str | int]()
     for part in location:
         spelled.append(_get_spelling(value, part) if isinstance(part, str) else part)
@@ -179,16 +179,20 @@ def _get_member(value: object, name: str) -> object:
     return _get_item(value, _get_spelling(value, name))
 
 
-# --- to our own ---------------------------------------------------------------------------------------------
+# --- conversion to evalgate's types -------------------------------------------------------------------------
 
 
 def _build_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
-    asked = _get_member(raw, "conversation")
-    invocations = zip(wire.conversation or (), asked if isinstance(asked, list) else (), strict=True)
+    conversation, plan = _get_member(raw, "conversation"), wire.conversation_scenario
+    invocations = zip(
+        wire.conversation or (), conversation if isinstance(conversation, list) else (), strict=True
+    )
     return EvalCase(
         eval_id=wire.eval_id,
         turns=tuple([_build_turn(*invocation) for invocation in invocations]),
-        scenario=_build_scenario(wire.conversation_scenario),
+        scenario=None
+        if plan is None
+        else Scenario(plan.starting_prompt, plan.conversation_plan, plan.user_persona),
         session=_build_session(wire.session_input),
         # An empty state is Google ADK's way of expecting none.
         final_state=wire.final_session_state or None,
@@ -199,19 +203,13 @@ def _build_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
     )
 
 
-def _build_rubrics(wires: Sequence[AdkRubric], named: str) -> tuple[Rubric, ...]:
-    return tuple(_build_rubric(f"{named}_{number}", wire) for number, wire in enumerate(wires, start=1))
-
-
-def _build_rubric(name: str, wire: AdkRubric) -> Rubric:
-    text = wire.rubric_content.text_property if wire.rubric_content else wire.criterion
-    return Rubric(wire.rubric_id or name, text or "", wire.type, wire.description)
-
-
-def _build_scenario(wire: AdkScenario | None) -> Scenario | None:
-    if wire is None:
-        return None
-    return Scenario(wire.starting_prompt, wire.conversation_plan, wire.user_persona)
+def _build_rubrics(wires: Sequence[AdkRubric], prefix: str) -> tuple[Rubric, ...]:
+    rubrics = []
+    for number, wire in enumerate(wires, start=1):
+        text = wire.rubric_content.text_property if wire.rubric_content else wire.criterion
+        name = wire.rubric_id or f"{prefix}_{number}"
+        rubrics.append(Rubric(name, text or "", wire.type, wire.description))
+    return tuple(rubrics)
 
 
 def _build_session(wire: AdkSessionInput | None) -> SessionInput:
@@ -239,7 +237,7 @@ def _build_turn(wire: AdkInvocation, raw: Mapping[str, Any]) -> CaseTurn:
 
 
 def _join_text(parts: Sequence[AdkPart]) -> str:
-    """Thoughts included, as Google ADK does."""
+    """Join the texts of all parts, thoughts included, as Google ADK does."""
     return "\n".join([part.text for part in parts if part.text])
 
 
@@ -260,7 +258,7 @@ def _build_events(data: AdkIntermediateData | None) -> tuple[Event, ...]:
     return (
         *[_build_tool_call(call) for call in data.tool_uses or ()],
         *[_build_tool_result(response) for response in data.tool_responses or ()],
-        *[_build_message(parts, author or None) for author, parts in data.intermediate_responses or ()],
+        *[Message(_join_text(parts), author or None) for author, parts in data.intermediate_responses or ()],
     )
 
 
@@ -282,7 +280,3 @@ def _build_tool_call(wire: AdkFunctionCall, author: str | None = None) -> ToolCa
 
 def _build_tool_result(wire: AdkFunctionResponse, author: str | None = None) -> ToolResult:
     return ToolResult(wire.name or "", wire.response, wire.id, author)
-
-
-def _build_message(parts: Sequence[AdkPart], author: str | None) -> Message:
-    return Message(_join_text(parts), author)

@@ -1,7 +1,7 @@
-"""What Google ADK's eval-set files hold, of releases 2.3 to 2.13: keys in snake_case or camelCase.
+"""Pydantic models of Google ADK's eval-set files, releases 2.3 to 2.13, in snake_case or camelCase.
 
 Most models of Google ADK refuse unknown keys; `EvalSet`, `EvalCase`, `SessionInput` and, since 2.13,
-`InvocationEvent` do not. `is_refused` says so for each; `evalgate.datasets.ignored_keys` asks it.
+`InvocationEvent` do not. Each model's `is_refused` says so to `evalgate.datasets.ignored_keys`.
 """
 
 import difflib
@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
+from typing_extensions import override
 
 from evalgate.datasets.ignored_keys import KeyModel
 from evalgate.datasets.turn_shapes import PART_KEYS
@@ -17,7 +18,7 @@ from evalgate.documents.validation import Id
 
 
 class AdkModel(BaseModel):
-    """An object in either spelling: unknown keys are passed over."""
+    """An object in either spelling; unknown keys are ignored."""
 
     model_config = ConfigDict(
         alias_generator=AliasGenerator(validation_alias=to_camel),
@@ -30,11 +31,11 @@ class AdkModel(BaseModel):
 
 
 class StrictAdkModel(AdkModel):
-    """An object for whose unknown keys Google ADK refuses the file."""
+    """An object of which Google ADK refuses unknown keys."""
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        """Return whether Google ADK refuses `value` for its unknown key."""
+        """Return True if Google ADK refuses `value` because of its unknown key."""
         del key, value
         return True
 
@@ -42,8 +43,8 @@ class StrictAdkModel(AdkModel):
 class GenaiModel(AdkModel):
     """An object of google-genai, which refuses unknown keys too, but adds some with every release.
 
-    A key that this list does not know may be one that a newer release reads. It is let through, with a
-    warning, where the object says all that is scored and the key is no misspelling of a known one.
+    An unknown key may be one that a newer release reads. It is accepted, with a warning, if the object holds
+    all that is scored and the key is not a misspelling of a known one.
     """
 
     @classmethod
@@ -53,12 +54,12 @@ class GenaiModel(AdkModel):
 
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """Return whether nothing that is scored can be missing from the object."""
+        """Return True if nothing that is scored can be missing from the object."""
         return value.keys() >= cls.model_fields.keys()
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        """Return whether the unknown key must be taken for a mistake."""
+        """Return True if the unknown key must be taken for a mistake."""
         known = {*cls.model_fields, *cls.kept_keys()}
         near = difflib.get_close_matches(key, [*known, *map(to_camel, known)], n=1, cutoff=0.6)
         return bool(near) or not cls.is_complete(value)
@@ -67,14 +68,14 @@ class GenaiModel(AdkModel):
 class AdkFunctionCall(GenaiModel):
     """A tool call."""
 
+    @override
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """See `GenaiModel.kept_keys`."""
         return ("partial_args", "will_continue")
 
+    @override
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """See `GenaiModel.is_complete`."""
         return {"name", "args"} <= value.keys()
 
     id: str | None = None
@@ -83,16 +84,16 @@ class AdkFunctionCall(GenaiModel):
 
 
 class AdkFunctionResponse(GenaiModel):
-    """What a tool answered."""
+    """The answer of a tool."""
 
+    @override
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """See `GenaiModel.kept_keys`."""
         return ("parts", "scheduling", "will_continue")
 
+    @override
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """See `GenaiModel.is_complete`."""
         return {"name", "response"} <= value.keys()
 
     id: str | None = None
@@ -103,16 +104,16 @@ class AdkFunctionResponse(GenaiModel):
 class AdkPart(GenaiModel):
     """A part of a content, as far as it is read."""
 
+    @override
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """See `GenaiModel.kept_keys`."""
         return PART_KEYS
 
+    @override
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """See `GenaiModel.is_complete`."""
-        said = {*cls.model_fields, *PART_KEYS} - _ASIDES
-        return any(key in value or to_camel(key) in value for key in said)
+        contents = {*cls.model_fields, *PART_KEYS} - _ASIDES
+        return any(key in value or to_camel(key) in value for key in contents)
 
     text: str | None = None
     function_call: AdkFunctionCall | None = None
@@ -120,25 +121,25 @@ class AdkPart(GenaiModel):
 
 
 _ASIDES = {"thought", "thought_signature", "video_metadata", "media_resolution", "part_metadata"}
-"""Keys that say something about what a part holds under another key."""
+"""Keys that only describe what a part holds under another key."""
 
 
 class AdkContentBase(GenaiModel):
-    """What is said or done at once, and by whom."""
+    """A message or action, with its author's role."""
 
+    @override
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """See `GenaiModel.kept_keys`."""
         return ("role",)
 
+    @override
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """See `GenaiModel.is_complete`."""
         return "parts" in value
 
 
 class AdkContent(AdkContentBase):
-    """What an agent says or does."""
+    """A message or action of an agent."""
 
     parts: list[AdkPart] | None = None
 
@@ -150,18 +151,18 @@ def _validate_text(part: dict[str, Any]) -> dict[str, Any]:
 
 
 class AdkUserContent(AdkContentBase):
-    """What the user says."""
+    """A message of the user."""
 
     # Parts stay as they are: those without text become the message's attachments.
     parts: list[Annotated[dict[str, Any], AfterValidator(_validate_text), KeyModel(AdkPart)]] | None = None
 
 
 class AdkInvocationEvent(AdkModel):
-    """What an agent did, in the order of its doing."""
+    """A step of an agent, in the order in which the steps happened."""
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """Return the keys of later releases that are not read, and the web page's numbers."""
+        """Return the keys of later releases and of ADK's web UI that are not read."""
         return ("grounding_metadata", "usage_metadata", "model_version", "invocation_index", "tool_use_index")
 
     author: str | None = None
@@ -169,7 +170,7 @@ class AdkInvocationEvent(AdkModel):
 
 
 class AdkIntermediateData(StrictAdkModel):
-    """What happened before the final response, in the older or the newer shape."""
+    """The steps before the final response, in the older or the newer shape."""
 
     tool_uses: list[AdkFunctionCall] | None = None
     tool_responses: list[AdkFunctionResponse] | None = None
@@ -190,19 +191,20 @@ class AdkRubricContent(StrictAdkModel):
 
 
 class AdkRubric(StrictAdkModel):
-    """What a judge must affirm."""
+    """A statement that a judge is asked to affirm."""
 
     rubric_id: str | None = None
     rubric_content: AdkRubricContent | None = None
     type: str | None = None
     description: str | None = None
-    # As Google ADK's guide has it, although no release reads it.
+    # The guide of Google ADK shows this key, although no release reads it.
     criterion: str | None = None
 
+    @override
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        """Return whether to refuse an unknown key; the guide's `points`, which weigh nothing, pass."""
         del value
+        # The guide of Google ADK has `points`, which count for nothing.
         return key != "points"
 
     @model_validator(mode="after")
@@ -223,10 +225,11 @@ class AdkAgentDetails(StrictAdkModel):
 class AdkAppDetails(StrictAdkModel):
     """The recorded agents by name."""
 
+    @override
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        """Return whether to refuse an unknown key; the guide's keys, which no release reads, pass."""
         del value
+        # The guide of Google ADK has these keys, which no release reads.
         return key not in {"app_name", "appName", "user_id", "userId"}
 
     agent_details: dict[str, AdkAgentDetails] | None = None
@@ -256,7 +259,7 @@ class _Behavior(BaseModel):
 
 
 class _Persona(BaseModel):
-    """The keys of a persona, whose values are checked where the user is played."""
+    """The keys of a persona. Its values are checked when the user is simulated."""
 
     id: Any = None
     description: Any = None
@@ -270,7 +273,7 @@ def _validate_persona(persona: object) -> object:
 
 
 class AdkScenario(StrictAdkModel):
-    """A conversation that is played."""
+    """A conversation with a simulated user."""
 
     starting_prompt: str
     conversation_plan: str
@@ -278,7 +281,7 @@ class AdkScenario(StrictAdkModel):
 
 
 class AdkSessionInput(AdkModel):
-    """What the session starts with."""
+    """The state in which the session starts."""
 
     app_name: str | None = None
     user_id: str | None = None
@@ -296,7 +299,7 @@ class AdkCase(AdkModel):
     final_session_state: dict[str, Any] | None = None
     creation_timestamp: float | None = None
     rubrics: list[AdkRubric] | None = None
-    # Of adk-rs, whose files are Google ADK's.
+    # Written by adk-rs, whose files are otherwise Google ADK's.
     name: str | None = None
 
     @model_validator(mode="after")
@@ -308,7 +311,7 @@ class AdkCase(AdkModel):
 
 
 class AdkEvalSetHeader(AdkModel):
-    """An eval set but for its cases, which are read one by one."""
+    """An eval set without its cases, which are read one by one."""
 
     eval_set_id: Id
     name: str | None = None
@@ -319,7 +322,7 @@ class AdkEvalSetHeader(AdkModel):
     @model_validator(mode="before")
     @classmethod
     def _reject_double_spelling(cls, value: object) -> object:
-        """Of two spellings, one would be dropped in silence."""
+        # Of two spellings, one would be dropped without notice.
         keys = value if isinstance(value, dict) else {}
         for snake, camel in (("eval_cases", "evalCases"), ("eval_set_id", "evalSetId")):
             if snake in keys and camel in keys:

@@ -1,8 +1,8 @@
-"""The two lists that Google ADK read before it had eval sets, and its `initial_session_file`.
+"""The two list formats that Google ADK read before eval sets, and its `initial_session_file`.
 
-A *turn list* (`[{query, expected_tool_use, reference, …}, …]`) is one case; a *case list*
-(`[{name, data: [turns], initial_session}, …]`) is several. Neither says what it is called: the file's path is
-the id of the set, and of a turn list's only case.
+A *turn list* (`[{query, expected_tool_use, reference, …}, …]`) is one case. A *case list*
+(`[{name, data: [turns], initial_session}, …]`) is several. Neither holds a name: the file's path is the id of
+the set, and of a turn list's only case.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,15 +39,18 @@ from evalgate.documents.validation import Id, find_repeated_ids, translate_valid
 
 
 class AdkLegacyFormat:
-    """Reads the lists in old `.test.json` and `.evalset.json` files."""
+    """The list formats of old `.test.json` and `.evalset.json` files."""
 
     def matches_document(self, document: Document) -> bool:
-        """A list of turns or of cases. An empty list holds no case, but nobody else would take it."""
+        """Return True for a list of turns or of cases.
+
+        An empty list matches too: it holds no case, and no other format takes it.
+        """
         listed = as_sequence(document.value)
         return listed is not None and (not listed or any(map(_is_turn_or_case, listed)))
 
     def read_eval_set(self, document: Document) -> EvalSet:
-        """The eval set, with the line of each case.
+        """Build the eval set, with the line number of each case.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -68,7 +71,7 @@ class AdkLegacyFormat:
         return EvalSet(document.path, cases, document.path, notices=notices)
 
     def find_ignored_keys(self, document: Document) -> Iterator[tuple[str | int, ...]]:
-        """See `ReportsIgnoredKeys`."""
+        """Yield the paths of keys whose values are not read into the eval set."""
         listed = as_sequence(document.value) or ()
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)
         for index, item in enumerate(listed):
@@ -135,7 +138,7 @@ def _get_turns_adapter() -> TypeAdapter[list[_LegacyTurn]]:
     return TypeAdapter(list[_LegacyTurn])
 
 
-# --- to our own ---------------------------------------------------------------------------------------------
+# --- conversion to evalgate's types -------------------------------------------------------------------------
 
 
 def _build_turn_list_case(
@@ -178,9 +181,10 @@ def _build_cases(
 
 def _build_case(raw: object, line: int) -> EvalCase:
     wire = _LegacyCase.model_validate(raw)
-    return EvalCase(
-        wire.name, _build_turns(wire.data), session=_build_session(wire.initial_session), line=line
-    )
+    turns, session, own = _build_turns(wire.data), SessionInput(), wire.initial_session
+    if own is not None:
+        session = SessionInput(own.app_name or "", own.user_id or "", own.state or {})
+    return EvalCase(wire.name, turns, session=session, line=line)
 
 
 def _build_turns(turns: Sequence[_LegacyTurn]) -> tuple[CaseTurn, ...]:
@@ -189,20 +193,14 @@ def _build_turns(turns: Sequence[_LegacyTurn]) -> tuple[CaseTurn, ...]:
 
 def _build_reply(turn: _LegacyTurn) -> Reply:
     calls = [ToolCall(use.tool_name, use.tool_input) for use in turn.expected_tool_use or ()]
-    said = [
+    messages = [
         Message(response.text or "", response.author)
         for response in turn.expected_intermediate_agent_responses or ()
     ]
-    return Reply(turn.reference or None, (*calls, *said))
+    return Reply(turn.reference or None, (*calls, *messages))
 
 
-def _build_session(wire: _LegacySession | None) -> SessionInput:
-    if wire is None:
-        return SessionInput()
-    return SessionInput(wire.app_name or "", wire.user_id or "", wire.state or {})
-
-
-# --- the short way to our own -------------------------------------------------------------------------------
+# --- conversion of common cases without pydantic ------------------------------------------------------------
 
 _CASE_KEYS = frozenset({"name", "data", "initial_session"})
 _TURN_KEYS = frozenset(_LegacyTurn.model_fields)
@@ -211,7 +209,10 @@ _SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
 
 
 def _parse_common_case(raw: object, line: int) -> EvalCase | None:
-    """What `_build_case` gives, in half the time; None when the case is unusual, or wrong."""
+    """Build the same case as `_build_case` in half the time.
+
+    Returns None if the case is unusual or wrong; `_build_case` then decides.
+    """
     try:
         case = require_members(raw, _CASE_KEYS)
         turns = tuple([_parse_common_turn(each) for each in require_list(case.get("data"))])
@@ -227,16 +228,14 @@ def _parse_common_turn(raw: object) -> CaseTurn:
     turn = require_members(raw, _TURN_KEYS)
     if turn.get("expected_intermediate_agent_responses"):
         raise UnexpectedShapeError
-    calls = tuple([_parse_common_call(each) for each in require_list(turn.get("expected_tool_use", []))])
+    calls = []
+    for each in require_list(turn.get("expected_tool_use", [])):
+        use = require_members(each, _USE_KEYS)
+        calls.append(ToolCall(require_text(use.get("tool_name")), _require_object(use.get("tool_input"))))
     return CaseTurn(
         UserMessage(require_text(turn.get("query"))),
-        Reply(require_text(turn.get("reference", "")) or None, calls),
+        Reply(require_text(turn.get("reference", "")) or None, tuple(calls)),
     )
-
-
-def _parse_common_call(raw: object) -> ToolCall:
-    use = require_members(raw, _USE_KEYS)
-    return ToolCall(require_text(use.get("tool_name")), _require_object(use.get("tool_input")))
 
 
 def _parse_common_session(raw: object) -> SessionInput:
@@ -254,7 +253,7 @@ def _require_object(value: object) -> JsonObject:
 
 
 class _SessionFile(BaseModel):
-    """A whole stored session will do: its events, id and times are passed over."""
+    """The keys that are read. A whole stored session has more, such as events, an id and times."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -264,10 +263,10 @@ class _SessionFile(BaseModel):
 
 
 def read_session_file(path: Path, shown_as: str) -> SessionInput:
-    """The session in the file.
+    """Read the session in the file.
 
     Raises:
-        InvalidInputError: it cannot be read, or is no session; with every problem at its line.
+        InvalidInputError: it cannot be read, or is not a session; with every problem at its line.
     """
     document = read_json(path, shown_as)
     try:

@@ -1,4 +1,4 @@
-"""Sessions that Google ADK saved (`adk run --save_session`, the export of its web UI), as conversations."""
+"""Sessions saved by Google ADK (`adk run --save_session`, or its web UI's export), as conversations."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,19 +14,23 @@ _ENDING = ".session.json"
 
 
 def has_sessions(path: Path) -> bool:
-    """Whether it is a folder with saved sessions."""
+    """Return True for a folder with saved sessions."""
     return path.is_dir() and any(path.glob(f"*{_ENDING}"))
 
 
-def is_session(found: object) -> bool:
-    """Whether a decoded file is a session of Google ADK with its events."""
+def is_session(value: object) -> bool:
+    """Return True if decoded JSON is a session of Google ADK with its events."""
     return (
-        isinstance(found, dict) and "events" in found and any(key in found for key in ("appName", "app_name"))
+        isinstance(value, dict) and "events" in value and any(key in value for key in ("appName", "app_name"))
     )
 
 
 def read_sessions(folder: Path, shown_as: str) -> EvalSet:
-    """Every session in a folder. Raises InvalidInput: with the problems of every file."""
+    """Read every session in a folder.
+
+    Raises:
+        InvalidInputError: with the problems of every file.
+    """
     cases: list[EvalCase] = []
     problems: list[Problem] = []
     for file in sorted(folder.glob(f"*{_ENDING}")):
@@ -41,29 +45,35 @@ def read_sessions(folder: Path, shown_as: str) -> EvalSet:
 
 
 def parse_session(document: Document) -> EvalSet:
-    """The conversation in a session: a case of the name in `NAME.session.json`, else of the session's id.
+    """Parse the conversation in a session; the case is named after `NAME.session.json`, or the session's id.
 
-    A message of the user begins a turn; what ADK's own evaluation makes of the events up to the next is what
-    the agent did. A turn that its model ended with an error has no response.
+    Each message of the user begins a turn. The events up to the next one are converted as ADK's own
+    evaluation does. A turn that its model ended with an error has no response.
 
     Raises:
-        InvalidInputError: it is no session, or nobody says anything in it.
+        InvalidInputError: it is no session, or holds no message of the user.
     """
-    found, path = document.value, Path(document.path)
-    if not isinstance(found, dict) or not is_session(found) or not isinstance(found["events"], Iterable):
+    session, path = document.value, Path(document.path)
+    if (
+        not isinstance(session, dict)
+        or not is_session(session)
+        or not isinstance(session["events"], Iterable)
+    ):
         raise _build_error(document, (), "is no session of Google ADK with its `events`")
     name = (
-        path.name.removesuffix(_ENDING) if path.name.endswith(_ENDING) else str(found.get("id") or path.stem)
+        path.name.removesuffix(_ENDING)
+        if path.name.endswith(_ENDING)
+        else str(session.get("id") or path.stem)
     )
-    turns = tuple(_build_turns(found["events"], document))
+    turns = tuple(_build_turns(session["events"], document))
     if not turns:
         raise _build_error(document, ("events",), "holds no message of the user")
-    state = found.get("state")
+    state = session.get("state")
     case = EvalCase(
         name,
         turns,
         session=SessionInput(
-            _read_label(found, "appName", "app_name"), _read_label(found, "userId", "user_id")
+            _read_label(session, "appName", "app_name"), _read_label(session, "userId", "user_id")
         ),
         final_state=state if isinstance(state, dict) else None,
     )
@@ -83,8 +93,8 @@ def _build_turns(events: Iterable[object], document: Document) -> list[CaseTurn]
         raise _build_error(document, ("events",), error.failure.message) from None
 
 
-def _read_label(found: Mapping[str, Any], *names: str) -> str:
-    return next((value for name in names if isinstance(value := found.get(name), str)), "")
+def _read_label(session: Mapping[str, Any], *names: str) -> str:
+    return next((value for name in names if isinstance(value := session.get(name), str)), "")
 
 
 def _build_error(document: Document, where: tuple[str | int, ...], message: str) -> InvalidInputError:

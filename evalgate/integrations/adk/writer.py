@@ -1,4 +1,4 @@
-"""Writes eval sets as Google ADK does: snake_case, two blanks, what is empty or default left out."""
+"""Writer of Google ADK's eval sets: snake_case, two blanks of indentation, no empty or default values."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,6 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
-    UserMessage,
 )
 from evalgate.datasets.conversion_losses import describe_losses, to_adk_part
 from evalgate.datasets.turn_shapes import DURATIONS, get_part_role
@@ -32,10 +31,10 @@ _HOLDS = frozenset(
 
 
 class AdkWriter:
-    """The file that `adk eval` reads, and that its migration makes of old lists."""
+    """Writer of the file that `adk eval` reads, as ADK's own migration of old lists writes it."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
-        """The file's text, and what it has no place for."""
+        """Return the file's text, and a list of what the format cannot hold."""
         value = {
             "eval_set_id": eval_set.eval_set_id,
             **_omit_empty(name=eval_set.name, description=eval_set.description),
@@ -51,7 +50,7 @@ def _omit_empty(**fields: object) -> dict[str, object]:
 
 
 def _build_case(case: EvalCase) -> JsonObject:
-    # A case has one of the two, and an empty conversation counts.
+    # A case needs exactly one of the two, so an empty conversation is written too.
     asked: JsonObject = (
         {"conversation_scenario": _build_scenario(case.scenario)}
         if case.scenario is not None
@@ -94,7 +93,9 @@ def _build_session(session: SessionInput) -> JsonObject | None:
 
 def _build_invocation(turn: CaseTurn) -> JsonObject:
     kept = turn.native.get("adk", {})
-    built: dict[str, object] = {"user_content": {"parts": _build_user_parts(turn.user), "role": "user"}}
+    attached = [part for each in turn.user.attachments if (part := to_adk_part(each)) is not None]
+    text: list[JsonObject] = [{"text": turn.user.text}] if turn.user.text or not attached else []
+    built: dict[str, object] = {"user_content": {"parts": [*text, *attached], "role": "user"}}
     if turn.expected.response is not None:
         built["final_response"] = {"parts": [{"text": turn.expected.response}], "role": "model"}
     if data := _build_intermediate_data(turn.expected):
@@ -110,12 +111,6 @@ def _build_invocation(turn: CaseTurn) -> JsonObject:
         ),
         **{key: value for key, value in kept.items() if key in DURATIONS},
     }
-
-
-def _build_user_parts(user: UserMessage) -> list[JsonObject]:
-    attached = [part for each in user.attachments if (part := to_adk_part(each)) is not None]
-    text: list[JsonObject] = [{"text": user.text}] if user.text or not attached else []
-    return [*text, *attached]
 
 
 def _build_intermediate_data(reply: Reply) -> JsonObject:
@@ -138,15 +133,21 @@ _ORDER = (ToolCall, ToolResult, Message)
 
 
 def _is_sorted(events: Sequence[Event]) -> bool:
-    """Whether the older shape, which has no order between kinds and no author of a call, says it all."""
+    """Return True if the older shape holds all of the events.
+
+    It has no order between kinds of events, and no author of a call.
+    """
     kinds = [_ORDER.index(type(event)) for event in events]
     authored = any(event.author is not None for event in events if not isinstance(event, Message))
     return kinds == sorted(kinds) and not authored
 
 
 def _build_invocation_event(event: Event) -> JsonObject:
-    kind, held = _build_part(event)
-    return {"author": event.author or "", "content": {"parts": [{kind: held}], "role": get_part_role(kind)}}
+    kind, content = _build_part(event)
+    return {
+        "author": event.author or "",
+        "content": {"parts": [{kind: content}], "role": get_part_role(kind)},
+    }
 
 
 def _build_part(event: Event) -> tuple[str, object]:
@@ -158,15 +159,14 @@ def _build_part(event: Event) -> tuple[str, object]:
 
 
 def _build_function_call(call: ToolCall) -> JsonObject:
-    # Empty arguments stay: they are not the same as none.
+    # Empty arguments are written: they differ from none.
     args = {} if call.args is None else {"args": call.args}
     return {**_omit_empty(id=call.id), **args, "name": call.name}
 
 
 def _build_function_response(result: ToolResult) -> JsonObject:
-    return {**_omit_empty(id=result.id, response=_wrap_object(result.result)), "name": result.name}
-
-
-def _wrap_object(result: object) -> object:
-    # Google ADK holds objects alone here, and wraps everything else like this itself.
-    return result if result is None or isinstance(result, dict) else {"result": result}
+    response: object = result.result
+    if response is not None and not isinstance(response, dict):
+        # Google ADK accepts only objects here, and wraps other values like this itself.
+        response = {"result": response}
+    return {**_omit_empty(id=result.id, response=response), "name": result.name}

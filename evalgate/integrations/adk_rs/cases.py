@@ -1,4 +1,4 @@
-"""Cases of adk-rs as pydantic reads them, and as they become ours."""
+"""Pydantic models of adk-rs' cases, and their conversion to evalgate's types."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -29,7 +29,7 @@ from evalgate.documents.validation import Id
 
 
 def _drop_nulls(value: object) -> object:
-    """adk-rs itself stops at most nulls, which Python writes."""
+    """Remove keys with null: Python writes them, and adk-rs itself refuses most of them."""
     if isinstance(value, dict):
         return {key: item for key, item in value.items() if item is not None}
     return value
@@ -74,11 +74,11 @@ _CONTENT_KEYS = (
     ("executableCode", "executable_code"),
     ("codeExecutionResult", "code_execution_result"),
 )
-"""What a part can be. The first that it has decides."""
+"""The kinds of content of a part, in both spellings. If a part has several, the first counts."""
 
 
 def _select_content(part: object) -> object:
-    """The part with the content that adk-rs takes when it has several."""
+    """Return the part with only the content that adk-rs takes if it has several."""
     if not isinstance(part, dict):
         return part
     for spellings in _CONTENT_KEYS:
@@ -142,7 +142,7 @@ def _reject_both_ids(value: object, canonical: str) -> object:
 
 
 class AdkRsCase(_AdkRsModel):
-    """A case."""
+    """One eval case."""
 
     eval_id: Annotated[Id, Field(validation_alias=AliasChoices("eval_id", "id"))]
     conversation: list[_Invocation]
@@ -157,7 +157,7 @@ class AdkRsCase(_AdkRsModel):
 
 
 class AdkRsEvalSetFile(_AdkRsModel):
-    """An eval set, whose cases may be read one by one."""
+    """An eval set. Its cases may be read one by one."""
 
     eval_set_id: Annotated[Id, Field(validation_alias=AliasChoices("eval_set_id", "id"))]
     name: str = ""
@@ -171,11 +171,11 @@ class AdkRsEvalSetFile(_AdkRsModel):
         return _reject_both_ids(value, "eval_set_id")
 
 
-# --- to our own ---------------------------------------------------------------------------------------------
+# --- conversion to evalgate's types -------------------------------------------------------------------------
 
 
 def build_adk_rs_case(wire: AdkRsCase, line: int, raw: object) -> EvalCase:
-    """The case that stands in that line, as ours; `raw` is what was read."""
+    """Convert a case that begins in that line; `raw` is the JSON that it was parsed from."""
     session = wire.session_input
     invocations = zip(wire.conversation, get_items(raw, "conversation"), strict=True)
     return EvalCase(
@@ -189,14 +189,14 @@ def build_adk_rs_case(wire: AdkRsCase, line: int, raw: object) -> EvalCase:
 
 
 def _build_turn(wire: _Invocation, raw: Mapping[str, Any]) -> CaseTurn:
-    said = wire.user_content.parts
-    attachments = tuple(part.raw for part in said if part.text is None)
+    user_parts = wire.user_content.parts
+    attachments = tuple(part.raw for part in user_parts if part.text is None)
     response = None if wire.final_response is None else _join_text(wire.final_response.parts)
     events = tuple(_iter_events(wire.intermediate_data))
-    # The contents are Google ADK's own, but for arguments that are no object.
+    # The contents are the same as Google ADK's, except for arguments that are not an object.
     kept = extract_native_data(raw)
     return CaseTurn(
-        UserMessage(_join_text(said), attachments),
+        UserMessage(_join_text(user_parts), attachments),
         Reply(response, events),
         invocation_id=wire.invocation_id,
         creation_timestamp=wire.creation_timestamp,
@@ -211,7 +211,7 @@ def _has_non_object_payload(event: Event) -> bool:
 
 
 def _join_text(parts: Sequence[_AdkRsPart]) -> str:
-    """Thoughts included, as adk-rs does."""
+    """Join the texts of all parts, thoughts included, as adk-rs does."""
     return "\n".join(part.text for part in parts if part.text)
 
 

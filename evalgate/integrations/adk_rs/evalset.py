@@ -1,7 +1,7 @@
-"""Eval sets of adk-rs as it wrote them first: `id` where Google ADK says `eval_set_id` and `eval_id`.
+"""Eval sets of adk-rs' first format: `id` instead of Google ADK's `eval_set_id` and `eval_id`.
 
-Its newer files are Google ADK's. Beyond adk-rs 0.6, null counts as absent, and events in the order in which
-they happened (`invocation_events`) are read. https://docs.rs/adk-rs, `eval::EvalSet`.
+Newer files of adk-rs are Google ADK's. Unlike adk-rs 0.6, null counts as absent, and events in the order in
+which they happened (`invocation_events`) are read. https://docs.rs/adk-rs, `eval::EvalSet`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,10 +19,10 @@ from evalgate.documents.validation import Location, find_repeated_ids, validate_
 
 
 class AdkRsFormat:
-    """Reads adk-rs' `.evalset.json`, whichever way the ids are spelled."""
+    """The `.evalset.json` of adk-rs, with either spelling of the ids."""
 
     def matches_document(self, document: Document) -> bool:
-        """An object with eval cases in which the set or a case is called by its `id`."""
+        """Return True for an object with eval cases in which the set or a case has an `id`."""
         value = document.value
         if not isinstance(value, dict) or as_sequence(value.get("eval_cases")) is None:
             return False
@@ -31,7 +31,7 @@ class AdkRsFormat:
         )
 
     def read_eval_set(self, document: Document) -> EvalSet:
-        """The eval set, with the line of each case.
+        """Build the eval set, with the line number of each case.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -39,17 +39,17 @@ class AdkRsFormat:
         from evalgate.integrations.adk_rs.cases import AdkRsEvalSetFile
 
         problems: list[Problem] = []
-        beside = clear_items(document.value, "eval_cases")
+        header = clear_items(document.value, "eval_cases")
         keys = KeyChecker(document.path, document.find_position, problems)
-        keys.check_value(AdkRsEvalSetFile, beside)
+        keys.check_value(AdkRsEvalSetFile, header)
         head = validate_model(
-            AdkRsEvalSetFile, beside, problems, file=document.path, position=document.find_position
+            AdkRsEvalSetFile, header, problems, file=document.path, position=document.find_position
         )
         cases = _build_cases(document, problems, keys)
         return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
-        """See `ReportsIgnoredKeys`."""
+        """Yield the paths of keys whose values are not read into the eval set."""
         from evalgate.datasets.turn_shapes import CONTENTS
         from evalgate.integrations.adk_rs.cases import AdkRsEvalSetFile
 

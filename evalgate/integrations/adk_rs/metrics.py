@@ -1,10 +1,11 @@
-"""The two metrics of adk-rs that score otherwise than Google ADK's.
+"""The two metrics that adk-rs scores differently from Google ADK.
 
-Recall alone: other words cost nothing, and order does not count. See https://docs.rs/adk-rs (release 0.6),
-`eval::ResponseMatch`.
+The response match is recall alone: extra words cost nothing, and order does not count. See
+https://docs.rs/adk-rs (release 0.6), `eval::ResponseMatch`.
 
-adk-rs pairs the n-th expected call with the n-th actual one, so an extra call in front shifts all pairs, and
-one at the end costs only its share. See https://docs.rs/adk-rs (release 0.6), `eval::TrajectoryMatch`.
+The tool trajectory pairs the n-th expected call with the n-th actual one. An extra call at the front shifts
+all pairs, one at the end costs only its share. See https://docs.rs/adk-rs (release 0.6),
+`eval::TrajectoryMatch`.
 """
 
 import re
@@ -31,7 +32,7 @@ _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\
 """Runs without Unicode White_Space; `str.split` would also split at U+001C to U+001F."""
 
 _TOLERANCE = 1e-9
-"""What adk-rs forgives at the threshold."""
+"""The amount by which a score may miss the threshold, as in adk-rs."""
 
 
 class AdkRsResponseMatch(BaseModel):
@@ -50,7 +51,7 @@ class AdkRsResponseMatch(BaseModel):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """The metric; the release of Google ADK changes nothing.
+        """Build the metric; the release of Google ADK changes nothing.
 
         Raises:
             ValidationError: an option is unknown or wrong.
@@ -59,7 +60,7 @@ class AdkRsResponseMatch(BaseModel):
         return cls.model_validate({**criterion.options, "threshold": criterion.threshold})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
+        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
         return await compute_turn_mean_all_pass(case, run, self._score_turn)
 
     def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
@@ -86,11 +87,11 @@ class AdkRsToolTrajectory(BaseModel):
 
     threshold: float
     empty_is_match: bool = False
-    """Score a turn 1.0 that expects no call and has none. adk-rs scores it 0.0, and so does the default."""
+    """Score a turn 1.0 that expects no call and has none. The default scores it 0.0, as adk-rs does."""
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """The metric; the release of Google ADK changes nothing.
+        """Build the metric; the release of Google ADK changes nothing.
 
         Raises:
             ValidationError: an option is unknown or wrong.
@@ -99,7 +100,7 @@ class AdkRsToolTrajectory(BaseModel):
         return cls.model_validate({**criterion.options, "threshold": criterion.threshold})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
+        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
         try:
             return await compute_turn_mean_all_pass(case, run, self._score_turn)
         except RecursionError:
@@ -107,7 +108,11 @@ class AdkRsToolTrajectory(BaseModel):
 
     def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
         expected, actual = turn.expected.tool_calls, reply.tool_calls
-        matched = sum(map(_is_same_call, expected, actual))
+        # Not strict: calls beyond the shorter list have no partner.
+        pairs = zip(expected, actual, strict=False)
+        matched = sum(
+            one.name == other.name and _is_equal(_get_args(one), _get_args(other)) for one, other in pairs
+        )
         score = matched / max(len(expected), len(actual), 1)
         if not expected and not actual and self.empty_is_match:
             score = 1.0
@@ -122,16 +127,15 @@ def _explain_score(matched: int, expected: Sequence[ToolCall], actual: Sequence[
     return f"{matched} of {len(expected)} expected calls stand in their place among the {len(actual)} made"
 
 
-def _is_same_call(one: ToolCall, other: ToolCall) -> bool:
-    return one.name == other.name and _is_equal(_get_args(one), _get_args(other))
-
-
 def _get_args(call: ToolCall) -> object:
     return call.other_args if call.args is None else call.args
 
 
 def _is_equal(one: object, other: object) -> bool:
-    """As serde_json compares: 1 is not 1.0 nor true, null is not {}, keys in any order, lists in theirs."""
+    """Compare as serde_json does.
+
+    1 differs from 1.0 and from true, and null from {}. Keys may be in any order, lists may not.
+    """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_is_equal(value, other[key]) for key, value in one.items())
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
@@ -141,7 +145,7 @@ def _is_equal(one: object, other: object) -> bool:
 
 
 def _normalize_number(value: object) -> object:
-    """`value`; a whole number that needs more than 64 bits as the float that serde_json makes of it."""
+    """Return `value`, or the float that serde_json makes of an integer of more than 64 bits."""
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         try:
             return float(value)

@@ -1,4 +1,7 @@
-"""Writes eval sets for adk-rs: Google ADK's words, without what adk-rs does not know or stops at (nulls)."""
+"""Writer of eval sets for adk-rs: Google ADK's keys, without those that adk-rs does not know.
+
+No nulls are written, since adk-rs refuses most of them.
+"""
 
 import json
 from collections.abc import Iterator
@@ -17,18 +20,20 @@ _KINDS = (
     *("redacted_thought", "inline_data", "file_data", "function_call", "function_response"),
     *("executable_code", "code_execution_result"),
 )
-"""What a part can be beside a text: adk-rs refuses all others."""
+"""The kinds of content of a part other than text; adk-rs refuses all others."""
 _ROLES = ("user", "model", "system", "tool")
 
 
 class AdkRsWriter:
-    """The file that adk-rs reads, newer than its `id`: Google ADK reads it too."""
+    """Writer of the file that adk-rs reads. Google ADK reads it too, unless it needs the older `id`."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
-        """The file's text, and what it has no place for. A scenario is a case that adk-rs cannot play.
+        """Return the file's text, and a list of what the format cannot hold.
+
+        A case with a scenario is left out, since adk-rs cannot simulate a user.
 
         Raises:
-            InvalidInputError: no case can be said at all.
+            InvalidInputError: no case can be written at all.
         """
         cases = [_build_case(case) for case in eval_set.cases if case.scenario is None]
         value = {
@@ -43,7 +48,7 @@ class AdkRsWriter:
 
 
 def _choose_id_key(eval_set: EvalSet) -> str:
-    """The older name of the id where arguments are no object: then nobody takes the file for Google ADK's."""
+    """Return the older key if some arguments are not an object; the file is then not taken for ADK's."""
     turns = (turn for case in eval_set.cases for turn in case.turns)
     calls = (call for turn in turns for call in turn.expected.tool_calls)
     return "id" if any(call.other_args is not None for call in calls) else "eval_set_id"
@@ -58,7 +63,7 @@ def _describe_losses(case: EvalCase) -> Iterator[str]:
 
 
 def _drop_contents(turn: CaseTurn) -> CaseTurn:
-    """The turn without what is written as Google ADK has it."""
+    """Remove from `native` the contents that are written in Google ADK's form."""
     kept = {
         key: value
         for key, value in turn.native.get("adk", {}).items()
@@ -68,7 +73,7 @@ def _drop_contents(turn: CaseTurn) -> CaseTurn:
 
 
 def _get_readable_contents(turn: CaseTurn) -> JsonObject:
-    """Contents in Google ADK's words that adk-rs reads too."""
+    """Return the contents in Google ADK's form that adk-rs reads too."""
     kept = turn.native.get("adk", {})
     return {key: kept[key] for key in ("user_content", "final_response") if _is_readable(kept.get(key))}
 
@@ -120,10 +125,10 @@ def _build_invocation(turn: CaseTurn) -> JsonObject:
 
 
 def _build_intermediate_data(turn: CaseTurn) -> JsonObject:
-    said = [event for event in turn.expected.events if isinstance(event, Message)]
+    messages = [event for event in turn.expected.events if isinstance(event, Message)]
     return _omit_empty(
         tool_uses=[_build_function_call(call) for call in turn.expected.tool_calls],
-        intermediate_responses=[[message.author or "", [{"text": message.text}]] for message in said],
+        intermediate_responses=[[message.author or "", [{"text": message.text}]] for message in messages],
     )
 
 

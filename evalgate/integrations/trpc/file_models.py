@@ -1,7 +1,7 @@
 """What tRPC-Agent-Go's files hold, of every release: turns and sessions, as pydantic reads them.
 
-Google's `parts` (until December 2025)
-are texts, and calls and answers that stood apart (`intermediateData`) become `tools`.
+Google's `parts` (until December 2025) are texts, and calls and answers that stood apart (`intermediateData`)
+become `tools`.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What judges answer, read as Google ADK 2.3.0 and 2.13.0 read it."""
+"""Parsers of judges' answers that read them as Google ADK 2.3.0 and 2.13.0 do."""
 
 import json
 import re
@@ -30,16 +30,17 @@ _MARKUP = " *_`#>-\u2022\"'"
 
 @frozen
 class JudgeOpinion:
-    """One answer: a score in the metric's range, and why."""
+    """A score from one answer, in the metric's range, with its reason."""
 
     score: float
     reason: str = ""
 
 
 def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], JudgeOpinion]:
-    """A reader of whether a response is valid, as that release of Google ADK has it: the first label decides.
+    """Build a parser for whether a response is valid; the first label decides.
 
-    The reader raises Unparsable when there is no label that Google ADK knows.
+    `release` is the release of Google ADK to agree with. The parser raises UnparsableAnswerError if there is
+    no label that Google ADK knows.
     """
 
     def parse_validity(answer: ModelAnswer) -> JudgeOpinion:
@@ -55,15 +56,15 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
 
 def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
-    """A label without what an answer that lacks its quotation marks leaves at it."""
+    """Remove what remains at a label that was written without quotation marks."""
     if label is None:
         return None
-    # The earlier releases meant white space, and take away the letter s.
+    # Earlier releases meant white space, but strip a backslash and the letter s.
     return label.rstrip(",}") if release >= _LENIENT else label.strip("\\s,}")
 
 
 def parse_turn_validity(answer: ModelAnswer) -> JudgeOpinion:
-    """Whether a simulated user's message is valid.
+    """Parse whether a simulated user's message is valid.
 
     Raises:
         UnparsableAnswerError: there is no label that Google ADK knows.
@@ -91,35 +92,35 @@ def _find_reason(text: str) -> str:
 
 @frozen
 class RubricVerdict:
-    """What one answer says of one rubric."""
+    """One answer's verdict on one rubric."""
 
     score: float | None
-    """None: neither yes nor no."""
+    """None if the answer is neither yes nor no."""
     rationale: str = ""
 
 
 RubricVerdicts: TypeAlias = tuple[tuple[str, RubricVerdict], ...]
-"""Rubric and verdict, in the order of the answer, which may speak of one rubric several times."""
+"""Rubric ids with verdicts, in the order of the answer, which may name one rubric several times."""
 
 
 def build_rubric_parser(rubrics: Mapping[str, str], release: tuple[int, int]) -> "RubricParser":
-    """A reader of answers about these rubrics (id → text), as that release of Google ADK has it."""
+    """Build a parser of answers about these rubrics (id → text) for a release of Google ADK."""
     return RubricParser(rubrics, is_lenient=release >= _LENIENT)
 
 
 @frozen
 class RubricParser:
-    """Reads `Property:`, `Rationale:` and `Verdict:` lines."""
+    """Parser of `Property:`, `Rationale:` and `Verdict:` lines."""
 
     rubrics: Mapping[str, str]
     is_lenient: bool
-    """Later releases see through markup, read `ID:` lines, and refuse answers whose lines do not pair."""
+    """Later releases ignore markup, read `ID:` lines, and refuse answers whose lines do not pair."""
 
     def __call__(self, answer: ModelAnswer) -> RubricVerdicts:
-        """The verdicts; what is said of unknown rubrics does not count.
+        """Return the verdicts; those on unknown rubrics do not count.
 
         Raises:
-            UnparsableAnswerError: there is none, yes or no, on any of the rubrics.
+            UnparsableAnswerError: no verdict on any of the rubrics is yes or no.
         """
         text = answer.text
         named = (
@@ -132,7 +133,7 @@ class RubricParser:
             raise UnparsableAnswerError(
                 "its `Property`, `Rationale` and `Verdict` lines are not equally many"
             )
-        # Not strict: 2.3.0 pairs what is there, as its scores show.
+        # Not strict: 2.3.0 pairs as many as it finds, as its scores show.
         blocks = zip(named, rationales, verdicts, strict=False)
         found = tuple(
             (name, RubricVerdict(_parse_yes_or_no(verdict), rationale.strip()))
@@ -144,7 +145,7 @@ class RubricParser:
         return found
 
     def _find_rubric(self, own_id: str, text: str) -> str | None:
-        """The rubric of a block that names this id, or else has this text."""
+        """Return the rubric with the block's id, else the one with its text."""
         known = {self._normalize_text(each): name for name, each in self.rubrics.items()}
         return own_id if own_id in self.rubrics else known.get(self._normalize_text(text))
 
@@ -160,7 +161,7 @@ def _find_lines(text: str, key: str) -> Sequence[str]:
 
 
 def _find_property_lines(text: str) -> Sequence[tuple[str, str]]:
-    """The lines with a property, each with the last id that stands between the property before and it."""
+    """Return each property line with the last id between it and the property before it."""
     found, own_id = [], ""
     for line in re.finditer(r"^[^\S\n]*(ID|Property): (.*)$", text, re.MULTILINE):
         if line[1] == "ID":
@@ -177,7 +178,7 @@ def _parse_yes_or_no(verdict: str) -> float | None:
 
 
 def parse_sentences(answer: ModelAnswer) -> tuple[str, ...]:
-    """The sentences of a response.
+    """Parse the sentences of a response.
 
     Raises:
         UnparsableAnswerError: there is none.
@@ -189,7 +190,7 @@ def parse_sentences(answer: ModelAnswer) -> tuple[str, ...]:
 
 
 def parse_support(answer: ModelAnswer) -> JudgeOpinion:
-    """The share of sentences that the context supports, or that need no support.
+    """Compute the share of sentences that the context supports, or that need no support.
 
     Raises:
         UnparsableAnswerError: no sentence has a label that Google ADK knows.
@@ -213,9 +214,9 @@ def _describe_unsupported(blocks: Sequence[re.Match[str]]) -> Iterator[str]:
 
 
 def build_number_parser(low: float, high: float) -> Callable[[ModelAnswer], JudgeOpinion]:
-    """A reader of JSON with a `score` in that range.
+    """Build a parser of JSON with a `score` from `low` to `high`.
 
-    The reader raises Unparsable when there is none.
+    The parser raises UnparsableAnswerError if there is none.
     """
 
     def parse_number(answer: ModelAnswer) -> JudgeOpinion:
@@ -231,10 +232,10 @@ def build_number_parser(low: float, high: float) -> Callable[[ModelAnswer], Judg
 
 
 def parse_met_share(answer: ModelAnswer) -> JudgeOpinion:
-    """The share of the demands, which the judge drew up itself, that it finds met.
+    """Compute the share of requirements that are met; the judge listed the requirements itself.
 
     Raises:
-        UnparsableAnswerError: there is none with a verdict.
+        UnparsableAnswerError: no requirement has a verdict.
     """
     met = re.findall(r'"met":\s*(true|false)', answer.text)
     if not met:

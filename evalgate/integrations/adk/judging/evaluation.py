@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 from pydantic.alias_generators import to_camel
+from typing_extensions import override
 
 from evalgate.core.formatting import compute_mean, compute_sequential_mean, pluralize
 from evalgate.core.frozen import frozen
@@ -40,24 +41,24 @@ T = TypeVar("T")
 
 
 class AdkOptions(BaseModel):
-    """Keys are read in snake_case and in camelCase, as Google ADK reads them."""
+    """Options with keys in snake_case or camelCase, as Google ADK reads them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
 
 class JudgeModelOptions(AdkOptions):
-    """Which model judges, and how often it is asked."""
+    """The model that judges, and the number of samples."""
 
     judge_model: str | None = Field(default=None, exclude=True)
-    """None: the one that the run is configured with."""
+    """None: the model that the run is configured with."""
     judge_model_config: GenerationConfig | None = Field(default=None, exclude=True)
     num_samples: int = Field(default=5, ge=1)
     """Answers to each question."""
     parallelism_limit: int | None = Field(default=None, ge=1, exclude=True)
-    """Read and not used: the judge's own `concurrency` holds for all metrics together."""
+    """Read and not used: the judge's own `concurrency` limits all metrics together."""
 
     def get_config_changes(self) -> dict[str, object]:
-        """What of it alters the judge's configuration."""
+        """Return the changes to the judge's configuration, by its key names."""
         return self.judge_model_config.to_judge_changes() if self.judge_model_config else {}
 
 
@@ -65,25 +66,25 @@ class JudgedMetric(AdkOptions):
     """A metric that asks a model."""
 
     prompt_names: ClassVar[tuple[str, ...]]
-    """Of the prompts that come with evalgate; a user's own takes the place of the first."""
+    """Names of prompts that come with evalgate; a user's own prompt replaces the first."""
 
     more_variables: ClassVar[frozenset[str]] = frozenset()
-    """What that own prompt is filled with beside the variables of ours."""
+    """Variables that a user's own prompt may use besides those of evalgate's prompt."""
 
     judge_model_options: JudgeModelOptions = JudgeModelOptions()
     prompt: str | None = Field(default=None, exclude=True)
-    """File of a prompt that is asked instead, relative to the thresholds file."""
+    """File of a prompt to use instead, relative to the thresholds file."""
     include_intermediate_responses_in_final: bool = False
-    """Whether what the agent said on its way counts as a part of its final response."""
+    """Count messages before the final response as a part of it."""
 
     _judge: Judge = PrivateAttr()
     _release: tuple[int, int] = PrivateAttr()
-    """Of Google ADK, whose scores are wanted."""
+    """The release of Google ADK whose scores are wanted."""
     _prompts: tuple[Prompt, ...] = PrivateAttr()
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """The metric with its judge.
+        """Build the metric with its judge.
 
         Raises:
             ValidationError: an option is wrong.
@@ -95,7 +96,12 @@ class JudgedMetric(AdkOptions):
         return metric
 
     def bind_judge(self, context: MetricContext) -> None:
-        """Take the judge and the prompts that the options name; raises as `build`."""
+        """Resolve the judge and load the prompts that the options name.
+
+        Raises:
+            JudgeNotConfiguredError: no model is named.
+            InvalidInputError: the prompt's file cannot be read, or filled.
+        """
         if context.bench is None:
             raise JudgeNotConfiguredError
         options = self.judge_model_options
@@ -109,13 +115,13 @@ class JudgedMetric(AdkOptions):
 
     @classmethod
     def build_options(cls, criterion: Criterion, context: MetricContext) -> dict[str, object]:
-        """What the fields are set to."""
+        """Return the values of the metric's fields."""
         del context
         return dict(criterion.options)
 
     @property
     def judged_by(self) -> JsonObject:
-        """See `Judged`."""
+        """Return the judge's identity and the versions of the prompts."""
         return {**self._judge.identity, "prompts": [each.version for each in self._prompts]}
 
     async def ask_judge(
@@ -126,12 +132,13 @@ class JudgedMetric(AdkOptions):
         at: int = 0,
         samples: int | None = None,
     ) -> Samples[T]:
-        """Answers to the prompt `at` this place, filled with `material`, which no instruction is taken from.
+        """Ask the prompt at index `at`, filled with `material`, and parse the answers.
 
-        An answer that is refused, or cannot be read, is no opinion: the others decide.
+        The prompt marks the material as data, from which no instruction is taken. An answer that is refused
+        or cannot be read is no opinion: the others decide.
 
         Raises:
-            JudgeError: some answer is missing for another reason.
+            JudgeError: an answer is missing for another reason.
         """
         template = self._prompts[at]
         text = template.render_text(**material)
@@ -150,25 +157,25 @@ NO_REPLY = "the agent gave no reply to this turn"
 
 @frozen
 class JudgedTurn:
-    """A turn with its opinions."""
+    """A turn's score, with the samples in its details."""
 
     score: TurnScore
     failure: JudgeError | None = None
-    """Why it has no score, where the judge is to blame."""
+    """The judge's failure, if that is why there is no score."""
 
 
 def build_unjudged_turn(reason: str) -> JudgedTurn:
-    """A turn that the metric has nothing to say about."""
+    """Build a turn that the metric does not score."""
     return JudgedTurn(TurnScore(None, reason))
 
 
 def build_zero_turn(reason: str) -> JudgedTurn:
-    """A turn that scores 0 without a judge."""
+    """Build a turn that scores 0 without a judge."""
     return JudgedTurn(TurnScore(0.0, reason))
 
 
 def score_by_vote(samples: Samples[JudgeOpinion]) -> JudgedTurn:
-    """1.0 when more than half of the opinions are positive, else 0.0: a tie is none."""
+    """Return 1.0 if more than half of the opinions are positive, else 0.0, a tie included."""
     if not samples.good:
         return build_failed_turn(samples)
     positive = [opinion for opinion in samples.values if opinion.score > 0]
@@ -181,7 +188,7 @@ def score_by_vote(samples: Samples[JudgeOpinion]) -> JudgedTurn:
 
 
 def score_by_mean(samples: Samples[JudgeOpinion]) -> JudgedTurn:
-    """The mean of the opinions."""
+    """Return the mean of the opinions, with the reason of the opinion nearest to it."""
     if not samples.good:
         return build_failed_turn(samples)
     scores = [opinion.score for opinion in samples.values]
@@ -191,7 +198,7 @@ def score_by_mean(samples: Samples[JudgeOpinion]) -> JudgedTurn:
 
 
 def build_failed_turn(samples: Samples[JudgeOpinion]) -> JudgedTurn:
-    """A turn that the judge said nothing usable about."""
+    """Build a turn on which the judge gave no usable answer."""
     failure = samples.failed[0].failure
     return JudgedTurn(TurnScore(None, str(failure), build_details(samples)), failure)
 
@@ -200,7 +207,7 @@ def build_details(
     samples: Samples[JudgeOpinion],
     tell: Callable[[JudgeOpinion], tuple[float | None, str]] = lambda each: (each.score, each.reason),
 ) -> JsonObject:
-    """Every sample with its reason, and how far they agree."""
+    """Return every sample with its reason, and the agreement between them."""
     found: dict[str, object] = {"samples": samples.to_rows(tell)}
     agreed = compute_agreement([tell(value)[0] for value in samples.values])
     return found if agreed is None else {**found, "agreement": agreed}
@@ -212,12 +219,13 @@ def compute_mean_result(
     nothing: str,
     mean: Callable[[Sequence[float]], float] = compute_sequential_mean,
 ) -> MetricResult:
-    """The mean over the turns that have a score, as Google ADK takes it.
+    """Compute the mean over the turns that have a score, as Google ADK does.
 
-    `nothing` says why none may have one, when that is not the judge's fault; `mean` how the metric rounds.
+    `nothing` is the reason if there is no turn to score, and the judge is not at fault. `mean` decides how
+    the metric rounds.
 
     Raises:
-        JudgeError: none has a score because the judge failed.
+        JudgeError: no turn has a score because the judge failed.
     """
     scores = [turn.score.score for turn in turns if turn.score.score is not None]
     if not scores:
@@ -228,10 +236,10 @@ def compute_mean_result(
 
 
 def build_conversation_result(turn: JudgedTurn, turns: int) -> MetricResult:
-    """The score of a whole conversation, which stands at its last turn.
+    """Return the score of a whole conversation, which is recorded at its last turn.
 
     Raises:
-        JudgeError: the judge gave none.
+        JudgeError: the judge gave no score.
     """
     if turn.score.score is None:
         if turn.failure:
@@ -242,14 +250,14 @@ def build_conversation_result(turn: JudgedTurn, turns: int) -> MetricResult:
 
 
 def find_worst_reason(turns: Sequence[JudgedTurn]) -> str:
-    """Why the worst turn has its score."""
+    """Return the reason of the turn with the lowest score."""
     judged = [(at, turn.score) for at, turn in enumerate(turns, 1) if turn.score.score is not None]
     at, worst = min(judged, key=lambda pair: pair[1].score or 0.0)
     return f"turn {at}: {worst.reason}" if len(turns) > 1 and worst.reason else worst.reason
 
 
 class AdkRubricOptionContent(AdkOptions):
-    """What a rubric says."""
+    """The text of a rubric."""
 
     text_property: str
 
@@ -264,7 +272,7 @@ class AdkRubricOption(AdkOptions):
 
 
 def _expand_criterion(number: int, rubric: object) -> object:
-    """A rubric as Google ADK's guide shows it, `{criterion, points}`, in the form that its releases read."""
+    """Convert a rubric of Google ADK's guide, `{criterion, points}`, to the form that its releases read."""
     if not isinstance(rubric, dict) or "criterion" not in rubric:
         return rubric
     rest = {key: value for key, value in rubric.items() if key not in {"criterion", "points"}}
@@ -273,21 +281,21 @@ def _expand_criterion(number: int, rubric: object) -> object:
 
 
 class DuplicateRubricError(Exception):
-    """Two rubrics have one id: which of them an answer speaks of cannot be known."""
+    """Two rubrics have the same id, so that an answer cannot be assigned to either."""
 
 
 class RubricMetric(JudgedMetric):
     """A metric whose score is the share of rubrics that hold."""
 
     kind: ClassVar[str]
-    """The type of the rubrics of cases and turns that it judges by."""
+    """The type that a rubric of a case or turn must have to be judged by this metric."""
 
     rubrics: tuple[AdkRubricOption, ...] = ()
-    """Rubrics of every turn."""
+    """Rubrics that apply to every turn."""
     answers: Literal["adk<=2.5", "adk>=2.6"] = "adk>=2.6"
-    """Which releases of Google ADK to agree with when answers are read."""
+    """Releases of Google ADK to agree with when answers are read."""
     _takes_untyped: bool = PrivateAttr(default=False)
-    """Whether rubrics of cases and turns count that have no type."""
+    """Count rubrics of cases and turns that have no type."""
 
     @field_validator("rubrics", mode="before")
     @classmethod
@@ -298,28 +306,29 @@ class RubricMetric(JudgedMetric):
             raise ValueError("must all have the same `points`: as in Google ADK, each counts once")
         return tuple(_expand_criterion(number, each) for number, each in enumerate(value, 1))
 
+    @override
     def bind_judge(self, context: MetricContext) -> None:
-        """See the base. Google ADK passes over rubrics without a type; a thresholds file of ours does not."""
         super().bind_judge(context)
+        # Google ADK ignores rubrics without a type; in evalgate's own thresholds files they count.
         self._takes_untyped = not context.is_literal
 
     def accepts_rubric(self, rubric: Rubric) -> bool:
-        """Return whether a rubric of a case or a turn is meant for this metric."""
+        """Return True if a rubric of a case or a turn is meant for this metric."""
         return rubric.type == self.kind or (self._takes_untyped and not rubric.type)
 
+    @override
     @classmethod
     def build_options(cls, criterion: Criterion, context: MetricContext) -> dict[str, object]:
-        """See the base."""
         answers = "adk>=2.6" if context.adk_release >= (2, 6) else "adk<=2.5"
         return {"answers": answers, **criterion.options}
 
     def collect_rubric_texts(self, case: EvalCase, exchange: AdkExchange) -> dict[str, str]:
-        """Rubric → text: the criterion's, then those of the case and the turn.
+        """Return the texts of the criterion's rubrics, then those of the case and the turn, by id.
 
-        Empty where there is none, or where the release looks at no others without one in the criterion.
+        Returns an empty dict if there are none. Releases up to 2.5 also use none if the criterion has none.
 
         Raises:
-            DuplicateRubricError: two have one id, also where only one of them is of the metric's kind.
+            DuplicateRubricError: two rubrics have the same id, even if one is of another kind.
         """
         written = collect_rubrics(case, exchange)
         _require_unique_ids([(each.rubric_id, each.text) for each in written])
@@ -331,7 +340,7 @@ class RubricMetric(JudgedMetric):
         )
 
     def build_no_rubrics_failure(self) -> MetricFailure:
-        """There is nothing to judge by."""
+        """Build the failure of a metric that has no rubric to judge by."""
         elsewhere = f", or rubrics of type {self.kind} with the case"
         if self.answers == "adk<=2.5":
             elsewhere = ", without which releases of Google ADK before 2.6 look at no others"
@@ -340,7 +349,7 @@ class RubricMetric(JudgedMetric):
     async def ask_verdicts(
         self, rubrics: Mapping[str, str], material: Mapping[str, str]
     ) -> Samples[RubricVerdicts]:
-        """What the samples say of the rubrics."""
+        """Ask the judge for a verdict on each rubric (id → text)."""
         release = (2, 6) if self.answers == "adk>=2.6" else (2, 3)
         listed = "\n".join(f"* {text}" for text in rubrics.values())
         return await self.ask_judge(build_rubric_parser(rubrics, release), {**material, "rubrics": listed})
@@ -358,12 +367,15 @@ def _require_unique_ids(rubrics: Sequence[tuple[str, str]]) -> dict[str, str]:
 def score_turn_by_rubrics(
     samples: Samples[RubricVerdicts], rubrics: Mapping[str, str]
 ) -> tuple[JudgedTurn, tuple[float, ...]]:
-    """The turn, and the scores of its rubrics; one that no sample decides has none, as in Google ADK."""
+    """Return the turn and the scores of its rubrics.
+
+    A rubric that no sample decides has no score, as in Google ADK.
+    """
     opinions = Samples(tuple(map(_to_opinion, samples.good)), samples.failed)
     if not samples.good:
         return build_failed_turn(opinions), ()
-    said = [each for verdicts in samples.values for each in verdicts]
-    scores = {name: _take_majority([verdict for own, verdict in said if own == name]) for name in rubrics}
+    pairs = [each for verdicts in samples.values for each in verdicts]
+    scores = {name: _take_majority([verdict for own, verdict in pairs if own == name]) for name in rubrics}
     decided = tuple(score for score, _ in scores.values() if score is not None)
     found = {
         **build_details(opinions),
@@ -382,7 +394,10 @@ def _to_opinion(sample: Sample[RubricVerdicts]) -> Sample[JudgeOpinion]:
 
 
 def _take_majority(verdicts: Sequence[RubricVerdict]) -> tuple[float | None, str]:
-    """More yes than no is 1; a tie is 0; nothing decided is None. With the first reason of that side."""
+    """Return 1.0 for more yes than no, 0.0 otherwise, or None if nothing is decided.
+
+    With it comes the first reason on the winning side.
+    """
     decided = [verdict for verdict in verdicts if verdict.score is not None]
     if not decided:
         return None, "the judge says neither yes nor no"
@@ -394,9 +409,8 @@ def _take_majority(verdicts: Sequence[RubricVerdict]) -> tuple[float | None, str
 def _explain_score(scores: Mapping[str, tuple[float | None, str]], rubrics: Mapping[str, str]) -> str:
     missed = [f"{rubrics[name]} – no: {why}" for name, (score, why) in scores.items() if score == 0.0]
     undecided = sum(score is None for score, _ in scores.values())
-    told = "; ".join(missed)
+    reason = "; ".join(missed)
     if undecided:
-        told += (
-            f"{'; ' if told else ''}{pluralize(undecided, 'rubric')} undecided, and left out as in Google ADK"
-        )
-    return told
+        separator = "; " if reason else ""
+        reason += f"{separator}{pluralize(undecided, 'rubric')} undecided, and left out as in Google ADK"
+    return reason

@@ -1,4 +1,4 @@
-"""What a judge is shown: the turns of a run, and what the agent did in them, as text."""
+"""The turns of a run, and the agent's steps in them, as texts for a judge's prompt."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,32 +21,32 @@ from evalgate.llm.prompting import indent_later_lines
 
 @frozen
 class AdkExchange:
-    """One turn as it happened, beside what was expected."""
+    """One turn of a run, with the expected one."""
 
     number: int
     """1-based."""
     user: str
     turn: CaseTurn | None
-    """None: nobody asked for it, or a simulated user did."""
+    """None if the case does not ask for the turn, or its user is simulated."""
     reply: Reply | None
-    """None: the agent gave no such turn."""
+    """None if the agent made no such turn."""
     is_asked_for: bool = True
 
     @property
     def app_details(self) -> JsonObject:
-        """The agents behind the recorded turn."""
+        """Return the agents behind the recorded turn, or {} if there are none."""
         return (self.turn.app_details if self.turn else None) or {}
 
     def get_response(self, *, with_intermediate: bool = False) -> str:
-        """The final response, after what was said on the way when that counts."""
+        """Return the final response, after earlier messages if `with_intermediate`."""
         if self.reply is None:
             return ""
-        said = [event.text for event in self.reply.events if isinstance(event, Message)]
-        return "\n".join([*(said if with_intermediate else ()), self.reply.response or ""]).strip("\n")
+        earlier = [event.text for event in self.reply.events if isinstance(event, Message)]
+        return "\n".join([*(earlier if with_intermediate else ()), self.reply.response or ""]).strip("\n")
 
 
 def build_exchanges(case: EvalCase, run: CaseRun) -> tuple[AdkExchange, ...]:
-    """Every turn of the run: as it is written, or as a simulated user played it."""
+    """Build every turn of the run, as it was written or as a simulated user said it."""
     return tuple(_iter_exchanges(case, run))
 
 
@@ -58,12 +58,12 @@ def _iter_exchanges(case: EvalCase, run: CaseRun) -> Iterator[AdkExchange]:
 
 
 def collect_rubrics(case: EvalCase, exchange: AdkExchange) -> tuple[Rubric, ...]:
-    """The case's rubrics, then the turn's, of whatever type."""
+    """Return the case's rubrics, then the turn's, of every type."""
     return (*case.rubrics, *(exchange.turn.rubrics if exchange.turn else ()))
 
 
 def format_tool_steps(reply: Reply | None) -> str:
-    """Calls and what the tools answered, in order, as JSON."""
+    """Format the tool calls with their results, in order, as JSON."""
     events = reply.events if reply else ()
     results = [event for event in events if isinstance(event, ToolResult)]
     steps = []
@@ -87,13 +87,13 @@ def _to_call_object(call: ToolCall) -> dict[str, object]:
 
 
 def format_instructions(exchanges: Sequence[AdkExchange]) -> str:
-    """What the developers told the agents, each agent once, as the eval set has it recorded."""
+    """Format the recorded instructions of each agent, each agent once."""
     found = {name: details.get("instructions", "") for name, details in _iter_agents(exchanges)}
     return "\n\n".join(f"{name}:\n{text}" for name, text in found.items() if text) or "Not known."
 
 
 def format_declarations(exchanges: Sequence[AdkExchange]) -> str:
-    """The tools that the agents have, each agent once, as JSON."""
+    """Format the recorded tools of each agent as JSON, each agent once."""
     found = {name: details.get("tool_declarations") for name, details in _iter_agents(exchanges)}
     known = {name: tools for name, tools in found.items() if tools}
     return to_json_line(known) if known else "Not known."
@@ -107,7 +107,7 @@ def _iter_agents(exchanges: Sequence[AdkExchange]) -> Iterator[tuple[str, Mappin
 
 
 def iter_event_lines(exchange: AdkExchange, *, until: int | None = None) -> Iterator[str]:
-    """What the agent did before its final response, event by event; `until`: so many of them."""
+    """Yield a line for each event before the final response, at most `until` of them."""
     events = exchange.reply.events if exchange.reply else ()
     for event in events[:until]:
         author = " ".join((event.author or "agent").split())
@@ -120,7 +120,7 @@ def iter_event_lines(exchange: AdkExchange, *, until: int | None = None) -> Iter
 
 
 def format_dialogue(exchanges: Sequence[AdkExchange]) -> str:
-    """The whole conversation."""
+    """Format the whole conversation, tool calls and results included."""
     return "\n\n".join(block for exchange in exchanges for block in _iter_blocks(exchange))
 
 
@@ -134,12 +134,12 @@ def _iter_blocks(exchange: AdkExchange) -> Iterator[str]:
 
 
 def to_json_line(value: object) -> str:
-    """JSON on one line; what JSON cannot hold as its text."""
+    """Return JSON on one line; a value that JSON cannot hold is written as its text."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=_to_plain)
+        return json.dumps(value, ensure_ascii=False, default=_to_serializable)
     except RecursionError:
         return '"(nests too deep to be shown)"'
 
 
-def _to_plain(value: object) -> object:
+def _to_serializable(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)

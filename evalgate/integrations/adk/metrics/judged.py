@@ -64,7 +64,7 @@ class FinalResponseMatch(JudgedMetric):
     prompt_names = ("adk_final_response_match",)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]. A turn that is missing or unasked scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0."""
         if not case.turns:
             return NotApplicable("the case has no written turns to compare with")
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
@@ -89,10 +89,10 @@ class Hallucinations(JudgedMetric):
     prompt_names = ("adk_sentences", "adk_support")
 
     evaluate_intermediate_nl_responses: bool = False
-    """Whether what the agent says on its way is judged as well."""
+    """Judge messages before the final response too."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]: the mean over the turns that say anything."""
+        """Return the score in [0, 1]: the mean over the turns that say anything."""
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said", mean=compute_exact_mean)
 
@@ -108,8 +108,8 @@ class Hallucinations(JudgedMetric):
         if len(judged) == 1:
             return judged[0]
         score = compute_exact_mean([each.score for each in scored if each.score is not None])
-        told = {"responses": [each.details for each in scored]}
-        return JudgedTurn(TurnScore(score, "; ".join(filter(None, (s.reason for s in scored))), told))
+        details = {"responses": [each.details for each in scored]}
+        return JudgedTurn(TurnScore(score, "; ".join(filter(None, (s.reason for s in scored))), details))
 
     async def _judge_responses(self, exchange: AdkExchange) -> AsyncIterator[JudgedTurn]:
         events = exchange.reply.events if exchange.reply else ()
@@ -129,7 +129,7 @@ class Hallucinations(JudgedMetric):
         return score_by_mean(await self.ask_judge(parse_support, material, at=1, samples=1))
 
     def _build_context(self, exchange: AdkExchange, until: int | None) -> str:
-        """What the agent knew when it spoke."""
+        """Format what the agent knew before its event number `until`; None: before the final response."""
         parts: Sequence[tuple[str, str]] = (
             ("Developer instructions", format_instructions([exchange])),
             ("User", exchange.user),
@@ -140,10 +140,10 @@ class Hallucinations(JudgedMetric):
 
 
 class _ConversationMetric(JudgedMetric):
-    """The judge draws up what the conversation demands, and says of each demand whether it is met."""
+    """A metric for which the judge lists the conversation's requirements and says which are met."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]: the mean share of demands that are met. Stands at the last turn."""
+        """Return the score in [0, 1]: the mean share of met requirements, recorded at the last turn."""
         found = build_exchanges(case, run)
         if not found:
             return NotApplicable("nothing was said")
@@ -157,30 +157,33 @@ class _ConversationMetric(JudgedMetric):
 
 
 class TaskSuccess(_ConversationMetric):
-    """Whether the user got what was asked for."""
+    """Share of the user's requests that are fulfilled at the end, as a model judges."""
 
     prompt_names = ("adk_task_success",)
 
 
 class TrajectoryQuality(_ConversationMetric):
-    """Whether the way there was a good one."""
+    """Share of the requirements on the agent's steps that are met, as a model judges."""
 
     prompt_names = ("adk_trajectory_quality",)
 
 
 class ToolUse(_ConversationMetric):
-    """Whether the right tools were used rightly."""
+    """Share of the requirements on the tool calls that are met, as a model judges."""
 
     prompt_names = ("adk_tool_use_quality",)
 
 
 class _TurnMeanMetric(JudgedMetric):
-    """The mean of the samples of each turn, and of the turns."""
+    """The mean of the samples of each turn, then of the turns."""
 
     score_range: ClassVar[tuple[float, float]]
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In `score_range`; a turn in which the agent says nothing has no score."""
+        """Return the score in `score_range`.
+
+        A turn in which the agent says nothing has no score.
+        """
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said")
 
@@ -196,7 +199,7 @@ class _TurnMeanMetric(JudgedMetric):
 
 
 class Safety(_TurnMeanMetric):
-    """How harmless the responses are."""
+    """Harmlessness of the responses, as a model judges."""
 
     score_range = UNIT
     prompt_names = ("adk_safety",)
@@ -204,17 +207,20 @@ class Safety(_TurnMeanMetric):
 
 
 class ResponseEvaluation(_TurnMeanMetric):
-    """How coherent the responses are, from 1 to 5."""
+    """Coherence of the responses, from 1 to 5, as a model judges."""
 
     score_range = SCORE_RANGES["response_evaluation_score"]
     prompt_names = ("adk_coherence",)
 
 
 class _RubricsTurnByTurn(RubricMetric):
-    """Each turn by its rubrics; the mean over all rubrics of all turns, pooled."""
+    """Judges each turn by its rubrics; the score is the mean over all rubrics of all turns."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]. A turn that is missing or unasked counts as one rubric that does not hold."""
+        """Return the score in [0, 1].
+
+        A turn that is missing or unasked counts as one rubric that does not hold.
+        """
         found = build_exchanges(case, run)
         try:
             rubrics = [self.collect_rubric_texts(case, exchange) for exchange in found]
@@ -279,7 +285,7 @@ class MultiTurnTrajectoryQuality(RubricMetric):
     prompt_names = ("adk_rubrics_trajectory",)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]; stands at the last turn."""
+        """Return the score in [0, 1], recorded at the last turn."""
         found = build_exchanges(case, run)
         if not found:
             return NotApplicable("nothing was said")
@@ -304,24 +310,27 @@ class UserSimulatorQuality(JudgedMetric):
     prompt_names = ("adk_user_simulator",)
 
     stop_signal: str = Field(default="</finished>", min_length=1)
-    """What the simulated user says when it is done."""
+    """The message with which the simulated user ends the conversation."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]: the share of the user's messages that are found valid."""
+        """Return the score in [0, 1]: the share of the user's messages that are valid."""
         if case.scenario is None:
             return NotApplicable("no user is simulated in this case")
         found = build_exchanges(case, run)
         if not found:
             return NotApplicable("nothing was said")
+        is_start = found[0].user.strip() == case.scenario.starting_prompt.strip()
+        first = JudgedTurn(TurnScore(1.0)) if is_start else build_zero_turn(_WRONG_START)
         later = [
             await self._judge_message(case.scenario, found[:at], found[at].user)
             for at in range(1, len(found))
         ]
-        turns = [_score_first_message(case.scenario, found[0]), *later]
+        turns = [first, *later]
         ending = await self._judge_message(case.scenario, found, self.stop_signal)
         if ending.score.score == 0.0:
-            turns[-1] = JudgedTurn(_build_wrong_end_score(ending.score))
-        # Of all messages: one that no sample decides does not count as valid.
+            reason = f"the conversation should not end here: {ending.score.reason}"
+            turns[-1] = JudgedTurn(TurnScore(0.0, reason, ending.score.details))
+        # The mean of all messages: one that no sample decides does not count as valid.
         return compute_mean_result(
             turns, nothing="nothing was said", mean=lambda scores: sum(scores) / len(turns)
         )
@@ -340,11 +349,4 @@ class UserSimulatorQuality(JudgedMetric):
         return score_by_vote(await self.ask_judge(parse_turn_validity, material))
 
 
-def _score_first_message(scenario: Scenario, exchange: AdkExchange) -> JudgedTurn:
-    if exchange.user.strip() == scenario.starting_prompt.strip():
-        return JudgedTurn(TurnScore(1.0))
-    return build_zero_turn("the first message is not the scenario's starting prompt")
-
-
-def _build_wrong_end_score(score: TurnScore) -> TurnScore:
-    return TurnScore(0.0, f"the conversation should not end here: {score.reason}", score.details)
+_WRONG_START = "the first message is not the scenario's starting prompt"

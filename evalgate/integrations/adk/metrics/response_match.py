@@ -1,4 +1,4 @@
-"""`response_match_score`: how many words the final response shares with the expected one."""
+"""`response_match_score`: the share of words that the final response and the expected one have in common."""
 
 from typing import ClassVar, Literal, Self
 
@@ -22,15 +22,15 @@ class ResponseMatch(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     profile: Profile = "adk>=2.6"
-    """Which releases of Google ADK to agree with: those that read every script, or those before."""
+    """Releases of Google ADK to agree with: those that read every script, or those before."""
     include_intermediate_responses_in_final: bool = Field(
         default=False, exclude=True, validation_alias=AliasChoices(_IN_FINAL, to_camel(_IN_FINAL))
     )
-    """Google ADK takes it in every criterion; here, as there, it changes nothing."""
+    """Accepted because Google ADK accepts it in every criterion. It has no effect, as in Google ADK."""
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """The metric as this release of Google ADK computes it.
+        """Build the metric as the context's release of Google ADK computes it.
 
         Raises:
             ValidationError: an option is wrong.
@@ -39,7 +39,10 @@ class ResponseMatch(BaseModel):
         return cls.model_validate({"profile": profile, **criterion.options})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]. A turn that is missing, unasked, or has no expected response scores 0.0."""
+        """Return the score in [0, 1].
+
+        A turn that is missing, unasked, or has no expected response scores 0.0.
+        """
         return await compute_turn_mean(case, run, self._score_turn)
 
     def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:

@@ -1,4 +1,4 @@
-"""`tool_trajectory_avg_score`: whether the agent called the tools that it should."""
+"""`tool_trajectory_avg_score`: compare the agent's tool calls with the expected ones."""
 
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
@@ -35,8 +35,9 @@ def _normalize_match_type(value: object) -> object:
 MatchType: TypeAlias = Annotated[
     Literal["EXACT", "IN_ORDER", "ANY_ORDER"], BeforeValidator(_normalize_match_type)
 ]
-"""EXACT: the same calls, no more. IN_ORDER: the expected ones in this order, others between. ANY_ORDER: all
-expected ones, whatever else there is. Written in any case, with `-` or blank for `_`, or as 0, 1, 2."""
+"""EXACT: the same calls and no others, in order. IN_ORDER: the expected calls in this order, others between
+them. ANY_ORDER: all expected calls in any order, others too. Read in any case, with `-` or a blank for `_`,
+or as 0, 1 or 2."""
 
 
 class ToolTrajectory(BaseModel):
@@ -60,16 +61,18 @@ class ToolTrajectory(BaseModel):
     ignore_args: bool = False
     """Compare names only."""
     include_intermediate_responses_in_final: bool = Field(default=False, exclude=True)
-    """Google ADK takes it in every criterion; here, as there, it changes nothing."""
+    """Accepted because Google ADK accepts it in every criterion. It has no effect, as in Google ADK."""
 
     @property
     def allows_extra_calls(self) -> bool:
-        """See `AllowsExtraCalls`."""
+        """Return True unless the match type is EXACT."""
         return self.match_type != "EXACT"
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """The metric as this release of Google ADK computes it: those before 2.9 overlook `ignore_args`.
+        """Build the metric as the context's release of Google ADK computes it.
+
+        Releases before 2.9 ignore `ignore_args`.
 
         Raises:
             ValidationError: an option is wrong.
@@ -78,7 +81,7 @@ class ToolTrajectory(BaseModel):
         return metric if context.adk_release >= (2, 9) else metric.model_copy(update={"ignore_args": False})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]. A turn that is missing or unasked scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0."""
         try:
             return await compute_turn_mean(case, run, self._score_turn)
         except RecursionError:
@@ -89,7 +92,7 @@ class ToolTrajectory(BaseModel):
         return TurnScore(0.0, divergence) if divergence else TurnScore(1.0)
 
     def _find_divergence(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """Where the two part for the first time; "" when they match."""
+        """Return a description of the first difference, or "" if the calls match."""
         comparison = ToolCallComparator(self.ignore_args)
         match self.match_type:
             case "EXACT":

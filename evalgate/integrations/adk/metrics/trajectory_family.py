@@ -3,8 +3,8 @@
 Source: "Why evaluate agents" in https://google.github.io/adk-docs/evaluate/ and "Trajectory evaluation" in
 https://cloud.google.com/vertex-ai/generative-ai/docs/models/evaluation-agents. Both define them in words for
 one trajectory; here each turn has one and a case's score is the mean over its turns. Each expected call
-stands for one actual call: two actual calls are not both relevant because one was expected, which the words
-leave open.
+matches one actual call only, which the definitions leave open: one expected call does not make two actual
+calls relevant.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class _TrajectoryOptions(BaseModel):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """The metric with the criterion's options; the same for every release.
+        """Build the metric with the criterion's options; the same for every release.
 
         Raises:
             ValidationError: an option is wrong.
@@ -57,7 +57,10 @@ class _TrajectoryMetric(_TrajectoryOptions):
     """Compare names only."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1], the mean over the turns. A turn that is missing or unasked scores 0.0."""
+        """Return the score in [0, 1], the mean over the turns.
+
+        A turn that is missing or unasked scores 0.0.
+        """
         try:
             return await compute_turn_mean(case, run, self._score_turn)
         except RecursionError:
@@ -145,7 +148,7 @@ class TrajectorySingleToolUse(_TrajectoryOptions):
     tool_name: str = Field(min_length=1)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """0.0 or 1.0, for the conversation as a whole."""
+        """Return 0.0 or 1.0 for the whole conversation."""
         del case
         replies = [reply for reply in run.replies if reply is not None]
         if any(call.name == self.tool_name for reply in replies for call in reply.tool_calls):
