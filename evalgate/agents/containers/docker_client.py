@@ -1,4 +1,4 @@
-"""The Docker daemon: images, containers, archives, and the removal of orphaned containers. Blocks."""
+"""Blocking client of the Docker daemon: images, containers, archives, and the removal of orphans."""
 
 import io
 import os
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 
 
 LABEL = "dev.evalgate.gate"
-"""`machine/process/start`: the boot or container that the gate runs in, its process id, and when it began."""
+"""Label of all that a gate creates. Its value is `machine/process/start`: the boot or container that the gate
+runs in, its process id, and its start time."""
 _FOREIGN_AGE_S = 24 * 3600
-"""A container of a gate on another machine, which cannot be asked, is removed when it is older."""
+"""Age in seconds above which containers of gates on other machines are removed: those cannot be asked."""
 _OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/\S+ /etc/(?:hosts|hostname|resolv\.conf) ")
-# As the source of one of these files: the machine itself has mounts with such paths of all its containers.
+# Only as the source of one of these files: the machine itself has mounts with such paths for all containers.
 
 
 def find_own_container() -> str:
-    """Id of the container that this process runs in; empty when it runs in none.
+    """Return the id of the container that this process runs in; "" if it runs in none.
 
     Docker mounts a container's own files from a folder of its id; its host name may be anything.
     """
@@ -45,19 +46,19 @@ def find_own_container() -> str:
 
 
 def build_labels() -> dict[str, str]:
-    """What every container, network and volume of this gate is labelled with."""
+    """Return the labels of every container, network and volume of this gate."""
     return {LABEL: f"{_identify_machine()}/{os.getpid()}/{_read_process_start(os.getpid())}"}
 
 
 def remove_orphans(client: "DockerClient") -> int:
-    """Remove what gates that are gone left: containers, then networks and volumes; how many.
+    """Remove containers, then networks and volumes of gates that are gone; return how many.
 
-    What cannot be removed, or looked at, is left to the next sweep.
+    What cannot be inspected or removed is left to the next run.
     """
     import docker.errors
 
     removed = 0
-    # A container may vanish between being listed and being looked at: others end, or sweep as well.
+    # A container may vanish between being listed and being inspected: it ends, or another gate removes it.
     with suppress(docker.errors.APIError, OSError):
         for found, remove in _iter_labeled(client):
             with suppress(docker.errors.APIError):
@@ -99,15 +100,15 @@ def _identify_machine() -> str:
         return container
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        # The same process id means another process elsewhere, as in a pod of the same machine.
+        # In another PID namespace, as in a pod of the same machine, the same id means another process.
         return f"{boot}-{Path('/proc/self/ns/pid').stat().st_ino}"
     return "unknown"
 
 
 def _read_process_start(process: int) -> str:
-    """When a process began, in clock ticks since the machine did; empty when there is none."""
+    """Return the start time of a process in clock ticks since boot; "" if there is no such process."""
     with suppress(OSError):
-        # The name, in parentheses, may hold anything; the 20th field behind it is the start.
+        # The name, in parentheses, may hold anything; the 20th field after it is the start.
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     return ""
 
@@ -123,10 +124,11 @@ def _compute_age(attrs: Mapping[str, Any]) -> float:
 _LEFT_OUT = frozenset(
     {".git", ".venv", "venv", "node_modules", "__pycache__", ".evalgate", "evalgate-report"}
 )
+"""Files and folders that are not copied into containers: they can be created again."""
 
 
 def build_file_archive(file: Path, target: str) -> bytes:
-    """A file, as `target` seen from the root; readable by everybody."""
+    """Return a tar archive of a file at the path `target`, owned by root and readable by every user."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(file.resolve(), arcname=target.lstrip("/"), filter=_normalize_entry)
@@ -134,7 +136,7 @@ def build_file_archive(file: Path, target: str) -> bytes:
 
 
 def build_folder_archive(folder: Path) -> bytes:
-    """The content of a folder, owned by root and readable by everybody; what is made anew is left out."""
+    """Return a tar archive of a folder without `_LEFT_OUT`, owned by root and readable by every user."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(folder, arcname=".", filter=_normalize_entry)
@@ -156,7 +158,7 @@ _TMP = "/tmp"  # noqa: S108  # the container's own
 
 
 def connect_to_daemon() -> "DockerClient":
-    """A client of the daemon that the environment names.
+    """Return a client of the daemon that the environment names.
 
     Raises:
         InvalidInputError: the SDK is missing.
@@ -185,7 +187,11 @@ def connect_to_daemon() -> "DockerClient":
 
 
 def ensure_image(client: "DockerClient", spec: ContainerSpec) -> str:
-    """The image, built or pulled where it is not there. Raises AgentUnreachable: it cannot be had."""
+    """Return the name or id of the image, after pulling it if it is missing, or building it.
+
+    Raises:
+        AgentUnreachableError: it can be neither found, nor pulled, nor built.
+    """
     import docker.errors
 
     if isinstance(spec.image, ImageBuild):
@@ -201,7 +207,7 @@ def ensure_image(client: "DockerClient", spec: ContainerSpec) -> str:
                 f"{_describe_api_error(error)}"
             )
             raise AgentUnreachableError(Failure("start", sentence)) from None
-    except docker.errors.APIError as error:  # what is no name of an image
+    except docker.errors.APIError as error:  # the name is not valid
         sentence = f"the image `{spec.image}` cannot be had: {_describe_api_error(error)}"
         raise AgentUnreachableError(Failure("start", sentence)) from None
     return spec.image
@@ -231,7 +237,11 @@ def _build_image(client: "DockerClient", build: ImageBuild) -> str:
 
 
 def create_container(client: "DockerClient", image: str, spec: ContainerSpec) -> "Container":
-    """A container that is not started, with everything copied into it. Raises AgentUnreachable."""
+    """Create a container, not started yet, and copy all files into it.
+
+    Raises:
+        AgentUnreachableError: the daemon refuses.
+    """
     import docker.errors
 
     container = None
@@ -252,7 +262,7 @@ def create_container(client: "DockerClient", image: str, spec: ContainerSpec) ->
 
 
 def start_container(container: "Container", whose: str = "the agent") -> None:
-    """Raises AgentUnreachable: its command cannot be executed."""
+    """Start a container; raise AgentUnreachableError if its command cannot be executed."""
     import docker.errors
 
     try:
@@ -264,7 +274,7 @@ def start_container(container: "Container", whose: str = "the agent") -> None:
 
 
 def remove_container(container: "Container") -> None:
-    """End a container, and remove it with its volumes."""
+    """Kill a container and remove it with its volumes; ignore errors of the daemon."""
     import docker.errors
 
     with suppress(docker.errors.APIError, OSError):
@@ -272,7 +282,12 @@ def remove_container(container: "Container") -> None:
 
 
 def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
-    """A client and the image, once what earlier runs left is removed. Raises AgentUnreachable."""
+    """Return a client and the image, after removing what earlier runs left.
+
+    Raises:
+        InvalidInputError: the SDK is missing.
+        AgentUnreachableError: there is no daemon or no image.
+    """
     client = connect_to_daemon()
     try:
         remove_orphans(client)
@@ -317,25 +332,25 @@ def _build_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, An
 
 
 def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
-    """What lets the container and the gate reach each other."""
+    """Return the settings that let the container and the gate reach each other."""
     if own := find_gate_container(client):
         return {"network": find_shared_network(client, own, spec)}
     return {} if spec.port is None else {"ports": {f"{spec.port}/tcp": ("127.0.0.1", None)}}
 
 
 def find_gate_container(client: "DockerClient") -> str:
-    """The container that the gate runs in; empty when it is on the machine itself, or in its network."""
+    """Return the container that the gate runs in; "" if it runs on the machine or in its network."""
     own = find_own_container()
     return own if own and find_container_network(client, own) != "host" else ""
 
 
 def find_shared_network(client: "DockerClient", own: str, spec: ContainerSpec) -> str:
-    """The network in which the gate's own container and that of the agent are."""
+    """Return the network in which both the gate's container and the agent's are."""
     return find_container_network(client, own) if spec.limits.network == "bridge" else spec.limits.network
 
 
 def _list_volumes(spec: ContainerSpec) -> list[str]:
-    """Those without a name can be written in a container that is read-only, and go with it."""
+    """Return all volumes. Those without a name are writable in a read-only container, and end with it."""
     copies = [target for source, target in spec.copied if source.is_dir()]
     named = [f"{name}:{target}{':ro' if is_read else ''}" for name, target, is_read in spec.volumes]
     return [*copies, *spec.scratch, *named]
@@ -353,13 +368,13 @@ def _build_healthcheck(health: HealthTest | None) -> dict[str, Any] | None:
 
 
 def find_container_network(client: "DockerClient", container: str) -> str:
-    """The network that the gate's own container is in: there both reach each other. `host`: the machine's."""
+    """Return the first network of a container; `host` is the machine's own."""
     networks = client.containers.get(container).attrs["NetworkSettings"]["Networks"]
     return next(iter(networks), "bridge")
 
 
 def find_address(container: "Container", port: int) -> str:
-    """Where a started container's port is reached from here; empty while it is not."""
+    """Return the `host:port` at which a started container's port is reached; "" while there is none."""
     container.reload()
     settings = container.attrs["NetworkSettings"]
     published = (settings.get("Ports") or {}).get(f"{port}/tcp")
@@ -370,7 +385,7 @@ def find_address(container: "Container", port: int) -> str:
 
 
 def read_log_tail(container: "Container") -> str:
-    """The end of what a container wrote."""
+    """Return the end of a container's log, at most 8 KiB; "" if the daemon does not return it."""
     import docker.errors
 
     with suppress(docker.errors.APIError, OSError):

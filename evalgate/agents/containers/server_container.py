@@ -1,7 +1,7 @@
 """An agent that is a server in a container, asked over HTTP at its published port.
 
-There is one container for all conversations, and another when it ends. Which of several conversations ended
-it, nobody can tell: each is lost, and begun again in a container of its own.
+One container serves all conversations, and is replaced when it ends. It cannot be told which of several
+conversations ended it: each is lost, and started again in a container of its own.
 """
 
 import asyncio
@@ -24,34 +24,34 @@ _ADDRESS_S = 10.0
 _POLL_S = 0.05
 _LOOK_S = 0.5
 _DYING_S = 1.0
-# The daemon hears of the end of a process after whoever was connected to it does.
+# The daemon learns of the end of a process later than the clients that were connected to it.
 _DEAD_S = 15.0
-# On a busy machine much later. So long, a server that does not answer either may have ended.
+# On a busy machine it learns of it much later. Until then a server that does not answer may have ended.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerPlan:
-    """How a container that listens is made."""
+    """Image and specification of a container that serves the agent."""
 
     client: "DockerClient"
     image: str
     spec: ContainerSpec
     port: int
-    """Where it listens in the container."""
+    """Port of the server in the container."""
     agent_factory: Callable[[str], RemoteAgent]
-    """The agent, once its URL is known."""
+    """Function that creates the agent from its URL."""
 
 
 class ServerContainer:
-    """A container that listens, from `start` to `stop`."""
+    """A container that serves the agent from `start` to `stop`."""
 
     def __init__(self, plan: ServerPlan) -> None:
         self.busy = 0
         """Turns in progress."""
         self.crowd = 0
-        """How many were when a connection broke."""
+        """Turns that were in progress when a connection broke."""
         self.gone: Failure | None = None
-        """How the container ended, once it is known that it did."""
+        """The end of the container, once it is known."""
         self._plan = plan
         self._container: Container | None = None
         self._agent: RemoteAgent | None = None
@@ -59,16 +59,16 @@ class ServerContainer:
 
     @property
     def agent(self) -> RemoteAgent:
-        """What is asked."""
+        """Return the agent at the container's address; raise RuntimeError before `start`."""
         if self._agent is None:
             raise RuntimeError("the container was not started")
         return self._agent
 
     async def start(self) -> None:
-        """Make the container and wait until its server answers.
+        """Create the container and wait until its server answers.
 
         Raises:
-            AgentUnreachableError: it does not; with the end of the container's log.
+            AgentUnreachableError: it does not answer; with the end of the container's log.
         """
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
         try:
@@ -86,7 +86,7 @@ class ServerContainer:
             raise
 
     async def stop(self) -> None:
-        """Remove the container."""
+        """Close the connections to the container and remove it."""
         if self._looking is not None:
             await asyncio.wait([self._looking])
         agent, self._agent = self._agent, None
@@ -99,7 +99,7 @@ class ServerContainer:
                 await asyncio.to_thread(docker_client.remove_container, container)
 
     async def read_log(self) -> str:
-        """The end of what the container wrote."""
+        """Return the end of the container's log."""
         return (
             ""
             if self._container is None
@@ -107,7 +107,7 @@ class ServerContainer:
         )
 
     async def detect_end(self) -> Failure | None:
-        """Whether the container has ended, or does in this moment, and how; None: it goes on."""
+        """Return how the container ended, after waiting for the daemon to notice; None: it still runs."""
         self.crowd = max(self.crowd, self.busy)
         if self._looking is None or (self._looking.done() and self.gone is None):
             self._looking = asyncio.create_task(self._watch_end())
@@ -117,7 +117,8 @@ class ServerContainer:
         clock = asyncio.get_running_loop().time
         began = clock()
         while (ended := await asyncio.to_thread(self._find_end_failure)) is None:
-            if not await self._may_be_dying(clock() - began):
+            seconds = clock() - began
+            if seconds >= _DYING_S and (seconds >= _DEAD_S or await self.agent.is_healthy()):
                 break
             await asyncio.sleep(_POLL_S)
         if ended is None:
@@ -125,10 +126,6 @@ class ServerContainer:
         else:
             self.gone = replace(ended, detail=await self.read_log())
         return self.gone
-
-    async def _may_be_dying(self, seconds: float) -> bool:
-        """Whether the daemon may merely not have heard of the end, so long after a connection broke."""
-        return seconds < _DYING_S or (seconds < _DEAD_S and not await self.agent.is_healthy())
 
     def _create_container(self) -> None:
         plan = self._plan
@@ -178,7 +175,7 @@ class ServerContainer:
         except docker.errors.NotFound:
             return Failure("exited", "the agent's container was removed by somebody else")
         except (docker.errors.APIError, OSError):
-            return None  # the daemon does not tell
+            return None  # its state is unknown
         state = container.attrs["State"]
         if state["Status"] not in {"exited", "dead"}:
             return None
@@ -197,12 +194,12 @@ class ServerContainerAgent:
     """An `Agent` that listens in a container."""
 
     def __init__(self, spec: ContainerSpec, port: int, agent_factory: Callable[[str], RemoteAgent]) -> None:
-        """Nothing is started yet.
+        """Create the agent without starting anything.
 
         Args:
             spec: The container.
-            port: Where the server listens in it.
-            agent_factory: The agent, once its URL is known.
+            port: Port of the server in it.
+            agent_factory: Function that creates the agent from its URL.
         """
         self._spec = spec
         self._port = port
@@ -231,7 +228,7 @@ class ServerContainerAgent:
         await self._close_servers()
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_ServerSession":
-        """See `Agent.open_session`."""
+        """Return a conversation; raise AgentUnreachableError if the first container did not start."""
         if self._refusal is not None:
             raise self._refusal
         if self._plan is None:
@@ -239,7 +236,7 @@ class ServerContainerAgent:
         return _ServerSession(self, case, run, alone=alone)
 
     async def acquire_server(self, *, alone: bool) -> ServerContainer:
-        """A server that answers: of the caller's own when it wants to be alone.
+        """Return a server that answers; with `alone`, in a container for the caller only.
 
         Raises:
             AgentUnreachableError: another one was needed, and does not start.
@@ -259,7 +256,7 @@ class ServerContainerAgent:
             return self._shared
 
     async def release_server(self, server: ServerContainer, *, alone: bool) -> None:
-        """The conversation that acquired it is over."""
+        """Stop a server that was started for one conversation only."""
         if alone:
             try:
                 await self._stop_server(server)
@@ -293,7 +290,7 @@ class ServerContainerAgent:
 
 
 class _ServerSession:
-    """One conversation; what fails carries the end of the container's log."""
+    """One conversation; its errors carry the end of the container's log."""
 
     def __init__(self, agent: ServerContainerAgent, case: EvalCase, run: int, *, alone: bool) -> None:
         self._agent = agent
@@ -317,11 +314,16 @@ class _ServerSession:
 
     @property
     def applies_mocks(self) -> bool:
-        """See `SupportsToolMocks`."""
+        """Return True if the agent in the container applies tool mocks."""
         return self._inner.applies_mocks
 
     async def run_turn(self, message: UserMessage) -> Reply:
-        """See `AgentSession.run_turn`."""
+        """Return the server's reply to a message.
+
+        Raises:
+            AgentError: the turn failed.
+            SessionLostError: the container ended, perhaps because of another conversation.
+        """
         server = self._server
         if server.gone is not None:
             raise await self._build_lost_error(server.gone)
@@ -332,25 +334,22 @@ class _ServerSession:
         except AgentError as error:
             ended = await server.detect_end() if error.failure.kind in _BROKEN_KINDS else None
             if ended is None:
-                failure = _append_log(error.failure, await server.read_log())
+                log = await server.read_log()
+                details = [error.failure.detail, log and f"The container's log:\n{log}"]
+                failure = replace(error.failure, detail="\n".join(filter(None, details)))
                 raise AgentError(failure, error.outcome, error.usage, error.retry_after_s) from None
             if server.crowd > 1 or error.failure.kind == "unavailable":
                 raise await self._build_lost_error(ended) from None
-            told = f"{ended.message} while it answered (turn {self._turns})"
-            raise AgentError(replace(ended, message=told), usage=error.usage) from None
+            sentence = f"{ended.message} while it answered (turn {self._turns})"
+            raise AgentError(replace(ended, message=sentence), usage=error.usage) from None
         finally:
             server.busy -= 1
 
     async def end(self) -> SessionResult:
-        """See `AgentSession.end`."""
+        """End the conversation and return its result."""
         return await self._inner.end()
 
     async def _build_lost_error(self, ended: Failure) -> SessionLostError:
         crowd = f" ({self._server.crowd} cases at once in it)" if self._server.crowd > 1 else ""
         usage = (await self._inner.end()).usage
         return SessionLostError(replace(ended, message=ended.message + crowd), usage=usage)
-
-
-def _append_log(failure: Failure, log: str) -> Failure:
-    parts = [failure.detail, log and f"The container's log:\n{log}"]
-    return replace(failure, detail="\n".join(filter(None, parts)))

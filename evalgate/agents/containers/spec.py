@@ -1,11 +1,11 @@
-"""What a container is made of."""
+"""Specification of a container: image, command, limits, files and health check."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 WORKER_FOLDER = "/opt/evalgate"
-"""Where the agent host is copied to."""
+"""Folder in a container that the agent host is copied to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,26 +16,26 @@ class ImageBuild:
     dockerfile: str = "Dockerfile"
     args: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
-    """The stage that is wanted; None: the last."""
+    """Stage of the build; None: the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerLimits:
-    """What a container may use."""
+    """Resources that a container may use."""
 
     memory: str | None = None
-    """As Docker has it: `512m`, `2g`."""
+    """In Docker's notation: `512m`, `2g`."""
     cpus: float | None = None
     pids: int | None = None
     network: str = "bridge"
     """Name of a network; `none`: no network at all."""
     read_only: bool = False
-    """Whether only volumes and /tmp can be written."""
+    """True if only volumes and /tmp can be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthTest:
-    """How a container tells that it is well. Times are in seconds; None: Docker's own."""
+    """Health check of a container. Times are in seconds; None: Docker's default."""
 
     test: tuple[str, ...] | None = None
     """`("CMD", …)`, `("CMD-SHELL", line)` or `("NONE",)`; None: the image's own."""
@@ -56,24 +56,24 @@ class ContainerSpec:
     user: str | None = None
     limits: ContainerLimits = ContainerLimits()
     copied: tuple[tuple[Path, str], ...] = ()
-    """Folders and files of this machine, and where they are copied to. Nothing of the machine is mounted: in
-    a container action the daemon would not find the path, or find another folder there."""
+    """Folders and files of this machine, and their paths in the container. Nothing of the machine is mounted:
+    in a container action the daemon would not find the path, or find another folder there."""
     folder: str | None = None
-    """Where the agent runs; None: where the image says."""
+    """Working folder; None: the image's own."""
     port: int | None = None
-    """Where it listens; None: it is spoken to over its streams, or not at all."""
+    """Port on which it listens; None: it is reached through its streams, or not at all."""
     whose: str = "the agent"
-    """What messages call its owner."""
+    """Owner of the container, as messages name it."""
     speaks: bool = True
-    """Whether anybody listens to its streams or its port."""
+    """True if the gate uses its streams or its port."""
     calls_gate: bool = False
-    """Whether something in it asks the gate, as for spans to be taken."""
+    """True if something in it connects to the gate, as to send spans."""
     entrypoint: tuple[str, ...] | None = None
     """None: the image's own."""
     volumes: tuple[tuple[str, str, bool], ...] = ()
-    """Names of volumes, where they are seen, and whether they are only read."""
+    """Name of each volume, its path in the container, and True if it is read-only."""
     scratch: tuple[str, ...] = ()
-    """Where volumes without a name are seen."""
+    """Paths of volumes without a name."""
     tmpfs: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     """Names under which the others in its network reach it."""

@@ -1,4 +1,4 @@
-"""Where a container reaches the gate, to send its spans."""
+"""Address at which a container reaches the gate to send its spans."""
 
 import fcntl
 import platform
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 HOST_GATEWAY_NAME = "host.docker.internal"
-"""What Docker Desktop calls the machine, and Docker Engine where it is told to."""
+"""Host name of the machine in Docker Desktop, and in Docker Engine if it is configured."""
 _UNREACHABLE_HOSTS = frozenset({"0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})  # noqa: S104  they are refused
 """Hosts that lead a container to itself or to nothing."""
 _SIOCGIFADDR = 0x8915
-# Of Linux, in <linux/sockios.h>: an interface's address.
+"""The ioctl request of Linux for an interface's address, from <linux/sockios.h>."""
 _LONGEST_INTERFACE = 15
 
 
 def find_reachable_endpoint(
     spec: ContainerSpec, wanted: CollectorEndpoint, *, host_is_given: bool
 ) -> CollectorEndpoint:
-    """Return an endpoint that the container can reach, and as few others as can be. Blocks.
+    """Return an endpoint that the container can reach, exposed to as few others as possible. Blocks.
 
-    That is the address of its network's gateway, which is the machine; where the gate is in a container too,
-    the gate's own in the network that both are in. A container in the machine's own network needs no other
-    than the gate's.
+    This is the gateway's address in the container's network, which is the machine. If the gate runs in a
+    container too, it is the gate's own address in the network of both. A container in the machine's own
+    network reaches the gate's endpoint as it is.
 
     Raises:
         AgentUnreachableError: the network has no such address.
@@ -43,7 +43,7 @@ def find_reachable_endpoint(
     try:
         client = docker_client.connect_to_daemon()
     except AgentUnreachableError:
-        return wanted  # whoever makes the container says so
+        return wanted  # creating the container will report this
     try:
         address = _find_gateway_address(client, spec)
         if address == "" and _is_local_daemon(client):
@@ -51,7 +51,7 @@ def find_reachable_endpoint(
     finally:
         client.close()
     if not address or not (host_is_given or _is_local_address(address)):
-        # The daemon is in a virtual machine, as Docker Desktop's is: it leads there to what listens here.
+        # The daemon is in a virtual machine, as Docker Desktop's is: this name leads to what listens here.
         return replace(wanted, known_as=HOST_GATEWAY_NAME)
     return replace(wanted, host=wanted.host if host_is_given else address, known_as=address)
 
@@ -59,7 +59,7 @@ def find_reachable_endpoint(
 def _find_gateway_address(client: "DockerClient", spec: ContainerSpec) -> str | None:
     """Return the gate's IPv4 address as the container reaches it; "" if there is none.
 
-    None: there is no such network, which whoever makes the container says.
+    None: there is no such network, which creating the container will report.
     """
     import docker.errors
 
@@ -72,9 +72,9 @@ def _find_gateway_address(client: "DockerClient", spec: ContainerSpec) -> str | 
 
 
 def _is_local_daemon(client: "DockerClient") -> bool:
-    """Return whether containers share this kernel: no virtual machine leads them to what listens here.
+    """Return True if containers share this kernel, and no virtual machine leads them to what listens here.
 
-    Docker Desktop shares it in WSL, and leads them all the same.
+    In WSL, Docker Desktop shares the kernel and leads them to it nevertheless.
     """
     import docker.errors
 
@@ -88,7 +88,7 @@ def _is_local_daemon(client: "DockerClient") -> bool:
 def _resolve_without_gateway(
     network: str, wanted: CollectorEndpoint, *, host_is_given: bool
 ) -> CollectorEndpoint:
-    """Return where a container sends spans to from a network in which the machine has no address."""
+    """Return the endpoint for a container in a network in which the machine has no address."""
     if network == "host":
         return wanted
     if host_is_given and wanted.host not in _UNREACHABLE_HOSTS:
@@ -103,16 +103,15 @@ def _resolve_without_gateway(
 
 
 def find_network_gateway(network: Mapping[str, Any]) -> str:
-    """Return the machine's IPv4 address in a network of Docker's; "" if that cannot be known.
+    """Return the machine's IPv4 address in a Docker network; "" if it cannot be known.
 
-    A daemon that found the default bridge already there reports its subnet without a gateway. Then it is the
-    address of the bridge's own interface, if this machine has that interface and not one inside a virtual
-    machine.
+    A daemon that found an existing default bridge reports its subnet without a gateway. Then the address is
+    that of the bridge's interface, if this machine has the interface and not a virtual machine.
     """
     settings = network["IPAM"]["Config"] or ()
-    told = next((str(each["Gateway"]) for each in settings if "." in each.get("Gateway", "")), "")
+    reported = next((str(each["Gateway"]) for each in settings if "." in each.get("Gateway", "")), "")
     name = (network.get("Options") or {}).get("com.docker.network.bridge.name", "")
-    return told or _read_interface_address(name)
+    return reported or _read_interface_address(name)
 
 
 def _read_interface_address(name: str) -> str:
@@ -127,7 +126,7 @@ def _read_interface_address(name: str) -> str:
 
 
 def _is_local_address(address: str) -> bool:
-    """Whether this machine has the address."""
+    """Return True if this machine has the address."""
     with socket.socket() as found, suppress(OSError):
         found.bind((address, 0))
         return True

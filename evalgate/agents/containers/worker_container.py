@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from typing_extensions import override
+
 from evalgate.agents.containers import docker_client
 from evalgate.agents.containers.spec import ContainerSpec
 from evalgate.agents.workers.pool import PoolOptions, WorkerPool
@@ -26,13 +28,13 @@ if TYPE_CHECKING:
 
 
 _ENDING_S = 5.0
-# The daemon of a busy machine takes its time to tell of an end.
+# The daemon of a busy machine reports an end late.
 _FRAME = struct.Struct(">BxxxL")
 """Stream (1 stdout, 2 stderr) and length of what follows: Docker's stream format for attached containers."""
 
 
 class ContainerProcess(AgentProcess):
-    """See `AgentProcess`: one container, removed when it ends."""
+    """An `AgentProcess` that is a container, which is removed when it ends."""
 
     def __init__(
         self, listener: ProcessListener, client: "DockerClient", image: str, spec: ContainerSpec
@@ -46,8 +48,9 @@ class ContainerProcess(AgentProcess):
         self._was_out_of_memory = False
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @override
     async def start(self, launch: LaunchSpec) -> None:
-        """Make and start the container; what `launch` says is in its spec already."""
+        """Create and start the container; ignore `launch`, as its specification already holds all of it."""
         del launch
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
         try:
@@ -66,36 +69,38 @@ class ContainerProcess(AgentProcess):
         self._stdin = transport
 
     @property
+    @override
     def exit_code(self) -> int | None:
-        """As of a process: a shell's 128 and more are signals."""
         if self._code is None or self._code <= 128:
             return self._code
-        return 128 - self._code
+        return 128 - self._code  # a shell reports signal n as 128 + n, and asyncio as -n
 
     @property
+    @override
     def exit_failure(self) -> Failure:
-        """See `AgentProcess`."""
         if self._was_out_of_memory:
             sentence = "the agent's container exceeded its memory limit and was killed"
             return Failure("killed", sentence, self.get_stderr_tail())
         return super().exit_failure
 
+    @override
     def close_stdin(self) -> None:
-        """Hang up, and go on listening."""
+        """Close the container's input but continue to read its output."""
         self._flush_pending()
         if self._stdin is not None and self._stdin.can_write_eof():
             with suppress(OSError):
                 self._stdin.write_eof()
 
+    @override
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Signal the container, which is everything that runs in it."""
+        """Signal the container, and with it all that runs in it."""
         if self._container is not None and not self.ended.done():
             task = asyncio.create_task(self._send_signal(number))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     def on_detached(self) -> None:
-        """The stream is over: so is the container, or it is now."""
+        """Remove the container after its stream ended."""
         task = asyncio.create_task(self._finish_process())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -104,13 +109,13 @@ class ContainerProcess(AgentProcess):
         container = self._container
         if container is None:
             return
-        # It may have ended by itself meanwhile; the stream tells.
+        # It may have ended by itself meanwhile; the end of its stream is handled elsewhere.
         with suppress(Exception):
             await asyncio.to_thread(container.kill, number.value)
 
     async def _finish_process(self) -> None:
         if self._container is not None:
-            with suppress(Exception):  # the daemon may be gone: then nobody can tell how it ended
+            with suppress(Exception):  # the daemon may be gone
                 self._code, self._was_out_of_memory = await asyncio.to_thread(
                     _read_exit_state, self._container
                 )
@@ -142,14 +147,14 @@ class ContainerProcess(AgentProcess):
 
 
 class _FrameProtocol(asyncio.Protocol):
-    """Takes the frames of an attached stream apart."""
+    """Parser of the frames of an attached stream."""
 
     def __init__(self, process: ContainerProcess) -> None:
         self._process = process
         self._rest = bytearray()
 
+    @override
     def data_received(self, data: bytes) -> None:
-        """More of the stream."""
         self._rest += data
         at = 0
         while len(self._rest) - at >= _FRAME.size:
@@ -161,12 +166,12 @@ class _FrameProtocol(asyncio.Protocol):
             at = end
         del self._rest[:at]
 
+    @override
     def eof_received(self) -> bool:
-        """The container is gone."""
-        return False
+        return False  # closes the transport, and with it the connection
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """The same."""
         del exc
         self._process.on_detached()
 
@@ -176,18 +181,18 @@ def _read_exit_state(container: "Container") -> tuple[int, bool]:
         result = container.wait(timeout=_ENDING_S)
     except Exception:  # noqa: BLE001  # the SDK lets its HTTP client's timeouts through
         with suppress(Exception):  # it may have ended meanwhile
-            container.kill()  # it closed its streams, and goes on
+            container.kill()  # it closed its streams but still runs
         result = container.wait(timeout=10 * _ENDING_S)
     container.reload()
     return int(result["StatusCode"]), bool(container.attrs["State"].get("OOMKilled"))
 
 
 def _detach_socket(attached: Any) -> socket.socket:
-    """The attached stream by itself: what the SDK wraps it in is let go of."""
+    """Return the attached stream as a plain socket, and close the SDK's objects around it."""
     inner = getattr(attached, "_sock", attached)
     stream = socket.socket(fileno=os.dup(inner.fileno()))
     for each in (getattr(attached, "_response", attached), attached, inner):
-        # They close each other, and mind being closed twice.
+        # Closing one can close another, and closing that again raises.
         with suppress(ValueError, OSError):
             each.close()
     return stream
@@ -228,14 +233,14 @@ class WorkerContainerAgent:
                 self._client.close()
 
     async def check_entry(self) -> None:
-        """See `ChecksEntry`."""
+        """Raise InvalidInputError if the first worker cannot find the agent's entry."""
         if self._pool is not None:
             await self._pool.check_entry()
 
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> "AbstractAsyncContextManager[AgentSession]":
-        """See `Agent.open_session`."""
+        """Return the context of a conversation; raise AgentUnreachableError if there is no image."""
         if self._refusal is not None:
             raise self._refusal
         if self._pool is None:

@@ -41,11 +41,11 @@ class Late:
 
 @dataclass
 class Answering:
-    """What is asked in a container: whether it answers, time after time."""
+    """The agent in a container, healthy or not, one answer per check."""
 
     times: Iterator[bool]
 
-    async def answers(self) -> bool:
+    async def is_healthy(self) -> bool:
         return next(self.times)
 
 

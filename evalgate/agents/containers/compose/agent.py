@@ -1,4 +1,4 @@
-"""An agent that is a Compose service, and the services that it depends on. Blocks."""
+"""An agent that is a Compose service, and the services that it depends on."""
 
 import asyncio
 import os
@@ -32,32 +32,37 @@ _POLL_S = 0.1
 
 @frozen
 class PlannedService:
-    """A service and what must be true before it starts."""
+    """A service, and the conditions that must be true before it starts."""
 
     spec: ContainerSpec
     waits_for: Mapping[str, Dependency]
 
 
 class Sidecars:
-    """Started once, and removed with their network and volumes."""
+    """Services that the agent depends on, with their network and volumes. Starting and stopping blocks."""
 
     def __init__(self, services: Mapping[str, PlannedService], timeout_s: float) -> None:
-        """`services`: each after those that it waits for. `timeout_s`: until one is what is waited for."""
+        """Create the services without starting them.
+
+        Args:
+            services: Each after those that it waits for.
+            timeout_s: Seconds until the condition of a dependency must be true.
+        """
         self._services = services
         self._timeout_s = timeout_s
         self._client: DockerClient | None = None
         self._network: Network | None = None
         self._guest = ""
-        """The gate's own container, where it runs in one and is in the network."""
+        """The gate's own container, once it is connected to the network; else ""."""
         self._volumes: dict[str, Volume] = {}
         self._running: dict[str, Container] = {}
         self._unwanted = threading.Event()
 
     def start(self, agent: PlannedService) -> ContainerSpec:
-        """Start all that the agent waits for; its own container, to be made in their midst.
+        """Start all services that the agent waits for; return the agent's container in their network.
 
         Raises:
-            AgentUnreachableError: one cannot be started, or does not become what is waited for.
+            AgentUnreachableError: one cannot be started, or its condition does not become true.
             InvalidInputError: the SDK is missing.
         """
         client = self._client = docker_client.connect_to_daemon()
@@ -74,16 +79,16 @@ class Sidecars:
         return place_in_network(agent.spec, network, volumes)
 
     def cancel_start(self) -> None:
-        """Let `start`, in another thread, end soon."""
+        """Make `start`, which runs in another thread, end soon."""
         self._unwanted.set()
 
     def stop(self) -> None:
-        """Remove everything. May be called at any time, also when starting failed."""
+        """Remove everything that was created. It may be called at any time, also after a failed start."""
         for container in reversed(list(self._running.values())):
             docker_client.remove_container(container)
         if self._network is not None:
             if self._guest:
-                with suppress(Exception):  # it may never have come so far
+                with suppress(Exception):  # it may not be connected
                     self._network.disconnect(self._guest, force=True)
             _remove_quietly(self._network)
         for volume in self._volumes.values():
@@ -109,10 +114,10 @@ class Sidecars:
             ) from None
         return name
 
-    def _wait_for_dependencies(self, companion: PlannedService) -> None:
-        for name, dependency in companion.waits_for.items():
+    def _wait_for_dependencies(self, service: PlannedService) -> None:
+        for name, dependency in service.waits_for.items():
             if name in self._running:
-                self._wait_for_condition(name, dependency.condition, companion.spec.whose)
+                self._wait_for_condition(name, dependency.condition, service.spec.whose)
 
     def _wait_for_condition(self, name: str, condition: str, whose: str) -> None:
         container, end = self._running[name], time.monotonic() + self._timeout_s
@@ -132,7 +137,7 @@ class Sidecars:
 
 
 def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
-    """Why the condition will never be true, and whether it is."""
+    """Return why the condition can never become true, or "", and True if it is true now."""
     is_over = state["Status"] in {"exited", "dead"}
     if condition == "service_completed_successfully":
         code = state["ExitCode"]
@@ -153,20 +158,20 @@ def _remove_quietly(found: "Network | Volume") -> None:
 
 
 class ComposeAgent:
-    """An `Agent` in a container that is made once its companions run."""
+    """An `Agent` in a container that is created once its sidecars run."""
 
     def __init__(
-        self, companions: Sidecars, agent: PlannedService, build_agent: Callable[[ContainerSpec], Agent]
+        self, sidecars: Sidecars, agent: PlannedService, build_agent: Callable[[ContainerSpec], Agent]
     ) -> None:
-        """Nothing is started yet. `build_agent`: the agent in a container, which is told in which network."""
-        self._companions = companions
+        """Create the agent without starting anything; `build_agent` receives its final container."""
+        self._sidecars = sidecars
         self._own = agent
         self._build_agent = build_agent
         self._agent: Agent | None = None
         self._refusal: AgentUnreachableError | None = None
 
     async def __aenter__(self) -> Self:
-        starting = asyncio.ensure_future(asyncio.to_thread(self._companions.start, self._own))
+        starting = asyncio.ensure_future(asyncio.to_thread(self._sidecars.start, self._own))
         try:
             agent = self._build_agent(await asyncio.shield(starting))
             await agent.__aenter__()
@@ -174,9 +179,9 @@ class ComposeAgent:
         except AgentUnreachableError as error:
             self._refusal = error
         except BaseException:
-            self._companions.cancel_start()
+            self._sidecars.cancel_start()
             await asyncio.wait([starting])
-            await asyncio.to_thread(self._companions.stop)
+            await asyncio.to_thread(self._sidecars.stop)
             raise
         return self
 
@@ -185,12 +190,12 @@ class ComposeAgent:
             if self._agent is not None:
                 await self._agent.__aexit__(*exc)
         finally:
-            await asyncio.to_thread(self._companions.stop)
+            await asyncio.to_thread(self._sidecars.stop)
 
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> AbstractAsyncContextManager[AgentSession]:
-        """See `Agent.open_session`."""
+        """Return the context of a conversation; raise AgentUnreachableError if a service did not start."""
         if self._refusal is not None:
             raise self._refusal
         if self._agent is None:
@@ -208,16 +213,16 @@ def build_compose_agent(
     adapt_spec: Callable[[ContainerSpec], ContainerSpec],
     build_agent: Callable[[ContainerSpec], Agent],
 ) -> ComposeAgent:
-    """A service of a Compose file as the agent.
+    """Build an agent that is a service of a Compose file.
 
     Args:
         service: Its name.
-        file: The file, relative to `folder`; None: whichever Compose would find there.
+        file: The file, relative to `folder`; None: the one that Compose would find there.
         folder: The working folder.
-        environ: What the file's variables stand for.
-        timeout_s: Until a service that is waited for is what is waited for.
-        adapt_spec: The agent's container, with what the user wants otherwise.
-        build_agent: The agent in its container.
+        environ: Values of the file's variables.
+        timeout_s: Seconds until the condition of a dependency must be true.
+        adapt_spec: Function that applies the user's own settings to the agent's container.
+        build_agent: Function that builds the agent in its container.
 
     Raises:
         InvalidInputError: with every problem of the file.

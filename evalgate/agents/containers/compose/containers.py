@@ -1,4 +1,4 @@
-"""Containers out of services."""
+"""Conversion of Compose services to container specifications."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,7 +7,6 @@ from pathlib import Path
 from evalgate.agents.containers.compose.document import (
     ComposeProject,
     ComposeService,
-    ServiceBuild,
     Volume,
     describe_read_error,
     read_env_file,
@@ -19,20 +18,19 @@ from evalgate.system.files import is_readable_name
 
 
 class ContainerSpecBuilder:
-    """Makes them, and remembers what cannot be made."""
+    """Builder of container specifications that collects the problems of all services."""
 
     def __init__(self, composition: ComposeProject, folder: Path) -> None:
-        """`folder`: the working folder, of which files may be copied."""
+        """Create a builder that may copy files of `folder`, the working folder."""
         self._composition = composition
         self._folder = folder.resolve()
         self._problems: list[Problem] = []
 
     def build_specs(self) -> Mapping[str, ContainerSpec]:
-        """Service → its container; the names of its network and of its volumes are the file's own.
+        """Return the container of each service; its network and volumes have the file's own names.
 
         Raises:
-            InvalidInputError: something that is to be copied or read is not there, or not in the working
-                folder.
+            InvalidInputError: a file that is to be copied or read is missing, or outside the working folder.
         """
         found = {name: self._build_spec(name, each) for name, each in self._composition.services.items()}
         if self._problems:
@@ -70,11 +68,9 @@ class ContainerSpecBuilder:
         )
 
     def _resolve_image(self, service: ComposeService) -> str | ImageBuild:
-        if service.build is None:
+        build = service.build
+        if build is None:
             return service.image or ""
-        return self._convert_build(service.build)
-
-    def _convert_build(self, build: ServiceBuild) -> ImageBuild:
         return ImageBuild(
             context=self._composition.folder / build.context,
             dockerfile=build.dockerfile,
@@ -101,13 +97,13 @@ class ContainerSpecBuilder:
         return {}
 
     def _fill_missing_values(self, given: Mapping[str, str | None]) -> dict[str, str]:
-        """A name without a value has that of the variable; nothing, if there is none."""
+        """Return `given` with values for names without one; without those that no variable has either."""
         values = self._composition.values
         filled = {name: values.get(name) if value is None else value for name, value in given.items()}
         return {name: value for name, value in filled.items() if value is not None}
 
     def _resolve_mount(self, name: str, index: int, volume: Volume) -> Path:
-        """What is copied in the place of a mount."""
+        """Return the path that is copied instead of mounted; report a problem if it cannot be."""
         place, source = ("services", name, "volumes", index), volume.source or ""
         path = (self._composition.folder / source).resolve()
         if not path.is_relative_to(self._folder):
@@ -125,7 +121,7 @@ class ContainerSpecBuilder:
 
 
 def place_in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) -> ContainerSpec:
-    """The same container in a network that is there, with the volumes that stand for those of the file."""
+    """Return the container in an existing network, with existing volumes instead of the file's."""
     return replace(
         spec,
         limits=replace(spec.limits, network=network),

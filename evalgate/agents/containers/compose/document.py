@@ -1,4 +1,4 @@
-"""Read the services of a Compose file: interpolation, env files, and the keys that are supported."""
+"""Parser of Compose files: interpolation, env files, and the keys that are supported."""
 
 import re
 import shlex
@@ -22,14 +22,14 @@ _VARIABLE = re.compile(
 
 
 class InterpolationError(Exception):
-    """A text names a variable that has no value, or in a way that is none; the message says which."""
+    """A variable in a text has no value or an invalid form; the message says which."""
 
 
 def interpolate_text(text: str, values: Mapping[str, str]) -> str:
-    """`text` with values for its variables; one that nobody set and that has no default is empty.
+    """Return `text` with values for its variables; one that is not set and has no default is empty.
 
     Raises:
-        InterpolationError: it demands a variable that is not set, or holds a lone dollar sign.
+        InterpolationError: a required variable is not set, or the text holds a lone dollar sign.
     """
 
     def replace_variable(found: re.Match[str]) -> str:
@@ -66,7 +66,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """The variables of a file; what is no assignment of a value is passed over.
+    """Return the variables of an env file; lines that assign no value are ignored.
 
     Raises:
         OSError, UnicodeDecodeError: it cannot be read.
@@ -76,7 +76,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def describe_read_error(error: OSError | UnicodeDecodeError) -> str:
-    """Why a file cannot be read."""
+    """Return the reason for which a file cannot be read."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"
 
 
@@ -107,7 +107,7 @@ IGNORED_KEYS = frozenset(
         *("stop_signal", "tty"),
     }
 )
-"""Keys that change nothing here: all services share one network of their own, and end with the run."""
+"""Keys without effect here: all services share one network of their own, and end with the run."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -137,7 +137,7 @@ def _convert_to_text(value: object) -> object:
 
 
 def _parse_assignments(value: object) -> object:
-    """`{A: 1}` for `[A=1]`; a name without a value is None."""
+    """Return `{A: 1}` for `[A=1]`; a name without a value has None."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         return value
     pairs = (each.partition("=") for each in value)
@@ -159,17 +159,17 @@ class _ComposeModel(BaseModel):
 
 
 class ServiceBuild(_ComposeModel):
-    """How the image of a service is built."""
+    """Build of a service's image."""
 
     context: str = "."
-    """The folder that is sent to the daemon, relative to the file's."""
+    """Folder that is sent to the daemon, relative to the Compose file's folder."""
     dockerfile: str = "Dockerfile"
     args: Assignments = {}
     target: str | None = None
 
 
 class Dependency(_ComposeModel):
-    """What must be true of another service before this one starts."""
+    """Condition of another service that must be true before this one starts."""
 
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"] = (
         "service_started"
@@ -179,7 +179,7 @@ class Dependency(_ComposeModel):
 
 
 class HealthCheck(_ComposeModel):
-    """How a container tells that it is well. Times are in seconds."""
+    """Health check of a container. Times are in seconds."""
 
     test: Annotated[
         tuple[str, ...] | None, BeforeValidator(lambda v: ["CMD-SHELL", v] if isinstance(v, str) else v)
@@ -193,7 +193,7 @@ class HealthCheck(_ComposeModel):
 
 
 class EnvFile(_ComposeModel):
-    """A file of variables."""
+    """A file of environment variables."""
 
     path: str
     required: bool = True
@@ -201,7 +201,7 @@ class EnvFile(_ComposeModel):
 
 
 class Volume(_ComposeModel):
-    """Something that is seen at a path of the container."""
+    """A volume, folder or tmpfs at a path of the container."""
 
     type: Literal["volume", "bind", "tmpfs"] = "volume"
     source: str | None = None
@@ -229,7 +229,7 @@ def _parse_env_file(value: object) -> object:
 
 
 class ComposeService(BaseModel):
-    """One service, its variables filled in."""
+    """One service, with its variables interpolated."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -267,24 +267,24 @@ _TOP_LEVEL_KEYS = frozenset({"services", "volumes", "networks", "name", "version
 
 @frozen
 class ComposeProject:
-    """The services that are run together."""
+    """The agent's service and all that it depends on."""
 
     folder: Path
-    """Where the file is: its paths are relative to it."""
+    """The file's folder, to which its paths are relative."""
     services: Mapping[str, ComposeService]
     """Each after those that it depends on; the agent's last."""
     values: Mapping[str, str]
-    """What variables stand for."""
+    """Values of variables."""
     aliases: Mapping[str, tuple[str, ...]]
-    """The names under which each is reached."""
+    """Network names of each service."""
     path: str
-    """The file, as messages call it."""
+    """The file, as messages name it."""
     position: Callable[[Location], tuple[int, int]]
-    """Where something stands in it."""
+    """Function that returns the line and column of a location in the file."""
 
 
 def find_compose_file(folder: Path, named: str | None) -> Path:
-    """The Compose file of a working folder. Raises InvalidInput: there is none."""
+    """Return the Compose file of a working folder; raise InvalidInputError if there is none."""
     names = (named,) if named is not None else DEFAULT_NAMES
     found = next((folder / name for name in names if is_readable_name(folder / name)), None)
     if found is None:
@@ -296,16 +296,16 @@ def find_compose_file(folder: Path, named: str | None) -> Path:
 def read_compose_project(
     path: Path, shown_as: str, service: str, environ: Mapping[str, str]
 ) -> ComposeProject:
-    """The service of that name, and all that it depends on.
+    """Read a service and all that it depends on.
 
     Args:
         path: The Compose file.
-        shown_as: What messages call it.
+        shown_as: Its name in messages.
         service: The agent's service.
-        environ: What variables stand for; the `.env` beside the file says what it does not.
+        environ: Values of variables; they take precedence over the `.env` next to the file.
 
     Raises:
-        InvalidInputError: with every problem of those services, each at its place.
+        InvalidInputError: with every problem of those services, each with its position.
     """
     try:
         text = read_text(path, "utf-8-sig")
@@ -316,7 +316,7 @@ def read_compose_project(
 
 
 def _read_dotenv(path: Path, shown_as: str) -> Mapping[str, str]:
-    """Return the variables of the `.env` next to a Compose file; a folder of that name is an environment."""
+    """Return the variables of the `.env` next to a Compose file; {} if it is a folder (a virtualenv)."""
     if not is_readable_name(path):
         return {}
     try:
@@ -386,7 +386,7 @@ class _ProjectReader:
         return service
 
     def _interpolate_value(self, value: Any, place: Location) -> Any:
-        """`value` with its variables filled in."""
+        """Return `value` with all variables in it interpolated."""
         if isinstance(value, dict):
             return {key: self._interpolate_value(each, (*place, key)) for key, each in value.items()}
         if isinstance(value, list):
