@@ -1,8 +1,8 @@
-"""A check run with annotations on the lines of the eval-set file."""
+"""Create check runs on GitHub, with annotations on lines of the eval-set file."""
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 from uuid import uuid4
@@ -14,10 +14,10 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text, strip_invisible, to_one_line
 
 MOST_ANNOTATIONS = 50
-"""GitHub takes no more in one request; more requests add to them."""
+"""The most annotations that GitHub accepts in one request. Further requests add to them."""
 
 LONGEST_SUMMARY = 65_535
-_LONGEST_MESSAGE = 16_000  # characters: 64 KB even when each takes four bytes
+_LONGEST_MESSAGE = 16_000  # characters: at most 64 KB, even if each takes four bytes
 _LONGEST_TITLE = 255
 
 CheckLevel: TypeAlias = Literal["notice", "warning", "failure"]
@@ -26,10 +26,10 @@ Conclusion: TypeAlias = Literal["success", "failure", "neutral", "cancelled", "t
 
 @frozen
 class Annotation:
-    """A remark on a line of a file of the repository. Texts may hold anything."""
+    """A remark on a line of a file of the repository. Its texts may hold any characters."""
 
     path: str
-    """Relative to the repository's root."""
+    """The path of the file, relative to the root of the repository."""
     line: int
     message: str
     title: str = ""
@@ -38,7 +38,7 @@ class Annotation:
 
 @frozen
 class Check:
-    """What a check run says."""
+    """The contents of a check run."""
 
     name: str
     conclusion: Conclusion
@@ -49,19 +49,15 @@ class Check:
 
 
 def build_outputs(check: Check) -> Iterator[dict[str, Any]]:
-    """The `output` of each request that the check takes; at least one."""
+    """Yield the `output` of each request that the check run needs; at least one."""
     notes = [_build_annotation(each) for each in check.annotations]
     head = {
         "title": to_one_line(check.title, _LONGEST_TITLE) or check.conclusion,
         "summary": shorten_markdown(strip_invisible(check.summary), LONGEST_SUMMARY) or check.conclusion,
     }
-    for batch in _split_batches(notes):
-        yield {**head, "annotations": batch} if batch else dict(head)
-
-
-def _split_batches(notes: Sequence[dict[str, str | int]]) -> Iterator[Sequence[dict[str, str | int]]]:
     for start in range(0, max(1, len(notes)), MOST_ANNOTATIONS):
-        yield notes[start : start + MOST_ANNOTATIONS]
+        batch = notes[start : start + MOST_ANNOTATIONS]
+        yield {**head, "annotations": batch} if batch else dict(head)
 
 
 def _build_annotation(each: Annotation) -> dict[str, str | int]:
@@ -78,10 +74,10 @@ def _build_annotation(each: Annotation) -> dict[str, str | int]:
 
 
 MOST_CREATIONS = 5
-"""Requests that may each create a check run, although GitHub's list shows none of them."""
+"""The most requests to create one check run. Each may have succeeded although GitHub does not list it yet."""
 
 _SLOWER = 4
-"""Pauses between them are longer by this factor, so that GitHub's list shows what a request has created."""
+"""The factor by which pauses between these requests are longer: GitHub needs time to list a new check run."""
 
 
 @dataclass
@@ -89,7 +85,7 @@ class CheckRun:
     """A check run and the requests that create it.
 
     GitHub can create a check run and still answer 502, and it accepts the same one again. So each check run
-    has an `external_id` of its own, and is looked for before a request is repeated.
+    has an `external_id` of its own, and evalgate searches for this id before it repeats a request.
     """
 
     github: GitHubClient
@@ -99,13 +95,13 @@ class CheckRun:
     external_id: str = field(default_factory=lambda: f"evalgate-{uuid4().hex}")
     _creations: int = 0
     _last: str = ""
-    """The trouble of the last request that was to create it."""
+    """The message of the error of the last attempt to create the check run."""
 
     def post(self) -> PostResult:
         """Create the check run with all its annotations.
 
         Raises:
-            PostError: it cannot be done, or not in time.
+            PostError: GitHub refused the check run, or did not create it in time.
         """
         deadline = time.monotonic() + self.timeouts.total_s
         first, *rest = build_outputs(self.check)
@@ -114,10 +110,10 @@ class CheckRun:
         number, url = retry_transient(
             lambda: self._create_check(first, conclusion), slower, deadline, jitter=random.random
         )
-        for place, output in enumerate(rest, start=1):
-            conclusion = self.check.conclusion if place == len(rest) else ""
-            extension = _AnnotationBatch(self.github, number, place * MOST_ANNOTATIONS, output, conclusion)
-            retry_transient(extension.send_annotations, self.timeouts, deadline, jitter=random.random)
+        for batches_sent, output in enumerate(rest, start=1):
+            conclusion = self.check.conclusion if batches_sent == len(rest) else ""
+            batch = _AnnotationBatch(self.github, number, batches_sent * MOST_ANNOTATIONS, output, conclusion)
+            retry_transient(batch.send_annotations, self.timeouts, deadline, jitter=random.random)
         return PostResult("posted", url=url)
 
     def _create_check(self, output: dict[str, Any], conclusion: str) -> tuple[int, str]:
@@ -132,25 +128,25 @@ class CheckRun:
             return self.github.create_check(
                 self.check.name, self.head_sha, self.external_id, output, conclusion
             )
-        except TransientError as trouble:
-            self._last = str(trouble)
+        except TransientError as error:
+            self._last = str(error)
             raise
 
 
 @dataclass
 class _AnnotationBatch:
-    """Further annotations of a check run."""
+    """A batch of further annotations of a check run."""
 
     github: GitHubClient
     number: int
     before: int
-    """Annotations that the check run has without these."""
+    """The number of annotations that the check run has before this batch."""
     output: dict[str, Any]
     conclusion: str
     _was_sent: bool = False
 
     def send_annotations(self) -> None:
-        """Add the annotations, unless an earlier attempt did although it seemed to fail."""
+        """Add the annotations, unless an earlier attempt that seemed to fail has added them."""
         if self._was_sent and self.github.count_annotations(self.number) > self.before:
             return
         self._was_sent = True

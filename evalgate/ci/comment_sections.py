@@ -1,11 +1,11 @@
-"""A comment that several jobs share: its marker, and the section that each job owns.
+"""A comment that several jobs share: its marker, and one section for each job.
 
     <!-- evalgate:v1 gate=NAME -->
     <!-- evalgate:section key=KEY run=RUN attempt=ATTEMPT job=JOB -->
     … Markdown …
     <!-- evalgate:end -->
 
-Sections stand in the order of their keys, so that all jobs write the same comment whoever comes first.
+Sections are sorted by their keys, so that all jobs write the same comment whichever finishes first.
 """
 
 import re
@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from evalgate.core.frozen import frozen
 
 LONGEST_COMMENT = 65_536
-"""Characters of a comment's body; GitHub answers 422 to more."""
+"""The most characters of a comment's body. GitHub answers 422 to a longer one."""
 
 _SECTION = re.compile(
     r"<!-- evalgate:section key=([^\s>]*) run=(\d{1,20}) attempt=(\d{1,20})(?: job=([^\s>]+))? -->\r?\n"
@@ -33,38 +33,38 @@ _DETAILS = re.compile(r"<(/?)details\b", re.IGNORECASE)
 
 @frozen
 class CommentSection:
-    """What one job has to say."""
+    """The section of one job."""
 
     key: str
-    """The matrix leg or suite that owns it; "" in a comment that nobody shares."""
+    """The matrix leg or suite that owns the section; "" in a comment that is not shared."""
     text: str
-    """Markdown without markers of ours: see `strip_markers`."""
+    """Markdown without evalgate's markers; `strip_markers` removes them."""
     run: int = 0
-    """GITHUB_RUN_ID or CI_PIPELINE_ID, which grow; a section is never replaced by one of an older run."""
+    """GITHUB_RUN_ID or CI_PIPELINE_ID, which grow. A section is never replaced by one of an older run."""
     attempt: int = 0
-    """GITHUB_RUN_ATTEMPT, or CI_JOB_ID, which a job that is tried again gets anew."""
+    """GITHUB_RUN_ATTEMPT or CI_JOB_ID; both grow when a job is repeated."""
 
     job: str = ""
-    """Tells jobs of one run apart, such as two legs of a matrix; "" when the runner does not."""
+    """A name that distinguishes jobs of one run, such as two legs of a matrix; "" if the runner has none."""
 
     @property
     def age(self) -> tuple[int, int]:
-        """Grows with time."""
+        """Return run and attempt, which order sections from old to new."""
         return self.run, self.attempt
 
 
 def format_marker(gate: str) -> str:
-    """The first line of the comment of a gate."""
+    """Return the marker on the first line of a gate's comment."""
     return f"<!-- evalgate:v1 gate={quote(gate, safe='')} -->"
 
 
 def is_of_gate(body: str, gate: str) -> bool:
-    """Whether a body is the comment of a gate; it may have gone through an editor."""
+    """Return True if a body is the comment of a gate, also after it was edited by hand."""
     return body.lstrip().startswith(format_marker(gate))
 
 
 def read_sections(body: str) -> dict[str, CommentSection]:
-    """Every whole section of a comment, by its key."""
+    """Return the complete sections of a comment by key. If a key occurs twice, the newest section counts."""
     found: dict[str, CommentSection] = {}
     for match in _SECTION.finditer(body):
         key, run, attempt, job, text = match.groups()
@@ -75,7 +75,7 @@ def read_sections(body: str) -> dict[str, CommentSection]:
 
 
 def merge_sections(*groups: Mapping[str, CommentSection]) -> dict[str, CommentSection]:
-    """The newest section of each key; of two that are as new, the later group's."""
+    """Return the newest section of each key; of two equally new ones, that of the later group."""
     found: dict[str, CommentSection] = {}
     for group in groups:
         for key, section in group.items():
@@ -91,16 +91,16 @@ def render_body(
     shorter: Mapping[str, Callable[[int], str]] | None = None,
     limit: int = LONGEST_COMMENT,
 ) -> str:
-    """The body of at most `limit` characters (1,000 at least), every section in it.
+    """Return the body with every section, in at most `limit` characters (at least 1,000).
 
-    When they do not all fit, the longest are shortened to the same length: by the function in `shorter` for
-    its key, which takes the most characters and knows what is important, or else at the end.
+    If the sections do not all fit, the longest ones are shortened to the same length. The function in
+    `shorter` for a section's key renders it within a number of characters; without one, the end is cut.
     """
     ordered = sorted(sections, key=lambda section: section.key)
     newest = max((section.run for section in ordered), default=0)
     framed = {section.key: _wrap_section(replace(section, text=""), newest) for section in ordered}
-    room = limit - len(format_marker(gate)) - sum(len(frame) + 2 for frame in framed.values())
-    share = _compute_share([len(section.text) for section in ordered], room)
+    available = limit - len(format_marker(gate)) - sum(len(frame) + 2 for frame in framed.values())
+    share = _compute_share([len(section.text) for section in ordered], available)
     parts = [
         _wrap_section(
             replace(section, text=_shorten_section(section, share, (shorter or {}).get(section.key))), newest
@@ -111,7 +111,7 @@ def render_body(
 
 
 def strip_markers(text: str) -> str:
-    """Markdown in which none of our markers is left, as a section may hold."""
+    """Return Markdown without evalgate's markers, so that it can be the text of a section."""
     return _OPENING.sub("<! --", _MARKER.sub("", text.replace("\r\n", "\n"))).strip("\n")
 
 
@@ -119,15 +119,15 @@ def _wrap_section(section: CommentSection, newest: int) -> str:
     note = _OF_AN_EARLIER_RUN if section.run < newest else ""
     head = f"key={quote(section.key, safe='')} run={section.run} attempt={section.attempt}"
     head += f" job={quote(section.job, safe='')}" if section.job else ""
-    # the empty line ends GitHub's block of HTML, so that Markdown follows
+    # GitHub reads Markdown only after an empty line has ended its block of HTML.
     return f"{note}<!-- evalgate:section {head} -->\n\n{section.text}\n\n<!-- evalgate:end -->"
 
 
-def _compute_share(lengths: list[int], room: int) -> int:
-    """The most characters of one section, so that all fit: what short ones leave goes to the long ones."""
-    left, share = room, 0
-    for place, length in enumerate(sorted(lengths)):
-        share = max(0, left // (len(lengths) - place))
+def _compute_share(lengths: list[int], available: int) -> int:
+    """Return the most characters of one section so that all fit. Long ones share what short ones leave."""
+    left, share = available, 0
+    for index, length in enumerate(sorted(lengths)):
+        share = max(0, left // (len(lengths) - index))
         if length > share:
             return share
         left -= length
@@ -142,16 +142,16 @@ def _shorten_section(section: CommentSection, share: int, shorter: Callable[[int
 
 
 def shorten_markdown(text: str, limit: int) -> str:
-    """The first lines of Markdown in at most `limit` characters, with what it opens closed again."""
+    """Return the first lines of Markdown in at most `limit` characters, with open blocks closed again."""
     if len(text) <= limit:
         return text
-    kept = text[: max(0, limit - len(_CUT) - 40)].rpartition("\n")[0]
-    ending = _close_open_blocks(kept) + _CUT
-    return (kept + ending)[:limit] if len(kept) + len(ending) <= limit else _CUT.strip()[: max(0, limit)]
+    start = text[: max(0, limit - len(_CUT) - 40)].rpartition("\n")[0]
+    ending = _close_open_blocks(start) + _CUT
+    return (start + ending)[:limit] if len(start) + len(ending) <= limit else _CUT.strip()[: max(0, limit)]
 
 
 def _close_open_blocks(text: str) -> str:
-    """The ends of a code block and of `<details>` that are still open."""
+    """Return the ends of a code block and of `<details>` elements that are still open."""
     fence = ""
     for match in _FENCE.finditer(text):
         if not fence:

@@ -1,4 +1,7 @@
-"""Which pull request an event of GitHub Actions is about. Nothing in a payload is taken for granted."""
+"""Find the pull request or commit that an event of GitHub Actions is about.
+
+The payload is not trusted: missing and malformed values are handled.
+"""
 
 import json
 import re
@@ -19,27 +22,30 @@ _WITH_PULL_REQUEST = (
 
 @frozen
 class PullRequest:
-    """The event names it."""
+    """A pull request that the event names."""
 
     number: int
     head_sha: str = ""
-    """Its newest commit, which is not what a merge build checks out; "" when the event does not say."""
+    """The newest commit of the pull request, not the merge commit that is checked out; "" if unknown."""
 
 
 @frozen
 class HeadCommit:
-    """The event names the commit only, as that of a fork's workflow run: GitHub knows the pull request."""
+    """A commit that the event names without a pull request, as for a workflow run of a fork.
+
+    GitHub's API lists its pull requests.
+    """
 
     sha: str
     repository: str = ""
-    """Where it was pushed, as `owner/name`; "" when the event does not say."""
+    """The repository that the commit was pushed to, as `owner/name`; "" if the event does not name it."""
     branch: str = ""
-    """Its branch there. Whoever knows a commit can push it to a branch of their own."""
+    """The branch in that repository. Anyone who knows a commit can push it to a branch of their own."""
 
 
 @frozen
 class NoPullRequest:
-    """There is none to comment on."""
+    """The reason why there is no pull request to comment on."""
 
     reason: str
 
@@ -48,7 +54,7 @@ Subject: TypeAlias = PullRequest | HeadCommit | NoPullRequest
 
 
 def find_subject(environ: Mapping[str, str]) -> Subject:
-    """What the event that started this job is about: GITHUB_EVENT_NAME and the file GITHUB_EVENT_PATH."""
+    """Read GITHUB_EVENT_NAME and the file GITHUB_EVENT_PATH, and return the subject of the event."""
     event = environ.get("GITHUB_EVENT_NAME", "")
     path = environ.get("GITHUB_EVENT_PATH", "")
     if not event or not path:
@@ -66,7 +72,7 @@ def find_subject(environ: Mapping[str, str]) -> Subject:
 
 
 def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
-    """What an event is about, from its payload."""
+    """Return the subject of an event from its name and payload."""
     if event in _WITH_PULL_REQUEST:
         return _parse_pull_request(_get_object(payload, "pull_request")) or _build_no_pull_request(event)
     if event == "issue_comment":
@@ -84,7 +90,10 @@ def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
 
 
 def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, object]) -> Subject | None:
-    """The pull request of another workflow's run; a run of a fork names none, or those of the fork."""
+    """Return the pull request or commit of another workflow's run; None if the payload names neither.
+
+    For a run of a fork, the payload lists no pull requests, or those of the fork, which do not count.
+    """
     sha = _parse_sha(run.get("head_sha"))
     listed = run.get("pull_requests")
     ours: list[PullRequest] = []
@@ -93,7 +102,7 @@ def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, obje
         base = _get_object(_get_object(each, "base"), "repo").get("id")
         if base is not None and base == repository.get("id") and (found := _parse_pull_request(each)):
             ours.append(PullRequest(found.number, found.head_sha or sha))
-    # Of several from one branch the payload does not say which one the run tested: see `post_comment`.
+    # If one branch has several, the payload does not say which one was tested: `post_comment` posts to each.
     if len(ours) == 1 or (ours and not sha):
         return ours[0]
     where = (_get_object(run, "head_repository").get("full_name"), run.get("head_branch"))

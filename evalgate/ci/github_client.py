@@ -1,8 +1,6 @@
-"""A connection to a GitHub repository through PyGithub, with its errors classified.
+"""A client for one GitHub repository through PyGithub, with its errors classified.
 
-PyGithub is the optional extra `github`; it takes half a second to load, so it is loaded when it is used.
-
-PyGithub is the optional extra `github`; it takes half a second to load, so only posting loads it.
+PyGithub is the optional extra `github`. It takes half a second to load, so only posting loads it.
 """
 
 import re
@@ -47,11 +45,11 @@ _T = TypeVar("_T")
 
 @frozen
 class Account:
-    """Who posts, and where."""
+    """The token and the repository to post with."""
 
     token: str
     repository: str
-    """`owner/name`."""
+    """The repository as `owner/name`."""
     api_url: str = DEFAULT_API
 
     def __repr__(self) -> str:
@@ -59,27 +57,28 @@ class Account:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], token: str) -> "Account":
-        """From GITHUB_REPOSITORY and, on GitHub Enterprise, GITHUB_API_URL."""
+        """Read GITHUB_REPOSITORY and, for GitHub Enterprise, GITHUB_API_URL."""
         return cls(token, environ.get("GITHUB_REPOSITORY", ""), environ.get("GITHUB_API_URL") or DEFAULT_API)
 
 
 @frozen
 class GitHubConnection:
-    """A repository, and whose business with it is sorted out."""
+    """A repository and the redactor for its errors."""
 
     repository: "Repository"
     redactor: Redactor
 
     def translate_errors(self) -> AbstractContextManager[None]:
-        """Whatever the client raises, as Trouble without a secret in it, and without its cause."""
+        """Raise errors of the client in a `with` block as `PostError`, with no secret and no cause."""
         return translate_errors(_to_post_error, self.redactor)
 
 
 def open_connection(account: Account, timeouts: PostTimeouts) -> GitHubConnection:
-    """A connection to the account's repository. Nothing is asked of GitHub yet.
+    """Return a connection to the account's repository. No request is sent yet.
 
     Raises:
-        PostError: there is no token, or no such name of a repository; and nothing else.
+        PostError: The token is empty, the repository has no valid name, or PyGithub is missing. No other
+            exception is raised.
     """
     redactor = build_token_redactor(account.token)
     if not account.token.strip():
@@ -122,84 +121,86 @@ def _to_post_error(error: Exception) -> PostError:
 
 def _classify_github_error(error: "GithubException") -> PostError:
     data = error.data if isinstance(error.data, dict) else {}
-    said = f"GitHub answered {error.status}: {data.get('message') or 'no reason given'}"
+    answer = f"GitHub answered {error.status}: {data.get('message') or 'no reason given'}"
     if error.status in {403, 429}:
-        return _classify_forbidden(error, said)
+        return _classify_forbidden(error, answer)
     if error.status in {404, 410}:
-        return NotFoundError(f"{said} (is it there, and may the token see it?)")
+        return NotFoundError(f"{answer} (is it there, and may the token see it?)")
     if error.status == 422:
         return (
-            CommentTooLongError(said)
+            CommentTooLongError(answer)
             if "too long" in str(data)
-            else PostError(f"{said} {data.get('errors', '')}")
+            else PostError(f"{answer} {data.get('errors', '')}")
         )
     if error.status == 401:
-        return PostError(f"{said} (the token is wrong or has expired)")
-    return TransientError(said) if error.status == 408 or error.status >= 500 else PostError(said)
+        return PostError(f"{answer} (the token is wrong or has expired)")
+    return TransientError(answer) if error.status == 408 or error.status >= 500 else PostError(answer)
 
 
-def _classify_forbidden(error: "GithubException", said: str) -> PostError:
+def _classify_forbidden(error: "GithubException", answer: str) -> PostError:
+    # GitHub reports its rate limits as 403 as well as 429; only the headers and the text tell them apart.
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     if "retry-after" in headers:
-        return TransientError(said, parse_seconds(headers["retry-after"], 60.0))
+        return TransientError(answer, parse_seconds(headers["retry-after"], 60.0))
     if headers.get("x-ratelimit-remaining") == "0":
         return TransientError(
-            said, max(1.0, parse_seconds(headers.get("x-ratelimit-reset"), 0.0) - time.time())
+            answer, max(1.0, parse_seconds(headers.get("x-ratelimit-reset"), 0.0) - time.time())
         )
-    if error.status == 429 or "rate limit" in said.lower() or "abuse" in said.lower():
-        return TransientError(said, 60.0)  # as GitHub's documentation asks when no header says more
+    if error.status == 429 or "rate limit" in answer.lower() or "abuse" in answer.lower():
+        return TransientError(answer, 60.0)  # GitHub's documentation asks for a minute if no header says more
     return PostError(
-        f"{said} (the token may not do this; in a pull request from a fork it may only read)", kind="skipped"
+        f"{answer} (the token may not do this; in a pull request from a fork it may only read)",
+        kind="skipped",
     )
 
 
 def retry_transient(
     attempt: Callable[[], _T], timeouts: PostTimeouts, deadline: float, *, jitter: Callable[[], float]
 ) -> _T:
-    """What `attempt` gives, tried again while its trouble is passing and `deadline` (monotonic) allows.
+    """Return the result of `attempt`, and repeat it on `TransientError` until `deadline` (monotonic seconds).
 
     Raises:
-        PostError: it is not passing, or lasts too long.
+        PostError: The error is not transient, or lasts too long.
     """
     began, pause = time.monotonic(), timeouts.pause_s
     while True:
         try:
             return attempt()
-        except TransientError as trouble:
-            wait = max(trouble.wait_s, pause * (0.5 + jitter()))
+        except TransientError as error:
+            wait = max(error.wait_s, pause * (0.5 + jitter()))
             if time.monotonic() + wait > deadline:
-                how = describe_giving_up(time.monotonic() - began, trouble.wait_s)
-                raise RetriesExhaustedError(f"{trouble} ({how})") from None
+                how = describe_giving_up(time.monotonic() - began, error.wait_s)
+                raise RetriesExhaustedError(f"{error} ({how})") from None
         time.sleep(wait)
         pause = min(2 * pause, timeouts.longest_pause_s)
 
 
 class GitHubClient:
-    """One repository. Every method raises Trouble, and nothing else, when GitHub does not do as asked."""
+    """Requests about one repository. Every method raises `PostError`, and no other exception."""
 
     def __init__(self, account: Account, timeouts: PostTimeouts) -> None:
         connection = open_connection(account, timeouts)
         self._repository, self._translate_errors = connection.repository, connection.translate_errors
 
     def list_comments(self, pull: int) -> list[Comment]:
-        """All comments of a pull request, oldest first."""
+        """Return all comments of a pull request, oldest first."""
         with self._translate_errors():
             return [_to_comment(each) for each in self._repository.get_issue(pull).get_comments()]
 
     def create_comment(self, pull: int, body: str) -> Comment:
-        """A new comment."""
+        """Create a comment under a pull request."""
         with self._translate_errors():
             return _to_comment(self._repository.get_issue(pull).create_comment(body))
 
     def edit_comment(self, pull: int, number: int, body: str) -> Comment:
-        """Another body for a comment."""
+        """Replace the body of a comment."""
         with self._translate_errors():
             comment = self._repository.get_issue(pull).get_comment(number)
             comment.edit(body)
             return _to_comment(comment)
 
     def delete_comment(self, pull: int, number: int) -> None:
-        """Remove a comment; one that is gone already is no trouble."""
+        """Delete a comment. One that is gone already is no error."""
         try:
             with self._translate_errors():
                 self._repository.get_issue(pull).get_comment(number).delete()
@@ -207,7 +208,7 @@ class GitHubClient:
             return
 
     def list_open_pulls(self, head: HeadCommit) -> list[int]:
-        """The numbers of the open pull requests whose newest commit this is."""
+        """Return the numbers of the open pull requests that have this commit as their newest."""
         with self._translate_errors():
             found = self._repository.get_commit(head.sha).get_pulls()
             return [each.number for each in found if each.state == "open" and _has_head(each.head, head)]
@@ -215,7 +216,7 @@ class GitHubClient:
     def create_check(
         self, name: str, head_sha: str, external_id: str, output: dict[str, Any], conclusion: str
     ) -> tuple[int, str]:
-        """Create a check run and return its id and its page; `conclusion` "": it is not over."""
+        """Create a check run and return its id and URL; with `conclusion` "" it stays in progress."""
         with self._translate_errors():
             run = self._repository.create_check_run(
                 name, head_sha, external_id=external_id, output=output, **_build_status(conclusion)
@@ -223,53 +224,53 @@ class GitHubClient:
             return run.id, run.html_url
 
     def find_check(self, name: str, head_sha: str, external_id: str) -> tuple[int, str] | None:
-        """Return the id and the page of the check run with our `external_id`; None if there is none."""
+        """Return the id and the URL of the check run with this `external_id`; None if there is none."""
         with self._translate_errors():
             # By default GitHub lists only the newest check run of each name, which may be another job's.
             found = self._repository.get_commit(head_sha).get_check_runs(check_name=name, filter="all")
             return next(((run.id, run.html_url) for run in found if run.external_id == external_id), None)
 
     def count_annotations(self, number: int) -> int:
-        """Return how many annotations a check run has."""
+        """Return the number of annotations of a check run."""
         with self._translate_errors():
             return int(self._repository.get_check_run(number).output.annotations_count)
 
     def extend_check(self, number: int, output: dict[str, Any], conclusion: str) -> None:
-        """More annotations for a check run; `conclusion` "": it is not over yet."""
+        """Add annotations to a check run; with `conclusion` "" it stays in progress."""
         with self._translate_errors():
             self._repository.get_check_run(number).edit(output=output, **_build_status(conclusion))
 
 
 @dataclass(frozen=True)
 class PullRequestThread:
-    """The comments of one pull request; see `evalgate.ci.sticky_comment.CommentThread`."""
+    """The comments of one pull request. Implements `evalgate.ci.sticky_comment.CommentThread`."""
 
     github: GitHubClient
     pull: int
     login: str
-    """Whom the token speaks for: GitHub tells a workflow's token nothing of itself."""
+    """The account of the token. GitHub does not tell a workflow's own token which account it has."""
 
     host = "GitHub"
     longest = LONGEST_COMMENT
 
     def get_author(self) -> str:
-        """See `CommentThread`."""
+        """Return the configured login."""
         return self.login
 
     def list_comments(self) -> list[Comment]:
-        """See `CommentThread`."""
+        """Return all comments of the pull request, oldest first."""
         return self.github.list_comments(self.pull)
 
     def create_comment(self, body: str) -> Comment:
-        """See `CommentThread`."""
+        """Create a comment under the pull request."""
         return self.github.create_comment(self.pull, body)
 
     def edit_comment(self, number: int, body: str) -> Comment:
-        """See `CommentThread`."""
+        """Replace the body of a comment."""
         return self.github.edit_comment(self.pull, number, body)
 
     def delete_comment(self, number: int) -> None:
-        """See `CommentThread`."""
+        """Delete a comment. One that is gone already is no error."""
         self.github.delete_comment(self.pull, number)
 
 
@@ -277,11 +278,11 @@ def _build_status(conclusion: str) -> dict[str, Any]:
     return {"status": "completed", "conclusion": conclusion} if conclusion else {"status": "in_progress"}
 
 
-def _has_head(there: "PullRequestPart", head: HeadCommit) -> bool:
-    repository = there.repo.full_name if there.repo else ""  # a fork can be deleted
+def _has_head(part: "PullRequestPart", head: HeadCommit) -> bool:
+    repository = part.repo.full_name if part.repo else ""  # a fork can be deleted
     return (
-        there.sha == head.sha
-        and head.branch in {"", there.ref}
+        part.sha == head.sha
+        and head.branch in {"", part.ref}
         and (not head.repository or head.repository == repository)
     )
 

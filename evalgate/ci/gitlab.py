@@ -1,4 +1,4 @@
-"""GitLab as posting sees it: the notes of one merge request, and what goes wrong with them.
+"""A client for the notes of one GitLab merge request through python-gitlab, with its errors classified.
 
 python-gitlab is the optional extra `gitlab`; only posting loads it.
 """
@@ -26,17 +26,16 @@ from evalgate.core.frozen import frozen
 if TYPE_CHECKING:
     import requests
     from gitlab import Gitlab
-    from gitlab.v4.objects import ProjectMergeRequestNoteManager
 
 LONGEST_NOTE = 1_000_000
-"""Characters of a note's body; GitLab answers 400 to more."""
+"""The most characters of a note's body. GitLab answers 400 to a longer one."""
 
 _API = re.compile(r"(https?://[^\s?#@]+?)/api/v4/?")
 _PROJECT = re.compile(r"[1-9]\d{0,18}")
 _IID = re.compile(r"[1-9]\d{0,8}")
 _ONCE: Mapping[str, Any] = {"obey_rate_limit": False, "max_retries": 0}
-"""Waiting and trying again is the sticky comment's: it knows how much time there is."""
-_RATE_LIMIT_S = 60.0  # GitLab's limits are by the minute
+"""Options that turn off python-gitlab's retries: `StickyComment` retries, as it knows the time left."""
+_RATE_LIMIT_S = 60.0  # GitLab's limits are per minute
 
 _WHY_NOT = {
     401: "the token is wrong or has expired; CI_JOB_TOKEN cannot write notes",
@@ -46,23 +45,23 @@ _WHY_NOT = {
 
 @frozen
 class MergeRequest:
-    """A merge request, and who writes there."""
+    """A merge request and the token to write to it."""
 
     token: str
     server: str
-    """`https://gitlab.example.com`, with the folder that GitLab is served from if there is one."""
+    """The URL of GitLab, such as `https://gitlab.example.com`, with the folder that it is served from."""
     project: int
-    """Where the merge request is, which for one from a fork is not the project that the pipeline runs in."""
+    """The id of the project of the merge request. From a fork, this is not the project of the pipeline."""
     iid: int
     page: str = ""
-    """What people open; "" when unknown."""
+    """The URL of the merge request; "" if unknown."""
 
     def __repr__(self) -> str:
         return f"MergeRequest(server={self.server!r}, project={self.project}, iid={self.iid})"
 
 
 def find_merge_request(environ: Mapping[str, str], token: str) -> MergeRequest | NoPullRequest:
-    """What the pipeline that runs this job is about, from the variables that GitLab predefines."""
+    """Return the merge request of the current pipeline, from the variables that GitLab predefines."""
     iid = environ.get("CI_MERGE_REQUEST_IID", "")
     if not iid:
         return NoPullRequest("this pipeline is of no merge request: run the job for merge_request_event")
@@ -76,7 +75,7 @@ def find_merge_request(environ: Mapping[str, str], token: str) -> MergeRequest |
 
 
 class MergeRequestThread:
-    """The notes of one merge request; see `evalgate.ci.sticky_comment.CommentThread`."""
+    """The notes of one merge request. Implements `evalgate.ci.sticky_comment.CommentThread`."""
 
     host = "GitLab"
     longest = LONGEST_NOTE
@@ -90,34 +89,35 @@ class MergeRequestThread:
         self._author = ""
         with self._translate_errors():
             self._gitlab = self._create_client(request, timeouts)
-            self._notes = _get_notes(self._gitlab, request)
+            project = self._gitlab.projects.get(request.project, lazy=True)
+            self._notes = project.mergerequests.get(request.iid, lazy=True).notes
 
     def get_author(self) -> str:
-        """See `CommentThread`: GitLab says it."""
+        """Ask GitLab once for the login of the token's account, and return it."""
         if not self._author:
             with self._translate_errors():
-                said = self._gitlab.http_get("/user", **_ONCE)
-                self._author = str(said["username"]) if isinstance(said, dict) else ""
+                user = self._gitlab.http_get("/user", **_ONCE)
+                self._author = str(user["username"]) if isinstance(user, dict) else ""
         return self._author
 
     def list_comments(self) -> list[Comment]:
-        """See `CommentThread`; what GitLab itself writes there is left out."""
+        """Return the notes of the merge request, oldest first, without the system notes of GitLab itself."""
         with self._translate_errors():
             found = self._notes.list(get_all=True, per_page=100, order_by="created_at", sort="asc", **_ONCE)
             return [self._to_comment(note.attributes) for note in found if not note.attributes["system"]]
 
     def create_comment(self, body: str) -> Comment:
-        """See `CommentThread`."""
+        """Create a note under the merge request."""
         with self._translate_errors():
             return self._to_comment(self._notes.create({"body": body}, **_ONCE).attributes)
 
     def edit_comment(self, number: int, body: str) -> Comment:
-        """See `CommentThread`."""
+        """Replace the body of a note."""
         with self._translate_errors():
             return self._to_comment(self._notes.update(number, {"body": body}, **_ONCE))
 
     def delete_comment(self, number: int) -> None:
-        """See `CommentThread`."""
+        """Delete a note. One that is gone already is no error."""
         try:
             with self._translate_errors():
                 self._notes.delete(number, **_ONCE)
@@ -148,7 +148,7 @@ class MergeRequestThread:
         )
 
     def _record_retry_after(self, response: "requests.Response", **_: object) -> None:
-        # python-gitlab's errors say nothing of them
+        # python-gitlab's errors do not carry the headers of the response.
         self._retry_after = response.headers.get("Retry-After")
 
     def _translate_errors(self) -> AbstractContextManager[None]:
@@ -165,18 +165,13 @@ class MergeRequestThread:
         return TransientError(f"GitLab's answer makes no sense ({type(error).__name__})")
 
 
-def _get_notes(client: "Gitlab", request: MergeRequest) -> "ProjectMergeRequestNoteManager":
-    project = client.projects.get(request.project, lazy=True)
-    return project.mergerequests.get(request.iid, lazy=True).notes
-
-
 def _classify_gitlab_error(status: int, message: str, retry_after: str | None) -> PostError:
-    said = f"GitLab answered {status}: {message or 'no reason given'}"
+    answer = f"GitLab answered {status}: {message or 'no reason given'}"
     if status in {408, 429} or status >= 500:
-        return TransientError(said, parse_seconds(retry_after, _RATE_LIMIT_S if status == 429 else 0.0))
+        return TransientError(answer, parse_seconds(retry_after, _RATE_LIMIT_S if status == 429 else 0.0))
     if status in {404, 410}:
-        return NotFoundError(f"{said} (is it there, and may the token see it?)")
+        return NotFoundError(f"{answer} (is it there, and may the token see it?)")
     if status == 413 or "too long" in message:
-        return CommentTooLongError(said)
+        return CommentTooLongError(answer)
     why = _WHY_NOT.get(status, "")
-    return PostError(said + (f" ({why})" if why else ""), kind="skipped" if status == 403 else "failed")
+    return PostError(answer + (f" ({why})" if why else ""), kind="skipped" if status == 403 else "failed")

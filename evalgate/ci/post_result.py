@@ -1,4 +1,4 @@
-"""The result of a post, and the errors that a service's client raises."""
+"""The result of posting to GitHub or GitLab, its time limits, and the errors that the clients raise."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -14,40 +14,43 @@ PostStatus: TypeAlias = Literal["posted", "updated", "unchanged", "skipped", "fa
 
 @frozen
 class PostResult:
-    """What became of a post, for a notice in the log."""
+    """The result of a post, for a notice in the log."""
 
     kind: PostStatus
-    """`skipped`: it could not be expected to work (a fork's token); `failed`: it could, and did not."""
+    """`skipped`: the post could not be expected to work, as with a fork's token.
+
+    `failed`: it could, but did not work.
+    """
     reason: str = ""
-    """One sentence, harmless to print and without any secret; empty when all went as usual."""
+    """One sentence that is safe to print and holds no secret; "" if the post went as usual."""
     url: str = ""
-    """Where people see it; empty when nothing was posted."""
+    """The URL of the post; "" if nothing was posted."""
     needs_attention: bool = False
-    """Whether `reason` is about something to mend although the post is there."""
+    """True if something has to be fixed although the post exists; `reason` says what."""
 
 
 @frozen
 class PostTimeouts:
-    """How long a post may take."""
+    """The time limits of a post, in seconds."""
 
     total_s: float = 90.0
-    """All of it; then it has failed."""
+    """The limit of the whole post; after it, the post has failed."""
     request_s: int = 15
-    """One request, until its answer begins; at least 1."""
+    """The limit of one request until its answer begins; at least 1."""
     settle_s: float = 4.0
-    """How long a section must have stood before it counts as safe from jobs that write at the same time.
+    """The time that a section must stay unchanged before it counts as safe from jobs that write as well.
 
-    Longer than any of them takes from reading the comment to writing it.
+    It must be longer than any of them takes from reading the comment to writing it.
     """
     pause_s: float = 0.5
-    """The first wait before something is tried again; doubles each time, within `longest_pause_s`."""
+    """The first wait before a retry. It grows with each retry, up to `longest_pause_s`."""
     longest_pause_s: float = 10.0
     between_writes_s: float = 0.25
-    """GitHub wants writes to be apart."""
+    """The pause between two writes, which GitHub asks for."""
 
 
 class PostError(Exception):
-    """A request that did not do what it should."""
+    """The failure of a request or a post."""
 
     def __init__(self, reason: str, *, kind: Literal["skipped", "failed"] = "failed") -> None:
         super().__init__(reason)
@@ -55,7 +58,7 @@ class PostError(Exception):
 
 
 class TransientError(PostError):
-    """It may work when it is tried again, after `wait_s` seconds at the earliest."""
+    """A post that may succeed if it is repeated after at least `wait_s` seconds."""
 
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -63,47 +66,50 @@ class TransientError(PostError):
 
 
 class RetriesExhaustedError(PostError):
-    """It was tried again and again; another time it may work."""
+    """A post that was repeated without success. It may succeed at another time."""
 
 
 class NotFoundError(PostError):
-    """What was asked for is not there (any more)."""
+    """A request for something that does not exist, or no longer."""
 
 
 class CommentTooLongError(PostError):
-    """GitHub takes no text of this length."""
+    """A comment that is too long for the service."""
 
 
-_LONGEST_TOLD_S = 3600
+_LONGEST_SHOWN_S = 3600
 
 
 def build_token_redactor(token: str) -> Redactor:
-    """What takes the token out of everything that is told."""
+    """Create a redactor that removes the token from messages."""
     return Redactor((token,) if len(token) >= SHORTEST_MASK else ())
 
 
 @contextmanager
-def translate_errors(sort: Callable[[Exception], PostError], redactor: Redactor) -> Iterator[None]:
-    """A block in which whatever a client raises becomes Trouble: without a secret, and without its cause."""
+def translate_errors(classify: Callable[[Exception], PostError], redactor: Redactor) -> Iterator[None]:
+    """Raise every exception of a `with` block as the `PostError` that `classify` returns.
+
+    Its message holds no secret. It has no cause, because the message of a cause may hold one.
+    """
     try:
         yield
     except PostError:
         raise
     except Exception as error:  # noqa: BLE001  # a client may raise anything on an answer that makes no sense
-        trouble = sort(error)
-        trouble.args = (to_log_line(redactor.redact_text(str(trouble)), 400),)
-        raise trouble from None
+        translated = classify(error)
+        translated.args = (to_log_line(redactor.redact_text(str(translated)), 400),)
+        raise translated from None
 
 
 def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
-    """Return `given up after 12 s`, with the time until the next attempt if that is why."""
+    """Return `given up after 12 s`, with the time until the next possible attempt if that is the reason."""
     after = f"after {waited_s:.0f} s" if waited_s >= 1 else "at once"
     if next_s <= 0:
         return f"given up {after}"
-    until = f"in {next_s:.0f} s" if next_s <= _LONGEST_TOLD_S else "in more than an hour"
+    until = f"in {next_s:.0f} s" if next_s <= _LONGEST_SHOWN_S else "in more than an hour"
     return f"given up {after}: the next attempt may be made {until}"
 
 
 def parse_seconds(text: str | None, otherwise: float) -> float:
-    """A header's value in seconds."""
+    """Return a header's value in seconds, or `otherwise` if it is no number."""
     return float(text) if text and re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text) else otherwise

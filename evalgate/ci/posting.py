@@ -1,4 +1,7 @@
-"""Posting to GitHub and GitLab: one comment for a gate, and a check run. Nothing raises for their faults."""
+"""Post comments and check runs to GitHub and GitLab.
+
+The functions return failures as `PostResult` and raise no error of a service.
+"""
 
 import random
 import threading
@@ -15,7 +18,7 @@ from evalgate.ci.post_result import PostError, PostResult, PostTimeouts
 from evalgate.ci.sticky_comment import CommentThread, StickyComment
 
 ACTIONS_BOT = "github-actions[bot]"
-"""Who a workflow's own token speaks for."""
+"""The account of a workflow's own token."""
 
 _MOST_GRACE_S = 5.0
 _NO_PULL = "no open pull request has this commit as its newest"
@@ -35,25 +38,26 @@ def post_comment(
     """Post or update the one comment that a gate has under a pull request.
 
     Args:
-        account: who posts, and where.
-        subject: the pull request, as `find_subject` found it. If it is a commit of a branch, each open pull
-            request from that branch gets a comment: the event does not tell which one was tested.
-        gate: the comment's name; gates of different names have comments of their own.
-        section: what this job says; it replaces only what the same key said in this run or an older one.
-        shared: whether other jobs may post to the same comment at the same time; costs `settle_s`.
-        shorter: the section's text in at most so many characters, for a comment that gets too long;
-            by default it is cut at the end.
-        author: the account that the token speaks for; comments of nobody else are touched.
-        timeouts: how long it may take.
+        account: The token and the repository.
+        subject: The pull request, as `find_subject` returned it. If it is a commit of a branch, each open
+            pull request from that branch gets a comment: the event does not tell which one was tested.
+        gate: The name of the comment. Gates of different names have comments of their own.
+        section: The section of this job. It replaces only a section of the same key and of this run or an
+            older one.
+        shared: True if other jobs may post to the same comment at the same time. This costs `settle_s`.
+        shorter: Renders the section's text in at most a number of characters, for a comment that gets too
+            long. By default the end is cut.
+        author: The account of the token. Only its comments are edited and deleted.
+        timeouts: The time limits; by default those of `PostTimeouts`.
     """
     timeouts = timeouts or PostTimeouts()
     if isinstance(subject, NoPullRequest):
         return PostResult("skipped", subject.reason)
 
     if isinstance(subject, HeadCommit):
-        pulls, trouble = _find_pulls(account, subject, timeouts)
-        if trouble is not None:
-            return trouble
+        pulls, failure = _find_pulls(account, subject, timeouts)
+        if failure is not None:
+            return failure
     else:
         pulls = [subject.number]
 
@@ -77,7 +81,7 @@ def post_note(
 ) -> PostResult:
     """Post or update the one note that a gate has under a merge request of GitLab.
 
-    As `post_comment`; whom the token speaks for GitLab itself says.
+    The arguments are those of `post_comment`. GitLab is asked for the account of the token.
     """
     if isinstance(request, NoPullRequest):
         return PostResult("skipped", request.reason)
@@ -108,7 +112,10 @@ def _post_sticky(
 def post_check(
     account: Account, head_sha: str, check: Check, *, timeouts: PostTimeouts | None = None
 ) -> PostResult:
-    """Create a check run for a commit: the head of the pull request, not the merge that is checked out."""
+    """Create a check run for a commit.
+
+    `head_sha` is the head of the pull request, not the merge commit that is checked out.
+    """
     timeouts = timeouts or PostTimeouts()
 
     return _run_within_limit(
@@ -133,19 +140,19 @@ def _find_pulls(
         return PostResult("posted" if found else "skipped", _NO_PULL)
 
     outcome = _run_within_limit(timeouts, "GitHub", find_open_pulls)
-    # Without the branch, a second pull request may be of somebody who pushed the commit of another.
+    # Without the branch, further pull requests may belong to a person who pushed the commit of another one.
     pulls = sorted(found) if subject.repository and subject.branch else sorted(found)[:1]
     return pulls, None if outcome.kind == "posted" else outcome
 
 
 def _join_outcomes(outcomes: list[PostResult]) -> PostResult:
-    """Return the first outcome that went wrong, else the first; the pages of all."""
+    """Return the first outcome that is failed or skipped, else the first, with the URLs of all."""
     worst = next((each for each in outcomes if each.kind in {"failed", "skipped"}), outcomes[0])
     return replace(worst, url=" ".join(each.url for each in outcomes if each.url))
 
 
 def _run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostResult]) -> PostResult:
-    """What `post` gives, or that it failed: at the latest when its time and a little more is up."""
+    """Return the result of `post`, or a failure if it exceeds its time limit and a short grace period."""
     limit = timeouts.total_s + min(timeouts.total_s, _MOST_GRACE_S)
     outcome = PostResult("failed", f"{host} did not answer within {limit:g} s")
 
@@ -153,10 +160,10 @@ def _run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], Post
         nonlocal outcome
         try:
             outcome = post()
-        except PostError as trouble:
-            outcome = PostResult(trouble.kind, str(trouble))
+        except PostError as error:
+            outcome = PostResult(error.kind, str(error))
 
-    # An answer that comes byte by byte has no other bound than a thread that nobody waits for.
+    # The timeout of a request does not bound an answer that arrives byte by byte. A daemon thread does.
     thread = threading.Thread(target=run_post, daemon=True, name="evalgate-posting")
     thread.start()
     thread.join(limit)

@@ -1,13 +1,14 @@
-"""One comment per gate, although several jobs may post to it at the same time.
+"""Keep one comment per gate, although several jobs may post to it at the same time.
 
-Neither GitHub nor GitLab can compare and swap a comment: whoever writes last wins, and what was written
-between its reading and its writing is lost. So every job merges what it finds with its own section and all
-that it has seen before, writes, reads again after a random pause, and goes on until its section has stood for
-`settle_s`: as every job does, the comment ends with all sections. Of several comments the oldest stays, which
-all agree on; the others are removed after their sections have been taken over.
+Neither GitHub nor GitLab can compare and swap a comment: the last writer wins, and a change made between its
+reading and its writing is lost. So every job merges the sections that it reads with its own section and with
+all that it has seen before. It writes the result and reads it again after a random pause. It repeats this
+until its section has stayed for `settle_s`. As every job does so, the comment ends with all sections. If
+there are several comments, all jobs keep the oldest one, take over the sections of the others and delete
+these.
 
-Two jobs of one run that post under the same key, such as the legs of a matrix without `section`, cannot both
-have their way. Each writes at most once: the last one stays, and each job that notices says what to set.
+Two jobs of one run may post under the same key, such as the legs of a matrix without `section`. Then each
+writes at most once: the last one stays, and each job that notices says which setting is missing.
 """
 
 import random
@@ -41,38 +42,38 @@ class Comment:
     """A comment as it was when it was read."""
 
     number: int
-    """Grows with time."""
+    """The id of the comment, which grows with time."""
     author: str
     body: str
     url: str
 
 
 class CommentThread(Protocol):
-    """The comments of one pull request. Every method raises Trouble, and nothing else."""
+    """The comments of one pull or merge request. Every method raises `PostError`, and no other exception."""
 
     host: str
-    """How people call the service."""
+    """The name of the service, for messages."""
     longest: int
-    """Characters of a comment's body that it takes."""
+    """The most characters of a comment's body."""
 
     def get_author(self) -> str:
-        """The account that the token speaks for, as far as that is known before something is posted."""
+        """Return the account of the token, as far as it is known before a comment is posted."""
         ...
 
     def list_comments(self) -> list[Comment]:
-        """All of them, in any order."""
+        """Return all comments, in any order."""
         ...
 
     def create_comment(self, body: str) -> Comment:
-        """A new comment."""
+        """Create a comment with this body."""
         ...
 
     def edit_comment(self, number: int, body: str) -> Comment:
-        """Another body for a comment."""
+        """Replace the body of a comment."""
         ...
 
     def delete_comment(self, number: int) -> None:
-        """Remove a comment; one that is gone already is no trouble."""
+        """Delete a comment. One that is gone already is no error."""
         ...
 
 
@@ -83,45 +84,45 @@ _EXAMPLES = {"GitHub": "section: ${{ matrix.x }}", "GitLab": '--section "$CI_JOB
 
 @dataclass
 class StickyComment:
-    """The comment of one gate under one pull request, while one section is posted to it."""
+    """The comment of one gate under one pull request, while a job posts its section to it."""
 
     thread: CommentThread
     gate: str
     section: CommentSection
     timeouts: PostTimeouts
     shared: bool = False
-    """Whether other jobs may post to it at the same time."""
+    """True if other jobs may post to the comment at the same time."""
     shorter: Callable[[int], str] | None = None
     jitter: Callable[[], float] = random.random
     _seen: dict[str, CommentSection] = field(default_factory=dict)
     _made: Comment | None = None
     _made_at: float = 0.0
     _slowest_s: float = 0.0
-    """The longest that it took us from reading to having written."""
+    """The longest time that this job took from reading the comment to having written it."""
     _waited: bool = False
     _limit: int = 0
     _kind: PostStatus = "unchanged"
     _foreign: set[str] = field(default_factory=set)
-    """Texts under our key that were there before we wrote: an old list may show them once more."""
+    """Texts under this job's key that were there before it wrote. An outdated list may show them again."""
     _written: set[str] = field(default_factory=set)
-    """Texts that we wrote under our key: what a long comment leaves of the section."""
+    """Texts that this job wrote under its key. In a long comment, these are shortened sections."""
     _replaces: bool = False
-    """Whether another job of this run had reported under our key before we wrote."""
+    """True if another job of this run had reported under the same key before this job wrote."""
     _author: str = ""
-    """Only comments of this account are touched: anybody can write our marker."""
+    """The account of the token. Comments of other accounts stay untouched, as anyone can write the marker."""
 
     def __post_init__(self) -> None:
         self._limit = self.thread.longest
 
     def post(self) -> PostResult:
-        """Bring the section into the comment and see it stay there.
+        """Write the section into the comment, and return once it is safe there.
 
         Raises:
-            PostError: it cannot be done, or not in time.
+            PostError: The service refused the comment.
         """
         deadline = time.monotonic() + self.timeouts.total_s
         began = stood_since = time.monotonic()
-        pause, trouble = self.timeouts.pause_s, TransientError("")
+        pause, last_error = self.timeouts.pause_s, TransientError("")
         while True:
             wait = 0.0
             try:
@@ -129,17 +130,19 @@ class StickyComment:
                 if isinstance(comment, PostResult):
                     return comment
                 if comment is None:
-                    stood_since, trouble = time.monotonic(), TransientError("")
+                    stood_since, last_error = time.monotonic(), TransientError("")
                 elif self._is_safe(stood_since):
                     return PostResult(
                         self._kind, self._explain_result(), comment.url, needs_attention=self._replaces
                     )
-            except TransientError as passing:
-                trouble, wait = passing, passing.wait_s
-            # others pause at random too, so that not all write at once again
+            except TransientError as error:
+                last_error, wait = error, error.wait_s
+            # All jobs pause at random, so that they do not write at the same time again.
             wait = max(wait, pause * (0.5 + self.jitter()))
             if time.monotonic() + wait > deadline:
-                return self._build_timeout_outcome(trouble, time.monotonic() - began)
+                reason = str(last_error) or "other jobs kept writing to the comment"
+                how = describe_giving_up(time.monotonic() - began, last_error.wait_s)
+                return PostResult("failed", f"{reason} ({how})")
             time.sleep(wait)
             pause = min(1.5 * pause, self.timeouts.longest_pause_s)
 
@@ -151,14 +154,17 @@ class StickyComment:
             self._slowest_s = max(self._slowest_s, time.monotonic() - began)
 
     def _is_safe(self, stood_since: float) -> bool:
-        """Whether nobody who read the comment before we wrote it is still to write."""
+        """Return True if no job that read the comment before this job wrote it can still write."""
         written_to = self.shared and self._kind != "unchanged"
-        # when the service is slow for us, it is for the others
+        # A service that is slow for this job is slow for the others too.
         settled = max(self.timeouts.settle_s, 2 * self._slowest_s)
         return not written_to or time.monotonic() - stood_since >= settled
 
     def _sync_comment(self) -> Comment | PostResult | None:
-        """The comment, when it is as it should be; None: it was not, and something was written."""
+        """Return the comment if it needs no change; write it and return None otherwise.
+
+        Returns a result if the section of another job must stay.
+        """
         ours = self._find_own_comments()
         self._seen = merge_sections(self._seen, *(read_sections(each.body) for each in reversed(ours)))
         standing = self._seen.get(self.section.key)
@@ -172,7 +178,7 @@ class StickyComment:
         return self._update_comment(ours[0], ours[1:])
 
     def _give_way(self, standing: CommentSection, ours: list[Comment]) -> PostResult | None:
-        """Return the outcome if what stands under our key must stay; None if we may write."""
+        """Return the result if the section under this key must stay; None if this job may write."""
         url, rival = ours[0].url if ours else "", self._is_of_another_job(standing)
         if standing.age > self.section.age:
             if rival:
@@ -197,9 +203,10 @@ class StickyComment:
         )
 
     def _is_of_another_job(self, standing: CommentSection) -> bool:
-        """Return True if another job of our run has written what stands under our key.
+        """Return True if another job of this run wrote the section under this key.
 
-        If the jobs have no names, it can be what an earlier step of ours wrote: `_foreign` tells them apart.
+        If the jobs have no names, an earlier step of this job may have written it: `_foreign` tells them
+        apart.
         """
         if standing.text in {self.section.text, *self._written} or standing.run != self.section.run:
             return False
@@ -214,13 +221,13 @@ class StickyComment:
         if self._replaces or standing.job == self.section.job:
             return
         self._replaces = True
-        told = (
+        note = (
             "> **Another job of this run reported here, too; only the last report is shown.** "
             f"To see both, {self._describe_mending()}.\n\n"
         )
-        self.section = replace(self.section, text=told + self.section.text)
+        self.section = replace(self.section, text=note + self.section.text)
         if shorter := self.shorter:
-            self.shorter = lambda limit: told + shorter(limit - len(told))
+            self.shorter = lambda limit: note + shorter(limit - len(note))
 
     def _describe_mending(self) -> str:
         return f"give each job a section of its own, for example `{_EXAMPLES[self.thread.host]}`"
@@ -233,7 +240,7 @@ class StickyComment:
             if each.author.lower() == self._author.lower() and is_of_gate(each.body, self.gate)
         ]
         made = self._made
-        # a list may be older than what we did a moment ago
+        # A list may be older than the comment that this job created a moment ago.
         if made and all(each.number != made.number for each in found):
             if time.monotonic() - self._made_at < self.timeouts.settle_s:
                 found.append(made)
@@ -242,7 +249,10 @@ class StickyComment:
         return sorted(found, key=lambda each: each.number)
 
     def _wait_for_others(self) -> None:
-        """Look again before the first comment is made: each one is an e-mail to everybody who watches."""
+        """Raise `TransientError` once before a shared comment is created, so that two jobs seldom create two.
+
+        Each new comment is an e-mail to everyone who watches the pull request.
+        """
         if self.shared and not self._waited:
             self._waited = True
             raise TransientError("there is no comment yet", self.jitter() * self.timeouts.settle_s)
@@ -255,7 +265,7 @@ class StickyComment:
             self._lower_limit()
             return
         self._made, self._made_at, self._kind = made, time.monotonic(), "posted"
-        # a token of an app or a person; its older comments are found from now on
+        # The token may be that of an app or a person. From now on its older comments are found too.
         self._author = made.author or self._author
 
     def _update_comment(self, comment: Comment, others: list[Comment]) -> Comment | None:
@@ -278,15 +288,15 @@ class StickyComment:
             self._kind = "posted" if self._kind == "posted" else "updated"
 
     def _is_complete(self, comment: Comment) -> bool:
-        """Whether it says all that was ever seen, or something newer of the same job, and what we say."""
+        """Return True if the comment holds every section seen so far, each as it is or newer."""
         body = comment.body.replace("\r\n", "\n").rstrip()
         if body == self._render_body():
             return True
-        held = read_sections(body)
-        if any(key not in held or held[key].age < section.age for key, section in self._seen.items()):
+        sections = read_sections(body)
+        if any(key not in sections or sections[key].age < seen.age for key, seen in self._seen.items()):
             return False
-        ours = held[self.section.key]
-        # in a full comment, others had to shorten it
+        ours = sections[self.section.key]
+        # In a full comment, other jobs had to shorten this section.
         return ours.age > self.section.age or ours.text == self.section.text or len(body) > self._limit // 2
 
     def _render_body(self) -> str:
@@ -312,7 +322,3 @@ class StickyComment:
         return (
             f"the token speaks for {self._author}: name it as the comment's author to have it found at once"
         )
-
-    def _build_timeout_outcome(self, trouble: TransientError, waited_s: float) -> PostResult:
-        reason = str(trouble) or "other jobs kept writing to the comment"
-        return PostResult("failed", f"{reason} ({describe_giving_up(waited_s, trouble.wait_s)})")
