@@ -1,4 +1,4 @@
-"""What the command line says over the thresholds file."""
+"""Options of the command line that override the thresholds file."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeVar
@@ -15,7 +15,7 @@ from evalgate.documents.validation import describe_error_details
 
 @frozen
 class Overrides:
-    """What the command line says; None or empty where it says nothing."""
+    """Options of the command line; None or empty if not given."""
 
     eval_sets: tuple[str, ...] = ()
     agent: str | None = None
@@ -34,7 +34,7 @@ class Overrides:
     mask: tuple[str, ...] = ()
     """Secrets to hide beside those of the environment."""
     policy: Literal["base", "head"] | None = None
-    """Whose rules hold where a change is tested."""
+    """Branch whose rules apply when a change is tested."""
     judge: str | None = None
     """`PROVIDER/MODEL`."""
     judge_cache: CacheMode | None = None
@@ -45,16 +45,16 @@ class Overrides:
 
     @property
     def kind_and_what(self) -> tuple[str, str]:
-        """What `--agent` says; empty texts where it is silent."""
+        """Return the two parts of `--agent`; empty texts if it is not given."""
         kind, _, what = (self.agent or "").partition(":")
         return kind, what
 
 
 def apply_overrides(config: Config, overrides: Overrides) -> Config:
-    """`config` where the command line is silent, the command line where it speaks.
+    """Return `config` with the values of the options that were given.
 
     Raises:
-        InvalidInputError: an option is wrong; names the option.
+        InvalidInputError: an option is wrong; the message names it.
     """
     top = {
         "eval_sets": overrides.eval_sets or None,
@@ -73,10 +73,10 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
 
 
 def apply_user_override(config: Config, overrides: Overrides) -> Config:
-    """`config` with the simulated user's model that the command line names.
+    """Return `config` with the model of the simulated user that the command line names.
 
     Raises:
-        InvalidInputError: it is none.
+        InvalidInputError: the name is not PROVIDER/MODEL, or the provider is unknown.
     """
     if overrides.simulated_user is None:
         return config
@@ -90,7 +90,7 @@ def apply_user_override(config: Config, overrides: Overrides) -> Config:
 
 
 def _override_executor(config: ExecutorConfig, overrides: Overrides) -> ExecutorConfig:
-    """The section, of another kind where the command line says so."""
+    """Return the `executor` section, of another kind if the command line names one."""
     kind = overrides.executor or config.kind
     if kind == "local" and overrides.ray_address is not None:
         raise InvalidInputError("--ray-address needs --executor ray")
@@ -108,7 +108,7 @@ def _override_judge(config: JudgeConfig | None, overrides: Overrides) -> JudgeCo
 
 
 def _override_model(option: str, name: str, config: JudgeConfig | None) -> JudgeConfig:
-    """The section with another model; an address and a key stay with their provider."""
+    """Return the section with another model; address and key are kept only for the same provider."""
     provider, slash, model = name.partition("/")
     if not slash or not provider or not model:
         raise InvalidInputError(f"{option} {name}: must be PROVIDER/MODEL, as openai/gpt-4.1-mini")
@@ -145,7 +145,7 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
 
 
 def _reset_kind(kind: str, config: AgentConfig) -> AgentConfig:
-    """`config` without the options of another kind."""
+    """Return `config` of that kind, without the options of another kind."""
     if config.kind == kind:
         return config
     return AgentConfig(**{name: getattr(config, name) for name in AgentConfig.model_fields} | {"kind": kind})

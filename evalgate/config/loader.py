@@ -20,14 +20,14 @@ from evalgate.documents.validation import Location, translate_validation_error
 from evalgate.system.files import is_readable_name, read_text
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
-"""Where a thresholds file is looked for, in order; pyproject.toml counts with a [tool.evalgate] table."""
+"""Names of a thresholds file, in search order; pyproject.toml counts with a [tool.evalgate] table."""
 OUR_TABLE = "[tool.evalgate"
-"""How the tables of a pyproject.toml begin that make it a thresholds file."""
+"""Start of the table headers that make a pyproject.toml a thresholds file."""
 _WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
 
 
 def find_thresholds_file(folder: Path) -> Path | None:
-    """The thresholds file in `folder`, by its usual names."""
+    """Return the thresholds file in `folder`, by its usual names; None if there is none."""
     for name in DEFAULT_NAMES:
         path = folder / name
         if _has_our_table(path) if name == "pyproject.toml" else is_readable_name(path):
@@ -43,7 +43,7 @@ class InvalidThresholdsError(InvalidInputError):
     """A thresholds file is wrong."""
 
     def __init__(self, problems: Iterable[Problem], rest: Thresholds | None) -> None:
-        """`rest`: the file without what is wrong, in which more may be; None if nothing sensible is left."""
+        """Keep `rest`: the file without its wrong parts, to look for more problems; None if unusable."""
         super().__init__(problems)
         self.rest = rest
 
@@ -122,7 +122,7 @@ def _read_valid_rest(
 
 
 def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> None:
-    """Remove from a file's value what is wrong at a location; a threshold, which must be there, is 1.0."""
+    """Remove the wrong part at a location from a file's value; a required threshold becomes 1.0."""
     if not isinstance(value, dict) or not location:
         return
     criteria = value.get("criteria")
@@ -141,10 +141,10 @@ def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> N
 
 
 def _refuse_dataset(path: Path, shown_as: str) -> None:
-    """Say how an eval set is made of another tool's file, as a promptfoo config.
+    """Suggest how to convert a dataset of another tool, such as a promptfoo config, that was given instead.
 
     Raises:
-        InvalidInputError: it is one.
+        InvalidInputError: the file is one.
     """
     way_forward = registry.load_object("evalgate.datasets.conversion:suggest_conversion")
 
@@ -228,7 +228,7 @@ class Project:
 
     folder: Path
     found: str
-    """Name of what marks the folder; "" when nothing does."""
+    """Name of the file or folder that marks the project; "" if there is none."""
 
 
 def find_project(start: Path) -> Project:

@@ -16,7 +16,7 @@ BUG_EXIT_CODE = 70
 
 
 MOST_SHOWN = 100
-"""Problems that a message lists: nobody reads the line of each of 200,000 wrong items."""
+"""Most problems that one message lists; a file can have 200,000 wrong items."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,7 +38,7 @@ class Problem:
 
 
 class EvalgateError(Exception):
-    """Base of every error that a user is told about without a traceback."""
+    """Base of all errors that are shown to the user without a traceback."""
 
     exit_code: int = BUG_EXIT_CODE
 
@@ -58,7 +58,7 @@ class InvalidInputError(EvalgateError):
 
 
 class NoVerdictError(EvalgateError):
-    """Nothing trustworthy can be said about the agent; the message says why and what to do."""
+    """The run allows no trustworthy verdict; the message states the reason and the next step."""
 
     exit_code = 3
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 RELEASED = "git+https://github.com/org/evalgate@v1"
-"""Where evalgate comes from if its installation does not say so."""
+"""Source of evalgate to install from if the installation does not record its own."""
 
 
 ONLY_IN_FULL = ("azure", "fsspec", "gcs", "s3")
-"""The extras that the image does not have, and the one whose tag ends in `-full` does."""
+"""Extras that are missing from the image and present in the image with the tag suffix `-full`."""
 
 _IMAGE_MARK = "evalgate-image"
 """The file that the Dockerfile leaves in the environment."""
@@ -57,7 +57,7 @@ def _is_in_image() -> bool:
 
 
 def _read_origin() -> Mapping[str, object]:
-    """Return what the installer noted of the source: `direct_url.json`, {} without one."""
+    """Return the content of `direct_url.json`, the installer's record of the source; {} if there is none."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:

@@ -1,4 +1,4 @@
-"""Printing numbers so that they never contradict the decision made on the exact ones."""
+"""Formatting of numbers, which never contradicts a decision made on the exact values, and of short texts."""
 
 import difflib
 import functools
@@ -7,17 +7,17 @@ import operator
 from collections.abc import Collection, Iterable, Sequence
 
 _MOST_DIGITS = 7
-"""Decimals that are printed at most: what differs beyond is cut and ends in "…"."""
+"""Most decimals that are printed; a longer number is cut and ends in "…"."""
 
 _LAST_BITS = 12
 """Decimals from which on two sums of the same numbers may differ."""
 
 _NOISE = 1e-9
-"""What the last bits of a difference of two means come to; smaller ones decide nothing."""
+"""Largest rounding error in a difference of two means; a smaller difference decides nothing."""
 
 
 def compute_mean(values: Collection[float]) -> float:
-    """Arithmetic mean of finite values; at least one.
+    """Return the arithmetic mean of at least one finite value.
 
     The sum is exactly rounded and the result never leaves the range of the values, so that three times 0.7
     is 0.7 and does not fall below a threshold of 0.7.
@@ -32,7 +32,7 @@ def compute_mean(values: Collection[float]) -> float:
 
 
 def compute_sequential_mean(values: Sequence[float]) -> float:
-    """Mean of at least one value, added one after another: the last bit of engines that add so.
+    """Return the mean of at least one value, summed one after another as some engines do.
 
     That bit decides at a threshold, and the built-in `sum` rounds differently from Python 3.12 on.
     """
@@ -40,9 +40,9 @@ def compute_sequential_mean(values: Sequence[float]) -> float:
 
 
 def compute_exact_mean(values: Iterable[float]) -> float:
-    """Mean of at least one finite value, as near to the true one as a double can be.
+    """Return the mean of at least one finite value, rounded once.
 
-    The last bit of engines that take the mean by Python's `statistics`, which decides at a threshold.
+    Engines that use Python's `statistics.mean` get this last bit, which can decide at a threshold.
     """
     import statistics
 
@@ -50,7 +50,7 @@ def compute_exact_mean(values: Iterable[float]) -> float:
 
 
 def to_sentence(text: str) -> str:
-    """`text` with a capital letter and a full stop."""
+    """Return `text` with a capital letter and a full stop."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…")) else ".")
 
 
@@ -63,10 +63,10 @@ def compute_weighted_mean(values: Sequence[float], weights: Sequence[float]) -> 
 
 
 def format_score(value: float | None, *, beside: float | None = None, digits: int = 2) -> str:
-    """`value` with at least `digits` decimals, and as many as it takes to look different from `beside`.
+    """Return `value` with at least `digits` decimals, and enough to differ visibly from `beside`.
 
-    0.7999999 beside 0.8 is "0.7999999", never "0.80". Where seven decimals do not tell, the rest is cut, so
-    that it is on the same side still: 0.7999999999999999 is "0.7999999…". "–" for None.
+    Compared with 0.8, 0.7999999 is "0.7999999", never "0.80". If seven decimals do not show the difference,
+    the rest is cut, which keeps the number on its side: 0.7999999999999999 is "0.7999999…". None is "–".
     """
     if value is None:
         return "–"
@@ -82,17 +82,17 @@ def format_score(value: float | None, *, beside: float | None = None, digits: in
 
 
 def _rounded(value: float, digits: int) -> str:
-    """Return `value` with so many decimals, the same for what differs only in the last bits of a mean.
+    """Return `value` with `digits` decimals, ignoring the last bits of a mean.
 
-    0.975 and 0.9750000000000001 are one number, added in another order: not 0.97 here and 0.98 there.
+    0.975 and 0.9750000000000001 are the same sum, added in another order: both are shown as 0.98.
     """
     return f"{round(value, _LAST_BITS):.{digits}f}"
 
 
 def format_delta(delta: float | None, *, beside: float | None = None, digits: int = 2) -> str:
-    """A difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" only for what decides nothing.
+    """Return a difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" below any effect.
 
-    `beside` is the limit that the difference was held against, as in `format_score`.
+    `beside` is the limit that the difference is compared with, as in `format_score`.
     """
     if delta is None:
         return "–"
@@ -108,7 +108,7 @@ _SMALLEST_SPAN = 0.1
 
 
 def format_sparkline(values: Sequence[float]) -> str:
-    """A bar for each value, from their smallest to their largest; small differences stay small."""
+    """Return one bar per value, scaled from the smallest to the largest; small differences stay small."""
     low, high = min(values), max(values)
     span = max(high - low, _SMALLEST_SPAN)
     return "".join(
@@ -117,7 +117,7 @@ def format_sparkline(values: Sequence[float]) -> str:
 
 
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:
-    """`1 case`, `2 cases`, `1,000 cases`."""
+    """Return the number with its noun: `1 case`, `2 cases`, `1,000 cases`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
@@ -131,12 +131,12 @@ def _drop_zero_sign(text: str) -> str:
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """` Did you mean `x`?`, or "" when nothing is near."""
+    """Return ` Did you mean `x`?` with the nearest candidate, or "" if none is near."""
     near = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
     return f" Did you mean `{near[0]}`?" if near else ""
 
 
 def join_quoted(names: Sequence[str]) -> str:
-    """`a`, `b` and `c`."""
+    """Return the names in backticks, joined as `a`, `b` and `c`; "none" if there are none."""
     quoted = [f"`{name}`" for name in names]
     return " and ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:]))) or "none"

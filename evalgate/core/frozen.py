@@ -16,12 +16,13 @@ _T = TypeVar("_T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[_T]) -> type[_T]:
-    """A dataclass with slots, whose objects cannot be changed. A method that it has itself stays.
+    """Make the class a dataclass with slots and immutable objects.
 
-    The functions of `dataclasses` take it for one of theirs.
+    Methods that the class defines itself are kept. The functions of the `dataclasses` module work on the
+    result.
 
     Raises:
-        TypeError: a field without a default follows one with a default, or one cannot be given to `__init__`.
+        TypeError: a field without a default follows one with a default, or `__init__` cannot set a field.
     """
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # or it is made of the signature, which takes as long as all else
@@ -40,10 +41,10 @@ def frozen(cls: type[_T]) -> type[_T]:
 
 
 class _Frozen:
-    """What all classes have in common."""
+    """Methods that all frozen classes share."""
 
     __compared__: ClassVar[Callable[[object], object]]
-    """The values that tell two objects apart."""
+    """Getter of the values that are compared and hashed."""
 
     @recursive_repr()
     def __repr__(self) -> str:
@@ -90,7 +91,7 @@ def _get_fields(value: Any) -> tuple[Field[Any], ...]:
 
 
 def _build_initializer(cls: Any, found: tuple[Field[Any], ...]) -> Callable[..., None]:
-    """`__init__`, which writes every slot by its descriptor, past the guard."""
+    """Build an `__init__` that writes every slot through its descriptor, past the `__setattr__` guard."""
     known: dict[str, Any] = {"_ABSENT": _ABSENT}
     given = [_build_parameter(each, known) for each in found if not each.kw_only]
     if named := [_build_parameter(each, known) for each in found if each.kw_only]:
@@ -127,7 +128,7 @@ def _build_assignment(each: Field[Any], known: dict[str, Any], slot: Any) -> str
 
 
 class _Absent:
-    """Stands for what is made anew for each object, where nothing is given."""
+    """Marker of an argument that was not given, so that the default comes from a factory."""
 
     def __repr__(self) -> str:
         return "<factory>"

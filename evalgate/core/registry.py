@@ -1,9 +1,7 @@
-"""The registry of plugins: evalgate's own by module path, and other packages' by entry point.
+"""Registry of plugins: evalgate's own by module path, other packages' by entry point.
 
-The installed packages are looked through at most once a family, and only when a name is asked for that
-evalgate does not have itself.
-
-Plugins are named by module path and imported when they are used, so that a run loads only what it needs.
+Installed packages are searched at most once per family, and only for a name that evalgate does not have
+itself. A plugin is imported when it is used, so that a run loads only what it needs.
 """
 
 import json
@@ -47,7 +45,7 @@ _QUOTED = 400  # characters of another package's own words
 
 
 def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[str, "EntryPoint"]:
-    """Name → entry point, in order of names.
+    """Return the entry points of other packages by plugin name, in alphabetical order.
 
     Raises:
         InvalidInputError: two packages bring the same name, or one brings a name of evalgate's own.
@@ -90,7 +88,7 @@ def _find_install_folder(package: "Distribution") -> Path:
 
 
 def load_entry_point(point: "EntryPoint") -> Any:
-    """What the entry point names.
+    """Return the object that the entry point names.
 
     Raises:
         InvalidInputError: it cannot be loaded.
@@ -107,12 +105,13 @@ def load_entry_point(point: "EntryPoint") -> Any:
 def translate_plugin_errors(
     family: Family, own: Collection[str], name: str, where: Problem
 ) -> Iterator[None]:
-    """What the plugin of that name raises while the block makes something of it is its package's fault.
+    """Report an error of a third-party plugin in the block as an error of its package.
 
-    `where` says what of the user's asks for it. What evalgate's own plugins raise stays as it is.
+    `where` names the user's setting that asks for the plugin. Errors of evalgate's own plugins are not
+    changed.
 
     Raises:
-        InvalidInputError: instead of what another package's plugin raised.
+        InvalidInputError: instead of the error that another package's plugin raised.
     """
     try:
         yield
@@ -222,7 +221,7 @@ LINTS: Mapping[str, str] = {
     "rubrics": "evalgate.datasets.lints.cases:UnusedRubricsLint",
     "passed_over": "evalgate.datasets.lints.cases:IgnoredFeaturesLint",
 }
-"""What `evalgate validate` looks for in eval sets that can be read."""
+"""Checks that `evalgate validate` makes on readable eval sets."""
 
 FINAL_STATE = "final_session_state"
 
@@ -244,7 +243,7 @@ REPORTERS: Mapping[str, str] = {
 }
 
 ON_REQUEST = frozenset({"html"})
-"""Reporters that a run uses only when it is told to: they take time that not everybody has a use for."""
+"""Reporters that a run uses only on request, because they take time."""
 
 
 BASELINES: Mapping[str, str] = {
@@ -252,7 +251,7 @@ BASELINES: Mapping[str, str] = {
     "artifact": "evalgate.baselines.stores.artifact:build_artifact_store",
     "url": "evalgate.baselines.stores.fsspec:build_fsspec_store",
 }
-"""Stores beside the plain file, which needs no name."""
+"""Baseline stores that are named by a scheme; a plain file needs no name."""
 
 
 class _Formats(Mapping[str, EvalFormat]):
@@ -274,15 +273,15 @@ class _Formats(Mapping[str, EvalFormat]):
 
 
 def get_formats() -> Mapping[str, EvalFormat]:
-    """Every eval-set format, in the order in which a file is tried."""
+    """Return every eval-set format, in the order in which a file is tried."""
     return _Formats()
 
 
 def get_writer(name: str) -> EvalSetWriter:
-    """What writes eval sets of that format.
+    """Return the writer of eval sets in that format.
 
     Raises:
-        InvalidInputError: nothing does.
+        InvalidInputError: evalgate does not write that format.
     """
     if name not in WRITERS:
         hint = did_you_mean(name, WRITERS) or f" Known here: {join_quoted(sorted(WRITERS))}."
@@ -292,7 +291,7 @@ def get_writer(name: str) -> EvalSetWriter:
 
 
 def resolve_baseline_store(text: str, place: StoreContext) -> BaselineStore | None:
-    """The store that `KIND:WHAT` or a URL names; None when it is a path.
+    """Return the store that `KIND:NAME` or a URL refers to, or None for a path.
 
     Raises:
         InvalidInputError: the kind is misspelt, or its store cannot be made.
@@ -310,24 +309,24 @@ def resolve_baseline_store(text: str, place: StoreContext) -> BaselineStore | No
 
 
 def _check_path(text: str, kind: str, place: StoreContext) -> None:
-    """Nothing that was meant as a store is taken for the path of a file that is not there yet."""
+    """Raise an error for a misspelt store, which would else be taken for a path that is not there yet."""
     hint = did_you_mean(kind, BASELINES) if kind else ""
     if (hint or "://" in text) and not (place.folder / text).exists():
         raise InvalidInputError(f"`{kind}` is no kind of baseline that evalgate knows.{hint}")
 
 
 def build_agent(kind: str, options: AgentOptions, place: AgentContext) -> Agent:
-    """The agent, not started yet.
+    """Build the agent without starting it.
 
     Raises:
-        InvalidInputError: what the options name cannot be used, or another package's kind of agent is broken.
+        InvalidInputError: the options refer to something unusable, or another package's agent is broken.
     """
     with translate_plugin_errors("agents", AGENTS, kind, Problem("", 0, 0, f"agent {kind}")):
         return options.build(place)
 
 
 def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
-    """The plugin of that name, ours or another package's; None when nobody has it."""
+    """Return the plugin of that name, evalgate's or another package's, or None."""
     if name in own:
         return load_object(own[name])
     point = find_third_party_plugins(family, own).get(name)
@@ -335,7 +334,7 @@ def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
 
 
 def find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[LintWarning]:
-    """What every lint says of an eval set, in the order of the file."""
+    """Return the warnings of every lint about an eval set, in the order of the file."""
     lints: Iterator[Lint] = (load_object(path)() for path in LINTS.values())
     looks = [lint.build_checker(eval_set, metrics) for lint in lints]
     found = [
@@ -348,7 +347,7 @@ def find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list
 
 
 def get_reporters(folder: str = "", *, but: Collection[str] = ()) -> tuple[Reporter, ...]:
-    """Every reporter but those named, those of other packages last.
+    """Return every reporter except those in `but`; those of other packages come last.
 
     `folder` is where the paths of the record start, as the repository's root sees it.
     """
@@ -360,13 +359,13 @@ def get_reporters(folder: str = "", *, but: Collection[str] = ()) -> tuple[Repor
 
 
 def get_reporter(name: str) -> Reporter:
-    """The reporter of that name."""
+    """Return the evalgate reporter of that name."""
     found: Reporter = load_object(REPORTERS[name])()
     return found
 
 
 def get_agent_type(kind: str) -> AgentType:
-    """What the catalogue holds for that kind of agent.
+    """Return the options model of that kind of agent.
 
     Raises:
         InvalidInputError: there is no such kind.
@@ -380,13 +379,13 @@ def get_agent_type(kind: str) -> AgentType:
 
 
 def find_metric_type(name: str) -> MetricType | None:
-    """What the catalogue holds for that metric; None when nobody has it."""
+    """Return the class of that metric, evalgate's or another package's, or None."""
     found: MetricType | None = _find_plugin("metrics", METRICS, name)
     return found
 
 
 def get_own_metric_type(name: str) -> MetricType:
-    """One of evalgate's own, by its name."""
+    """Return the class of one of evalgate's own metrics."""
     found: MetricType = load_object(METRICS[name])
     return found
 

@@ -1,8 +1,8 @@
-"""Makes text that an agent, a tool or a judge wrote harmless at each place where it is shown.
+"""Sanitizing of text from agents, tools and judges for each place where it is shown.
 
-Every report passes such text through the function that is named for the sink; none builds Markdown, XML or a
-log line from it directly. All of them first reduce the text to what a person can see (`strip_invisible`),
-so that no escape sequence, direction override or lone surrogate reaches any sink.
+Every report passes such text through the function that is named after the sink; none builds Markdown, XML or
+a log line from it directly. All functions first reduce the text to its visible characters
+(`strip_invisible`), so that no escape sequence, direction override or lone surrogate reaches any sink.
 """
 
 import html
@@ -49,7 +49,7 @@ _LINKED = re.compile(
     r"|(?<=[!&])(?=\d)|(?<=[%~])(?=[\w\"])|(?<=\*)(?=iteration:)|(?<=\[)(?=[a-z_]+:|\[)|(?-i:(?<=[A-Z]-)(?=\d))"
 )
 _COMMIT = re.compile(r"(?i)(?<![a-z\d])(?=\d*[a-f])([a-f\d]{3})([a-f\d]{4,37})(?![a-z\d])")
-"""What GitHub links to a commit. A number without a letter may be one, too, but people copy numbers."""
+"""Text that GitHub links to a commit. A number without a letter may be one, too, but people copy numbers."""
 _LINE_ENDS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _COMMAND_AT_START = re.compile(f"((?:^|[{_LINE_ENDS}])[^\\S{_LINE_ENDS}]*)::")
 _COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[|teamcity\[)")
@@ -57,12 +57,12 @@ _OBEYED_IN_JSON = re.compile(f"(?<=#)#|(?<=:):|[{_UNSEEN}\r\v\f\x85\u2028\u2029]
 _UNSEEN_IN_HTML = re.compile(f"(?:[{_UNSEEN}\r\v\f\x85\u2028\u2029]|{_NO_CHARACTER.pattern})+")
 _ORDER = re.compile(r"(?m)^[^\S\n]*+(?:(?=/[A-Za-z])|@(?=\w))")
 _PLAIN = re.compile(r"[\w.,/-]*+", re.ASCII)
-"""What is harmless at every sink, as most names are."""
+"""Text that is harmless at every sink, as most names are."""
 _GITLAB_ATTACHMENT = re.compile(r"(?i)\[\[(?=ATTACHMENT)")
 
 
 def strip_invisible(text: str) -> str:
-    """`text` without terminal sequences and invisible characters; lines end in a newline, tabs stay.
+    """Remove terminal sequences and invisible characters; make every line end a newline; keep tabs.
 
     Lone surrogates and noncharacters become U+FFFD, so the result is valid in UTF-8 and in XML 1.0.
     """
@@ -73,9 +73,9 @@ def strip_invisible(text: str) -> str:
 
 
 def escape_invisible(text: str) -> str:
-    r"""One line in which every invisible character and line end is written as its escape (`\n`, `\u202e`).
+    r"""Replace every invisible character and line end by its escape (` `, `\u202e`), on one line.
 
-    For places where two texts are told apart: what differs must show.
+    Use it where two texts are compared by a reader: every difference is visible.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -83,19 +83,19 @@ def escape_invisible(text: str) -> str:
 
 
 def to_one_line(text: str, limit: int = 200) -> str:
-    """Visible text on one line of at most `limit` characters, blanks collapsed."""
+    """Return the visible text on one line of at most `limit` characters, with blanks collapsed."""
     if len(text) <= limit and _PLAIN.fullmatch(text):
         return text
     return shorten_text(" ".join(strip_invisible(text[: 8 * limit + 100]).split()), limit)
 
 
 def shorten_text(text: str, limit: int) -> str:
-    """At most `limit` characters (at least 1); the last one is "…" when something was cut."""
+    """Cut the text to at most `limit` characters (at least 1), the last of which is then "…"."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def truncate_start(text: str, limit: int) -> str:
-    """The last `limit` characters at most, no word cut in half: half a secret is not known for one."""
+    """Return at most the last `limit` characters; no word is cut, because half a secret is not redacted."""
     if len(text) <= limit:
         return text
     kept = text[-limit:]
@@ -108,7 +108,7 @@ def _find_word_end(text: str) -> int:
 
 
 def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
-    """The start of visible text: `lines` lines and `limit` characters at most, then how much was cut."""
+    """Return at most `lines` lines and `limit` characters of visible text, then say how much was cut."""
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[:limit].split("\n")[:lines])
     left_out = len(seen) - len(kept)
@@ -116,7 +116,7 @@ def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
 
 
 def keep_last_lines(text: str, limit: int = 1500, lines: int = 30) -> str:
-    """The end of visible text, as `truncate_block` is its start: the end of a traceback says most."""
+    """Return the end of visible text, cut like `truncate_block`: the end of a traceback matters most."""
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[-limit:].split("\n")[-lines:])
     left_out = len(seen) - len(kept)
@@ -131,12 +131,12 @@ def _pluralize_character(number: int) -> str:
 
 
 def to_log_line(text: str, limit: int = 300) -> str:
-    """One line for a terminal or a CI log that no runner takes for a command."""
+    """Return one line for a terminal or a CI log that no runner takes for a command."""
     return disable_commands(to_one_line(text, limit))
 
 
 def disable_commands(text: str) -> str:
-    """Text that a CI log can hold: no runner takes any line of it for a command.
+    """Rewrite text for a CI log so that no runner takes any line of it for a command.
 
     GitHub's runner obeys `::command::` at the start of a line, leading blanks ignored, and `##[command]`
     anywhere in it (Azure Pipelines: `##vso[`, TeamCity: `##teamcity[`). Report files are no log, but people
@@ -146,30 +146,30 @@ def disable_commands(text: str) -> str:
 
 
 def to_log_json(text: str) -> str:
-    """JSON of the same values, in which no CI runner and no terminal finds anything to obey.
+    """Return JSON of the same values without anything that a CI runner or a terminal obeys.
 
-    What either would take for a command, and what nobody could see, stands as its escape. Outside of strings
-    JSON has none of it.
+    Commands and invisible characters are written as escapes. Outside of strings JSON has neither.
     """
     return _OBEYED_IN_JSON.sub(lambda found: _escape_json(found[0]), text)
 
 
 def _escape_json(character: str) -> str:
-    r"""`\u003a`; json.dumps leaves what is ASCII as it is."""
+    r"""Return the character as `\u003a`; json.dumps does not escape ASCII."""
     return f"\\u{ord(character):04x}" if character.isascii() else json.dumps(character)[1:-1]
 
 
 def to_xml_text(text: str) -> str:
-    """Text that every XML 1.0 parser accepts, and in which GitLab sees no attachment to publish."""
+    """Return text that every XML 1.0 parser accepts, without attachments that GitLab would publish."""
     if _PLAIN.fullmatch(text):
         return text
     return _GITLAB_ATTACHMENT.sub("[ [", disable_commands(strip_invisible(text)))
 
 
 def to_md_code(text: str, limit: int = 200) -> str:
-    """A Markdown code span: nothing inside is a link, a mention, a reference or HTML.
+    """Return a Markdown code span in which nothing is a link, a mention, a reference or HTML.
 
-    Safe inside a table cell as well: the pipe, which no code span protects there, becomes its look-alike "❘".
+    It is safe inside a table cell as well: a code span does not protect the pipe there, so "|" becomes the
+    similar "❘".
     """
     line = _disable_markup(to_one_line(text, limit)).replace("|", "\N{LIGHT VERTICAL BAR}") or "(empty)"
     ticks = "`" * (_count_longest_run(line) + 1)
@@ -178,10 +178,10 @@ def to_md_code(text: str, limit: int = 200) -> str:
 
 
 def to_md_text(text: str, limit: int = 500) -> str:
-    """A sentence of ours that quotes an agent, as Markdown prose on one line.
+    """Return one line of Markdown prose from a sentence that quotes an agent.
 
-    Formatting, HTML, tables and formulas are escaped; mentions, references and bare links are broken by a
-    zero-width space, because GitHub and GitLab look for them in the text after Markdown is done.
+    Formatting, HTML, tables and formulas are escaped. Mentions, references and bare links are broken by a
+    zero-width space, because GitHub and GitLab look for them after Markdown is rendered.
     """
     line = _COMMIT.sub(rf"\1{_ZERO_WIDTH_SPACE}\2", _LINKED.sub(_ZERO_WIDTH_SPACE, to_log_line(text, limit)))
     line = html.escape(line, quote=False)
@@ -190,15 +190,15 @@ def to_md_text(text: str, limit: int = 500) -> str:
 
 
 def to_html_code(text: str, limit: int = 200) -> str:
-    """A `<code>` element for a line that is raw HTML (`<summary>`), where Markdown is not read."""
+    """Return a `<code>` element for a line of raw HTML (`<summary>`), in which Markdown is not parsed."""
     return f"<code>{html.escape(to_log_line(text, limit)) or '(empty)'}</code>"
 
 
 def to_html_text(text: str) -> str:
-    r"""Text of an HTML element, in which every character can be seen; line ends and tabs stay.
+    r"""Return text of an HTML element in which every character is visible; line ends and tabs are kept.
 
-    What is invisible, moves text or is no character stands as its escape (`\u202e`) in an `<i>` element. No
-    runner takes a line of it for a command, and no reader of the page sees that.
+    Invisible characters, direction overrides and noncharacters become their escape (`\u202e`) in an `<i>`
+    element. No runner takes a line for a command; the page looks the same.
     """
     found = html.escape(text)
     if not text.isascii() or not text.isprintable():
@@ -207,10 +207,10 @@ def to_html_text(text: str) -> str:
 
 
 def to_md_fence(text: str, language: str = "") -> str:
-    """A fenced code block that `text` cannot close. `language` is ours.
+    """Return a fenced code block that `text` cannot close. `language` must be trusted.
 
-    GitLab's quick actions (`/merge`) and what bots obey (`@bot rebase`) are looked for in the source, with an
-    idea of their own of where code ends: no line begins with one.
+    GitLab's quick actions (`/merge`) and commands to bots (`@bot rebase`) are searched in the Markdown
+    source, without regard to fences: so no line begins with one.
     """
     body = _ORDER.sub(_append_zero_width, _disable_markup(strip_invisible(text))).strip("\n")
     fence = "`" * max(3, _count_longest_run(body) + 1)

@@ -1,4 +1,4 @@
-"""Between which numbers a metric's scores lie, for those whose scores are not between 0 and 1."""
+"""Ranges of metric scores; most metrics score from 0 to 1."""
 
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
@@ -21,21 +21,21 @@ class Range(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Points from one end to the other."""
+        """Return the distance between the lowest and the highest score."""
         return self.high - self.low
 
     def clamp(self, score: float) -> float:
-        """Return the score, put on the end of the range that it exceeds by no more than rounding does."""
+        """Return the score, moved to the end of the range if rounding alone put it outside."""
         if self.low - _ROUNDING <= score < self.low:
             return self.low
         return self.high if self.high < score <= self.high + _ROUNDING else score
 
     def to_share(self, score: float) -> float:
-        """Where a score stands in the range: 0 is the lowest, 1 the highest."""
+        """Convert a score to its share of the range: 0 is the lowest, 1 the highest."""
         return score if self == UNIT else (score - self.low) / self.width
 
     def to_score(self, share: float) -> float:
-        """The score that stands there."""
+        """Convert a share of the range to a score."""
         return share if self == UNIT else self.low + share * self.width
 
     def __str__(self) -> str:
@@ -45,18 +45,18 @@ class Range(NamedTuple):
 UNIT = Range(*UNIT_RANGE)
 
 SCORE_RANGES: Mapping[str, Range] = {"response_evaluation_score": Range(1.0, 5.0)}
-"""Google ADK's metric → its range; whatever is not here scores from 0 to 1."""
+"""Range of each Google ADK metric that does not score from 0 to 1."""
 
 
 def get_score_range(metric: str) -> Range:
-    """The range of a metric's scores, by its name."""
+    """Return the range of a metric's scores."""
     return SCORE_RANGES.get(metric, UNIT)
 
 
 def find_out_of_range_values(
     thresholds: object, file: str, position: Callable[[_KeyPath], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """A problem for each number in a raw thresholds file that its metric's scores cannot reach."""
+    """Yield a problem for each number in a raw thresholds file that the metric's scores cannot reach."""
     values = thresholds if isinstance(thresholds, Mapping) else {}
     own = dict(_read_declared_ranges(values))
     for path, name, value in _find_score_numbers(values):
@@ -73,7 +73,7 @@ def find_out_of_range_values(
 
 
 def _read_declared_ranges(thresholds: Mapping[object, object]) -> Iterator[tuple[str, Range | None]]:
-    """The ranges of the user's own metrics; None where one is wrong, which is told elsewhere."""
+    """Yield the ranges of the user's own metrics; None for a wrong one, which is reported elsewhere."""
     for name, metric in _list_items(thresholds.get("custom_metrics")):
         bounds = dict(_list_items(metric)).get("range")
         if bounds is not None:
@@ -89,7 +89,7 @@ _DROPS = ("max_regression", "max_drop")
 
 
 def _find_score_numbers(thresholds: Mapping[object, object]) -> Iterator[tuple[_KeyPath, str, float]]:
-    """Where it stands, the metric, and the number, of all that speak of scores."""
+    """Yield path, metric and value of each number that is compared with scores."""
     for name, value in _list_items(thresholds.get("criteria")):
         own = dict(_list_items(value)) or {"threshold": value}
         for key in ("threshold", "min_mean", *_DROPS):

@@ -1,4 +1,4 @@
-"""Configuration files of three syntaxes, decoded with the place of every value."""
+"""Configuration files in YAML, TOML or JSON, decoded with the position of every value."""
 
 import re
 from collections.abc import Callable
@@ -26,10 +26,10 @@ class ConfigDocument:
 def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> ConfigDocument:
     """Decode a `.yaml`, `.yml`, `.toml` or `.json` file; of a `pyproject.toml` its [tool.evalgate] table.
 
-    `otherwise`: a sentence for those who have no such file.
+    `otherwise`: a sentence to add if there is no such file.
 
     Raises:
-        InvalidInputError: the file cannot be read or is not what its name says.
+        InvalidInputError: the file cannot be read, or its content does not match its suffix.
     """
     try:
         data = read_named_file(path, shown_as)
@@ -58,7 +58,7 @@ def parse_yaml(text: str, shown_as: str) -> ConfigDocument:
     """Decode YAML.
 
     Raises:
-        InvalidInputError: it is none, or a key is given twice.
+        InvalidInputError: the syntax is wrong, or a key is given twice.
     """
     from evalgate.documents.strict_yaml import compose_yaml
 

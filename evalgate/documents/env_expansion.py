@@ -16,13 +16,13 @@ class Expansion(NamedTuple):
     """A text with its placeholders replaced."""
 
     text: str
-    """What Go makes of it: nothing stands where a name is unset."""
+    """The text as Go expands it: an unset name becomes empty."""
     unset: tuple[str, ...]
     """Names without a value, in the order of the text."""
 
 
 def expand_go_env(text: str, environ: Mapping[str, str]) -> Expansion:
-    """`text` with the values of `environ`, which are not read for placeholders again. There is no escape."""
+    """Replace placeholders by values of `environ`, as Go does: no escape, and no second expansion."""
     unset: list[str] = []
 
     def replace_placeholder(found: re.Match[str]) -> str:
@@ -40,17 +40,17 @@ _SHORTEST_SECRET = 6
 
 
 def list_placeholders(text: str) -> tuple[str, ...]:
-    """The names that a text holds a placeholder for."""
+    """Return the names of the text's placeholders, each once."""
     return tuple(dict.fromkeys(_NAME_PLACEHOLDER.findall(text)))
 
 
 def strip_placeholders(text: str) -> str:
-    """What is left of a text."""
+    """Remove the placeholders from a text."""
     return _NAME_PLACEHOLDER.sub("", text)
 
 
 class PlaceholderExpander:
-    """Fills in placeholders, remembers what was filled in, and what is missing."""
+    """Replaces placeholders, and collects their values and what is missing."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -58,7 +58,7 @@ class PlaceholderExpander:
         self._values: set[str] = set()
 
     def expand_text(self, option: str, text: str) -> str:
-        """`text` of the agent's option, with values for its placeholders."""
+        """Return the text of an `agent` option with its placeholders replaced."""
         for name in list_placeholders(text):
             value = self._environ.get(name, "").strip()
             if not value:
@@ -75,13 +75,13 @@ class PlaceholderExpander:
         return _NAME_PLACEHOLDER.sub(lambda found: self._environ.get(found[1], "").strip(), text)
 
     def raise_problems(self) -> None:
-        """Raises InvalidInput: with everything that is missing."""
+        """Raise `InvalidInputError` with everything that is missing, if anything is."""
         if self._problems:
             raise InvalidInputError(self._problems)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What was filled in, the longest first."""
+        """Return the inserted values, the longest first."""
         return tuple(
             sorted(filter(lambda value: len(value) >= _SHORTEST_SECRET, self._values), key=len)[::-1]
         )

@@ -1,4 +1,4 @@
-"""What is wrong with a text that should be JSON, in words that help to mend it."""
+"""Problems of a text that should be JSON, described so that they can be fixed."""
 
 import json
 import math
@@ -15,7 +15,7 @@ _blanks = re.compile(r"[ \t\n\r]*")
 
 
 def skip_blanks(text: str, start: int) -> int:
-    """Offset of the first character at or after `start` that is no JSON whitespace."""
+    """Return the offset of the first character at or after `start` that is no JSON whitespace."""
     found = _blanks.match(text, start)
     return found.end() if found else start
 
@@ -26,7 +26,7 @@ _FOR_PYTHON = {"True": "true", "False": "false", "None": "null", "undefined": "n
 
 
 def explain_decode_error(error: JSONDecodeError) -> str:
-    """The decoder's complaint as one sentence that says what to do."""
+    """Return the decoder's complaint as one sentence with the correction."""
     text, at = error.doc, error.pos
     if error.msg.startswith("Unterminated string"):
         return "not JSON: this text has no closing quote"
@@ -42,7 +42,7 @@ def explain_decode_error(error: JSONDecodeError) -> str:
 
 
 def find_error_position(error: JSONDecodeError) -> LineColumn:
-    """Line and column of what is wrong: of a trailing comma the comma, as in Python 3.13 and later."""
+    """Return line and column of the error; for a trailing comma the comma, as Python 3.13 does."""
     text, at = error.doc, error.pos
     before = _skip_blanks_back(text, at)
     trailing = text[at : at + 1] in {"]", "}"} and before and text[before - 1] == ","
@@ -77,7 +77,7 @@ def _describe_expected(complaint: str) -> str:
 
 
 def _skip_blanks_back(text: str, at: int) -> int:
-    """Offset after the last character before `at` that is not whitespace."""
+    """Return the offset after the last character before `at` that is not whitespace."""
     while at and text[at - 1] in " \t\n\r":
         at -= 1
     return at
@@ -111,15 +111,15 @@ _escape = re.compile(
 
 
 def find_lone_surrogates(text: str) -> Iterator[re.Match[str]]:
-    """Each escape in JSON that is half of a surrogate pair without its other half."""
+    """Yield each escape in JSON that is half of a surrogate pair without its other half."""
     if "\\" in text and ("\\ud" in text or "\\uD" in text):
         yield from (found for found in _escape.finditer(text) if found[1])
 
 
 def find_value_problems(text: str, deepest: int) -> list[tuple[LineColumn, str]]:
-    """What is wrong with the values of a text of valid syntax, in file order; at most 100 findings.
+    """Return problems of values in syntactically valid JSON, in file order; at most 100.
 
-    Looked for: numbers that no double or no sensible integer holds, halves of surrogate pairs, a key twice in
+    Checked: numbers that no double or no sensible integer holds, halves of surrogate pairs, a key twice in
     one object, nesting deeper than `deepest`. Walks without recursion.
     """
     found = [

@@ -8,10 +8,10 @@ from pydantic import AliasChoices, BaseModel
 
 
 def list_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """Return the keys that may stand next to the last one of `location`, sorted.
+    """Return the valid keys at the parent of `location`, sorted.
 
-    `location` is one of pydantic's findings for `model`: it may hold names of a union's members, which no
-    key of the file has. An alias is listed in the place of its field if the key at the end is in camelCase.
+    `location` is from one of pydantic's errors for `model`: it may contain names of a union's members, which
+    are no keys of the file. An alias replaces its field if the last key of the location is in camelCase.
     """
     types: list[Any] = [model]
     for part in location[:-1]:
@@ -28,7 +28,7 @@ def _iter_keys(model: type[BaseModel], *, in_camel_case: bool) -> Iterator[str]:
 
 
 def _iter_inner_types(annotation: Any, part: str | int) -> Iterator[Any]:
-    """Yield the types of what stands at a key or an index of a value of that type."""
+    """Yield the types of a key's or an index's value in a value of that type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         for name, field in annotation.model_fields.items():
             choices = (

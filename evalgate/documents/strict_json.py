@@ -1,7 +1,7 @@
-"""Strict JSON with positions: what Python's decoder accepts silently is reported with line and column.
+"""Strict JSON with positions: mistakes that Python's decoder accepts are reported with line and column.
 
-The fast path is the standard library's C decoder with trip wires; only when one trips, or a position is asked
-for, is the text looked at again.
+The fast path is the standard library's C decoder with hooks. Only if a hook finds something, or a position is
+asked for, is the text parsed again.
 """
 
 import json
@@ -29,42 +29,42 @@ LOOKED_AT = 100
 
 
 def as_sequence(value: object) -> Sequence[Any] | None:
-    """A list, in memory or in a large file; None when it is none."""
+    """Return the value if it is a list, in memory or in a large file; else None."""
     return value if isinstance(value, Sequence) and not isinstance(value, str) else None
 
 
 def get_items(value: object, key: str) -> Sequence[Any]:
-    """The items of the list under a key of an object; none where there is no such list."""
+    """Return the items of the list at a key of an object; empty if there is no such list."""
     return (as_sequence(value.get(key)) if isinstance(value, dict) else None) or ()
 
 
 def clear_items(value: object, key: str) -> object:
-    """An object with an empty list for the one that stands under a key."""
+    """Return a copy of the object with an empty list at the key."""
     if not isinstance(value, dict) or as_sequence(value.get(key)) is None:
         return value
     return {**value, key: []}
 
 
 class UnexpectedShapeError(Exception):
-    """The value is something else, right or wrong: whoever reads carefully can tell."""
+    """The value has another shape, valid or not: the caller falls back to the full validation."""
 
 
 def require_members(value: object, known: frozenset[str]) -> dict[str, object]:
-    """An object without other keys than those. Raises Unusual."""
+    """Return the object if it has no other keys than those. Raises UnexpectedShapeError."""
     if isinstance(value, dict) and value.keys() <= known:
         return value
     raise UnexpectedShapeError
 
 
 def require_list(value: object) -> list[object]:
-    """A list. Raises Unusual."""
+    """Return the value if it is a list. Raises UnexpectedShapeError."""
     if isinstance(value, list):
         return value
     raise UnexpectedShapeError
 
 
 def require_text(value: object) -> str:
-    """A text. Raises Unusual."""
+    """Return the value if it is a text. Raises UnexpectedShapeError."""
     if isinstance(value, str):
         return value
     raise UnexpectedShapeError
@@ -92,7 +92,7 @@ class JsonDocument:
     """An offset that was asked for before, its line, and where that starts: most ask in file order."""
 
     def find_position(self, location: Location) -> tuple[int, int]:
-        """Line and column (1-based, in characters) of the value at `location`, or of its nearest parent."""
+        """Return line and column (1-based, in characters) of the value at `location`, or of its parent."""
         offset = skip_blanks(self._text, 0)
         for part in location:
             inner = self._locate_members(offset).get(part)
@@ -172,7 +172,7 @@ _NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}":')))
 
 
 def extract_marks(data: bytes) -> bytes:
-    """The brackets (all square) and colons of valid JSON that stand outside its strings.
+    """Return the brackets (all as square ones) and colons of valid JSON outside its strings.
 
     Unreliable for text that is not JSON.
     """
@@ -183,7 +183,7 @@ def extract_marks(data: bytes) -> bytes:
 
 
 def is_deeper(marks: bytes, levels: int = DEEPEST) -> bool:
-    """Whether brackets are nested deeper than so many levels: drops the innermost pairs, again and again."""
+    """Return True if brackets are nested deeper than that: drops the innermost pairs, again and again."""
     marks = marks.replace(b":", b"")
     for _ in range(levels):
         outer = marks.replace(b"[]", b"")
@@ -244,7 +244,7 @@ def _parse_text(text: str, shown_as: str, marks: bytes) -> JsonDocument:
 
 
 def _decode_document(text: str, places: _MemberOffsets, members: int) -> object:
-    """The value of the whole text, which has that many members of objects."""
+    """Return the value of the whole text; `members` is the number of object members in it."""
     strict = _StrictDecoder()
     value, end = _decode_value(text, skip_blanks(text, 0), _LEVELS_NOTED, strict.decoder, places)
     noted = sum(len(known) for start, known in places.items() if text[start] == "{")
@@ -270,12 +270,12 @@ def _raise_problems(text: str, shown_as: str) -> None:
 def _decode_value(
     text: str, start: int, levels: int, decoder: json.JSONDecoder, places: _MemberOffsets
 ) -> tuple[object, int]:
-    """The value at `start` and where it ends. Notes where the members of the outermost `levels` stand.
+    """Return the value at `start` and its end, and note the positions of members in the outermost `levels`.
 
-    Those are walked here, everything below by the C decoder, as is what stands in a list.
+    Those levels are walked in Python; the C decoder reads everything below, and the items of lists.
 
     Raises:
-        ValueError, _NotStrictError: it is not JSON, or the decoder refuses it.
+        ValueError, _NotStrictError: it is not JSON, or the decoder rejects it.
     """
     opening = text[start : start + 1]
     if levels and opening == "{":
@@ -327,7 +327,7 @@ _comma = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 
 
 def _skip_closing(text: str, at: int, closing: str) -> int:
-    """Where what ends with that bracket is over."""
+    """Return the offset after the closing bracket."""
     at = skip_blanks(text, at)
     if text[at : at + 1] != closing:
         raise _NotStrictError
@@ -335,7 +335,7 @@ def _skip_closing(text: str, at: int, closing: str) -> int:
 
 
 def _decode_key(text: str, at: int, decoder: json.JSONDecoder) -> tuple[str, int]:
-    """The key at `at`, and where its value starts."""
+    """Return the key at `at` and the start of its value."""
     key, end = decoder.raw_decode(text, at)
     colon = skip_blanks(text, end)
     if not isinstance(key, str) or text[at] != '"' or text[colon : colon + 1] != ":":

@@ -1,4 +1,4 @@
-"""YAML whose every fault has a place: PyYAML's own, and those that its constructors leave to Python."""
+"""YAML with a position for every error: PyYAML's own, and those that its constructors leave to Python."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _MOST_DIGITS = 4300
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # either has the same methods
-    """Constructs plain values; what cannot be made of a node is told with the place of the node."""
+    """Loader of plain values; an error in a value is reported with the position of its node."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -63,7 +63,7 @@ def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
 
 
 def _check_depth(text: str, shown_as: str) -> None:
-    """Refuse what is nested too deep, before anything that calls itself meets it."""
+    """Reject nesting that is too deep, before any recursive function sees it."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -88,7 +88,7 @@ def _build_unreadable_problem(error: yaml.reader.ReaderError, text: str, shown_a
 
 
 def _explain_node(node: yaml.Node) -> str:
-    """Say what a node is not, in a sentence."""
+    """Return a sentence that says why a node cannot be read as its type."""
     kind = node.tag.rpartition(":")[2]
     if not isinstance(node, yaml.ScalarNode):
         return f"this cannot be read as `{kind}`"

@@ -16,7 +16,7 @@ def decode_text(data: bytes, shown_as: str) -> str:
     """Decode UTF-8.
 
     Raises:
-        InvalidInputError: it is another encoding, which is named where it can be told.
+        InvalidInputError: it is another encoding, which the message names if it can be detected.
     """
     if data.startswith(_UTF_16_MARKS) or b"\0" in data[:4]:
         message = (

@@ -1,4 +1,4 @@
-"""Validation errors and case ids as problems that a person can act on."""
+"""Pydantic's errors, and repeated ids, as problems that a user can fix."""
 
 import json
 import re
@@ -46,10 +46,10 @@ def translate_validation_error(
     model: type[BaseModel] | None = None,
     prefix: Location = (),
 ) -> list[Problem]:
-    """Every problem of `error`, each once, in file order.
+    """Return every problem of `error`, each once, in file order.
 
-    `known_keys` names the keys that are allowed at a place, next to those of the `model` that found the
-    error, to suggest the one that was meant. `prefix` is where the validated value stands in its file.
+    `known_keys` returns further allowed keys at a location, in addition to those of `model`, for the
+    suggestion. `prefix` is the location of the validated value in its file.
     """
     from evalgate.documents.model_keys import list_keys  # only where something is wrong
 
@@ -72,7 +72,7 @@ def validate_model(
     position: Callable[[Location], tuple[int, int]],
     prefix: Location = (),
 ) -> _Model | None:
-    """`value` as a `model`; None, and what is wrong with it added to `problems`, if it is none.
+    """Return `value` as a `model`, or None after adding the problems to `problems`.
 
     `file`, `position` and `prefix` are those of `translate_validation_error`.
     """
@@ -86,7 +86,7 @@ def validate_model(
 
 
 def format_location(location: Location) -> str:
-    """`eval_cases[0].conversation` for ("eval_cases", 0, "conversation")."""
+    """Format ("eval_cases", 0, "conversation") as `eval_cases[0].conversation`."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -103,9 +103,9 @@ def _format_message(details: ErrorDetails, location: Location, known: Iterable[s
 
 
 def describe_unknown_key(location: Location, known: Sequence[str], hint: str = "") -> str:
-    """Return the sentence for a key that is none of the known ones, with the one that is meant, or all.
+    """Return the sentence for an unknown key, with the nearest known key, or all of them.
 
-    `hint` is a sentence that knows better what is meant.
+    `hint` replaces the suggestion.
     """
     near = hint or did_you_mean(str(location[-1]), known)
     hint = near or (f" Known here: {join_quoted(known)}." if known else "")
@@ -113,7 +113,7 @@ def describe_unknown_key(location: Location, known: Sequence[str], hint: str = "
 
 
 def describe_error_details(details: ErrorDetails) -> str:
-    """The rest of a sentence that begins with the name of a value."""
+    """Return the rest of a sentence that begins with the name of a value."""
     if (kind := details["type"]) in _EXPECTED:
         return f"must be {_EXPECTED[kind]}, not {_describe_value(details['input'])}"
     return _describe_other_error(details)
@@ -155,7 +155,7 @@ _control_character = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def validate_id(name: str) -> str:
-    """`name` itself. Paths, blanks within and any script are fine: real files use them all.
+    """Return `name`. Paths, inner blanks and any script are fine: real files use them all.
 
     Raises:
         ValueError: it is blank or holds control characters.
@@ -172,14 +172,14 @@ Id: TypeAlias = Annotated[str, AfterValidator(validate_id)]
 
 
 def list_case_names(eval_set_id: str, path: str, eval_id: str) -> tuple[str, str, str]:
-    """What a thresholds file may call a case: `id`, `eval set:id` or `file:id`."""
+    """Return the names of a case in a thresholds file: `id`, `eval set:id` and `file:id`."""
     return eval_id, f"{eval_set_id}:{eval_id}", f"{path}:{eval_id}"
 
 
 def find_repeated_ids(
     ids: Iterable[tuple[object, Location]], *, file: str, position: Callable[[Location], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """A problem for each id that stands at a second location. What is no text is somebody else's problem."""
+    """Yield a problem for each id at a second location. Values that are no text are checked elsewhere."""
     first: dict[str, Location] = {}
     for name, location in ids:
         if isinstance(name, str) and first.setdefault(name, location) != location:

@@ -11,7 +11,7 @@ from evalgate.config.schema.values import ConfigSection, Count, EnvironmentName,
 
 
 class AgentConfig(BaseModel):
-    """How the agent is run. What else stands in the section is its kind's own, which checks it."""
+    """Settings of every agent. The agent's kind checks its own further options."""
 
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
@@ -32,13 +32,13 @@ class AgentConfig(BaseModel):
     ramp_up: Annotated[float, Strict()] = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Seconds until `concurrency` conversations may go on at the same time; one at first."""
     retries: Count = Field(default=1, ge=0, le=10)
-    """How often a run of a case is begun again when a service that the agent asks was busy or down."""
+    """Further attempts at a run of a case when a service that the agent calls was busy or down."""
     env: tuple[EnvironmentName, ...] = ()
     """Environment variables that the agent gets beside the harmless ones; a trailing `*` is a prefix."""
 
 
 class ExecutorConfig(ConfigSection):
-    """Where the agent's workers run. It changes nothing that the agent answers."""
+    """Place where the agent's workers run. It does not change the agent's answers."""
 
     kind: Literal["local", "ray"] = defaults.EXECUTOR
     """`local`: processes of this machine; `ray`: actors of a Ray cluster."""
@@ -50,11 +50,11 @@ class ExecutorConfig(ConfigSection):
     resources: Mapping[str, Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
-    """What else each worker needs, by Ray's names, as `GPU: 1`."""
+    """Further needs of each worker, by Ray's names, as `GPU: 1`."""
     workspace: Literal["sent", "shared"] = "sent"
-    """How nodes come by the working folder: Ray sends it to them, or each has it under the same path."""
+    """Source of the working folder on the nodes: Ray sends it, or each node has it under the same path."""
     exclude: Names = ()
-    """What of the folder is not sent, in the words of a .gitignore, which counts as well."""
+    """Files in the folder that are not sent, as patterns of a .gitignore; a .gitignore applies as well."""
     start_timeout: Annotated[float, Strict()] = Field(default=300.0, gt=0, allow_inf_nan=False)
     """Seconds until the cluster is joined, and again until the first worker in it is ready."""
 

@@ -1,6 +1,6 @@
-"""The budget of a run, and the prices of tokens, each with its date and source.
+"""The budget of a run, its usage, and the prices of tokens, each price with its date and source.
 
-The cost of what is not in it is not known; it is never 0.
+The cost of a model without a price is unknown, never 0.
 """
 
 import json
@@ -24,7 +24,7 @@ Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @frozen
 class Tokens:
-    """Tokens that were used."""
+    """Numbers of tokens that a model used."""
 
     input: int = 0
     output: int = 0
@@ -40,7 +40,7 @@ class Tokens:
 
     @property
     def total(self) -> int:
-        """Input and output."""
+        """Return the sum of input and output tokens."""
         return self.input + self.output
 
 
@@ -73,12 +73,12 @@ class Price(BaseModel):
         return self
 
     def matches_call(self, tokens: Tokens, day: date) -> bool:
-        """Whether this is the price of a call of that size on that day."""
+        """Return True if the price applies to a call of that size on that day."""
         is_valid = self.until is None or day <= self.until
         return is_valid and (self.up_to_input_tokens is None or tokens.input <= self.up_to_input_tokens)
 
     def compute_usd(self, tokens: Tokens) -> float:
-        """US dollars."""
+        """Return the cost of these tokens in US dollars."""
         cached = min(tokens.cached_input, tokens.input)
         cached_price = self.input if self.cached_input is None else self.cached_input
         fresh = (tokens.input - cached) * self.input
@@ -90,14 +90,14 @@ PriceTable: TypeAlias = Mapping[str, tuple[Price, ...]]
 
 
 def compute_cost_usd(table: PriceTable, model: str, tokens: Tokens, day: date) -> float | None:
-    """US dollars of one call to `provider/model` on `day`; None when the table does not know."""
+    """Return the cost in US dollars of one call to `provider/model` on `day`; None if no price applies."""
     found = next((price for price in table.get(model, ()) if price.matches_call(tokens, day)), None)
     return None if found is None else found.compute_usd(tokens)
 
 
 @cache
 def load_known_prices() -> PriceTable:
-    """The table that comes with evalgate."""
+    """Load the price table that comes with evalgate."""
     from pydantic import TypeAdapter
 
     text = Path(__file__).with_name("prices.json").read_text("utf-8")
@@ -106,12 +106,12 @@ def load_known_prices() -> PriceTable:
 
 
 def merge_own_prices(own: Mapping[str, Price]) -> PriceTable:
-    """The known prices, with the user's before them: a model that the user names has the user's price."""
+    """Return the known prices, overridden by the user's."""
     return {**load_known_prices(), **{name: (price,) for name, price in own.items()}}
 
 
 class Budget(BaseModel):
-    """What a run may use. None: as much as it takes."""
+    """Limits of a run's usage. None: no limit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -128,20 +128,20 @@ NO_BUDGET = Budget()
 
 @frozen
 class MeteredUsage:
-    """What was used."""
+    """Usage counted so far, with the number of calls that could not be counted."""
 
     calls: int = 0
     tokens: Tokens = field(default_factory=Tokens)
     usd: float = 0.0
-    """Of the calls whose cost is known."""
+    """US dollars of the calls with a known cost."""
     unpriced: int = 0
-    """Calls whose cost is not known; more than 0 makes `usd` a lower bound."""
+    """Calls with an unknown cost; more than 0 makes `usd` a lower bound."""
     unmetered: int = 0
     """Calls of which not even the tokens are known."""
 
     @classmethod
     def from_call(cls, tokens: Tokens | None, cost_usd: float | None) -> "MeteredUsage":
-        """One call. `tokens` None: not known; `cost_usd` None: not known."""
+        """Return the usage of one call. None: the tokens, or the cost, are not known."""
         return cls(1, tokens or Tokens(), cost_usd or 0.0, int(cost_usd is None), int(tokens is None))
 
     def __add__(self, other: "MeteredUsage") -> "MeteredUsage":
@@ -155,16 +155,16 @@ class MeteredUsage:
 
     @property
     def cost_usd(self) -> float | None:
-        """US dollars in all; None unless the cost of every call is known."""
+        """Return the total in US dollars; None unless the cost of every call is known."""
         return None if self.unpriced else self.usd
 
 
 class UsageMeter:
-    """Counts what a run uses against its budget.
+    """Counter of a run's usage, compared with its budget.
 
-    Work that is under way when money or tokens are spent is counted to its end, for it is paid for: a run may
-    use a little more than its budget, as much as was asked for at the same time. Whoever has conversations
-    under way ends them when the `minutes` are over.
+    Work in progress is counted to its end when money or tokens run out, because it is paid for: a run may
+    exceed its budget by the requests that were made at the same time. The owner of running conversations ends
+    them when the `minutes` are over.
     """
 
     def __init__(self, budget: Budget = NO_BUDGET, now: Callable[[], float] = time.monotonic) -> None:
@@ -177,28 +177,28 @@ class UsageMeter:
 
     @property
     def budget(self) -> Budget:
-        """What may be used."""
+        """Return the limits of this run."""
         return self._budget
 
     @property
     def spent(self) -> MeteredUsage:
-        """What was used until now."""
+        """Return the usage so far."""
         return self._spent
 
     def get_seconds_left(self) -> float | None:
-        """Until `minutes` are over, 0 or more; None: they never are."""
+        """Return the seconds until `minutes` are over, at least 0; None if there is no such limit."""
         if self._budget.minutes is None:
             return None
         return max(0.0, self._began + self._budget.minutes * 60 - self._now())
 
     def add_usage(self, spent: MeteredUsage) -> None:
-        """Count what was used."""
+        """Add to the usage so far."""
         self._spent += spent
         if spent.calls and self.on_call is not None:
             self.on_call()
 
     def explain_exhaustion(self) -> str:
-        """Why no new work may begin, as a sentence without its full stop; "" while it may."""
+        """Return why no new work may begin, as a sentence without its full stop; "" while it may."""
         budget, spent = self._budget, self._spent
         if budget.usd is not None and spent.usd >= budget.usd:
             return f"the budget of ${budget.usd:,.2f} is spent"
@@ -209,7 +209,7 @@ class UsageMeter:
         return ""
 
     def describe_uncounted_usage(self) -> tuple[str, ...]:
-        """Sentences about limits that cannot be held, because what they count is not known of every call."""
+        """Return sentences about limits that cannot be enforced because some calls are not counted."""
         budget, spent = self._budget, self._spent
         blind = []
         if budget.usd is not None and spent.unpriced:

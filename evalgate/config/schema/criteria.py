@@ -48,7 +48,7 @@ class CaseThreshold(ConfigSection):
 
 
 class CaseRule(ConfigSection):
-    """What holds for some cases only."""
+    """Settings of some cases only."""
 
     ids: Names = ()
     """Cases by `id`, `eval set:id` or `file:id`; globs."""
@@ -72,7 +72,7 @@ class CaseRule(ConfigSection):
 
 
 def _validate_json_value(value: JsonValue) -> JsonValue:
-    """YAML has `.nan` and `.inf`; the JSON that an agent gets has not."""
+    """Reject `.nan` and `.inf`, which YAML has and the JSON for the agent has not."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
@@ -84,14 +84,14 @@ _Json = Annotated[JsonValue, AfterValidator(_validate_json_value)]
 
 
 class ToolMockConfig(ConfigSection):
-    """A fixed result in the place of a tool. Of several that match a call, the first."""
+    """A fixed result that replaces a tool. Of several that match a call, the first counts."""
 
     tool: str = Field(min_length=1)
     """Name of the tool."""
     result: _Json
-    """What the agent gets instead of calling the tool."""
+    """Result that the agent receives instead of the tool's."""
     args: Mapping[str, _Json] | None = None
-    """Arguments that the call must have; whatever they are when absent."""
+    """Arguments that the call must have; any when absent."""
     exact: Annotated[bool, Strict()] = False
     """The call may have no other arguments than `args`."""
     ids: Names = ()
@@ -121,7 +121,7 @@ class AdkCriterionConfig(BaseModel):
 
 
 class CriterionConfig(AdkCriterionConfig):
-    """The same in our own file, where a threshold lies in the range of the metric's scores."""
+    """A criterion of evalgate's own file, with a threshold in the range of the metric's scores."""
 
     threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
     """Lowest score with which a run or a case passes, in the range of the metric. `min_mean` speaks of the
@@ -154,7 +154,7 @@ class CriterionConfig(AdkCriterionConfig):
 
     @property
     def reliability(self) -> ReliabilityRule | None:
-        """What the two options ask for."""
+        """Return the rule of `pass_hat_k` or `pass_at_k`; None if neither is set."""
         at_least = 1.0 if self.at_least is None else self.at_least
         if self.pass_hat_k:
             return ReliabilityRule("pass^k", self.pass_hat_k, at_least)

@@ -1,4 +1,4 @@
-"""Sections that say when the gate closes: `gate` and its `statistics`."""
+"""The section `gate`, with its `statistics`: conditions under which the gate closes."""
 
 from typing import Annotated, Literal, Self
 
@@ -13,11 +13,11 @@ from evalgate.config import defaults
 from evalgate.config.schema.values import ConfigSection, Count, Unit
 
 DEFAULT_BASELINE = ".evalgate/baseline.json"
-"""Where `baseline save` keeps a baseline, and `run` looks for one, unless somebody names another place."""
+"""Path of the baseline for `baseline save` and `run`, unless another is named."""
 
 
 class StatisticsConfig(ConfigSection):
-    """Fine tuning of the comparison with the baseline; docs/statistics.md says what each of them buys."""
+    """Fine tuning of the comparison with the baseline; docs/statistics.md explains each setting."""
 
     alpha: Annotated[float, Strict()] = Field(default=0.05, gt=0, lt=0.5)
     """Chance that luck alone closes the gate by a mean."""
@@ -52,7 +52,7 @@ class StatisticsConfig(ConfigSection):
 
 
 class GateConfig(ConfigSection):
-    """When the gate closes."""
+    """Conditions under which the gate closes."""
 
     baseline: str | None = None
     """What to compare with: a file, `branch:NAME`, `artifact:NAME`, or a URL as `s3://BUCKET/FOLDER`.
@@ -68,13 +68,13 @@ class GateConfig(ConfigSection):
     require: Literal["guard", "proof"] = "guard"
     """`guard` stops what is shown to be worse; `proof` lets through only what is shown not to be."""
     on_inconclusive: Literal["warn", "fail", "distinguish"] = "warn"
-    """When the runs cannot tell: exit code 0, 1, or 4."""
+    """Exit code of inconclusive runs: `warn` is 0, `fail` is 1, `distinguish` is 4."""
     max_runs: Count = Field(default=5, ge=1, le=1000)
     """Most rounds of `runs: auto`."""
     deterministic: Annotated[bool, Strict()] = False
     """The agent answers the same each time: compare exactly."""
     statistics: StatisticsConfig = StatisticsConfig()
-    """How regressions are told from luck."""
+    """Settings that separate regressions from luck."""
     max_failed_cases: Count | None = Field(default=None, ge=0)
     """Cases that may miss a threshold or crash before the gate closes. When absent: none but those that the
     runs of the baseline show to fail by luck, or always."""

@@ -15,7 +15,7 @@ CUSTOM = "custom"
 
 @frozen
 class Provider:
-    """What is the provider's own. Every base URL ends where `chat/completions` begins."""
+    """Properties of a provider's API. Every base URL ends where `chat/completions` begins."""
 
     base_url: str | None
     """None: the user must say."""
@@ -27,7 +27,7 @@ class Provider:
     base_url_suffix: str = ""
     """Follows what `base_url_variable` holds."""
     schema: Literal["json_schema", "json_object", "none"] = "json_schema"
-    """What the endpoint does with a `response_format`."""
+    """Support of the endpoint for `response_format`."""
     length_parameter: str = "max_tokens"
     """Its name for the longest answer."""
     documentation: str = ""
@@ -103,9 +103,9 @@ _FAMILIES: Mapping[str, str] = {
 
 
 def parse_model_name(name: str) -> tuple[str, str] | None:
-    """Provider and model for `gemini-2.5-flash`, or for `openai/gpt-4o` as LiteLLM writes it.
+    """Return provider and model for `gemini-2.5-flash`, or for `openai/gpt-4o` as LiteLLM writes it.
 
-    None when the name does not tell: nothing is guessed.
+    Return None if the name does not determine the provider: nothing is guessed.
     """
     prefix, slash, rest = name.partition("/")
     if slash:
@@ -138,7 +138,7 @@ def require_variable_reference(api_key: str, example: str) -> None:
 
 
 class CacheConfig(BaseModel):
-    """Where answers are kept, so that the same question is not paid for twice."""
+    """Storage of answers, so that no question is paid for twice."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -147,13 +147,13 @@ class CacheConfig(BaseModel):
     path: str = ".evalgate/judge-cache.sqlite"
     """Relative to the thresholds file."""
     max_age_days: Number = Field(default=90.0, gt=0, allow_inf_nan=False)
-    """Answers that nobody asked for in so long are removed."""
+    """Answers that were not used for so long are removed."""
     max_megabytes: Number = Field(default=200.0, gt=0, allow_inf_nan=False)
     """Beyond, those that were not asked for the longest are removed."""
 
 
 class JudgeConfig(BaseModel):
-    """Which model is asked, and how."""
+    """Model that judges, and the settings of its requests."""
 
     # What a user wrote is never repeated in an error: it may be the key.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
@@ -175,7 +175,7 @@ class JudgeConfig(BaseModel):
     timeout: Number = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Seconds that one answer may take."""
     retries: Count = Field(default=4, ge=0, le=100)
-    """How often a question is asked again when the provider is down, slow or busy."""
+    """Further attempts at a question when the provider is down, slow or busy."""
     give_up_after: Number = Field(default=300.0, gt=0, allow_inf_nan=False)
     """Seconds of pauses, in all, after which a question is not asked again."""
     concurrency: Count = Field(default=8, ge=1, le=1000)
@@ -185,7 +185,7 @@ class JudgeConfig(BaseModel):
     tokens_per_minute: Count | None = Field(default=None, ge=1)
     """Input and output, over all models of the endpoint."""
     cache: CacheConfig = CacheConfig()
-    """Where answers are kept, and for how long."""
+    """Storage of answers, with its limits."""
     anchors: str | None = None
     """File of cases that people judged, relative to the thresholds file: they are judged first."""
     floor: Number = Field(default=0.8, ge=0, le=1, allow_inf_nan=False)
@@ -222,7 +222,7 @@ class JudgeConfig(BaseModel):
         return value
 
     def apply_changes(self, **changes: object) -> "JudgeConfig":
-        """This configuration with other values, checked: what a single metric says goes before the section.
+        """Return this configuration with the values that a single metric sets, validated.
 
         Raises:
             pydantic.ValidationError: a value is wrong.
@@ -230,7 +230,7 @@ class JudgeConfig(BaseModel):
         return JudgeConfig.model_validate({**self.model_dump(), **changes})
 
     def build_parameters(self) -> dict[str, object]:
-        """The parameters of the wire format that every request starts from."""
+        """Return the parameters of the wire format that every request starts from."""
         own = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         return {**self.generation, **{name: value for name, value in own.items() if value is not None}}
 
@@ -242,9 +242,9 @@ USER_SETTINGS = frozenset(
 
 
 class UserConfig(JudgeConfig):
-    """Which model plays the user: a model of its own, or without a `model` the run's judge.
+    """Model that plays the user: its own, or without a `model` the run's judge.
 
-    A model without a `provider` is the one's that its name tells, else it is asked where the judge is.
+    Without a `provider`, the model's name decides; if it does not, the judge's provider is used.
     """
 
     model: str = ""
@@ -263,7 +263,7 @@ class UserConfig(JudgeConfig):
     """Whether a case with a story and a starting sentence goes on by the story, or ends there."""
 
     def resolve_model_config(self, judge: JudgeConfig | None) -> JudgeConfig | None:
-        """How the model is asked; None when nobody says which."""
+        """Return the settings of the user's model; None if neither section names a model."""
         said = {name: getattr(self, name) for name in self.model_fields_set - USER_SETTINGS}
         if not self.model:
             return judge.apply_changes(**said) if judge is not None else None

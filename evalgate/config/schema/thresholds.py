@@ -23,7 +23,7 @@ NEWEST_ADK = (2, 13)
 
 
 def parse_adk_version(text: str) -> tuple[int, int]:
-    """(2, 3) for "2.3" or "2.3.0".
+    """Return (2, 3) for "2.3" or "2.3.0".
 
     Raises:
         ValueError: the text is not a release of Google ADK that evalgate knows.
@@ -39,12 +39,12 @@ def parse_adk_version(text: str) -> tuple[int, int]:
 
 
 def _drop_default(schema: JsonDict) -> None:
-    """Remove the default from the schema of a key whose default depends on more than the file."""
+    """Remove the default from a key's schema, because it depends on more than the file."""
     schema.pop("default", None)
 
 
 class Config(ConfigSection):
-    """A thresholds file, checked."""
+    """All sections of a thresholds file."""
 
     version: Literal[1] = 1
     """Version of this file format."""
@@ -98,18 +98,18 @@ class Config(ConfigSection):
 
     @property
     def runs_given(self) -> bool:
-        """Whether somebody said how often each case is run."""
+        """Return True if the file or the command line sets the number of runs."""
         return "runs" in self.model_fields_set
 
     def get_score_range(self, metric: str) -> Range:
-        """Between which numbers the scores of a metric lie, by its name."""
+        """Return the range of a metric's scores; a custom metric can declare its own."""
         own = self.custom_metrics.get(metric)
         return Range(*own.range) if own and own.range else get_score_range(metric)
 
 
 @frozen
 class Thresholds:
-    """A checked thresholds file and where it stands."""
+    """A validated thresholds file and its location."""
 
     config: Config
     base: Path
@@ -117,18 +117,21 @@ class Thresholds:
     file: str = ""
     """The file, as the user wrote it; "" when there is none."""
     dialect: Literal["evalgate", "adk", "trpc"] = "evalgate"
-    """Who defines the metric names and options in it."""
+    """Owner of the metric names and options in the file."""
 
     criteria: tuple[Criterion, ...] = ()
     """The criteria, in the order of the file."""
     find_position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
     """Line and column of a place in the file."""
     notices: tuple[str, ...] = ()
-    """What a user should know of how the file was read: keys that its owner ignores, too."""
+    """Notices for the user about how the file was read, such as keys that are ignored."""
 
     @property
     def gating_criteria(self) -> tuple[Criterion, ...]:
-        """The criteria; those of another owner's file hold the mean to the threshold, as the owner does."""
+        """Return the criteria with the minimum of the mean that gates.
+
+        In a file of Google ADK or tRPC-Agent-Go the mean must reach the threshold, as its owner defines.
+        """
         if self.dialect == "evalgate":
             return self.criteria
         return tuple(replace(each, min_mean=each.threshold) for each in self.criteria)

@@ -1,4 +1,4 @@
-"""Values that the sections of a thresholds file are made of."""
+"""Types of values in the sections of a thresholds file."""
 
 import re
 import shlex
@@ -63,7 +63,7 @@ class ConfigSection(BaseModel):
 
 
 def _normalize_entry(entry: str) -> str:
-    """`package.module:function` for Google ADK's `package.module.function`."""
+    """Convert Google ADK's `package.module.function` to `package.module:function`."""
     if ":" in entry:
         return entry
     module, dot, function = entry.rpartition(".")

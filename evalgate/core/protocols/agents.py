@@ -30,24 +30,24 @@ class SimulatedUserError(Exception):
 
 
 class User(Protocol):
-    """Who talks to the agent, in one run of one case."""
+    """The user's side of one run of one case."""
 
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
-        """What is said after these replies of the agent; None when the conversation is over.
+        """Return the next message after these replies of the agent; None if the conversation is over.
 
         Raises:
-            SimulatedUserError: there is nothing to say, and that is nobody's wish.
+            SimulatedUserError: there is no next message because of a failure.
         """
         ...
 
     @property
     def usage(self) -> Usage | None:
-        """What it consumed so far."""
+        """Return the consumption so far."""
         ...
 
 
 CreateUser: TypeAlias = Callable[[EvalCase, int], User]
-"""Who plays the user in a case, and in which run (1-based) of it. May raise UserFailed."""
+"""Factory of the user of a case in one run (1-based) of it. May raise `SimulatedUserError`."""
 
 
 class AgentError(Exception):
@@ -100,19 +100,19 @@ class AgentUnreachableError(Exception):
 
 @frozen
 class SessionResult:
-    """What a session leaves behind."""
+    """Data that a session leaves behind."""
 
     usage: Usage | None = None
     final_state: JsonObject | None = None
     unasked: tuple[Reply, ...] = ()
-    """Turns that nobody asked for: a recording that is longer than its case."""
+    """Turns beyond the case: a recording can be longer than its case."""
 
 
 class AgentSession(Protocol):
     """One conversation with the agent."""
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
-        """Say `message`, wait for the whole reply. None: a recording holds no such turn.
+        """Send `message` and wait for the whole reply; return None if a recording has no such turn.
 
         Cancelling the call abandons the turn.
 
@@ -124,13 +124,13 @@ class AgentSession(Protocol):
         ...
 
     async def end(self) -> SessionResult:
-        """Close the conversation and collect what it left."""
+        """Close the conversation and return its final data."""
         ...
 
 
 @frozen
 class AgentContext:
-    """Where an agent lives: what the plan, not the agent's own section, decides."""
+    """Surroundings of an agent that the plan decides, not the agent's own section."""
 
     folder: Path
     """Its working folder."""
@@ -143,7 +143,7 @@ class AgentContext:
     concurrency: int
     """Conversations at the same time, over all workers."""
     read_recording: Callable[[str], Record | EvalSet]
-    """Reads a file that can stand in for an agent."""
+    """Reader of a file that can replace an agent."""
     python: str | None = None
     """Interpreter that runs a Python agent; None: the gate's own."""
     uid: int | None = None
@@ -154,7 +154,7 @@ class AgentContext:
 
 
 class Agent(Protocol):
-    """The repository's agent, started once per gate run. Entering it starts what it needs."""
+    """The repository's agent, started once per gate run. `async with` starts and stops its resources."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -163,7 +163,7 @@ class Agent(Protocol):
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> AbstractAsyncContextManager[AgentSession]:
-        """A fresh conversation for `case`. `alone`: nothing else shares its process while it lasts."""
+        """Open a fresh conversation for `case`. `alone`: nothing else shares its process meanwhile."""
         ...
 
 
@@ -171,26 +171,26 @@ class AgentOptions(Protocol):
     """The options of one kind of agent, checked."""
 
     def build(self, place: AgentContext) -> Agent:
-        """The agent, not started yet.
+        """Build the agent without starting it.
 
         Raises:
-            InvalidInputError: what the options name cannot be used.
+            InvalidInputError: the options refer to something unusable.
         """
         ...
 
 
 class AgentType(Protocol):
-    """What the catalogue holds for a kind of agent: a pydantic model, whose fields are its own options.
+    """Options model of a kind of agent: a pydantic model that has the kind's own options as fields.
 
     Its instances are `AgentOptions`.
     """
 
     named_by: str
-    """The option that says what is gated: the WHAT of `--agent KIND:WHAT`."""
+    """The option that the NAME of `--agent KIND:NAME` sets."""
     model_fields: Mapping[str, object]
 
     def model_validate(self, obj: object) -> AgentOptions:
-        """The options, checked.
+        """Validate the options.
 
         Raises:
             pydantic.ValidationError: an option is unknown or wrong.
@@ -198,26 +198,26 @@ class AgentType(Protocol):
         ...
 
     def model_json_schema(self) -> dict[str, Any]:
-        """What editors know of the options."""
+        """Return the JSON Schema of the options, for editors."""
         ...
 
 
 @runtime_checkable
 class SupportsToolMocks(Protocol):
-    """A session that can put fixed results in the place of tools."""
+    """A session that can replace tools by fixed results."""
 
     @property
     def applies_mocks(self) -> bool:
-        """Whether it does. A case that mocks tools is not played by a session that does not."""
+        """Return True if the session replaces tools; a case with tool mocks is not run otherwise."""
         ...
 
 
 @runtime_checkable
 class ChecksEntry(Protocol):
-    """An agent that can tell, once it has been entered, that what the user named does not exist."""
+    """An agent that can report, once it is entered, that the named entry does not exist."""
 
     async def check_entry(self) -> None:
-        """Wait until the agent can be asked, or cannot for another reason, which its sessions will tell.
+        """Wait until the agent is ready, or has failed for a reason that its sessions will report.
 
         Raises:
             InvalidInputError: there is no such file, module, attribute or command.
@@ -227,18 +227,18 @@ class ChecksEntry(Protocol):
 
 @runtime_checkable
 class HasNotices(Protocol):
-    """An agent that has something to say of the whole run once it is over."""
+    """An agent with notices about the whole run once it is over."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Whole sentences."""
+        """Return the notices as whole sentences."""
         ...
 
 
 @runtime_checkable
 class ProvidesUser(Protocol):
-    """An agent that brings the user along: a recording knows what was asked."""
+    """An agent that brings the user along: a recording holds the user's messages."""
 
     def create_user(self, case: EvalCase, run: int) -> User:
-        """Who talks to it."""
+        """Return the user of one run of a case."""
         ...

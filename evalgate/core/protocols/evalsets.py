@@ -1,4 +1,4 @@
-"""What reads, checks and writes eval sets."""
+"""Protocols of readers, checkers and writers of eval sets."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -9,23 +9,23 @@ from evalgate.core.types import EvalCase, EvalSet
 
 
 class Document(Protocol):
-    """One decoded JSON file that knows where everything in it stands."""
+    """One decoded JSON file that knows the position of every value."""
 
     @property
     def path(self) -> str:
-        """The file, as the user wrote it."""
+        """Return the file, as the user wrote it."""
         ...
 
     @property
     def value(self) -> object:
-        """The decoded JSON. Of a large file, a long list is a `Sequence` that is no `list`.
+        """Return the decoded JSON. Of a large file, a long list is a `Sequence` that is no `list`.
 
-        Its items are decoded when they are asked for, each time anew: go through it once, keep none of them.
+        Each access decodes an item again: iterate once, and keep no item.
         """
         ...
 
     def find_position(self, location: tuple[str | int, ...]) -> tuple[int, int]:
-        """Line and column (1-based) of the value at a path of keys and indices.
+        """Return line and column (1-based) of the value at a path of keys and indices.
 
         Falls back to the nearest parent that exists, so that a missing key is reported at its object.
         """
@@ -36,11 +36,11 @@ class EvalFormat(Protocol):
     """A kind of eval-set file."""
 
     def matches_document(self, document: Document) -> bool:
-        """Whether the content (never the file name) looks like this format."""
+        """Return True if the content (never the file name) looks like this format."""
         ...
 
     def read_eval_set(self, document: Document) -> EvalSet:
-        """The eval set in the file.
+        """Return the eval set in the file.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -50,10 +50,10 @@ class EvalFormat(Protocol):
 
 @runtime_checkable
 class ReportsIgnoredKeys(Protocol):
-    """A format that can tell what it passes over."""
+    """A format that can list the keys that it ignores."""
 
     def find_ignored_keys(self, document: Document) -> Iterable[tuple[str | int, ...]]:
-        """Paths of the keys in a readable file whose values are in no eval set that is read from it."""
+        """Return the paths of keys in a readable file that have no effect on the eval set."""
         ...
 
 
@@ -63,14 +63,14 @@ class WriteResult:
 
     text: str
     lost: tuple[str, ...] = ()
-    """What the format has no place for, as `case: what`."""
+    """Data that the format cannot hold, as `case: data`."""
 
 
 class EvalSetWriter(Protocol):
-    """Writes a kind of eval-set file: the way back from `EvalFormat`."""
+    """Writer of a kind of eval-set file: the inverse of `EvalFormat`."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
-        """The whole file; reading it gives the eval set again, but for what is lost."""
+        """Return the whole file; reading it returns the same eval set without the lost data."""
         ...
 
 
@@ -90,8 +90,8 @@ CaseChecker: TypeAlias = Callable[[EvalCase], Iterable[str]]
 
 
 class Lint(Protocol):
-    """Looks through an eval set that could be read for what can hardly be meant."""
+    """A search of a readable eval set for likely mistakes."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """Who looks at its cases. `metrics`: what the set is held to, by the user's names."""
+        """Return the checker of the set's cases. `metrics`: the metrics of the set, by the user's names."""
         ...

@@ -1,4 +1,4 @@
-"""What scores a run."""
+"""Protocols of metrics, and the context that they are built in."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -16,23 +16,23 @@ class Metric(Protocol):
     """A way to score a run. Options are the fields of the implementation."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Score an answered run. Must not raise; what does is recorded as `MetricFailure`."""
+        """Score an answered run. Must not raise; an exception is recorded as `MetricFailure`."""
         ...
 
 
 @runtime_checkable
 class LlmJudged(Protocol):
-    """A metric whose scores are a model's opinion."""
+    """A metric with scores that are a model's opinion."""
 
     @property
     def judged_by(self) -> JsonObject:
-        """What the opinion depends on beside the metric's options: the model, its parameters, the prompt."""
+        """Return the model, its parameters and the prompt, on which the opinion depends."""
         ...
 
 
 @runtime_checkable
 class RequiresReference(Protocol):
-    """A metric that holds each turn against what the case expects of it."""
+    """A metric that compares each turn with the expectation of the case."""
 
     compares_with: ClassVar[Literal["response", "tools"]]
     """The part of an expected reply without which it has nothing to say."""
@@ -40,18 +40,18 @@ class RequiresReference(Protocol):
 
 @runtime_checkable
 class AveragesTurns(Protocol):
-    """A metric whose score of a run is the mean of those of its turns, so that anybody can check it."""
+    """A metric that scores a run by the mean of its turns, which readers can check."""
 
     is_mean_of_turns: ClassVar[Literal[True]]
 
 
 @runtime_checkable
 class AllowsExtraCalls(Protocol):
-    """A metric of tool calls that may let calls pass that no case expects."""
+    """A metric of tool calls that may allow calls that no case expects."""
 
     @property
     def allows_extra_calls(self) -> bool:
-        """Whether it does, with its options."""
+        """Return True if the metric, with its options, allows further calls."""
         ...
 
 
@@ -60,7 +60,7 @@ class SelectsRubrics(Protocol):
     """A metric that picks rubrics of cases and turns by their type."""
 
     def accepts_rubric(self, rubric: Rubric) -> bool:
-        """Return whether a rubric of a case or a turn is meant for this metric."""
+        """Return True if a rubric of a case or a turn is meant for this metric."""
         ...
 
 
@@ -69,13 +69,13 @@ class AsyncCloseable(Protocol):
     """A metric that holds something open: it is closed when the run is over."""
 
     async def aclose(self) -> None:
-        """Let go of it."""
+        """Release the resources that the metric holds open."""
         ...
 
 
 @frozen
 class MetricEnvironment:
-    """Where a custom metric lives: what the plan decides."""
+    """Surroundings of a custom metric, as the plan decides them."""
 
     folder: Path
     """Its working folder."""
@@ -89,31 +89,31 @@ class MetricEnvironment:
 
 
 class ProvidesJudges(Protocol):
-    """Where a metric finds the model that judges."""
+    """Source of the judge model for metrics."""
 
     @property
     def forced_by_cli(self) -> bool:
-        """Whether the command line names the model, which no file overrules then."""
+        """Return True if the command line names the model, which no file overrides then."""
         ...
 
     @property
     def config(self) -> object | None:
-        """What the run is configured with; None: nothing."""
+        """Return the `judge` section of the run; None if there is none."""
         ...
 
     def resolve_judge(self, model: str = "", **changes: object) -> Any:
-        """Return the judge of a metric, an `evalgate.llm.resolver.Judge`, which is asked nothing yet."""
+        """Return the judge of a metric, an `evalgate.llm.resolver.Judge`, without calling it yet."""
         ...
 
 
 @frozen
 class MetricContext:
-    """What a metric may need beside its own options. Grows by fields that have defaults."""
+    """Inputs of a metric in addition to its own options. New fields must have defaults."""
 
     adk_release: tuple[int, int]
     """The release of Google ADK whose scores are wanted."""
     bench: ProvidesJudges | None = None
-    """Where judges are found; None: nowhere."""
+    """Source of judges; None: no judge is available."""
     folder: Path = field(default_factory=Path)
     """Of the file with the criteria: paths in a metric's options are relative to it."""
     locate: PathResolver = field(default=lambda path: path)
@@ -123,10 +123,10 @@ class MetricContext:
 
 
 class MetricType(Protocol):
-    """What the catalogue holds for a metric: the class, whose fields are the metric's options."""
+    """The class of a metric, which has the metric's options as fields."""
 
     def build(self, criterion: Criterion, context: MetricContext) -> Metric:
-        """The metric with the criterion's options.
+        """Build the metric with the criterion's options.
 
         Raises:
             pydantic.ValidationError: an option is unknown or wrong.

@@ -1,4 +1,4 @@
-"""Where the results go."""
+"""Protocols of reporters, baseline stores and progress displays."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
@@ -13,28 +13,28 @@ class Reporter(Protocol):
     """A rendering of the record."""
 
     file_name: str
-    """Where `--out` puts it."""
+    """Name of the report's file in the folder of `--out`."""
 
     def render(self, record: Record) -> str:
-        """The whole report: a pure function of the record (no clock, no file, no environment)."""
+        """Render the whole report: a pure function of the record (no clock, no file, no environment)."""
         ...
 
 
 @runtime_checkable
 class StreamingReporter(Protocol):
-    """A reporter whose text is large."""
+    """A reporter of large texts."""
 
     def iter_chunks(self, record: Record) -> Iterator[str]:
-        """What `render` gives, in order."""
+        """Yield the text of `render` in pieces, in order."""
         ...
 
 
 @runtime_checkable
 class PrefixesPaths(Protocol):
-    """A reporter whose readers look for files from the repository's root, wherever the gate works."""
+    """A reporter that needs paths relative to the repository's root, in any working folder."""
 
     def prefix_paths(self, folder: str) -> Reporter:
-        """This one for a record whose paths start in `folder`, as the root sees it; "" is the root itself."""
+        """Return this reporter for a record with paths relative to `folder`, seen from the root ("")."""
         ...
 
 
@@ -42,22 +42,22 @@ class BaselineStore(Protocol):
     """A place that keeps a baseline."""
 
     def read(self) -> Baseline | None:
-        """The stored baseline; None when there is none yet.
+        """Read the stored baseline; return None if there is none yet.
 
         Raises:
             InvalidInputError: it exists and cannot be read.
-            NoVerdictError: whoever keeps it does not answer.
+            NoVerdictError: the service that stores it does not answer.
         """
         ...
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Replace what is stored by what `change` makes of it, and give that back.
+        """Replace the stored baseline by the result of `change`, and return it.
 
-        Nothing that somebody else stored meanwhile is lost: a store that cannot keep others out reads again
-        and calls `change` again. It is pure and may raise; then nothing is replaced.
+        No concurrent update is lost: a store without locks reads again and calls `change` again. `change` is
+        pure and may raise; then nothing is replaced.
 
         Raises:
-            InvalidInputError: as `read`, or what `change` raises.
+            InvalidInputError: as `read`, or raised by `change`.
             OSError: it cannot be written.
         """
         ...
@@ -65,7 +65,7 @@ class BaselineStore(Protocol):
 
 @frozen
 class StoreContext:
-    """What a store of baselines works in."""
+    """Surroundings of a baseline store."""
 
     folder: Path
     """The workspace."""
@@ -77,11 +77,11 @@ class StoreContext:
 
 @runtime_checkable
 class HasFollowUpStep(Protocol):
-    """A store whose update is not seen by others yet."""
+    """A store with updates that others cannot see yet."""
 
     @property
     def next_step(self) -> str:
-        """What is left to do, as a sentence."""
+        """Return the step that is left to do, as a sentence."""
         ...
 
 
@@ -91,23 +91,23 @@ class ExplainsMissing(Protocol):
 
     @property
     def absence(self) -> str:
-        """Why the last `read` gave None, as the rest of a sentence; "" when nothing more is to be said."""
+        """Return the reason why the last `read` returned None, as the rest of a sentence; "" if unknown."""
         ...
 
 
 def explain_missing_baseline(store: BaselineStore) -> str:
-    """Why it gave none, to follow `there is no baseline`; "" where there is nothing to add."""
+    """Return the reason to append to `there is no baseline`, or ""."""
     why = store.absence if isinstance(store, ExplainsMissing) else ""
     return f": {why}" if why else ""
 
 
 class ProgressListener(Protocol):
-    """Somebody who watches a run: the terminal's progress line."""
+    """Listener to the progress of a run, such as the terminal's progress line."""
 
     def on_runs_planned(self, runs: int) -> None:
-        """So many further case-runs are about to be made."""
+        """Add `runs` to the number of case-runs to make."""
         ...
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """One case-run is over and scored."""
+        """Count one case-run as finished and scored."""
         ...

@@ -1,7 +1,7 @@
-"""All data that flows along the spine. Frozen, typed, and free of behaviour beyond small views of itself.
+"""All data that flows through the pipeline: frozen, typed, and almost without behaviour.
 
-`EvalSet` is what was asked, `CaseRun` what the agent did, `CaseResult` what it is worth, `Record` the whole
-truth of one run: `results.json` is a `Record`, field by field. Imports nothing of ours.
+An `EvalSet` holds the questions, a `CaseRun` the agent's behaviour, a `CaseResult` its scores, and a `Record`
+one whole run: `results.json` is a `Record`, field by field. Imports only `core.frozen` and `core.sanitize`.
 """
 
 from evalgate.core.types.conversation import (

@@ -46,7 +46,7 @@ class Message:
     author: str | None = None
     type: Literal["message"] = "message"
     payload: JsonObject | None = None
-    """What a widget in the message holds, where it asks the user to choose or confirm."""
+    """Content of a widget in the message that asks the user to choose or confirm."""
 
 
 Event: TypeAlias = ToolCall | ToolResult | Message
@@ -54,7 +54,7 @@ Event: TypeAlias = ToolCall | ToolResult | Message
 
 @frozen
 class Reply:
-    """What an agent does in one turn: the expected one and the actual one have the same shape."""
+    """An agent's behaviour in one turn; the expected and the actual one have the same shape."""
 
     response: str | None = None
     """Text of the final response; None when there is none."""
@@ -63,13 +63,13 @@ class Reply:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls alone, in order."""
+        """Return the tool calls alone, in order."""
         return tuple([event for event in self.events if isinstance(event, ToolCall)])
 
 
 @frozen
 class UserMessage:
-    """What the user says in one turn."""
+    """The user's message in one turn."""
 
     text: str
     attachments: tuple[JsonObject, ...] = ()
@@ -89,16 +89,16 @@ AGENT_FAULT_OUTCOMES: frozenset[Outcome] = frozenset({"crashed", "timed_out"})
 """Outcomes that are failures of the agent, and never a score."""
 
 ENTRY_NOT_FOUND = "entry"
-"""Kind of failure: what the user named as the agent does not exist."""
+"""Kind of failure: the agent that the user named does not exist."""
 RATE_LIMITED = "rate_limited"
-"""Kind of failure: whom the agent asks refuses to be asked so often."""
+"""Kind of failure: a service that the agent calls refuses further calls for now."""
 TRANSIENT_FAILURES = frozenset({RATE_LIMITED, "unavailable"})
 """Kinds of failure that are not the agent's, and may be gone a moment later."""
 
 
 @frozen
 class Usage:
-    """What a run consumed, as far as the agent reports it."""
+    """Consumption of a run, as far as the agent reports it."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -107,7 +107,7 @@ class Usage:
     models: tuple[str, ...] = ()
     """Names of the models that answered, as far as they are known, sorted."""
     known_usd: float = 0.0
-    """What is known of a cost that is not known in whole: it is at least that."""
+    """Known part of a cost that is not known in whole: a lower bound."""
 
     @classmethod
     def from_tokens(
@@ -120,7 +120,7 @@ class Usage:
 
     @property
     def min_cost_usd(self) -> float:
-        """US dollars that it cost at least."""
+        """Return a lower bound of the cost in US dollars."""
         return self.known_usd if self.cost_usd is None else self.cost_usd
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -142,7 +142,7 @@ class Usage:
 
 @frozen
 class Failure:
-    """Why a run has no answer. Never a score."""
+    """Reason why a run has no answer. Never a score."""
 
     kind: str
     """A stable word: exception, exited, killed, protocol, timeout, import, interrupted, unsupported, …"""
@@ -154,13 +154,13 @@ class Failure:
 
 @frozen
 class Attempt:
-    """A start of a case that came to nothing, and was not the last."""
+    """A start of a case that produced nothing, and was not the last."""
 
     outcome: Outcome
     failure: Failure
     duration_s: float = 0.0
     usage: Usage | None = None
-    """What it consumed all the same."""
+    """Consumption of the failed start."""
 
 
 @frozen
@@ -180,15 +180,15 @@ class CaseRun:
     earlier_attempts: tuple[Attempt, ...] = ()
     """Starts before this one, as when a neighbour took the worker down."""
     said: tuple[UserMessage, ...] = ()
-    """What the user said, turn by turn: as the case has it written, or as a simulated user made it up."""
+    """The user's messages, turn by turn: written in the case, or made up by a simulated user."""
     user_usage: Usage | None = None
-    """What the simulated user consumed."""
+    """Consumption of the simulated user."""
 
 
 _MAX_TRACEBACK = 16 * 1024
 
 
 def build_plugin_failure(error: Exception) -> Failure:
-    """What an agent plugin raised that no agent may raise."""
+    """Return the failure for an exception that an agent plugin raised and that no agent may raise."""
     detail = truncate_start("".join(traceback.format_exception(error)), _MAX_TRACEBACK)
     return Failure("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)

@@ -1,4 +1,4 @@
-"""What was asked: eval sets and their cases."""
+"""Eval sets and their cases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -15,27 +15,27 @@ class Rubric:
     rubric_id: str
     text: str
     type: str | None = None
-    """What it speaks of, as `FINAL_RESPONSE_QUALITY`; None: whatever reads rubrics."""
+    """Subject of the rubric, as `FINAL_RESPONSE_QUALITY`; None: for every metric that reads rubrics."""
     description: str | None = None
     metric: str = ""
     """The metric that it is meant for, where the eval set says so."""
 
 
 NativeData: TypeAlias = Mapping[str, JsonObject]
-"""Name of a format → what a file of it says that is in no field of ours, in that format's own words. Only its
-own writer reads it: nothing is scored by it."""
+"""Name of a format → content of its file that fits none of our fields, in that format's own words. Only the
+format's own writer reads it; it never affects a score."""
 
 NO_NATIVE_DATA: NativeData = {}
 
 
 @frozen
 class CaseTurn:
-    """One exchange of a case: what the user says, and what the agent should do."""
+    """One exchange of a case: the user's message and the expected reply."""
 
     user: UserMessage
     expected: Reply = NOTHING_EXPECTED
     rubrics: tuple[Rubric, ...] = ()
-    """What a judge must affirm of this turn."""
+    """Statements about this turn that a judge must affirm."""
     app_details: JsonObject | None = None
     """The agents behind the recorded turn, as Google ADK has them: `agent_details`, agent → `name`,
     `instructions` and `tool_declarations`."""
@@ -44,29 +44,29 @@ class CaseTurn:
     """Unix seconds; 0 when unknown, here and below."""
     native: NativeData = field(default_factory=lambda: NO_NATIVE_DATA)
     execution: JsonObject | None = None
-    """What the nodes of the recorded agent did, as tRPC-Agent-Go traces it (`Steps`); None: untraced."""
+    """Trace of the recorded agent's nodes, as tRPC-Agent-Go writes it (`Steps`); None: untraced."""
 
 
 @frozen
 class Scenario:
-    """A conversation that is not written down: a simulated user plays it from this plan."""
+    """A conversation that is not written down: a simulated user makes it up from this plan."""
 
     starting_prompt: str
     conversation_plan: str
     user_persona: str | JsonObject | None = None
     stop_signal: str | None = None
-    """What the user says when the conversation is over, and nothing else; "": nothing ends it so. None: the
+    """The user's message that ends the conversation, and nothing else; "": no message ends it. None: the
     source has a signal of its own."""
     max_turns: int | None = None
-    """Turns of the user at most, the first included; -1: as many as it takes. None: as the run says."""
+    """Turns of the user at most, the first included; -1: unlimited. None: the run's limit."""
     driver: str = ""
-    """Whom the user talks to: "expected" is a reference agent's, "" the agent's part."""
+    """Partner of the user: "expected" is a reference agent, "" the agent under test."""
     script: tuple[str, ...] | None = None
-    """What the user says after the opening, and then nothing more; None: whatever the plan asks for."""
+    """The user's messages after the opening, and then nothing more; None: the user follows the plan."""
 
 
 ArgMatching: TypeAlias = Literal["strict", "optional", "ignore", "fuzzy"]
-"""How one argument of a goal's tool call is compared: see docs/formats-orchestrate.md."""
+"""Comparison of one argument of a goal's tool call: see docs/formats-orchestrate.md."""
 
 
 @frozen
@@ -82,33 +82,33 @@ class Goal:
     arg_matching: Mapping[str, ArgMatching] = field(default_factory=dict)
     """Dotted path of an argument → how it is compared; `strict` where nothing is said."""
     response: str | None = None
-    """What a text should say."""
+    """Expected text."""
     keywords: tuple[str, ...] = ()
-    """What a text must hold, all of them."""
+    """Words that a text must contain, all of them."""
     identifier: tuple[str, str] | None = None
     """Key and value by which an interaction's widget is known."""
     check: str = ""
-    """What a judge must affirm."""
+    """Statement that a judge must affirm."""
     scope: Literal["response", "conversation"] = "conversation"
-    """What the judge of a check sees: the last response, or all that was said."""
+    """Text that the judge of a check sees: the last response, or the whole conversation."""
 
 
 @frozen
 class Journey:
-    """What a whole conversation should reach, and in which order; its turns are free."""
+    """Goals of a whole conversation and their order; its turns are free."""
 
     goals: tuple[Goal, ...]
     order: Mapping[str, tuple[str, ...]]
     """Goal → the goals that come after it. Every goal that is named here must be reached."""
     story: str = ""
-    """What the user wants, for whoever plays the user."""
+    """The user's intention, for a simulated user."""
     max_turns: int | None = None
-    """Turns of such a user at most; None: as the run says."""
+    """Turns of such a user at most; None: the run's limit."""
 
 
 @frozen
 class SessionInput:
-    """What the agent's session starts with."""
+    """Initial state of the agent's session."""
 
     app_name: str = ""
     user_id: str = ""
@@ -118,57 +118,57 @@ class SessionInput:
 
 @frozen
 class ToolMock:
-    """A result that stands in for a call of a tool, which is not made. Of several, the first that matches."""
+    """A fixed result that replaces a tool call. Of several mocks, the first that matches counts."""
 
     tool: str
     result: object
     """Any JSON."""
     args: JsonObject | None = None
-    """Arguments that the call must have; None: whatever they are."""
+    """Arguments that the call must have; None: any."""
     exact: bool = False
-    """Whether it may have no others."""
+    """True: the call may have no other arguments."""
     turn: int | None = None
     """The only turn that it holds in, from 0; None: every turn."""
     unsupported: str = ""
-    """Why it cannot be applied, where it cannot: then its case is not played."""
+    """Reason why the mock cannot be applied; its case is then not run. "" if it can."""
 
 
 class CaseMetadata(Protocol):
-    """What is known of a case even where it stays in its file. An `EvalCase` says all of it of itself."""
+    """Facts about a case that are known even while it stays in its file. `EvalCase` satisfies it."""
 
     @property
     def eval_id(self) -> str:
-        """See `EvalCase.eval_id`."""
+        """Return the case's name, unique within its eval set."""
         ...
 
     @property
     def line(self) -> int:
-        """See `EvalCase.line`."""
+        """Return the 1-based line of the file where the case starts; 0 if unknown."""
         ...
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """See `EvalCase.tags`."""
+        """Return the names that the source groups the case by."""
         ...
 
     @property
     def is_simulated(self) -> bool:
-        """Whether a simulated user says what the user says."""
+        """Return True if a simulated user writes the user's messages."""
         ...
 
     @property
     def expects_state(self) -> bool:
-        """Whether the last state of the session is to be looked at."""
+        """Return True if the case expects a final session state."""
         ...
 
     @property
     def expects_tool_calls(self) -> bool:
-        """Whether a turn expects a tool call."""
+        """Return True if a turn expects a tool call."""
         ...
 
     @property
     def rubric_metrics(self) -> tuple[str, ...]:
-        """Metrics that the case has rubrics for, each once."""
+        """Return the metrics that the case has rubrics for, each once."""
         ...
 
 
@@ -205,32 +205,32 @@ class EvalCase:
 
     @property
     def is_simulated(self) -> bool:
-        """See `CaseMetadata`."""
+        """Return True if the case is a scenario."""
         return self.scenario is not None
 
     @property
     def expects_state(self) -> bool:
-        """See `CaseMetadata`."""
+        """Return True if the case expects a final session state."""
         return self.final_state is not None
 
     @property
     def expects_tool_calls(self) -> bool:
-        """See `CaseMetadata`."""
+        """Return True if a turn expects a tool call."""
         return any(turn.expected.tool_calls for turn in self.turns)
 
     @property
     def rubric_metrics(self) -> tuple[str, ...]:
-        """See `CaseMetadata`."""
+        """Return the metrics that the case has rubrics for, each once."""
         return tuple(dict.fromkeys([rubric.metric for rubric in self.rubrics if rubric.metric]))
 
 
 @runtime_checkable
 class LazyCases(Protocol):
-    """Cases that are not held: each is made anew whenever it is asked for."""
+    """Cases that are not held in memory: each access decodes the case again."""
 
     @property
     def case_metadata(self) -> Sequence[CaseMetadata]:
-        """What is known of each."""
+        """Return the known facts about each case, in order."""
         ...
 
 
@@ -256,5 +256,5 @@ class EvalSet:
 
     @property
     def case_metadata(self) -> Sequence[CaseMetadata]:
-        """What is known of each case, in order, whether or not the cases stay in their file."""
+        """Return the known facts about each case, in order, whether or not the cases stay in their file."""
         return self.cases.case_metadata if isinstance(self.cases, LazyCases) else self.cases

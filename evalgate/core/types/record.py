@@ -18,7 +18,7 @@ from evalgate.core.types.result import (
 
 @frozen
 class BaselineSource:
-    """A gate run that runs of a baseline come from."""
+    """A gate run that contributed runs to a baseline."""
 
     created_at: str | None = None
     """ISO 8601."""
@@ -72,7 +72,7 @@ class BaselineCase:
     runs: tuple[BaselineRun, ...]
     """The oldest first."""
     replies: tuple[Reply | None, ...] = ()
-    """What the agent did, turn by turn, in the newest gate run, where it answered; empty where that is too
+    """The agent's replies, turn by turn, in the newest gate run in which it answered; empty if they are too
     long to keep."""
     failing_since: FailingSince | None = None
     """Set: it passed before, and every run since has failed, also where the runs that passed are gone."""
@@ -80,7 +80,7 @@ class BaselineCase:
 
 @frozen
 class Baseline:
-    """What a later run is compared with."""
+    """Stored runs that a later run is compared with."""
 
     cases: tuple[BaselineCase, ...]
     sources: tuple[BaselineSource, ...]
@@ -98,7 +98,7 @@ SCHEMA_VERSION = 1
 
 @frozen
 class AgentInfo:
-    """Which agent was gated."""
+    """Kind and name of the gated agent."""
 
     kind: str
     what: str
@@ -130,7 +130,7 @@ class MetricSummary:
     regressed: bool = False
     """It fell against the baseline by more than the gate allows."""
     judgement: MetricComparison | None = None
-    """What the statistics say; None where there is no baseline, or scores are beyond their range."""
+    """Result of the statistics; None without a baseline, or if scores are out of range."""
     agreement: float | None = None
     """How often two samples of the judge's, taken at random, say the same; None: it was not asked twice."""
     flip: Margin | None = None
@@ -150,7 +150,7 @@ class MetricSummary:
 
     @property
     def minimum(self) -> float | None:
-        """What the mean must reach; None where the comparison with the baseline judges it."""
+        """Return the minimum of the mean; None if the comparison with the baseline judges the mean."""
         if self.mean_judged_by == "baseline":
             return None
         return self.threshold if self.min_mean is None else self.min_mean
@@ -161,7 +161,7 @@ Change: TypeAlias = Literal["newly_failing", "flaky", "newly_passing", "new", "r
 
 @frozen
 class CaseChange:
-    """How one case differs from the baseline."""
+    """Difference of one case from the baseline."""
 
     eval_set_id: str
     eval_id: str
@@ -174,7 +174,7 @@ class CaseChange:
 
 @frozen
 class AverageRunUsage:
-    """What one run of a case took, on average over the cases that can be compared."""
+    """Average consumption of one run of a case, over the comparable cases."""
 
     cases: int
     duration_s: float
@@ -186,10 +186,10 @@ class AverageRunUsage:
 
 @frozen
 class Comparison:
-    """The run beside its baseline."""
+    """Comparison of the run with its baseline."""
 
     source: str
-    """Where the baseline was read from."""
+    """Path or address of the baseline."""
     created_at: str | None = None
     commit: str | None = None
     changes: tuple[CaseChange, ...] = ()
@@ -217,7 +217,7 @@ VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error"]
 
 @frozen
 class Verdict:
-    """What the gate decided, and why."""
+    """Decision of the gate, with its reasons."""
 
     status: VerdictStatus
     exit_code: int
@@ -245,7 +245,7 @@ class Totals:
 
 @frozen
 class PlanId:
-    """What a run is a run of: runs can be put together only when all three are equal."""
+    """Identity of a run: runs can be merged only if all three hashes are equal."""
 
     eval_sets: str
     """Hash of the cases, and of how often they are run."""
@@ -262,7 +262,7 @@ class Shard:
     """1-based."""
     count: int
     cases: tuple[int, ...]
-    """Where its cases stand among all."""
+    """Indices of its cases among all cases."""
     of: int
     """Cases of the whole run."""
     plan: PlanId
@@ -301,7 +301,7 @@ class Record:
 
 @frozen
 class GateInput:
-    """What the gate decides on: the record before its verdict."""
+    """Input of the gate's decision: the record before its verdict."""
 
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
@@ -309,21 +309,21 @@ class GateInput:
     comparison: Comparison | None = None
     interrupted: bool = False
     unreachable: str = ""
-    """Why the agent could not be reached at all; "" when it could."""
+    """Reason why the agent could not be reached at all; "" if it could."""
     doubts: tuple[str, ...] = ()
-    """Why the rest must not be trusted, or is not all there, as whole sentences."""
+    """Reasons why the rest must not be trusted, or is incomplete, as whole sentences."""
     quarantined: int = 0
     """Cases that are left out because they do not gate."""
 
 
 def format_metric_label(metric: MetricSummary) -> str:
-    """The metric's name, and for which cases the line speaks where that is not all."""
+    """Return the metric's name, followed by the cases that the line covers if it does not cover all."""
     where = ", ".join(filter(None, (metric.scope, *metric.eval_sets)))
     return f"{metric.name} ({where})" if where else metric.name
 
 
 def describe_comparison(metric: MetricSummary) -> Iterator[tuple[str, str]]:
-    """Yield what the statistics say of a metric, and for each sentence what it is about: line or metric."""
+    """Yield each sentence of the statistics about a metric with its subject: the line or the metric."""
     if metric.judgement is not None:
         yield from ((format_metric_label(metric), sentence) for sentence in metric.judgement.sentences)
         yield from ((metric.name, sentence) for sentence in metric.judgement.shared)

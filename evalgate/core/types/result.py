@@ -1,4 +1,4 @@
-"""Scores of turns, runs and cases, the policies that apply to them, and what the statistics say."""
+"""Scores of turns, runs and cases, the policies that apply to them, and the results of the statistics."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -29,10 +29,10 @@ class ScopedThreshold:
 
 @frozen
 class Quarantine:
-    """Why a case does not gate for now."""
+    """Reason why a case does not gate for now."""
 
     owner: str
-    """Who answers for it."""
+    """Person or team responsible for the case."""
     reason: str
     expires: str
     """The last day on which it holds, as 2026-12-31."""
@@ -40,7 +40,7 @@ class Quarantine:
 
 @frozen
 class CasePolicy:
-    """What holds for one case beside the thresholds of all."""
+    """Settings of one case, in addition to the thresholds of all."""
 
     tags: tuple[str, ...] = ()
     weight: float = 1.0
@@ -55,13 +55,13 @@ class CasePolicy:
 
 @frozen
 class ReliabilityRule:
-    """How often the runs of a case must pass, where their mean is not what decides."""
+    """Share of a case's runs that must pass, if its mean is not decisive."""
 
     kind: Literal["pass^k", "pass@k"]
     """That k runs all pass, or that at least one of k does."""
     k: int
     at_least: float = 1.0
-    """What the estimate must reach."""
+    """Minimum of the estimate."""
 
 
 UNIT_RANGE = (0.0, 1.0)
@@ -77,7 +77,7 @@ class Criterion:
     options: JsonObject = field(default_factory=dict)
     """The metric's own options, not yet checked."""
     evaluator: str = ""
-    """What the catalogue calls the metric, where that is not `metric`."""
+    """Name of the metric in the registry, if that is not `metric`."""
     reliability: ReliabilityRule | None = None
     """None: the mean over the runs decides a case."""
     rule: Literal["literal", "statistical"] = "literal"
@@ -96,7 +96,7 @@ MetricVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
 @frozen
 class ThresholdEstimate:
-    """A mean, or a pass^k, held against its minimum with its interval."""
+    """A mean, or a pass^k, compared with its minimum, with its interval."""
 
     value: float
     minimum: float
@@ -112,14 +112,14 @@ class Margin:
     limit: float
     """The average at which the verdict turns."""
     distance: float
-    """How far the average is from there."""
+    """Distance of the average from the limit."""
     runs: int | None = None
     """Fewest runs that would have to fail (or pass) instead; None: these runs cannot turn it."""
 
 
 @frozen
 class MetricComparison:
-    """How a metric was held against its baseline. Figures are points of its scores, on these cases."""
+    """Comparison of a metric with its baseline. Figures are points of its scores, on these cases."""
 
     verdict: MetricVerdict
     reason: str
@@ -139,9 +139,9 @@ class MetricComparison:
     noise: float | None = None
     """What luck alone moves the mean by; None: not measured, as with one run of each case on both sides."""
     p: float | None = None
-    """How likely luck alone gives such a drop."""
+    """Probability that luck alone causes such a drop."""
     level: float | None = None
-    """What `p` was held against."""
+    """Significance level that `p` is compared with."""
     low: float | None = None
     high: float | None = None
     """Interval of the drop."""
@@ -157,7 +157,7 @@ class MetricComparison:
 
 @frozen
 class CaseComparison:
-    """One metric of one case beside its baseline."""
+    """One metric of one case compared with its baseline."""
 
     status: Literal["ok", "suspect", "broken", "rerun", "new", "removed", "changed", "no_score"]
     baseline_runs: int
@@ -176,7 +176,7 @@ class CaseComparison:
 
 @frozen
 class FollowUp:
-    """What further runs say of a case that failed although its baseline does not explain that."""
+    """Result of further runs of a case that failed although its baseline does not explain that."""
 
     outcome: Literal["broke", "flake", "excused", "open"]
     """`broke`: it failed in its first `need` runs, one after the other, or in all but one of some more.
@@ -197,7 +197,7 @@ class FollowUp:
 
 @frozen
 class SamplingCost:
-    """What the runs of `runs: auto` cost."""
+    """Cost of the runs of `runs: auto`."""
 
     spent: int
     """Runs that were made."""
@@ -212,7 +212,7 @@ MEASURED_STATUSES: frozenset[str] = frozenset({"ok", "suspect", "broken"})
 
 @frozen
 class TurnScore:
-    """What a metric says of one turn."""
+    """Score of one turn by one metric."""
 
     score: float | None
     """None: the metric does not judge this turn."""
@@ -291,7 +291,7 @@ class RunMetric:
     reason: str = ""
     details: JsonObject | None = None
     literal: bool = True
-    """Whether the threshold alone decided `status`; else the metric's owner did."""
+    """True: the threshold alone decided `status`; False: the metric's owner did."""
     failure: str = ""
     """The kind of failure, in a stable word, where `status` is `errored`."""
 
@@ -301,7 +301,7 @@ NO_USAGE = Usage()
 
 @frozen
 class ModelUsage:
-    """What judging models used, beside what the agent did."""
+    """Consumption of judging models, separate from the agent's."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -313,7 +313,7 @@ class ModelUsage:
     spared: int = 0
     """Calls that the cache of answers spared."""
     spared_usage: Usage = NO_USAGE
-    """What these used when they were made."""
+    """Consumption of those calls when they were made."""
 
     def __add__(self, other: "ModelUsage") -> "ModelUsage":
         return ModelUsage(
@@ -328,7 +328,7 @@ class ModelUsage:
 
     @property
     def usage(self) -> Usage:
-        """What the calls used that were made."""
+        """Return the consumption of the calls that were made."""
         if self.unpriced:
             return Usage(self.input_tokens, self.output_tokens, None, known_usd=self.cost_usd)
         return Usage(self.input_tokens, self.output_tokens, self.cost_usd)
@@ -396,16 +396,16 @@ class CaseResult:
     protected: bool = False
     """The gate closes when it fails, whatever else is allowed."""
     quarantine: Quarantine | None = None
-    """Why it does not gate: it is part of no mean, no verdict and no statistics; None: it gates."""
+    """Reason why it does not gate, and is in no mean, verdict or statistics; None: it gates."""
     follow_up: FollowUp | None = None
     """Why it failed, as far as its baseline and further runs tell; None: it passed, or has no baseline."""
 
     @property
     def agent_failed(self) -> bool:
-        """Whether the agent crashed or timed out in a run that does more than to confirm."""
+        """Return True if the agent crashed or timed out in a run that does more than confirm."""
         return any(run.outcome in AGENT_FAULT_OUTCOMES for run in self.runs if not run.confirms)
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether the runs say what the agent is like here; not so where only a judge or a service failed."""
+        """Return True if the result is attributable to the agent, not to a failed judge or service."""
         return self.status in {"passed", "failed"} or self.agent_failed
