@@ -1,8 +1,8 @@
-"""Answers kept in one SQLite file, so that only new questions are asked.
+"""Cache of model answers in one SQLite file, so that only new questions are sent.
 
-SQLite's rollback journal, not its write-ahead log: at rest there is one whole file, on any file system, and a
-process that is killed leaves a journal beside it that the next one rolls back. Every answer is a transaction
-of its own, so that processes that share the file never wait long for each other.
+It uses SQLite's rollback journal, not its write-ahead log. At rest there is one whole file, on any file
+system. A process that is killed leaves a journal next to it, which the next process rolls back. Every answer
+is a transaction of its own, so processes that share the file never wait long for each other.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ from evalgate.system.files import check_is_regular
 _T = TypeVar("_T")
 
 _APPLICATION_ID = 0x45564A31
-"""SQLite's application id of our files, "EVJ1"."""
-_DIGEST = 32
-_LOCK_TIMEOUT = 10.0  # seconds that another process may hold the file
+"""SQLite's application id of evalgate's caches, "EVJ1"."""
+_DIGEST = 32  # hexadecimal digits before each stored answer
+_LOCK_TIMEOUT = 10.0  # seconds that another process may lock the file
 _SCHEMA = """
     PRAGMA auto_vacuum = FULL;
     BEGIN IMMEDIATE;
@@ -53,7 +53,7 @@ _REMOVE_LONGEST_UNUSED = """
 
 
 class ResponseCache:
-    """Texts by key. What goes wrong with the file is a notice and a miss, never an error.
+    """A persistent map from keys to texts. A problem with the file is a notice and a miss, never an error.
 
     Safe for threads, and for any number of processes with the same file.
     """
@@ -77,18 +77,18 @@ class ResponseCache:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a reader of the report should know."""
+        """Return sentences for the report about problems with the file."""
         return tuple(self._notices)
 
     def get(self, key: str) -> str | None:
-        """The text that is kept, or None."""
+        """Return the stored text of a key, or None."""
 
         def select_answer(file: sqlite3.Connection) -> str | None:
             row = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
             if row is None or not isinstance(row[0], str):
                 return None
-            text = _verify_digest(key, row[0])
-            if text is None:
+            text = row[0][_DIGEST:]
+            if _add_digest(key, text) != row[0]:
                 self._add_notice("holds answers that are not as they were written; they are asked for anew")
                 return None
             self._used_keys.add(key)
@@ -97,7 +97,7 @@ class ResponseCache:
         return self._run_query(select_answer)
 
     def put(self, key: str, text: str) -> None:
-        """Keep a text, if the file is written."""
+        """Store a text under a key; do nothing if the cache is read-only."""
 
         def insert_answer(file: sqlite3.Connection) -> None:
             row = (key, _add_digest(key, text), int(self._wall()))
@@ -107,9 +107,9 @@ class ResponseCache:
             self._run_query(insert_answer)
 
     def prune(self, *, max_age_days: float, max_bytes: int) -> int:
-        """Remove what nobody asked for in so long, then the longest unused until the rest fits.
+        """Remove answers unused for `max_age_days`, then the longest unused ones until `max_bytes` suffice.
 
-        Gives how many were removed. What this run asked for counts as used now.
+        Return the number of removed answers. Answers that this run used count as used now.
         """
 
         def delete_unused(file: sqlite3.Connection) -> int:
@@ -125,7 +125,7 @@ class ResponseCache:
         return self._run_query(delete_unused) or 0
 
     def close(self) -> None:
-        """Close the file; what this run asked for counts as used."""
+        """Close the file, after storing when the answers of this run were used."""
         self._update_last_used()
         with self._lock:
             if self._file is not None:
@@ -146,6 +146,7 @@ class ResponseCache:
         self._used_keys.clear()
 
     def _run_query(self, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        """Return the result of `work`; None, with a notice, if the file is not open or SQLite fails."""
         with self._lock:
             if self._file is None:
                 return None
@@ -175,10 +176,10 @@ class ResponseCache:
             return self._connect_and_check()
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
-                raise  # locked, no permission, disk full: says nothing about what is in it
+                raise  # locked, no permission, disk full: the content may be intact
             aside = _find_free_path(self._path)
             self._path.rename(aside)
-            # It belongs to the file that went; a new one would be rolled back by it.
+            # The journal belongs to the renamed file. SQLite would roll the new file back with it.
             Path(f"{self._path}-journal").unlink(missing_ok=True)
             self._add_notice(f"was not a cache of answers ({error}): renamed to {aside.name}, and begun anew")
             return self._connect_and_check()
@@ -204,18 +205,12 @@ class ResponseCache:
 
 
 def _add_digest(key: str, text: str) -> str:
-    """Return the text behind a digest of key and text: SQLite's own check does not see a changed cell."""
+    """Return the text after a digest of key and text: SQLite's own check does not detect a changed cell."""
     return hashlib.sha256(f"{key}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST] + text
 
 
-def _verify_digest(key: str, kept: str) -> str | None:
-    """Return the text; None if it, or the key that it is kept under, is not what was written."""
-    text = kept[_DIGEST:]
-    return text if _add_digest(key, text) == kept else None
-
-
 def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
-    """Raise sqlite3.DatabaseError unless the file is ours and whole, or empty and made ours."""
+    """Raise sqlite3.DatabaseError unless the file is an undamaged cache. Initialise an empty file."""
     (application,) = file.execute("PRAGMA application_id").fetchone()
     (objects,) = file.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     if writes and not application and not objects:
@@ -228,8 +223,8 @@ def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
     columns = [row[1] for row in file.execute("PRAGMA table_info(answers)")]
     if columns != ["key", "answer", "used"]:
         raise sqlite3.DatabaseError(f"columns {columns}")
-    # A process that is killed loses nothing by it; a machine that loses its power may break the file, which
-    # costs the answers in it and no run.
+    # Without synchronous writes a killed process still loses nothing. A power failure may damage the file,
+    # which costs the answers in it but no run.
     file.execute("PRAGMA synchronous = OFF")
 
 
@@ -242,7 +237,7 @@ def _find_free_path(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
-    """Of the processes that open a file in this folder, one looks whether it is broken, and mends it."""
+    """Lock a folder, so that only one process at a time checks and repairs a file in it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # a file system without locks
@@ -253,13 +248,13 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 _FORM = 2
-# 1: the first. 2: answers have a digest. Raise it when a request is sent, or an answer kept, differently.
+"""Version of requests and stored answers. Raise it whenever one of them changes. 2: answers have a digest."""
 
 _ANSWER = TypeAdapter(ModelAnswer)
 
 
 class CachingModel:
-    """A model whose answers are kept: who asks the same at the same time waits for one."""
+    """A model that answers from a `ResponseCache`. Equal concurrent requests share one call."""
 
     def __init__(
         self,
@@ -281,15 +276,15 @@ class CachingModel:
         self._hiding = hiding
         self._compute_cost = compute_cost
         self.spared = MeteredUsage()
-        """Calls that were not made, as they were paid for once."""
+        """Usage of the calls that the cache saved, at the price that they would have cost."""
         self.withheld = 0
-        """Answers that were not kept, for they hold a secret."""
+        """Answers that were not stored, because they contain a secret."""
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """The kept answer, or the inner model's, which is kept then unless it holds a secret.
+        """Return the stored answer, or ask the inner model and store its answer unless it holds a secret.
 
         Raises:
-            JudgeError: there is none. Failures are not kept.
+            JudgeError: the inner model gave no answer. Failures are not stored.
         """
         key = self.compute_key(request)
         async with self._locks.setdefault(key, asyncio.Lock()):
@@ -301,19 +296,16 @@ class CachingModel:
                 count_spared(spared)
                 return answer
             answer = await self._inner.ask(request)
-            if self._holds_secret(answer, request):
+            # An answer with a secret is not stored redacted: the next run might score that text differently.
+            text = f"{answer.model}\n{answer.text}"
+            if self._hiding.redact_text(text, *(message.text for message in request.messages)) != text:
                 self.withheld += 1
             else:
                 await asyncio.to_thread(self._file.put, key, _ANSWER.dump_json(answer).decode())
             return answer
 
-    def _holds_secret(self, answer: ModelAnswer, request: ModelRequest) -> bool:
-        # Without its secret an answer may read otherwise, and the next run would score otherwise.
-        said = f"{answer.model}\n{answer.text}"
-        return self._hiding.redact_text(said, *(message.text for message in request.messages)) != said
-
     def compute_key(self, request: ModelRequest) -> str:
-        """SHA-256, in hexadecimal digits, over all that the answer depends on."""
+        """Return the SHA-256, in hexadecimal digits, of everything that the answer depends on."""
         whole = {
             "form": _FORM,
             "base_url": self._base_url,

@@ -1,4 +1,4 @@
-"""What is asked of a model, and what it answers."""
+"""Requests to a model, its answers, and the protocol that all models implement."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -13,7 +13,7 @@ Role: TypeAlias = Literal["system", "user", "assistant"]
 
 @frozen
 class ChatMessage:
-    """One message of the conversation that the model sees."""
+    """One message of the conversation that is sent to the model."""
 
     role: Role
     text: str
@@ -21,7 +21,7 @@ class ChatMessage:
 
 @frozen
 class AnswerSchema:
-    """The JSON that the answer should be, for providers that can promise it."""
+    """The JSON Schema of the answer, for providers with structured output."""
 
     name: str
     """Letters, digits, `_` and `-`."""
@@ -32,80 +32,80 @@ class AnswerSchema:
 
 @frozen
 class ModelRequest:
-    """One question to a model. Two that are equal may get one answer."""
+    """One request to a model. Equal requests may share one answer."""
 
     messages: tuple[ChatMessage, ...]
     model: str = ""
-    """"": the model that the client was opened for."""
+    """Name of the model; "" for the client's own."""
     parameters: JsonObject = field(default_factory=dict)
-    """Of the wire format (`temperature`, `max_tokens`, `top_p`, `seed`, …); before the client's own."""
+    """Parameters of the API (`temperature`, `max_tokens`, `top_p`, …); they override the client's."""
     answer_schema: AnswerSchema | None = None
     prompt_version: str = ""
-    """Changes whenever the prompt's template does, so that no answer to an older one is taken for it."""
+    """Hash of the prompt's template, so that a cache returns no answer to an older template."""
     sample: int = 1
-    """1-based number among the answers that are asked for to one question."""
+    """1-based number among the samples of one question."""
     attempt: int = 1
-    """1-based: more when an answer of no use is asked for again."""
+    """1-based number of the attempt; above 1 after an unusable answer."""
 
 
 def build_model_request(text: str, *, system: str = "", **more: object) -> ModelRequest:
-    """A request with one user message. `more`: parameters of the wire format."""
+    """Return a request with one user message. `more` are parameters of the API."""
     instructions = (ChatMessage("system", system),) if system else ()
     return ModelRequest((*instructions, ChatMessage("user", text)), parameters=more)
 
 
 @frozen
 class TokenChoice:
-    """One token of an answer and what could have stood there."""
+    """One token of an answer with its most likely alternatives."""
 
     token: str
     logprob: float
     """Natural logarithm of its probability."""
     alternatives: tuple[tuple[str, float], ...] = ()
-    """Tokens and their logprobs, as many as were asked for."""
+    """Tokens and their logprobs, as many as the request asked for."""
 
 
 @frozen
 class ModelAnswer:
-    """What the model said."""
+    """An answer of a model."""
 
     text: str
-    """Never empty."""
+    """The text; never empty."""
     model: str = ""
-    """As the provider reports it; "" when it does not."""
+    """Name of the model as the provider reports it; "" if it does not."""
     tokens: Tokens | None = None
-    """None: the provider does not say."""
+    """Tokens of the call; None if the provider does not report them."""
     finish: str = "stop"
-    """Why it ended, in the provider's word: `length` when it was cut off at `max_tokens`."""
+    """The provider's finish reason: `length` for an answer that was cut off at `max_tokens`."""
     choices: tuple[TokenChoice, ...] = ()
-    """With the parameter `logprobs`."""
+    """The tokens; filled only with the parameter `logprobs`."""
     cached: bool = False
-    """It comes from the cache of answers, and cost nothing now."""
+    """True for an answer from the cache, which cost nothing now."""
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the model had more to say than it was allowed to."""
+        """Return True for an answer that reached the limit of tokens."""
         return self.finish == "length"
 
 
 class ModelClient(Protocol):
-    """Whoever answers: a provider, a cache before it, a script in a test."""
+    """A source of answers: a provider, a wrapper such as a cache, or a script in a test."""
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """The answer.
+        """Return the answer to a request.
 
         Raises:
-            JudgeError: there is none.
+            JudgeError: the model gave no answer.
         """
         ...
 
 
 def merge_parameters(request: ModelRequest, defaults: Mapping[str, object]) -> dict[str, object]:
-    """The parameters that a request is sent with: its own before the defaults; None takes a default away."""
+    """Return the request's parameters merged over the defaults; None removes a default."""
     merged = {**defaults, **request.parameters}
     return {name: value for name, value in merged.items() if value is not None}
 
 
 def replace_surrogates(text: str) -> str:
-    """`text` with U+FFFD for every lone surrogate, which no wire, file or record can hold."""
+    """Return `text` with U+FFFD for each lone surrogate, which UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

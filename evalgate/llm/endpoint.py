@@ -1,4 +1,4 @@
-"""Where a judge is asked and with which key: the configuration, with the environment in its place."""
+"""The endpoint of a model: provider, base URL, model and key, with environment variables expanded."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ from evalgate.documents.env_expansion import expand_go_env
 from evalgate.redaction.encodings import iter_spellings
 
 _SHORTEST_SECRET = 6
-"""Shorter ones (`none`, `x`) are what local servers are given that want any key."""
+"""Least length of a key that is redacted. Shorter ones (`none`, `x`) are placeholders for local servers."""
 
 
 @frozen
@@ -21,29 +21,29 @@ class ModelEndpoint:
     """An OpenAI-compatible endpoint. Its repr shows no key."""
 
     name: str
-    """Of the provider."""
+    """Name of the provider."""
     provider: Provider
     base_url: str
-    """Without a slash at its end."""
+    """The URL without a final slash."""
     model: str
     key: SecretStr | None
 
     def get_price_name(self, model: str = "") -> str:
-        """What the price table calls a model of this endpoint; the configured one without a name."""
+        """Return `provider/model` as in the price table; "" stands for the configured model."""
         return f"{self.name}/{model or self.model}"
 
     def redact_key(self, text: str) -> str:
-        """`text` with the key blotted out, however it is spelt."""
+        """Return `text` with the key, in any known encoding, replaced by `[key]`."""
         for needle in iter_spellings(self.key.get_secret_value()) if self.key else ():
             text = text.replace(needle, "[key]") if len(needle) >= _SHORTEST_SECRET else text
         return text
 
 
 def resolve_endpoint(config: JudgeConfig, environ: Mapping[str, str]) -> ModelEndpoint:
-    """The endpoint that the configuration names.
+    """Return the endpoint of a configuration.
 
     Raises:
-        InvalidInputError: with everything that is missing or wrong, none of it with a key.
+        InvalidInputError: a setting is missing or wrong. Lists every problem, and never shows a key.
     """
     problems: list[str] = []
     name = _expand_setting("provider", config.provider, environ, problems)
@@ -64,20 +64,20 @@ def resolve_endpoint(config: JudgeConfig, environ: Mapping[str, str]) -> ModelEn
 
 
 def _expand_setting(field: str, text: str, environ: Mapping[str, str], problems: list[str]) -> str:
-    found = expand_go_env(text, environ)
-    filled = found.text.strip()
-    if missing := list(dict.fromkeys(found.unset)):
+    expansion = expand_go_env(text, environ)
+    value = expansion.text.strip()
+    if missing := list(dict.fromkeys(expansion.unset)):
         are = "is" if len(missing) == 1 else "are"
         problems.append(
             f"`judge.{field}` names {join_quoted(missing)}, which {are} not set in the environment: "
             "set it where evalgate runs (in a workflow, as `env:`)"
         )
-    elif text and not filled:
+    elif text and not value:
         problems.append(
             f"`judge.{field}` is empty: {text} is set to nothing "
             "(the workflow of a fork's pull request sees no secrets)"
         )
-    return filled
+    return value
 
 
 def _resolve_base_url(
@@ -123,15 +123,15 @@ def _resolve_key(
     if config.api_key is not None:
         value = _expand_setting("api_key", config.api_key, environ, problems)
         return _check_key(value, problems)
-    found = next(
+    value = next(
         (environ[each].strip() for each in provider.key_variables if environ.get(each, "").strip()), ""
     )
-    if not found and provider.needs_key:
+    if not value and provider.needs_key:
         problems.append(
             f"no key for provider `{name}`: set {' or '.join(provider.key_variables)} where evalgate runs, "
             "or name another variable as `judge.api_key: ${NAME}`"
         )
-    return _check_key(found, problems)
+    return _check_key(value, problems)
 
 
 def _check_key(key: str, problems: list[str]) -> SecretStr | None:

@@ -1,4 +1,4 @@
-"""Why a model gave no answer. Never a score."""
+"""Failures of models: their kinds, the advice for each, and the exception. A failure is never a score."""
 
 from typing import Literal, TypeAlias
 
@@ -31,14 +31,14 @@ ADVICE: dict[FailureKind, str] = {
 }
 
 RETRYABLE_FAILURES: frozenset[FailureKind] = frozenset({"outage", "rate_limited"})
-"""What may be gone a moment later: the same question is asked again after a pause."""
+"""Failures that may pass: the same request is sent again after a pause."""
 
 RANDOM_FAILURES: frozenset[FailureKind] = frozenset({"unparsable", "refused"})
-"""What another answer to the same question may not have."""
+"""Failures of one answer that another sample of the same question may not have."""
 
 
 class JudgeError(Exception):
-    """A model gave no usable answer. Says what happened and what to do; never holds a key."""
+    """A model gave no usable answer. The message says what happened and what to do; it never holds a key."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class JudgeError(Exception):
         super().__init__(f"{message}. {ADVICE[kind]}")
         self.kind = kind
         self.message = message
-        """What happened, without a full stop."""
+        """A description of the failure without a full stop."""
         self.retry_after = retry_after
-        """Seconds that the provider wants to be left alone; None when it does not say."""
+        """Seconds of the pause that the provider asks for; None if it does not."""
         self.tokens = tokens
-        """What the failed call used all the same."""
+        """Tokens that the failed call used nevertheless; None if unknown."""
         self.attempts = attempts
-        """How often it was asked."""
+        """Number of times that the request was sent."""
 
     @property
     def advice(self) -> str:
-        """What to do next, as sentences."""
+        """Return sentences about what to do next."""
         return ADVICE[self.kind]

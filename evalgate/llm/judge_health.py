@@ -1,4 +1,4 @@
-"""How far a judge can be trusted: its agreement with people, and with itself."""
+"""Reliability of a judge: its agreement with people's labels, and with itself."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,50 +8,50 @@ from evalgate.core.frozen import frozen
 
 @frozen
 class Anchor:
-    """A case that people judged, and what the judge made of it."""
+    """A case with a label by people and the judge's score."""
 
     name: str
     label: bool | float
-    """What people say: passed or not, or a score."""
+    """People's label: passed or not, or a score."""
     judged: float | None
-    """The judge's score; None when it gave none."""
+    """The judge's score; None if it gave none."""
     threshold: float = 0.5
-    """At or above it the judge says "passed"; for a label that is true or false."""
+    """Least score that counts as passed, for a label that is true or false."""
     tolerance: float = 0.1
-    """How far the judge may be off, for a label that is a score."""
+    """Greatest difference between judge and label, for a label that is a score."""
 
     @property
     def is_met(self) -> bool:
-        """Whether the judge says what people say. A judge that says nothing does not."""
+        """Return True if the judge agrees with the label; False if it gave no score."""
         if self.judged is None:
             return False
         if isinstance(self.label, bool):
             return (self.judged >= self.threshold) == self.label
-        # Against noise of the last digit: 0.7 is within 0.1 of 0.8.
+        # 1e-9 absorbs floating-point noise: 0.7 is within 0.1 of 0.8.
         return abs(self.judged - self.label) <= self.tolerance + 1e-9
 
 
 @frozen
 class AnchorVerdict:
-    """What the anchors say of the judge."""
+    """The result of comparing a judge with all anchors."""
 
     met: int
     anchors: int
     floor: float
-    """The share that must be met."""
+    """Least share of anchors that must be met, in [0, 1]."""
     missed: tuple[str, ...] = ()
-    """Names of the others."""
+    """Names of the anchors that are not met."""
     unanswered: tuple[str, ...] = ()
-    """Those of `missed` that the judge gave no score."""
+    """Names of those in `missed` without a score."""
 
     @property
     def is_reliable(self) -> bool:
-        """Whether enough are met. Without anchors there is nothing to hold against the judge."""
+        """Return True if enough anchors are met, or if there is no anchor."""
         return self.met >= self.floor * self.anchors - 1e-9
 
     @property
     def sentence(self) -> str:
-        """`the judge is unreliable: 7 of 10 anchors, fewer than the 80% that are asked for`."""
+        """Return a summary, as `the judge agrees with people on 9 of 10 anchors`."""
         if not self.anchors:
             return "the judge was held against no anchors"
         found = f"{self.met} of {pluralize(self.anchors, 'anchor')}"
@@ -61,7 +61,7 @@ class AnchorVerdict:
 
 
 def evaluate_anchors(anchors: Sequence[Anchor], floor: float) -> AnchorVerdict:
-    """Hold a judge against people. `floor`: the share of anchors that must be met, in [0, 1]."""
+    """Return how many anchors the judge meets. `floor` is the share that it must meet, in [0, 1]."""
     missed = [anchor for anchor in anchors if not anchor.is_met]
     return AnchorVerdict(
         met=len(anchors) - len(missed),
@@ -73,10 +73,11 @@ def evaluate_anchors(anchors: Sequence[Anchor], floor: float) -> AnchorVerdict:
 
 
 def compute_agreement(votes: Sequence[object]) -> float | None:
-    """How often two samples of one question, taken at random, say the same; in [0, 1].
+    """Return the probability that two random samples of one question agree, in [0, 1].
 
-    The agreement of one subject of Fleiss (1971), "Measuring nominal scale agreement among many raters":
-    Σ n(n - 1) / N(N - 1) over the answers that were given n times among N. None for fewer than two.
+    This is the agreement for one subject of Fleiss (1971), "Measuring nominal scale agreement among many
+    raters": Σ n(n - 1) / N(N - 1) over the answers that were given n times among N. Return None for fewer
+    than two votes.
     """
     total = len(votes)
     if total < 2:
@@ -86,13 +87,13 @@ def compute_agreement(votes: Sequence[object]) -> float | None:
 
 
 def compute_self_agreement(questions: Iterable[Sequence[object]]) -> float | None:
-    """Mean agreement over the questions that were asked at least twice; None when none was."""
-    found = [value for votes in questions if (value := compute_agreement(votes)) is not None]
-    return compute_mean(found) if found else None
+    """Return the mean agreement over all questions with at least two votes; None if there are none."""
+    values = [value for votes in questions if (value := compute_agreement(votes)) is not None]
+    return compute_mean(values) if values else None
 
 
 def read_sample_scores(details: Mapping[str, object] | None) -> tuple[object, ...]:
-    """The scores of the samples that a turn's details hold; failed samples have none."""
+    """Read the scores of a judge's samples from a metric's details. Failed samples are left out."""
     samples = (details or {}).get("samples")
     rows = samples if isinstance(samples, list | tuple) else ()
     scores = (row.get("score") for row in rows if isinstance(row, Mapping))
@@ -100,5 +101,5 @@ def read_sample_scores(details: Mapping[str, object] | None) -> tuple[object, ..
 
 
 def describe_agreement(value: float | None) -> str:
-    """`the judge agrees with itself 0.87`, or "" when that cannot be said."""
+    """Return `the judge agrees with itself 0.87`, or "" for None."""
     return "" if value is None else f"the judge agrees with itself {format_score(value)}"

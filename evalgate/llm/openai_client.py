@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible endpoint, asked once, with its errors classified."""
+"""Client of OpenAI-compatible endpoints: one request per call, with parsed answers and classified errors."""
 
 import asyncio
 import json
@@ -14,9 +14,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_one_line
-from evalgate.core.types import JsonObject
 from evalgate.llm.client import (
-    AnswerSchema,
     ChatMessage,
     ModelAnswer,
     ModelRequest,
@@ -29,22 +27,23 @@ from evalgate.llm.errors import FailureKind, JudgeError
 from evalgate.throttling.rate_limiter import REAL_CLOCK, Clock, parse_retry_after
 
 if TYPE_CHECKING:
-    from openai import APIStatusError, AsyncOpenAI
+    from openai import AsyncOpenAI
     from openai.types.chat import ChatCompletionMessageParam
 
 
 @frozen
 class ErrorResponse:
-    """What the provider sent instead of an answer, without the key."""
+    """A provider's error response, with the key redacted."""
 
     status: int
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Headers with names in lower case."""
     text: str
 
 
-# What the body says goes before the status, because providers differ in the latter: Google sends 400 for a
-# wrong key, OpenAI 429 for an empty account. Looked for in code, type and message, upper or lower case.
+# The body decides before the status, because providers use the status differently: Google sends 400 for a
+# wrong key, OpenAI 429 for an empty account. The patterns are searched in code, type and message; case does
+# not matter.
 _BY_WORDS: Mapping[FailureKind, tuple[str, ...]] = {
     "no_credit": ("insufficient_quota", "insufficient.balance", "credit balance", "billing_hard_limit"),
     "wrong_key": ("invalid_api_key", "API key not valid", "API_KEY_INVALID", "incorrect api key"),
@@ -65,7 +64,7 @@ _BY_WORDS: Mapping[FailureKind, tuple[str, ...]] = {
         "unknown model",
     ),
 }
-"""Patterns of `re`."""
+"""Regular expressions for each kind of failure."""
 
 _BY_STATUS: Mapping[int, FailureKind] = {
     401: "wrong_key",
@@ -92,12 +91,15 @@ _DESCRIPTIONS: Mapping[FailureKind, str] = {
 
 
 def build_judge_error(refusal: ErrorResponse, where: str, wall: float) -> JudgeError:
-    """The failure that a response tells of. `where` names the model, `wall` is the time since the epoch."""
+    """Return the failure that an error response describes.
+
+    `where` names the model in the message. `wall` is the current time in seconds since the epoch.
+    """
     kind = _classify_response(refusal)
-    # What a provider says of a wrong key may repeat it in part.
-    said = "" if kind == "wrong_key" else to_one_line(_extract_message(refusal.text), 200)
+    # A provider's message about a wrong key may repeat a part of the key.
+    detail = "" if kind == "wrong_key" else to_one_line(_extract_message(refusal.text), 200)
     status = f"HTTP {refusal.status}" if refusal.status != 200 else "an error in its answer"
-    message = f"{where}: {_DESCRIPTIONS[kind]} ({status}{': ' if said else ''}{said.rstrip('.')})"
+    message = f"{where}: {_DESCRIPTIONS[kind]} ({status}{': ' if detail else ''}{detail.rstrip('.')})"
     pause = parse_retry_after(refusal.headers, wall) if kind in {"outage", "rate_limited"} else None
     return JudgeError(kind, message, retry_after=pause)
 
@@ -107,7 +109,8 @@ def _classify_response(refusal: ErrorResponse) -> FailureKind:
         return "outage"
     words = _extract_error_words(refusal.text)
     for kind, patterns in _BY_WORDS.items():
-        # "You exceeded your current quota" is how Google says to wait a minute; only the codes are sure.
+        # Google says "You exceeded your current quota" when the caller should wait a minute. For HTTP 429
+        # only the codes of an empty account are reliable.
         is_possible = refusal.status != 429 or kind == "no_credit"
         if is_possible and re.search("|".join(patterns), words, re.IGNORECASE):
             return kind
@@ -127,8 +130,8 @@ def _parse_error(text: str) -> object:
 
 def _extract_message(text: str) -> str:
     error = _parse_error(text)
-    said = error.get("message") if isinstance(error, dict) else error
-    return said if isinstance(said, str) else text if error is None else json.dumps(error)
+    message = error.get("message") if isinstance(error, dict) else error
+    return message if isinstance(message, str) else text if error is None else json.dumps(error)
 
 
 def _extract_error_words(text: str) -> str:
@@ -147,7 +150,7 @@ _MAX_TOKENS = 2**53
 
 
 def _read_or_none(value: object, read: Callable[[object], _T]) -> _T | None:
-    """What is no part of the answer costs nobody the answer, however a server writes it."""
+    """Return the parsed value, or None: a malformed optional field must not invalidate the whole answer."""
     try:
         return read(value)
     except ValidationError:
@@ -158,7 +161,7 @@ _InvalidAsNone = WrapValidator(_read_or_none)
 
 
 class _Lenient(BaseModel):
-    """What is read of the wire format; the rest may be as it likes, for many servers speak it loosely."""
+    """Base of the response models. Unknown keys are ignored, because many servers deviate from the API."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -217,7 +220,7 @@ class _Completion(_Lenient):
 
 
 def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
-    """The answer in the response's text. `where` names the model in failures."""
+    """Return the answer in a response's text, or the failure. `where` names the model in failures."""
     try:
         completion = _Completion.model_validate(
             json.loads(text.removeprefix(_BYTE_ORDER_MARK), object_hook=_sanitize_object)
@@ -230,8 +233,8 @@ def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
     tokens = _read_tokens(completion.usage)
     choice = completion.choices[0] if completion.choices else _Choice()
     message = choice.message or _ResponseMessage()
-    if trouble := _find_failure(choice, message, where):
-        return JudgeError(*trouble, tokens=tokens)
+    if failure := _find_failure(choice, message, where):
+        return JudgeError(*failure, tokens=tokens)
     return ModelAnswer(
         message.text,
         completion.model or "",
@@ -262,14 +265,14 @@ def _find_failure(choice: _Choice, message: _ResponseMessage, where: str) -> tup
 
 
 def _read_tokens(usage: _Usage | None) -> Tokens | None:
-    """Return what was used; None if that is not known, or is no count: taken for 0, it would be free."""
+    """Return the used tokens, or None if they are unknown or out of range: 0 would count as free."""
     if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None):
         return None
-    given, made = usage.prompt_tokens or 0, usage.completion_tokens or 0
-    if not (0 <= given <= _MAX_TOKENS and 0 <= made <= _MAX_TOKENS):
+    prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    if not (0 <= prompt <= _MAX_TOKENS and 0 <= completion <= _MAX_TOKENS):
         return None
     cached = (usage.prompt_tokens_details or _Details()).cached_tokens or 0
-    return Tokens(given, made, min(max(cached, 0), given))
+    return Tokens(prompt, completion, min(max(cached, 0), prompt))
 
 
 def _build_token_choices(logprobs: _Logprobs | None) -> tuple[TokenChoice, ...]:
@@ -281,11 +284,11 @@ def _build_token_choices(logprobs: _Logprobs | None) -> tuple[TokenChoice, ...]:
     )
 
 
-_NO_KEY = "none"  # the SDK wants one, local servers do not look at it
+_NO_KEY = "none"  # the SDK requires a key, and local servers ignore it
 
 
 class OpenAIModel:
-    """Every model of one endpoint. Neither retries nor limits: what stands before it does."""
+    """Client for all models of one endpoint. It neither retries nor limits: its wrappers do."""
 
     def __init__(
         self,
@@ -302,27 +305,27 @@ class OpenAIModel:
         self._client = _create_client(endpoint)
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """The answer to one request over the wire.
+        """Send one request and return the answer.
 
         Raises:
-            JudgeError: there is none.
+            JudgeError: the request failed, or the response holds no usable answer.
         """
         where = self._endpoint.get_price_name(request.model)
-        sent = await self._send_request(request, where)
-        found = parse_completion(sent, where) if isinstance(sent, str) else sent
-        if isinstance(found, JudgeError):
-            raise found
-        return found
+        response = await self._send_request(request, where)
+        answer = parse_completion(response, where) if isinstance(response, str) else response
+        if isinstance(answer, JudgeError):
+            raise answer
+        return answer
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections to the endpoint."""
         await self._client.close()
 
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
-        """The response's text, without the key, or why there is none.
+        """Send a request and return the response's text without the key, or the failure.
 
-        The failure is given back, not raised from here: an exception that is raised while the SDK's is
-        handled would carry the SDK's, and with it the request and its key.
+        The failure is returned, not raised. An exception that is raised while the SDK's exception is handled
+        would carry that one as its context, and with it the request and its key.
         """
         from openai import APIConnectionError, APIError, APIStatusError
 
@@ -337,7 +340,11 @@ class OpenAIModel:
         except TimeoutError:
             return JudgeError("outage", f"{where} gave no whole answer within {self._timeout:g} s")
         except APIStatusError as error:
-            return build_judge_error(self._build_error_response(error), where, self._clock.wall())
+            headers = {name.lower(): value for name, value in error.response.headers.items()}
+            body = self._endpoint.redact_key(error.response.text)
+            return build_judge_error(
+                ErrorResponse(error.status_code, headers, body), where, self._clock.wall()
+            )
         except APIConnectionError as error:
             why = self._format_error(error.__cause__ or error)
             return JudgeError("outage", f"{where} cannot be reached at {self._endpoint.base_url}: {why}")
@@ -349,25 +356,23 @@ class OpenAIModel:
         parameters = merge_parameters(request, self._parameters)
         if "max_tokens" in parameters and provider.length_parameter not in parameters:
             parameters[provider.length_parameter] = parameters.pop("max_tokens")
-        if request.answer_schema and provider.schema == "json_schema":
-            parameters["response_format"] = _build_response_format(request.answer_schema)
-        elif request.answer_schema and provider.schema == "json_object":
+        wanted = request.answer_schema
+        if wanted and provider.schema == "json_schema":
+            schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
+            parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
+        elif wanted and provider.schema == "json_object":
             parameters["response_format"] = {"type": "json_object"}
         return parameters
-
-    def _build_error_response(self, error: "APIStatusError") -> ErrorResponse:
-        headers = {name.lower(): value for name, value in error.response.headers.items()}
-        return ErrorResponse(error.status_code, headers, self._endpoint.redact_key(error.response.text))
 
     def _format_error(self, error: BaseException) -> str:
         return self._endpoint.redact_key(to_one_line(f"{type(error).__name__}: {error}", 200))
 
 
 def check_sdk() -> None:
-    """Look whether OpenAI's SDK is installed, without loading it: that takes a second.
+    """Check that OpenAI's SDK is installed, without importing it: that takes a second.
 
     Raises:
-        InvalidInputError: it is not.
+        InvalidInputError: it is not installed.
     """
     if find_spec("openai") is None:
         raise InvalidInputError(f"asking a judge needs the package `openai`: {describe_install('judge')}")
@@ -378,11 +383,11 @@ def _create_client(endpoint: ModelEndpoint) -> "AsyncOpenAI":
     from openai import AsyncOpenAI
 
     key = endpoint.key.get_secret_value() if endpoint.key else _NO_KEY
-    # Retries are ours: the SDK's own would not be counted, limited or bounded. So is the time for a whole
-    # answer: the SDK's is for each read.
+    # `RetryingModel` retries: the SDK's own retries would not be counted, limited or bounded. `_send_request`
+    # limits the time of a whole answer: the SDK's timeout is for each read.
     client = AsyncOpenAI(api_key=key, base_url=endpoint.base_url, timeout=None, max_retries=0)
     if endpoint.name != "openai":
-        # The SDK takes them from OPENAI_ORG_ID and OPENAI_PROJECT_ID, which are no other provider's business.
+        # The SDK reads them from OPENAI_ORG_ID and OPENAI_PROJECT_ID, which no other provider should see.
         client.organization = client.project = None
     return client
 
@@ -396,8 +401,3 @@ def _to_message_param(message: ChatMessage) -> "ChatCompletionMessageParam":
             return {"role": "user", "content": text}
         case "assistant":
             return {"role": "assistant", "content": text}
-
-
-def _build_response_format(wanted: AnswerSchema) -> JsonObject:
-    schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
-    return {"type": "json_schema", "json_schema": schema}

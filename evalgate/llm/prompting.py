@@ -1,4 +1,4 @@
-"""Prompt templates in `prompts/`, and the fence around text that an agent wrote."""
+"""Prompt templates: those in `prompts/`, those of users, and the mark that fences off an agent's text."""
 
 import hashlib
 import re
@@ -22,44 +22,44 @@ _DIGITS = 16
 
 
 def compute_fence_mark(*texts: str) -> str:
-    """Hexadecimal digits that none of the texts holds, always the same for the same texts.
+    """Return 16 hexadecimal digits that occur in none of the texts; equal texts have equal marks.
 
-    Whoever wrote the texts cannot close the fence: the mark depends on every character of them.
+    The author of a text cannot close the fence early, because the mark depends on every character of it.
     """
     number = 0
     while True:
-        found = hashlib.sha256("\0".join([str(number), *texts]).encode("utf-8", "replace")).hexdigest()
-        mark = found[:_DIGITS]
+        digest = hashlib.sha256("\0".join([str(number), *texts]).encode("utf-8", "replace")).hexdigest()
+        mark = digest[:_DIGITS]
         if not any(mark in text for text in texts):
             return mark
         number += 1
 
 
 def indent_later_lines(text: str) -> str:
-    """Return the text with blanks before each line but the first, so that none poses as a heading."""
+    """Return the text with every line but the first indented, so that none looks like a heading."""
     return "\n  ".join(text.splitlines())
 
 
 _FOLDER = Path(__file__).with_name("prompts")
 _MARK = "mark"
-"""The variable that every prompt has: see `compute_fence_mark`."""
+"""Name of the variable with the fence mark, which every prompt has; see `compute_fence_mark`."""
 
 
 @frozen
 class Prompt:
-    """A template."""
+    """A Jinja2 template of a prompt."""
 
     source: str
 
     @property
     def version(self) -> str:
-        """Changes whenever the template does."""
+        """Return the first 12 hexadecimal digits of the template's SHA-256."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:12]
 
     def render_text(self, **values: object) -> str:
-        """The text that a model is sent. What `values` hold is text, never a template.
+        """Return the prompt with `values` filled in. They are inserted as text, never as templates.
 
-        `mark` is computed from them, so that lines with it part them from the prompt.
+        The variable `mark` is computed from them; lines with it separate them from the prompt.
         """
         mark = compute_fence_mark(*map(str, values.values()))
         return _compile_template(self.source).render(**values, **{_MARK: mark})
@@ -67,22 +67,24 @@ class Prompt:
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    """The prompt that comes with evalgate under that name."""
+    """Load the prompt of that name from evalgate's own ones."""
     return Prompt((_FOLDER / f"{name}.j2").read_text("utf-8"))
 
 
 def list_prompt_variables(name: str) -> frozenset[str]:
-    """What the prompt that comes with evalgate under that name is filled with."""
+    """Return the names of the variables of one of evalgate's own prompts."""
     from jinja2.meta import find_undeclared_variables
 
     return frozenset(find_undeclared_variables(_create_environment().parse(load_prompt(name).source)))
 
 
 def read_user_prompt(path: Path, shown_as: str, variables: Collection[str]) -> Prompt:
-    """The prompt in a user's own file, which will be filled with these variables.
+    """Read and check the prompt in a user's file.
+
+    `variables` are the names that it may use. `shown_as` names the file in messages.
 
     Raises:
-        InvalidInputError: it cannot be read, is no template, or names other variables.
+        InvalidInputError: the file cannot be read, is no template, or uses other variables.
     """
     try:
         source = read_text(path)
@@ -94,16 +96,18 @@ def read_user_prompt(path: Path, shown_as: str, variables: Collection[str]) -> P
 
 
 def parse_prompt(source: str, shown_as: str, variables: Collection[str]) -> Prompt:
-    """The prompt that a user wrote, which will be filled with these variables.
+    """Check the source of a user's prompt, and return the prompt.
+
+    `variables` are the names that it may use. `shown_as` names the file in messages.
 
     Raises:
-        InvalidInputError: it is no template, or names other variables.
+        InvalidInputError: the source is no template, uses other variables, or includes other files.
     """
     from jinja2 import TemplateSyntaxError
 
     try:
         template = _create_environment().parse(source)
-        _create_environment().compile(source)  # looks for the filters and tests that it names
+        _create_environment().compile(source)  # raises for unknown filters and tests, which parse() accepts
     except TemplateSyntaxError as error:
         raise InvalidInputError(
             [Problem(shown_as, error.lineno, 1, f"is no template: {error.message}")]
@@ -119,7 +123,7 @@ def parse_prompt(source: str, shown_as: str, variables: Collection[str]) -> Prom
 def _find_unknown_variables(
     template: "Template", source: str, shown_as: str, variables: Collection[str]
 ) -> Iterator[Problem]:
-    """Every variable that nothing fills, where it stands."""
+    """Yield a problem for each unknown variable, with its position."""
     from jinja2 import nodes
     from jinja2.meta import find_undeclared_variables
 
@@ -134,7 +138,7 @@ def _find_unknown_variables(
 
 
 def _find_imports(template: "Template", shown_as: str) -> Iterator[Problem]:
-    """Other files that it is made of, which are not read."""
+    """Yield a problem for each tag that refers to another file, because no other file is loaded."""
     from jinja2 import nodes
 
     for found in template.find_all((nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)):
@@ -142,10 +146,10 @@ def _find_imports(template: "Template", shown_as: str) -> Iterator[Problem]:
 
 
 def find_template_variables(source: str) -> frozenset[str]:
-    """What a template that a user wrote asks to be filled with.
+    """Return the names of the variables of a user's template.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the source is no template.
     """
     from jinja2 import TemplateSyntaxError
     from jinja2.meta import find_undeclared_variables
@@ -163,7 +167,10 @@ def _compile_template(source: str) -> "CompiledTemplate":
 
 @cache
 def _create_environment() -> "ImmutableSandboxedEnvironment":
-    """Sandboxed: the gate, which holds keys, fills in templates that a pull request may have changed."""
+    """Return the Jinja2 environment of all prompts.
+
+    It is sandboxed: a pull request may change a template, and the process that renders it holds keys.
+    """
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

@@ -1,4 +1,4 @@
-"""Resolve the model that a metric asks for; every model of a run is opened once and shared."""
+"""Find the judge of a metric, and open each model of a run once, with its limits, retries and cache."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -35,55 +35,55 @@ if TYPE_CHECKING:
     from evalgate.llm.retrying import EndpointLimiter, MeteredModel
 
 
-# What it takes to ask a model is loaded when one is opened: most gates ask none.
+# The client, retries and cache are imported when a model is opened: most runs open none.
 
 Purpose: TypeAlias = Literal["judge", "user"]
-"""What a model is asked for: to judge, or to play the user."""
+"""Use of a model: as a judge, or as a simulated user."""
 
 
 @frozen
 class LlmContext:
-    """Where judges live: what the plan decides."""
+    """Everything that a `ModelPool` needs to open models."""
 
     folder: Path
-    """Of the thresholds file; the cache's path is relative to it."""
+    """Folder of the thresholds file; the cache's path is relative to it."""
     environ: Mapping[str, str] = field(repr=False)
-    """The gate's own environment, which holds the keys."""
+    """Environment variables of evalgate itself, which hold the keys."""
     meter: UsageMeter = field(default_factory=UsageMeter)
     own_prices: Mapping[str, Price] = field(default_factory=dict)
-    """The user's, before the known ones."""
+    """Prices that the user configured; they override the built-in ones."""
     clock: Clock = REAL_CLOCK
     hiding: LiveRedactor = field(default_factory=lambda: LiveRedactor(Redactor()), repr=False)
-    """What the cache must not hold."""
+    """Redactor that detects the secrets which the cache must not store."""
     cache_mode: CacheMode | None = None
-    """What the command line says of the cache: it holds for every model, whatever a file says of one."""
+    """Mode from the command line; it overrides the mode of every configuration. None if not given."""
 
 
 @frozen
 class JudgeCallTotals:
-    """What a run asked its judges."""
+    """Usage of all models with one purpose."""
 
     spent: MeteredUsage = field(default_factory=MeteredUsage)
     spared: MeteredUsage = field(default_factory=MeteredUsage)
-    """Calls that the cache of answers spared, as they were paid for once."""
+    """Usage of the calls that the cache saved, at the price that they would have cost."""
     notices: tuple[str, ...] = ()
-    """What a reader of the report should know."""
+    """Sentences for the report."""
 
     @property
     def totals(self) -> ModelUsage:
-        """The same for the record."""
+        """Return the usage as the record stores it."""
         return build_model_usage(self.spent, self.spared)
 
 
 class ModelPool:
-    """Opens a model for each configuration that is asked for; leaving closes them all.
+    """The open models of a run, one for each configuration; leaving the context closes them all.
 
-    The same configuration gives the same model. Configurations with one endpoint and one key share the
-    limits of the first that is opened; those with one cache file share it.
+    Equal configurations share one model. Configurations with the same endpoint and key share the limits of
+    the first that is opened. Configurations with the same cache file share the cache.
     """
 
-    def __init__(self, place: LlmContext) -> None:
-        self._place = place
+    def __init__(self, context: LlmContext) -> None:
+        self._context = context
         self._models: dict[tuple[Purpose, str], ModelClient] = {}
         self._reserved: dict[str, JudgeConfig] = {}
         self._limiters: dict[tuple[str, SecretStr | None], EndpointLimiter] = {}
@@ -100,19 +100,19 @@ class ModelPool:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close what is open. What was used stays known."""
+        """Close all models and caches. The usage stays available."""
         await self._open.aclose()
 
     def reserve_model(self, config: JudgeConfig, purpose: Purpose = "judge") -> "ModelClient":
-        """A model that is opened when it is asked for the first time."""
+        """Return a model that is opened with its first request."""
         self._reserved[config.model_dump_json()] = config
         return _LazyModel(self, config, purpose)
 
     def check_reserved(self) -> None:
-        """Look whether everything that was reserved can be opened, without opening it.
+        """Check that every reserved model can be opened, without opening it.
 
         Raises:
-            InvalidInputError: a variable is not set, or the package `openai` is not installed.
+            InvalidInputError: a setting is wrong, a variable is not set, or the package `openai` is missing.
         """
         if not self._reserved:
             return
@@ -122,7 +122,7 @@ class ModelPool:
         problems: list[Problem] = []
         for config in self._reserved.values():
             try:
-                resolve_endpoint(config, self._place.environ)
+                resolve_endpoint(config, self._context.environ)
                 check_sdk()
             except InvalidInputError as error:
                 problems += error.problems
@@ -130,31 +130,31 @@ class ModelPool:
             raise InvalidInputError(dict.fromkeys(problems))
 
     def compute_cost(self, config: JudgeConfig, answer: "ModelAnswer") -> float | None:
-        """US dollars that an answer of that model cost now: 0.0 when it was kept, None when nobody knows."""
+        """Return the US dollars that an answer cost: 0.0 from the cache, None if unknown."""
         if answer.cached:
             return 0.0
         if answer.tokens is None:
             return None
         from evalgate.llm.endpoint import resolve_endpoint
 
-        name = resolve_endpoint(config, self._place.environ).get_price_name()
-        today = datetime.fromtimestamp(self._place.clock.wall(), UTC).date()
+        name = resolve_endpoint(config, self._context.environ).get_price_name()
+        today = datetime.fromtimestamp(self._context.clock.wall(), UTC).date()
         return compute_cost_usd(self._prices, name, answer.tokens, today)
 
     def resolve_model_name(self, config: JudgeConfig) -> tuple[str, str]:
-        """Provider and model as the environment fills them in."""
+        """Return provider and model with environment variables expanded."""
         from evalgate.documents.env_expansion import expand_go_env
 
         provider, model = (
-            expand_go_env(text, self._place.environ) for text in (config.provider, config.model)
+            expand_go_env(text, self._context.environ) for text in (config.provider, config.model)
         )
         return provider.text, model.text
 
     def get_model(self, config: JudgeConfig, purpose: Purpose = "judge") -> "ModelClient":
-        """The model that a configuration names, ready to be asked. Asks nothing yet.
+        """Return the open model of a configuration. No request is sent.
 
         Raises:
-            InvalidInputError: a variable is not set, or the package `openai` is not installed.
+            InvalidInputError: a setting is wrong, a variable is not set, or the package `openai` is missing.
         """
         key = purpose, config.model_dump_json()
         if key not in self._models:
@@ -163,25 +163,25 @@ class ModelPool:
 
     @cached_property
     def _prices(self) -> PriceTable:
-        return merge_own_prices(self._place.own_prices)
+        return merge_own_prices(self._context.own_prices)
 
     @property
     def meter(self) -> UsageMeter:
-        """What is counted here and elsewhere against the budget."""
-        return self._place.meter
+        """Return the meter of the budget, which other parts of the run use too."""
+        return self._context.meter
 
     @property
     def judge_usage(self) -> JudgeCallTotals:
-        """What judges used until now."""
+        """Return the usage of judges until now."""
         return self.get_usage("judge")
 
     @property
     def under_way(self) -> Mapping[Purpose, int]:
-        """How many questions are on their way now, by what they are for."""
+        """Return the number of requests that are under way now, for each purpose."""
         return self._under_way
 
     def get_usage(self, purpose: Purpose) -> JudgeCallTotals:
-        """What models that are asked for one purpose used until now; the notices are of all."""
+        """Return the usage of all models with one purpose until now, and the notices of all models."""
         notices = [notice for file in self._caches.values() for notice in file.notices]
         if withheld := sum(model.withheld for _, model in self._caching):
             answers = pluralize(withheld, "answer")
@@ -204,19 +204,21 @@ class ModelPool:
         )
         from evalgate.throttling.rate_limiter import RetryPolicy
 
-        place, endpoint = self._place, resolve_endpoint(config, self._place.environ)
-        wire = OpenAIModel(
-            endpoint, timeout=config.timeout, parameters=config.build_parameters(), clock=place.clock
+        context, endpoint = self._context, resolve_endpoint(config, self._context.environ)
+        client = OpenAIModel(
+            endpoint, timeout=config.timeout, parameters=config.build_parameters(), clock=context.clock
         )
-        self._open.push_async_callback(wire.aclose)
+        self._open.push_async_callback(client.aclose)
         policy = RetryPolicy(config.retries, config.give_up_after)
-        # Asked about once more when its turn comes: others may have spent the budget in the meantime.
-        watched = WatchedModel(wire, partial(self._begin_call, purpose), partial(self._end_call, purpose))
+        watched = WatchedModel(client, partial(self._begin_call, purpose), partial(self._end_call, purpose))
+        # The budget is checked again after the wait: other calls may have spent it in the meantime.
         limited = LimitedModel(
-            watched, self._get_limiter(config, endpoint), partial(check_budget, place.meter)
+            watched, self._get_limiter(config, endpoint), partial(check_budget, context.meter)
         )
-        patient = RetryingModel(limited, policy, place.clock)
-        metered = MeteredModel(patient, place.meter, self._prices, endpoint.get_price_name, place.clock.wall)
+        retrying = RetryingModel(limited, policy, context.clock)
+        metered = MeteredModel(
+            retrying, context.meter, self._prices, endpoint.get_price_name, context.clock.wall
+        )
         self._metered.append((purpose, metered))
         return self._wrap_in_cache(metered, config, endpoint, purpose)
 
@@ -226,12 +228,12 @@ class ModelPool:
 
     def _end_call(self, purpose: Purpose, is_answered: bool) -> None:
         self._under_way[purpose] -= 1
-        if not is_answered:  # otherwise the meter tells of it, once it is counted
+        if not is_answered:  # otherwise the meter notifies, once it has counted the answer
             self._notify_call()
 
     def _notify_call(self) -> None:
-        if self._place.meter.on_call is not None:
-            self._place.meter.on_call()
+        if self._context.meter.on_call is not None:
+            self._context.meter.on_call()
 
     def _get_limiter(self, config: JudgeConfig, endpoint: "ModelEndpoint") -> "EndpointLimiter":
         from evalgate.llm.retrying import EndpointLimiter
@@ -242,14 +244,14 @@ class ModelPool:
             limiter,
             concurrency=config.concurrency,
             longest_hold=config.give_up_after,
-            clock=self._place.clock,
+            clock=self._context.clock,
         )
         return self._limiters.setdefault((endpoint.base_url, endpoint.key), new)
 
     def _wrap_in_cache(
         self, inner: "MeteredModel", config: JudgeConfig, endpoint: "ModelEndpoint", purpose: Purpose
     ) -> "ModelClient":
-        mode = self._place.cache_mode or config.cache.mode
+        mode = self._context.cache_mode or config.cache.mode
         if mode == "off":
             return inner
         from evalgate.llm.caching import CachingModel
@@ -260,7 +262,7 @@ class ModelPool:
             base_url=endpoint.base_url,
             model=endpoint.model,
             parameters=config.build_parameters(),
-            hiding=self._place.hiding,
+            hiding=self._context.hiding,
             compute_cost=inner.compute_cost,
         )
         self._caching.append((purpose, model))
@@ -269,9 +271,9 @@ class ModelPool:
     def _get_cache(self, cache: CacheConfig) -> "ResponseCache":
         from evalgate.llm.caching import ResponseCache
 
-        path, writes = self._place.folder / cache.path, cache.mode == "read-write"
+        path, writes = self._context.folder / cache.path, cache.mode == "read-write"
         if (path, writes) not in self._caches:
-            file = ResponseCache(path, writes=writes, wall=self._place.clock.wall)
+            file = ResponseCache(path, writes=writes, wall=self._context.clock.wall)
             self._caches[path, writes] = self._open.enter_context(file)
             self._open.callback(
                 file.prune, max_age_days=cache.max_age_days, max_bytes=int(cache.max_megabytes * 1_000_000)
@@ -280,21 +282,21 @@ class ModelPool:
 
 
 class _LazyModel:
-    """A model that is opened when it is needed."""
+    """A reserved model, which is opened with its first request."""
 
-    def __init__(self, judges: ModelPool, config: JudgeConfig, purpose: Purpose) -> None:
-        self._judges = judges
+    def __init__(self, pool: ModelPool, config: JudgeConfig, purpose: Purpose) -> None:
+        self._pool = pool
         self._config = config
         self._purpose = purpose
 
     async def ask(self, request: "ModelRequest") -> "ModelAnswer":
-        """The model's answer.
+        """Open the model if necessary, and return its answer.
 
         Raises:
-            JudgeError: there is none.
-            InvalidInputError: it cannot be opened; `check` would have told.
+            JudgeError: the model gave no answer.
+            InvalidInputError: the model cannot be opened; `ModelPool.check_reserved` finds this earlier.
         """
-        return await self._judges.get_model(self._config, self._purpose).ask(request)
+        return await self._pool.get_model(self._config, self._purpose).ask(request)
 
 
 HOW_TO_CONFIGURE = (
@@ -304,7 +306,7 @@ HOW_TO_CONFIGURE = (
 
 
 class JudgeNotConfiguredError(Exception):
-    """A model should judge, and none is configured."""
+    """A metric needs a judge, and none is configured."""
 
     def __init__(self) -> None:
         super().__init__(f"no judging model is configured: {HOW_TO_CONFIGURE}")
@@ -312,38 +314,38 @@ class JudgeNotConfiguredError(Exception):
 
 @frozen
 class Judge:
-    """A model that judges, and what it is known by."""
+    """A model that judges, with its configuration and identity."""
 
     client: "ModelClient"
     config: JudgeConfig
     identity: JsonObject
-    """Provider, model and parameters: scores compare only when they are equal. Holds no key."""
+    """Provider, model and parameters. Scores of different identities are not comparable. Holds no key."""
 
     @property
     def name(self) -> str:
-        """`openai/gpt-4.1-mini`."""
+        """Return provider and model, as `openai/gpt-4.1-mini`."""
         return f"{self.identity['provider']}/{self.identity['model']}"
 
 
 @frozen
 class JudgeResolver:
-    """Where metrics find their judges."""
+    """Finds the judge of each metric, from the run's configuration and the metric's options."""
 
     judges: ModelPool
     config: JudgeConfig | None = None
-    """What the run is configured with; None: nothing."""
+    """The run's configuration; None if no judge is configured."""
     forced_by_cli: bool = False
-    """The command line names the model, which no file overrules then."""
+    """True if the command line names the model, which then overrides the metrics' options."""
 
     def resolve_judge(self, model: str = "", **changes: object) -> Judge:
-        """The judge of a metric, which is asked nothing yet.
+        """Return the judge of a metric. No request is sent.
 
-        `model` is what the metric's own options call it, in Google ADK's or LiteLLM's words; "": as the run
-        is configured. `changes` are other values of the configuration.
+        `model` is the name in the metric's options, in Google ADK's or LiteLLM's notation; "" selects the
+        run's model. `changes` override other values of the configuration.
 
         Raises:
-            JudgeNotConfiguredError: neither the run nor the metric says which.
-            pydantic.ValidationError: a value is wrong.
+            JudgeNotConfiguredError: neither the run nor the metric names a model.
+            pydantic.ValidationError: a changed value is invalid.
         """
         config = self._resolve_config("" if self.forced_by_cli else model).apply_changes(**changes)
         provider, name = self.judges.resolve_model_name(config)
@@ -367,7 +369,11 @@ class JudgeResolver:
 def _build_model_changes(
     config: JudgeConfig, model: str, own: tuple[str, str] | None
 ) -> Mapping[str, object]:
-    """Another model: at the same endpoint, unless it is a model of a provider with an endpoint of its own."""
+    """Return the changes of `config` for another model.
+
+    `own` is the provider and model that `model` names, or None. The endpoint stays the same, unless the model
+    belongs to another provider and the configured one serves only its own models.
+    """
     serves_any = config.base_url is not None or PROVIDERS.get(config.provider) is None
     if own is None or serves_any or config.provider in _SERVE_ANY:
         return {"model": model}
@@ -377,4 +383,4 @@ def _build_model_changes(
 
 
 _SERVE_ANY = frozenset({"azure", "openrouter", "ollama", "vllm", "custom"})
-"""Providers of anybody's models."""
+"""Providers that serve models of any vendor."""

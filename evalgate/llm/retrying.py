@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
 from evalgate.config.schema.budget import MeteredUsage, PriceTable, Tokens, UsageMeter, compute_cost_usd
 from evalgate.core.formatting import pluralize
@@ -13,12 +13,12 @@ from evalgate.llm.errors import RETRYABLE_FAILURES, JudgeError
 from evalgate.llm.usage import count_paid
 from evalgate.throttling.rate_limiter import REAL_CLOCK, Admission, Clock, RateLimiter, RetryPolicy
 
-_CHARACTERS_A_TOKEN = 4  # of English; others have fewer, so that this is a first guess only
+_CHARACTERS_PER_TOKEN = 4  # in English; other languages have fewer, so this is only a first estimate
 _TOKENS_OF_AN_ANSWER = 500
 
 
 class EndpointLimiter:
-    """Lets requests to one endpoint through, first come, first served."""
+    """Limits one endpoint's concurrent requests, and requests and tokens per minute, in order of arrival."""
 
     def __init__(
         self, limiter: RateLimiter, *, concurrency: int, longest_hold: float, clock: Clock = REAL_CLOCK
@@ -31,9 +31,9 @@ class EndpointLimiter:
 
     @asynccontextmanager
     async def admit_request(self, tokens: int, may_pass: Callable[[], None]) -> AsyncIterator[Admission]:
-        """Wait for room for a request of so many tokens, and hold a place while it lasts.
+        """Wait until a request with `tokens` may be sent, and hold a slot while the block runs.
 
-        `may_pass` raises where the request must not be made any more when its turn comes.
+        `may_pass` is called after each wait, and raises if the request must not be sent any more.
         """
         async with self._slots:
             async with self._queue:
@@ -45,31 +45,33 @@ class EndpointLimiter:
             yield admission
 
     def settle_tokens(self, admission: Admission, tokens: int) -> None:
-        """Correct the guess that a request was let through with."""
+        """Replace the estimated tokens of an admitted request by the real number."""
         self._limiter.settle_tokens(admission, tokens)
 
     def pause_requests(self, seconds: float) -> None:
-        """Let nothing through for so long, unless it is longer than anybody would wait."""
+        """Block new requests for that many seconds; ignore a pause that is longer than `longest_hold`."""
         if seconds <= self._longest_hold:
             self._limiter.pause_until(self._clock.now() + seconds)
 
 
 class LimitedModel:
-    """A model that is asked no faster, and no more often at the same time, than its endpoint allows."""
+    """A model that delays requests until the limits of the endpoint admit them."""
 
     def __init__(
         self, inner: ModelClient, limiter: EndpointLimiter, may_ask: Callable[[], None] = lambda: None
     ) -> None:
-        """`may_ask` raises JudgeFailed where nothing is to be asked any more; called when its turn comes."""
+        """Wrap a model. `may_ask` raises JudgeError if a request must not be sent any more after its wait."""
         self._inner = inner
         self._limiter = limiter
         self._may_ask = may_ask
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """The inner model's answer, when there is room. When the provider wants a pause, everyone pauses.
+        """Return the inner model's answer, once the limits admit the request.
+
+        A pause that the provider asks for stops all requests to the endpoint.
 
         Raises:
-            JudgeError: there is none.
+            JudgeError: the inner model gave no answer, or `may_ask` raised.
         """
         async with self._limiter.admit_request(estimate_tokens(request), self._may_ask) as admission:
             try:
@@ -86,15 +88,15 @@ class LimitedModel:
 
 
 def estimate_tokens(request: ModelRequest) -> int:
-    """A guess at the input and output tokens of a request, before it is made."""
+    """Estimate the input and output tokens of a request before it is sent."""
     characters = sum(len(message.text) for message in request.messages)
     longest = request.parameters.get("max_tokens")
     answer = min(longest, _TOKENS_OF_AN_ANSWER) if isinstance(longest, int) else _TOKENS_OF_AN_ANSWER
-    return characters // _CHARACTERS_A_TOKEN + 1 + answer
+    return characters // _CHARACTERS_PER_TOKEN + 1 + answer
 
 
 class RetryingModel:
-    """A model that is asked again, after a pause, while what fails may pass."""
+    """A model that retries after failures that may pass, with a pause before each attempt."""
 
     def __init__(
         self,
@@ -109,10 +111,10 @@ class RetryingModel:
         self._chance = chance
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """The first answer.
+        """Return the first answer that the inner model gives.
 
         Raises:
-            JudgeError: the last failure, with how often it was asked.
+            JudgeError: the last failure, with the number of attempts.
         """
         paused, attempt = 0.0, 0
         while True:
@@ -129,11 +131,11 @@ class RetryingModel:
         raise _add_attempts(last, attempt)
 
     def _compute_pause(self, failure: JudgeError, attempt: int, paused: float) -> float | None:
-        """Seconds until the next attempt; None when there is to be none."""
+        """Return the seconds before the next attempt, or None for no further attempt."""
         if failure.kind not in RETRYABLE_FAILURES or attempt > self._policy.retries:
             return None
         pause = self._policy.compute_delay(attempt, self._chance(), failure.retry_after)
-        # Only pauses count: what a question waits for its turn is no reason to give it up.
+        # Only pauses count: waiting for the endpoint's limits is no reason to give up.
         return pause if paused + pause <= self._policy.give_up_after else None
 
 
@@ -150,29 +152,32 @@ def _add_attempts(failure: JudgeError, attempts: int) -> JudgeError:
 
 
 def check_budget(meter: UsageMeter) -> None:
-    """Look whether a model may be asked.
+    """Check that the budget allows another request to a model.
 
     Raises:
-        JudgeError: of kind `budget_spent`.
+        JudgeError: the budget is spent; its kind is `budget_spent`.
     """
     if spent := meter.explain_exhaustion():
         raise JudgeError("budget_spent", spent[:1].upper() + spent[1:])
 
 
 class WatchedModel:
-    """A model that says when a question is on its way: it may be paid for even if no answer arrives."""
+    """A model that reports the start and end of each request.
+
+    A request that is under way may be billed even if no answer arrives.
+    """
 
     def __init__(self, inner: ModelClient, begun: Callable[[], None], ended: Callable[[bool], None]) -> None:
-        """`ended` is told whether there is an answer, which is counted right afterwards."""
+        """Wrap a model. `ended` gets True if there is an answer, which is counted right afterwards."""
         self._inner = inner
         self._begun = begun
         self._ended = ended
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """Return the inner model's answer.
+        """Return the inner model's answer, and report the start and end of the request.
 
         Raises:
-            JudgeError: there is none.
+            JudgeError: the inner model gave no answer.
         """
         self._begun()
         try:
@@ -185,7 +190,7 @@ class WatchedModel:
 
 
 class MeteredModel:
-    """A model whose every call is counted."""
+    """A model that counts the usage and cost of every call."""
 
     def __init__(
         self,
@@ -201,13 +206,14 @@ class MeteredModel:
         self._get_price_name = get_price_name
         self._wall = wall
         self.spent = MeteredUsage()
-        """By this model alone; the meter may count others too."""
+        """Usage of this model alone; the meter may count others too."""
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """The inner model's answer, paid for.
+        """Return the inner model's answer, and count what it used.
 
         Raises:
-            JudgeError: there is none; of kind `budget_spent` when none was asked for.
+            JudgeError: the inner model gave no answer, or the budget is spent; the kind is then
+                `budget_spent`, and nothing was sent.
         """
         check_budget(self._meter)
         try:
@@ -220,17 +226,15 @@ class MeteredModel:
         return answer
 
     def compute_cost(self, request: ModelRequest, tokens: Tokens | None) -> MeteredUsage:
-        """What a call that used so many tokens costs; None: nobody knows how many."""
+        """Return the usage and cost of a call; `tokens` is None if they are unknown."""
         if tokens is None:
             return MeteredUsage.from_call(None, None)
         name = self._get_price_name(request.model)
-        return MeteredUsage.from_call(tokens, compute_cost_usd(self._prices, name, tokens, self._get_today()))
+        today = datetime.fromtimestamp(self._wall(), UTC).date()
+        return MeteredUsage.from_call(tokens, compute_cost_usd(self._prices, name, tokens, today))
 
     def _record_usage(self, request: ModelRequest, tokens: Tokens | None) -> None:
         spent = self.compute_cost(request, tokens)
         self.spent += spent
         self._meter.add_usage(spent)
         count_paid(spent)
-
-    def _get_today(self) -> date:
-        return datetime.fromtimestamp(self._wall(), UTC).date()

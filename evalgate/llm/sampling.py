@@ -1,4 +1,4 @@
-"""Asking the same question several times, because one answer of a model is one opinion."""
+"""Several samples of one question, because a single answer of a model is only one opinion."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,55 +14,55 @@ from evalgate.llm.errors import RANDOM_FAILURES, JudgeError
 T = TypeVar("T")
 
 ATTEMPTS = 2
-"""An answer of no use is asked for once more."""
+"""Attempts for each sample: an unusable answer is requested once more."""
 
 
 class UnparsableAnswerError(ValueError):
-    """An answer is not in the form that was asked for; the text says what is missing."""
+    """An answer does not have the requested form; the text says what is missing."""
 
 
 @frozen
 class Sample(Generic[T]):
-    """One answer that could be read."""
+    """One answer that was parsed."""
 
     number: int
-    """1-based."""
+    """1-based number of the sample."""
     answer: ModelAnswer
     value: T
-    """What the answer says."""
+    """Result of parsing the answer."""
     attempts: int = 1
 
 
 @frozen
 class FailedSample:
-    """One answer that never came, or never in form."""
+    """One sample without a usable answer."""
 
     number: int
     failure: JudgeError
     text: str = ""
-    """What the model said last, if anything."""
+    """Text of the last answer; "" if there was none."""
     attempts: int = 1
     is_cached: bool = False
-    """It comes from the cache of answers."""
+    """True for an answer from the cache."""
 
 
 @frozen
 class Samples(Generic[T]):
-    """The answers to one question, in the order of their numbers."""
+    """All samples of one question, in the order of their numbers."""
 
     good: tuple[Sample[T], ...]
     failed: tuple[FailedSample, ...] = ()
 
     @property
     def values(self) -> tuple[T, ...]:
-        """What the answers say."""
+        """Return the parsed values of the usable answers."""
         return tuple(sample.value for sample in self.good)
 
     def require_values(self, at_least: int | None = None) -> tuple[T, ...]:
-        """What the answers say, when there are enough of them; None: all of them.
+        """Return the parsed values if at least `at_least` answers are usable; None requires all of them.
 
         Raises:
-            JudgeError: there are fewer. Says how many, and why the first of the others is missing.
+            JudgeError: fewer are usable. The message says how many failed and describes the first failure.
         """
         asked = len(self.good) + len(self.failed)
         if not self.failed or (at_least is not None and len(self.good) >= at_least):
@@ -73,12 +73,12 @@ class Samples(Generic[T]):
             message = f"{pluralize(len(self.failed), 'sample')} of {asked} failed: {message}"
         raise JudgeError(first.kind, message, attempts=first.attempts)
 
-    def to_rows(self, tell: Callable[[T], tuple[float | None, str]]) -> tuple[JsonObject, ...]:
-        """Every sample for the record. `tell` gives the score and the reason of a value.
+    def to_rows(self, describe: Callable[[T], tuple[float | None, str]]) -> tuple[JsonObject, ...]:
+        """Return a row for each sample, for the record. `describe` returns the score and reason of a value.
 
-        A failed sample has no score: never 0.
+        The score of a failed sample is None, never 0.
         """
-        rows = [(sample.number, _build_row(sample, tell)) for sample in self.good]
+        rows = [(sample.number, _build_row(sample, describe)) for sample in self.good]
         rows += [(sample.number, _build_failed_row(sample)) for sample in self.failed]
         return tuple(row for _, row in sorted(rows, key=lambda row: row[0]))
 
@@ -91,12 +91,13 @@ async def take_samples(
     *,
     are_all_needed: bool = True,
 ) -> Samples[T]:
-    """`count` answers to one question, asked for at the same time.
+    """Take `count` samples of one question concurrently.
 
-    `parse` raises Unparsable for an answer that it cannot read. Such an answer, a refusal, and an outage that
-    was not retried before, are asked for once more. Where too few are good then, and the others come from the
-    cache, these are asked for anew: a run that is made again would fail again for ever. Never raises
-    JudgeFailed: what failed is in the result.
+    `parse` raises UnparsableAnswerError for an answer that it cannot parse. Such an answer is requested once
+    more, and so is a refusal or an outage that was not retried before. If too few samples are usable then,
+    failed ones from the cache are requested anew: otherwise every repeated run would fail again. This
+    function never raises JudgeError: failures are part of the result. `are_all_needed` is False if one
+    usable sample is enough.
     """
     requests = [replace(request, sample=number) for number in range(1, count + 1)]
     taken = await asyncio.gather(*(_take_sample(model, each, parse) for each in requests))
@@ -119,7 +120,7 @@ async def _replace_cached_failure(
     parse: Callable[[ModelAnswer], T],
     found: Sample[T] | FailedSample,
 ) -> Sample[T] | FailedSample:
-    """What was found, unless that is of no use and was kept: then the first that is good or was not kept."""
+    """Return the sample itself, or for a failed one from the cache the first that is usable or is new."""
     while isinstance(found, FailedSample) and found.is_cached:
         found = await _take_sample(model, replace(request, attempt=found.attempts + 1), parse)
     return found
@@ -130,7 +131,12 @@ async def _take_sample(
 ) -> Sample[T] | FailedSample:
     for attempt in range(request.attempt, request.attempt + ATTEMPTS):
         found = await _ask_once(model, replace(request, attempt=attempt), parse)
-        if isinstance(found, Sample) or not _is_worth_another(found.failure):
+        if isinstance(found, Sample):
+            break
+        failure = found.failure
+        # An outage after a single attempt comes from a model that does not retry.
+        is_unretried_outage = failure.kind == "outage" and failure.attempts == 1
+        if failure.kind not in RANDOM_FAILURES and not is_unretried_outage:
             break
     return found
 
@@ -150,12 +156,8 @@ async def _ask_once(
         return FailedSample(request.sample, failed, answer.text, request.attempt, answer.cached)
 
 
-def _is_worth_another(failure: JudgeError) -> bool:
-    return failure.kind in RANDOM_FAILURES or (failure.kind == "outage" and failure.attempts == 1)
-
-
-def _build_row(sample: Sample[T], tell: Callable[[T], tuple[float | None, str]]) -> JsonObject:
-    score, reason = tell(sample.value)
+def _build_row(sample: Sample[T], describe: Callable[[T], tuple[float | None, str]]) -> JsonObject:
+    score, reason = describe(sample.value)
     answer = sample.answer
     row: dict[str, object] = {"sample": sample.number, "score": score, "reason": reason, "text": answer.text}
     row |= {"model": answer.model, "cached": answer.cached, "attempts": sample.attempts}

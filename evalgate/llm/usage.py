@@ -1,4 +1,4 @@
-"""Model usage of one run, and the budget that it counts against."""
+"""Usage of models in a run, and the guard of the budget."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,22 +15,22 @@ _NOTHING = MeteredUsage()
 
 @dataclass(slots=True)
 class UsageTally:
-    """What was asked until now."""
+    """Running totals of model usage."""
 
     paid: MeteredUsage = _NOTHING
     spared: MeteredUsage = _NOTHING
-    """What the cache of answers gave, as it was paid for once."""
+    """Usage of the calls that the cache saved, at the price that they would have cost."""
 
     @property
     def totals(self) -> ModelUsage | None:
-        """The same for the record; None when nothing was asked."""
+        """Return the totals as the record stores them; None if no model was asked."""
         if not (self.paid.calls or self.spared.calls):
             return None
         return build_model_usage(self.paid, self.spared)
 
 
 def build_model_usage(paid: MeteredUsage, spared: MeteredUsage) -> ModelUsage:
-    """What was used, for the record."""
+    """Return paid and saved usage as the record stores them."""
     return ModelUsage(
         paid.calls,
         paid.tokens.input,
@@ -52,7 +52,7 @@ _TALLY: ContextVar[UsageTally | None] = ContextVar("tally", default=None)
 
 @contextmanager
 def track_usage() -> Iterator[UsageTally]:
-    """Counts what models are asked in the block, and in tasks that are begun in it."""
+    """Count the model usage of the block, and of the tasks that are started in it."""
     tally = UsageTally()
     token = _TALLY.set(tally)
     try:
@@ -62,35 +62,35 @@ def track_usage() -> Iterator[UsageTally]:
 
 
 def count_paid(spent: MeteredUsage) -> None:
-    """A call that was made."""
+    """Count a call that was sent, in the current tally if there is one."""
     if (tally := _TALLY.get()) is not None:
         tally.paid += spent
 
 
 def count_spared(spent: MeteredUsage) -> None:
-    """A call that the cache spared."""
+    """Count a call that the cache saved, in the current tally if there is one."""
     if (tally := _TALLY.get()) is not None:
         tally.spared += spent
 
 
 BUDGET_SPENT = "budget_spent"
-"""Kind of failure of what was not begun any more; `user_…` where the simulated user was in mid-sentence."""
+"""Kind of failure after the budget is spent; `user_budget_spent` if it stopped the simulated user."""
 
 _NAMED = 3  # cases that a sentence names
 
 
 @frozen
 class RunUsage:
-    """What a run used since it was begun for the first time, work that came to nothing included."""
+    """Usage of a run since its first start, including work that failed or was repeated."""
 
     judged: ModelUsage = field(default_factory=ModelUsage)
-    """By judges."""
+    """Usage of judges."""
     spent: MeteredUsage = field(default_factory=MeteredUsage)
-    """By agent, judges and simulated users: what the budget counts."""
+    """Usage of agent, judges and simulated users, which the budget counts."""
 
 
 class BudgetGuard:
-    """Counts what the agent uses, and says when nothing new may begin."""
+    """Counts the agent's usage, and stops new work once the budget is spent."""
 
     def __init__(self, meter: UsageMeter) -> None:
         self._meter = meter
@@ -99,16 +99,16 @@ class BudgetGuard:
 
     @property
     def exhausted_budget(self) -> str:
-        """Which budget is spent; "" while none is."""
+        """Return a description of the spent budget; "" if none is spent."""
         return self._meter.explain_exhaustion()
 
     def stop_reason(self) -> Failure | None:
-        """Why no further case may begin; None while one may."""
+        """Return the failure of a case that may not start any more; None while cases may start."""
         spent = self._meter.explain_exhaustion()
         return Failure(BUDGET_SPENT, f"{spent}, so this case was not run") if spent else None
 
     def get_time_limit(self) -> tuple[float, Failure] | None:
-        """Seconds until what is being played is ended, and what becomes of it then; None: never."""
+        """Return the seconds until running cases are stopped, and their failure; None without a limit."""
         left, minutes = self._meter.get_seconds_left(), self._meter.budget.minutes
         if left is None:
             return None
@@ -117,7 +117,7 @@ class BudgetGuard:
         )
 
     def count_usage(self, run: CaseRun) -> None:
-        """Count what the agent reports of a run. What models of ours used is counted where they are asked."""
+        """Count the usage that the agent reports for a run. Judges and simulated users count their own."""
         reported = [run.usage, *(attempt.usage for attempt in run.earlier_attempts)]
         self._silent += run.outcome == "answered" and run.usage is None
         self._unpriced += any(usage is not None and usage.cost_usd is None for usage in reported)
@@ -127,7 +127,7 @@ class BudgetGuard:
                 self._meter.add_usage(MeteredUsage(tokens=tokens, usd=usage.min_cost_usd))
 
     def iter_notices(self) -> Iterator[str]:
-        """What the budget cannot see."""
+        """Yield sentences about usage that the budget could not count."""
         budget = self._meter.budget
         yield from map(to_sentence, self._meter.describe_uncounted_usage())
         if self._silent and (budget.usd or budget.tokens):
@@ -142,10 +142,10 @@ class BudgetGuard:
 
 
 def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:
-    """What a spent budget left undone, as at most one sentence.
+    """Yield at most one sentence about the work that a spent budget prevented.
 
-    `more_wanted`: further runs were asked for. `why`: which budget is spent, as
-    `UsageMeter.explain_exhaustion` says it.
+    `more_wanted` is True if further runs were planned. `why` describes the spent budget, as
+    `UsageMeter.explain_exhaustion` returns it.
     """
     undone = [case for case in cases if any(map(was_stopped_by_budget, case.runs))]
     why = to_sentence(why or "the budget is spent").removesuffix(".")
@@ -160,7 +160,7 @@ def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool,
 
 
 def was_stopped_by_budget(run: RunResult) -> bool:
-    """Whether a spent budget kept the run from being made, from coming to its end, or from being judged."""
+    """Return True if a spent budget prevented the run, its end, or its judging."""
     if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
     return any(metric.failure == BUDGET_SPENT for metric in run.metrics)

@@ -1,4 +1,4 @@
-"""How many may be at work at the same time: fewer when they are too fast, more again when all is well."""
+"""A concurrency limit that falls when a service throttles requests and rises again while it does not."""
 
 import asyncio
 from collections import deque
@@ -7,17 +7,17 @@ from typing import Self
 
 from evalgate.throttling.rate_limiter import REAL_CLOCK, Clock
 
-_LOWERED_TO = 0.5
+_DECREASE_FACTOR = 0.5
 _RAMP_STEP_S = 0.05
-"""How often somebody looks how far the ramp has risen."""
+"""Seconds between two checks of the ramp while tasks wait."""
 
 
 class AdaptiveConcurrency:
-    """A number of places that halves when something is too fast, and grows by one a round when nothing is.
+    """A number of slots that halves when a task is throttled, and grows by one a round while none is.
 
     Additive increase, multiplicative decrease (Chiu and Jain 1989, "Analysis of the Increase and Decrease
-    Algorithms for Congestion Avoidance"). Of those that were at work when it was halved, no other halves it
-    again. With `ramp_up_s`, there is one place at first, and the whole number after so many seconds.
+    Algorithms for Congestion Avoidance"). A task that was already running when the limit was halved does not
+    halve it again. With `ramp_up_s`, the limit starts at 1 and reaches `most` after that many seconds.
     """
 
     def __init__(self, most: int, *, ramp_up_s: float = 0.0, clock: Clock = REAL_CLOCK) -> None:
@@ -33,15 +33,15 @@ class AdaptiveConcurrency:
 
     @property
     def open_slots(self) -> int:
-        """How many there are at this moment; 1 or more."""
+        """Return the current limit; 1 or more."""
         return max(1, int(min(self._limit, self._compute_ramp_limit())))
 
     def create_slot(self) -> "Slot":
-        """The context of one that is at work."""
+        """Return a context manager that holds one slot."""
         return Slot(self)
 
     async def acquire_slot(self) -> float:
-        """Wait for a place, behind all who came before; gives the time."""
+        """Wait for a slot, first come, first served. Return the time at which it was acquired."""
         if not self._waiting and self._taken < self.open_slots:
             self._taken += 1
             return self._clock.now()
@@ -53,25 +53,27 @@ class AdaptiveConcurrency:
             await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled():
-                self.release_slot()  # it was given one, and does not come
+                # The slot was assigned before the cancellation arrived: without this it would leak.
+                self.release_slot()
             raise
         return self._clock.now()
 
     def release_slot(self) -> None:
-        """Give a place back."""
+        """Release a slot, and assign it to the first waiting task."""
         self._taken -= 1
         self._wake_waiters()
 
     def on_success(self) -> None:
-        """One that was at work came to its end."""
+        """Raise the limit after a task that finished."""
         if self._limit < self._most:
             self._limit = min(self._most, self._limit + 1 / self._limit)
             self._wake_waiters()
 
     def on_throttled(self, since: float) -> None:
-        """One that has been at work since then was too fast."""
+        """Reduce the limit by half, unless that happened after `since`, the start of the throttled task."""
         if since > self._lowered_at:
-            self._limit = max(1.0, min(self._limit, self._taken) * _LOWERED_TO)
+            # From the slots in use, if those are fewer: the service was overloaded by these already.
+            self._limit = max(1.0, min(self._limit, self._taken) * _DECREASE_FACTOR)
             self._lowered_at = self._clock.now()
 
     def _compute_ramp_limit(self) -> float:
@@ -91,7 +93,7 @@ class AdaptiveConcurrency:
         return False
 
     def _schedule_ramp_check(self) -> None:
-        """Nobody says when the ramp has risen."""
+        """Start the timer of the ramp: no event reports that the ramp has risen."""
         if self._timer is None and self._waiting and self._is_ramping():
             self._timer = asyncio.get_running_loop().call_later(_RAMP_STEP_S, self._on_ramp_timer)
 
@@ -101,7 +103,10 @@ class AdaptiveConcurrency:
         self._schedule_ramp_check()
 
     def _wake_waiters(self) -> None:
-        """Give what is free to those who wait, in order: who comes by in this moment does not get it."""
+        """Assign the free slots to the waiting tasks, in order.
+
+        A slot is taken here, before its task runs again. A task that arrives in between cannot overtake it.
+        """
         while self._waiting and self._taken < self.open_slots:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -110,15 +115,15 @@ class AdaptiveConcurrency:
 
 
 class Slot:
-    """See `AdaptiveConcurrency.create_slot`."""
+    """A context manager that holds one slot of an `AdaptiveConcurrency`."""
 
-    __slots__ = ("_is_taken", "_places", "since")
+    __slots__ = ("_concurrency", "_is_taken", "since")
 
-    def __init__(self, places: AdaptiveConcurrency) -> None:
-        self._places = places
+    def __init__(self, concurrency: AdaptiveConcurrency) -> None:
+        self._concurrency = concurrency
         self._is_taken = False
         self.since = 0.0
-        """When it was taken."""
+        """Time at which the slot was last acquired."""
 
     async def __aenter__(self) -> Self:
         await self._acquire_slot()
@@ -129,15 +134,15 @@ class Slot:
             self._release_slot()
 
     async def release_during(self, pause: Awaitable[None]) -> None:
-        """Let somebody else have the place for a while, and wait for one again."""
+        """Release the slot while `pause` is awaited, then wait for a slot again."""
         self._release_slot()
         await pause
         await self._acquire_slot()
 
     async def _acquire_slot(self) -> None:
-        self.since = await self._places.acquire_slot()
+        self.since = await self._concurrency.acquire_slot()
         self._is_taken = True
 
     def _release_slot(self) -> None:
         self._is_taken = False
-        self._places.release_slot()
+        self._concurrency.release_slot()

@@ -1,4 +1,4 @@
-"""Requests and tokens per minute, and the backoff after a refusal."""
+"""Limits of requests and tokens per minute, `Retry-After` headers, and backoff between retries."""
 
 import asyncio
 import math
@@ -13,36 +13,39 @@ from typing import TypeAlias
 from evalgate.core.frozen import frozen
 
 SlotRelease: TypeAlias = Callable[[float, bool], Awaitable[None]]
-"""Waits for so many seconds. True: because it was asked too fast, not because somebody is down."""
+"""Waits for the given seconds. The flag is True after a rate limit, and False after an outage."""
 
-slot_release: ContextVar[SlotRelease | None] = ContextVar("keeper", default=None)
-"""Who keeps the pace of the conversation that the calling task holds; None: nobody does."""
+slot_release: ContextVar[SlotRelease | None] = ContextVar("slot_release", default=None)
+"""The wait function of the conversation whose slot the calling task holds; None without a slot."""
 
 
 async def wait_without_slot(seconds: float, *, is_rate_limited: bool) -> None:
-    """Wait before the same is asked again; longer than that when others come first by then."""
-    keep = slot_release.get()
-    if keep is None:
+    """Wait before a retry, and let other conversations use the slot of this one in the meantime.
+
+    The wait takes longer than `seconds` if no slot is free at its end.
+    """
+    release = slot_release.get()
+    if release is None:
         await asyncio.sleep(seconds)
     else:
-        await keep(seconds, is_rate_limited)
+        await release(seconds, is_rate_limited)
 
 
 @frozen
 class RetryPolicy:
-    """How often and how long a question is asked again. Times are in seconds."""
+    """Number of retries and the pauses between them. Times are in seconds."""
 
     retries: int = 4
     give_up_after: float = 300.0
-    """Of pauses in all; one that would go beyond is not begun."""
+    """Sum of all pauses; a pause that would exceed it is not started."""
     first_pause: float = 1.0
     longest_pause: float = 60.0
 
     def compute_delay(self, attempt: int, chance: float, wanted: float | None = None) -> float:
-        """Seconds to wait after failed attempt number `attempt` (1-based).
+        """Return the seconds to wait after failed attempt number `attempt` (1-based).
 
-        Exponential with equal jitter: half of the pause is fixed, the other half is `chance`, in [0, 1), of
-        it. Never shorter than what the provider wants.
+        The delay is exponential with equal jitter: half of it is fixed, and the other half is multiplied by
+        `chance`, which is in [0, 1). It is never shorter than `wanted`, the provider's own wish.
         """
         doubled = self.first_pause * 2.0 ** min(attempt - 1, 60)
         whole = min(doubled, self.longest_pause)
@@ -50,10 +53,10 @@ class RetryPolicy:
 
 
 def parse_retry_after(headers: Mapping[str, str], wall: float) -> float | None:
-    """Seconds that the response's `retry-after-ms` or `Retry-After` asks for (RFC 9110, 10.2.3).
+    """Return the seconds that `retry-after-ms` or `Retry-After` asks for (RFC 9110, 10.2.3).
 
-    `headers` are looked up in lower case; `wall` is the time since the epoch. None: it asks for nothing that
-    can be understood.
+    Return None if neither header is present and readable. `headers` has names in lower case. `wall` is the
+    current time in seconds since the epoch.
     """
     milliseconds = _parse_seconds(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
@@ -80,11 +83,11 @@ def _parse_http_date(text: str, wall: float) -> float | None:
 
 @frozen
 class Clock:
-    """The clocks that asking a model needs, in seconds."""
+    """Functions that read the time and sleep, in seconds; tests replace them."""
 
     now: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
-    """Since the epoch."""
+    """Seconds since the epoch."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
@@ -96,7 +99,7 @@ MINUTE = 60.0
 
 @dataclass(slots=True)
 class Admission:
-    """One request that was let through."""
+    """One admitted request, with the time and its tokens."""
 
     at: float
     tokens: int
@@ -104,41 +107,38 @@ class Admission:
 
 @dataclass(slots=True)
 class RateLimiter:
-    """Requests and tokens in any 60 seconds. Pure: the caller says what time it is.
+    """A limit of requests and tokens in any 60 seconds. Pure: the caller passes the time.
 
-    A request of more tokens than a minute may have is let through alone.
+    A request of more tokens than the limit is admitted alone, because it could never be admitted otherwise.
     """
 
     requests: int | None = None
-    """In any minute; None: any number."""
+    """Requests in any minute; None for any number."""
     tokens: int | None = None
     _admitted: deque[Admission] = field(default_factory=deque)
-    _held_until: float = 0.0
+    _paused_until: float = 0.0
 
     def compute_wait(self, tokens: int, now: float) -> float:
-        """Seconds until a request of so many tokens may go; 0 when it may go now."""
-        self._drop_expired(now)
-        free_at = max(now, self._held_until)
+        """Return the seconds until a request with `tokens` may start; 0 if it may start now."""
+        while self._admitted and self._admitted[0].at + MINUTE <= now:
+            self._admitted.popleft()
+        free_at = max(now, self._paused_until)
         free_at = max(free_at, self._find_request_time(), self._find_token_time(tokens))
         return free_at - now if free_at > now else 0.0
 
     def admit_request(self, tokens: int, now: float) -> Admission:
-        """Let a request through, whether or not it should have waited."""
+        """Record a request at `now`. The limit is not checked: call `compute_wait` first."""
         admission = Admission(now, tokens)
         self._admitted.append(admission)
         return admission
 
     def settle_tokens(self, admission: Admission, tokens: int) -> None:
-        """Correct the guess that a request was admitted with."""
+        """Replace the estimated tokens of an admitted request by the real number."""
         admission.tokens = tokens
 
     def pause_until(self, until: float) -> None:
-        """Let nothing through before that time: the provider asked for a pause."""
-        self._held_until = max(self._held_until, until)
-
-    def _drop_expired(self, now: float) -> None:
-        while self._admitted and self._admitted[0].at + MINUTE <= now:
-            self._admitted.popleft()
+        """Block new requests before `until`, because the provider asked for a pause."""
+        self._paused_until = max(self._paused_until, until)
 
     def _find_request_time(self) -> float:
         if self.requests is None or len(self._admitted) < self.requests:
@@ -148,7 +148,7 @@ class RateLimiter:
     def _find_token_time(self, tokens: int) -> float:
         if self.tokens is None:
             return 0.0
-        room = max(self.tokens - tokens, 0)  # none for a request that is larger than the limit: it goes alone
+        room = max(self.tokens - tokens, 0)  # 0 for a request that is larger than the limit: it runs alone
         used = 0
         for admission in reversed(self._admitted):
             used += admission.tokens

@@ -1,4 +1,4 @@
-"""How fast the agent is asked, and when it is asked again after something broke on the way."""
+"""The throttle of a run: concurrent conversations, turns per minute, and retries of cases."""
 
 import asyncio
 import random
@@ -9,25 +9,25 @@ from evalgate.throttling.adaptive_concurrency import AdaptiveConcurrency, Slot
 from evalgate.throttling.rate_limiter import REAL_CLOCK, Clock, RateLimiter, RetryPolicy
 
 LONGEST_RETRY_AFTER_S = 300.0
-"""Who wants to be left alone for longer than this is not asked again."""
+"""Longest pause, in seconds, that a service may ask for; after a longer one the case is not retried."""
 
 
 @frozen
 class ThrottleSettings:
-    """What the user allows."""
+    """Limits that the user configured."""
 
     concurrency: int = 1
-    """Conversations at the same time, at most."""
+    """Greatest number of concurrent conversations."""
     requests_per_minute: int | None = None
-    """Turns that are begun in any minute; None: any number."""
+    """Turns that may start in any minute; None for any number."""
     retries: int = 0
-    """How often a case is begun again when something that is not the agent broke."""
+    """Retries of a case after a failure that is not the agent's."""
     ramp_up_s: float = 0.0
-    """Seconds until all conversations may go on at the same time; one at first."""
+    """Seconds in which the concurrency rises from 1 to `concurrency`."""
 
 
 class Throttle:
-    """One pace for a whole run. Everything in one event loop."""
+    """Concurrency and rate limits that all conversations of a run share. For one event loop."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Throttle:
     ) -> None:
         self._limiter = RateLimiter(settings.requests_per_minute)
         self._is_limited = settings.requests_per_minute is not None
-        self._held_until = float("-inf")
+        self._paused_until = float("-inf")
         self._policy = RetryPolicy(settings.retries)
         self._concurrency = AdaptiveConcurrency(
             settings.concurrency, ramp_up_s=settings.ramp_up_s, clock=clock
@@ -47,13 +47,13 @@ class Throttle:
         self._queue = asyncio.Lock()
 
     def create_slot(self) -> Slot:
-        """The context of one conversation."""
+        """Return a context manager that holds the slot of one conversation."""
         return self._concurrency.create_slot()
 
     async def wait_for_turn(self) -> float:
-        """Wait until a turn may be asked; gives the seconds that it took."""
+        """Wait until a turn may start. Return the seconds that this took."""
         began = self._clock.now()
-        if not self._is_limited and began >= self._held_until:
+        if not self._is_limited and began >= self._paused_until:
             return 0.0
         async with self._queue:
             while (wait := self._limiter.compute_wait(0, self._clock.now())) > 0:
@@ -64,18 +64,21 @@ class Throttle:
         return now - began
 
     def on_finished(self) -> None:
-        """A conversation came to its end: there may be more at a time, if there were less."""
+        """Raise a lowered concurrency limit after a conversation that finished."""
         self._concurrency.on_success()
 
     def on_rate_limited(self, slot: Slot, wanted_s: float | None) -> None:
-        """Whoever is asked refused to be asked so fast, in this place, and wants such a pause."""
+        """Lower the concurrency limit, and pause all turns for the seconds that the service asked for.
+
+        `slot` is that of the rejected request. A pause longer than `LONGEST_RETRY_AFTER_S` is ignored.
+        """
         self._concurrency.on_throttled(slot.since)
         if wanted_s is not None and wanted_s <= LONGEST_RETRY_AFTER_S:
-            self._held_until = max(self._held_until, self._clock.now() + wanted_s)
-            self._limiter.pause_until(self._held_until)
+            self._paused_until = max(self._paused_until, self._clock.now() + wanted_s)
+            self._limiter.pause_until(self._paused_until)
 
     async def wait_without_slot(self, slot: Slot, wanted_s: float, *, is_rate_limited: bool) -> float:
-        """Wait, without a place, as long as whoever is asked wants; gives the seconds that it took."""
+        """Wait `wanted_s` seconds without the slot, then for a slot again. Return the seconds in all."""
         began = self._clock.now()
         if is_rate_limited:
             self.on_rate_limited(slot, wanted_s)
@@ -83,11 +86,14 @@ class Throttle:
         return self._clock.now() - began
 
     def compute_retry_delay(self, fault: int, wanted_s: float | None) -> float | None:
-        """Seconds after which a case is begun again after fault number `fault` (1-based); None: never."""
+        """Return the seconds before the retry of a case after fault number `fault` (1-based).
+
+        Return None if it is not retried: all retries are used, or the service asked for too long a pause.
+        """
         if fault > self._policy.retries or (wanted_s or 0.0) > LONGEST_RETRY_AFTER_S:
             return None
         return self._policy.compute_delay(fault, self._chance(), wanted_s)
 
     async def wait_seconds(self, seconds: float) -> None:
-        """Let them pass."""
+        """Sleep on the throttle's clock."""
         await self._clock.sleep(seconds)

@@ -1,7 +1,7 @@
-"""The role that a simulated user plays in one case, and its persona.
+"""The role of a simulated user in one case: its plan, its persona, and the rules that end the conversation.
 
-The rules are those of the case's source: Google ADK 2.3.0 and tRPC-Agent-Go (scenarios), watsonx Orchestrate
-1.6.9 (stories), but for what docs/conformance.md lists.
+The rules are those of the case's source: Google ADK 2.3.0 and tRPC-Agent-Go for scenarios, and watsonx
+Orchestrate 1.6.9 for stories. docs/conformance.md lists the differences.
 """
 
 import json
@@ -22,7 +22,7 @@ from evalgate.llm.sampling import UnparsableAnswerError
 
 
 class Behavior(BaseModel):
-    """As in Google ADK's `UserPersona`, which its templates name the parts of."""
+    """A behavior as in Google ADK's `UserPersona`. Templates of ADK use its fields and methods by name."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -32,11 +32,11 @@ class Behavior(BaseModel):
     violation_rubrics: tuple[str, ...] = Field(default=(), strict=False)
 
     def get_behavior_instructions_str(self) -> str:
-        """What such a user does, as a list."""
+        """Return the instructions as a bulleted list."""
         return _format_list(self.behavior_instructions)
 
     def get_violation_rubrics_str(self) -> str:
-        """What such a user does not do, as a list."""
+        """Return the violations as a bulleted list."""
         return _format_list(self.violation_rubrics)
 
 
@@ -46,22 +46,22 @@ def _format_list(lines: Sequence[str]) -> str:
 
 @frozen
 class Persona:
-    """A kind of user."""
+    """A kind of user, described for the model."""
 
     description: str
     habits: tuple[str, ...] = ()
-    """What such a user does and does not do, one sentence each."""
+    """Sentences about what such a user does and does not do."""
     id: str = field(default="", compare=False)
     own: tuple[Behavior, ...] = field(default=(), compare=False)
-    """What the habits were taken from, where they were."""
+    """Behaviors from which the habits were derived; empty if they were written as habits."""
 
     def __str__(self) -> str:
-        """As the model is told."""
+        """Return the description and the habits as the prompt shows them."""
         return "\n".join([self.description, *(f"- {habit}" for habit in self.habits)])
 
     @property
     def behaviors(self) -> tuple[Behavior, ...]:
-        """The same, as Google ADK's templates read it."""
+        """Return the habits in the form that Google ADK's templates read."""
         return self.own or tuple(
             Behavior(name=habit, description=habit, behavior_instructions=(habit,)) for habit in self.habits
         )
@@ -107,7 +107,7 @@ class _PersonaConfig(BaseModel):
     behaviors: tuple[Behavior, ...] = Field(default=(), strict=False)
 
     def to_persona(self) -> Persona:
-        """The persona."""
+        """Return the persona, with the behaviors' sentences added to the habits."""
         habits = (*self.habits, *_list_sentences(self.behaviors))
         return Persona(self.description, habits, self.id, self.behaviors)
 
@@ -125,30 +125,32 @@ _FILE: TypeAdapter[dict[str, _PersonaConfig]] = TypeAdapter(dict[str, _PersonaCo
 
 
 def read_personas(path: Path, shown_as: str) -> Mapping[str, Persona]:
-    """The personas of a YAML, TOML or JSON file, by name, beside ours.
+    """Read the personas of a YAML, TOML or JSON file. Return them by name, with the built-in ones.
+
+    A persona of the file replaces the built-in one of the same name.
 
     Raises:
-        InvalidInputError: with every problem of the file.
+        InvalidInputError: the file cannot be read, or is invalid. Lists every problem.
     """
     document = read_config_document(path, shown_as)
     try:
-        found = _FILE.validate_python(document.value)
+        configs = _FILE.validate_python(document.value)
     except ValidationError as error:
         raise InvalidInputError(
             translate_validation_error(error, file=shown_as, position=document.find_position)
         ) from None
-    return {**BUILT_IN, **{name: own.to_persona() for name, own in found.items()}}
+    return {**BUILT_IN, **{name: config.to_persona() for name, config in configs.items()}}
 
 
 class UnknownPersonaError(ValueError):
-    """A case names a persona that nobody describes, or describes one in an unknown form."""
+    """A case names an unknown persona, or describes one in an invalid form."""
 
 
 def resolve_persona(value: str | Mapping[str, Any] | None, known: Mapping[str, Persona]) -> Persona | None:
-    """The persona that a scenario names or describes; None when it does neither.
+    """Return the persona that a scenario names or describes; None if it does neither.
 
     Raises:
-        UnknownPersonaError: there is no such persona.
+        UnknownPersonaError: the name is unknown, or the description is invalid.
     """
     if value is None:
         return None
@@ -177,39 +179,41 @@ _OTHER_SIDE = re.compile(
 
 @frozen
 class SimulatedMessage:
-    """What the model made of its turn."""
+    """One parsed message of the model that simulates the user."""
 
     text: str
     goal: Literal["", "satisfied", "failed", "open"] = ""
-    """What it says of its goal, where it answers with an object."""
+    """Status of the goal if the model answered with an object, else ""."""
 
 
 @frozen
 class UserRole:
-    """What a simulated user is told, and what ends the conversation."""
+    """Instructions for a simulated user, and the conditions that end the conversation."""
 
     plan: str
     prompt: Literal["user_scenario", "user_story"]
     opening: str = ""
-    """What is said first; "": the model begins."""
+    """First message; "" if the model writes it."""
     signal: str = ADK_SIGNAL
-    """What the model says when it is done; "": it never is."""
+    """Text with which the model ends the conversation; "" if there is none."""
     is_over: Callable[[str, str], bool] = lambda text, signal: signal.lower() in text.lower()
-    """Whether a message with this signal ends the conversation."""
+    """Predicate: True if a message (first argument) contains the signal (second argument)."""
     ends_when_stuck: bool = False
-    """Whether three messages of one kind end it."""
+    """True if three similar messages in a row end the conversation."""
     max_turns: int = 20
-    """-1: no limit."""
+    """Greatest number of the user's messages; -1 for no limit."""
     persona: Persona | None = None
     script: tuple[str, ...] | None = None
-    """What is said after the opening, and then nothing more; None: whatever the model says."""
+    """All messages after the opening; None if the model writes them."""
 
 
 def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: int) -> UserRole | None:
-    """The part of a case that somebody must play; None when it is written, or says not how.
+    """Return the role of a case's simulated user; None if the case has no scenario.
+
+    `max_turns` is the limit of a scenario without one of its own.
 
     Raises:
-        UnknownPersonaError: its persona is unknown.
+        UnknownPersonaError: the scenario's persona is unknown or invalid.
     """
     scenario = case.scenario
     if scenario is None:
@@ -227,14 +231,17 @@ def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: 
             script=scenario.script,
         )
     persona = resolve_persona(scenario.user_persona, personas)
-    part = UserRole(scenario.conversation_plan, "user_scenario", scenario.starting_prompt, max_turns=limit)
+    role = UserRole(scenario.conversation_plan, "user_scenario", scenario.starting_prompt, max_turns=limit)
     if scenario.stop_signal is None:
-        return replace(part, persona=persona)
-    return replace(part, persona=persona, signal=scenario.stop_signal.strip(), is_over=_is_signal)
+        return replace(role, persona=persona)
+    return replace(role, persona=persona, signal=scenario.stop_signal.strip(), is_over=_is_signal)
 
 
 def apply_story(case: EvalCase) -> EvalCase:
-    """The case with its story to be played, where it has one and no script beyond the starting sentence."""
+    """Return the case with its story as a scenario for a simulated user.
+
+    A case is returned as it is if it has no story, or has a script beyond the starting sentence.
+    """
     journey = case.journey
     has_script = "user_prompts" in case.native.get("orchestrate", {})
     if journey is None or not journey.story or len(case.turns) != 1 or has_script:
@@ -244,7 +251,7 @@ def apply_story(case: EvalCase) -> EvalCase:
 
 
 def _contains_word(text: str, signal: str) -> bool:
-    """Whether the signal stands in the text as a word, in its own letters: SEND is no END."""
+    """Return True if the signal is a whole word of the text, in the same case: SEND does not match END."""
     return re.search(rf"(?<!\w){re.escape(signal)}(?!\w)", text) is not None
 
 
@@ -253,17 +260,17 @@ def _is_signal(text: str, signal: str) -> bool:
 
 
 def parse_simulated_message(text: str) -> SimulatedMessage:
-    """What the model says: a text, or an object with `content` and `goal_status`.
+    """Parse an answer of the model: a text, or a JSON object with `content` and `goal_status`.
 
     Raises:
-        UnparsableAnswerError: it is empty, or speaks for the agent too.
+        UnparsableAnswerError: the message is empty, or contains the agent's side of the conversation too.
     """
-    found = _parse_structured(text) or SimulatedMessage(text.strip())
-    if not found.text and found.goal not in {"satisfied", "failed"}:
+    message = _parse_structured(text) or SimulatedMessage(text.strip())
+    if not message.text and message.goal not in {"satisfied", "failed"}:
         raise UnparsableAnswerError("the message is empty")
-    if _OTHER_SIDE.search(found.text):
+    if _OTHER_SIDE.search(message.text):
         raise UnparsableAnswerError("it speaks for the agent too")
-    return found
+    return message
 
 
 def _parse_structured(text: str) -> SimulatedMessage | None:
@@ -284,26 +291,26 @@ def _parse_structured(text: str) -> SimulatedMessage | None:
     return SimulatedMessage(value["content"].strip(), goal)
 
 
-def should_end(part: UserRole, said: SimulatedMessage, failures: int, earlier: Sequence[str]) -> bool:
-    """Whether the conversation is over instead of `said`.
+def should_end(role: UserRole, message: SimulatedMessage, failures: int, earlier: Sequence[str]) -> bool:
+    """Return True if the conversation ends instead of sending `message`.
 
-    `failures`: how often in a row, this time included, the goal was said to have failed; `earlier`: what was
-    said before.
+    `failures` is the number of consecutive messages, this one included, that report a failed goal. `earlier`
+    are the user's previous messages.
     """
-    if said.goal == "satisfied" or failures >= _MOST_FAILURES:
+    if message.goal == "satisfied" or failures >= _MOST_FAILURES:
         return True
-    if part.signal and part.is_over(said.text, part.signal):
+    if role.signal and role.is_over(message.text, role.signal):
         return True
     last = earlier[-_MOST_REPEATS:]
     return (
-        part.ends_when_stuck
+        role.ends_when_stuck
         and len(last) == _MOST_REPEATS
         and all(_is_similar(last[0], each) for each in last)
     )
 
 
 def _is_similar(one: str, other: str) -> bool:
-    """Whether nearly all words are the same."""
+    """Return True if the sets of words are nearly equal: their Jaccard index exceeds 0.98."""
     if one == other:
         return True
     first, second = (set(_WORD.findall(text.lower())) for text in (one, other))

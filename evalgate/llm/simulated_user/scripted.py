@@ -1,4 +1,4 @@
-"""The user of a case whose turns are written down: says them, one after the other."""
+"""The user of a case with written turns, which sends them one after the other."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 
 class ScriptedUser:
-    """Says what is written, whatever the agent replies. See `evalgate.core.protocols.User`."""
+    """Sends the case's messages without regard to the replies; an `evalgate.core.protocols.User`."""
 
     usage = None
 
@@ -15,15 +15,15 @@ class ScriptedUser:
         self._messages = messages
 
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
-        """What follows so many replies."""
+        """Return the next written message; None after the last one."""
         return self._messages[len(replies)] if len(replies) < len(self._messages) else None
 
 
 def create_scripted_user(case: EvalCase, run: int) -> ScriptedUser:
-    """Who plays a case that is written down.
+    """Return the user of a case with written turns; `run` is ignored.
 
     Raises:
-        SimulatedUserError: it is not.
+        SimulatedUserError: the case has no written turns.
     """
     del run
     if case.turns:

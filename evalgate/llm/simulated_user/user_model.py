@@ -1,4 +1,4 @@
-"""A user whom a model plays."""
+"""Users that a model simulates, and the factory that creates the user of each run."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,25 +26,25 @@ from evalgate.llm.simulated_user.scripted import create_scripted_user
 
 
 def get_unknown_cost(answer: ModelAnswer) -> None:
-    """Return the cost of an answer whose price nobody knows."""
+    """Return None, the cost of an answer without a known price."""
     del answer
 
 
 @frozen
 class UserModel:
-    """The model that plays users."""
+    """The model that simulates users, with its settings."""
 
     client: ModelClient
     prompt: Prompt | None = None
-    """Instead of ours."""
+    """The user's own prompt; None for evalgate's."""
     compute_cost: Callable[[ModelAnswer], float | None] = get_unknown_cost
-    """US dollars that an answer cost now; None: not known."""
+    """Returns the US dollars that an answer cost now, or None if unknown."""
     sees_calls: bool = False
-    """Whether it is told which tools the agent called, and what they answered."""
+    """True if the prompt shows the agent's tool calls and their results."""
 
 
 class SimulatedUser:
-    """Plays a part in one run. See `evalgate.core.protocols.User`."""
+    """A user that a model simulates in one run; an `evalgate.core.protocols.User`."""
 
     def __init__(self, role: UserRole, model: UserModel, run: int) -> None:
         self._role = role
@@ -56,14 +56,14 @@ class SimulatedUser:
 
     @property
     def usage(self) -> Usage | None:
-        """What the model consumed."""
+        """Return the usage of the model in this run; None before its first answer that was paid for."""
         return self._usage
 
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
-        """What the user says next; None when there is nothing more to say.
+        """Return the user's next message; None at the end of the conversation.
 
         Raises:
-            SimulatedUserError: the model is down, or does not keep to its part.
+            SimulatedUserError: the model failed, or did not keep to its role.
         """
         if 0 <= self._role.max_turns <= len(self._messages):
             return None
@@ -73,14 +73,14 @@ class SimulatedUser:
             left = self._role.script[len(self._messages) - 1 :]
             return self._add_message(left[0]) if left else None
         if replies and not any(_iter_reply_lines(replies[-1])):
-            return None  # there is nothing to answer to
-        said = await self._generate_message(replies)
-        self._failures = self._failures + 1 if said.goal == "failed" else 0
-        if should_end(self._role, said, self._failures, self._messages):
+            return None  # the agent's last reply is empty: a model would invent its content
+        message = await self._generate_message(replies)
+        self._failures = self._failures + 1 if message.goal == "failed" else 0
+        if should_end(self._role, message, self._failures, self._messages):
             return None
-        if not said.text:
+        if not message.text:
             raise self._build_error("user_unparsable", "the simulated user says nothing")
-        return self._add_message(said.text)
+        return self._add_message(message.text)
 
     def _add_message(self, text: str) -> UserMessage:
         self._messages.append(text)
@@ -95,9 +95,13 @@ class SimulatedUser:
             try:
                 return parse_simulated_message(answer.text)
             except UnparsableAnswerError as error:
-                asked += not answer.cached  # as in `take_samples`: or the next run would fail again
+                # Cached answers do not count, as in `take_samples`: otherwise every repeated run would fail.
+                asked += not answer.cached
                 if asked == ATTEMPTS:
-                    raise self._build_error("user_unparsable", _describe_unparsable(error)) from None
+                    sentence = (
+                        f"the simulated user left its script: {error}. A stronger model usually keeps to it."
+                    )
+                    raise self._build_error("user_unparsable", sentence) from None
 
     async def _ask_model(self, request: ModelRequest) -> ModelAnswer:
         try:
@@ -116,14 +120,14 @@ class SimulatedUser:
     def _build_request(self, replies: Sequence[Reply | None]) -> ModelRequest:
         from jinja2 import TemplateError
 
-        template, part = self._model.prompt or load_prompt(self._role.prompt), self._role
+        template, role = self._model.prompt or load_prompt(self._role.prompt), self._role
         try:
             history = _iter_history(self._messages, replies, with_calls=self._model.sees_calls)
             text = template.render_text(
-                conversation_plan=part.plan,
+                conversation_plan=role.plan,
                 conversation_history="\n".join(history),
-                stop_signal=part.signal,
-                persona=part.persona or "",
+                stop_signal=role.signal,
+                persona=role.persona or "",
             )
         except TemplateError as error:
             sentence = f"the simulated user's template cannot be filled in: {error.message}"
@@ -132,19 +136,17 @@ class SimulatedUser:
         return ModelRequest((message,), prompt_version=template.version, sample=self._run)
 
 
-def _describe_unparsable(error: UnparsableAnswerError) -> str:
-    return f"the simulated user left its script: {error}. A stronger model usually keeps to it."
-
-
-def _iter_history(said: Sequence[str], replies: Sequence[Reply | None], *, with_calls: bool) -> Iterator[str]:
-    for text, reply in zip_longest(said, replies):
+def _iter_history(
+    messages: Sequence[str], replies: Sequence[Reply | None], *, with_calls: bool
+) -> Iterator[str]:
+    for text, reply in zip_longest(messages, replies):
         if text is not None:
             yield f"user: {indent_later_lines(text)}"
         yield from _iter_reply_lines(reply, with_calls=with_calls)
 
 
 def _iter_reply_lines(reply: Reply | None, *, with_calls: bool = False) -> Iterator[str]:
-    """What the user is told of a reply; neither calls nor results, unless asked for."""
+    """Yield the lines of a reply in the conversation's history, with calls and results if `with_calls`."""
     for event in reply.events if reply else ():
         if not isinstance(event, Message):
             if with_calls:
@@ -170,18 +172,18 @@ def _as_json(value: object) -> str:
 
 @frozen
 class UserFactory:
-    """Who plays the users of a run."""
+    """Creates the users of a run: scripted ones, and simulated ones if a model is configured."""
 
     model: UserModel | None = None
-    """None: nobody; only what is written can be played."""
+    """The model for simulated users; None if only written turns can be sent."""
     max_turns: int = 20
     personas: Mapping[str, Persona] = field(default_factory=lambda: BUILT_IN)
 
     def create_user(self, case: EvalCase, run: int) -> User:
-        """Who talks to the agent in a case. See `evalgate.core.protocols.CreateUser`.
+        """Return the user of one run of a case; an `evalgate.core.protocols.CreateUser`.
 
         Raises:
-            SimulatedUserError: nobody can.
+            SimulatedUserError: the case needs a simulated user that evalgate cannot provide.
         """
         if self.model is None:
             return create_scripted_user(case, run)
@@ -191,12 +193,12 @@ class UserFactory:
             )
             raise SimulatedUserError(Failure("unsupported", sentence))
         try:
-            part = build_user_role(case, self.personas, self.max_turns)
+            role = build_user_role(case, self.personas, self.max_turns)
         except UnknownPersonaError as error:
             raise SimulatedUserError(Failure("unsupported", str(error))) from None
-        if part is None:
+        if role is None:
             return create_scripted_user(case, run)
-        if not part.signal and part.max_turns < 0:
+        if not role.signal and role.max_turns < 0:
             sentence = "the case's user has neither a stop signal nor a greatest number of turns"
             raise SimulatedUserError(Failure("unsupported", sentence))
-        return SimulatedUser(part, self.model, run)
+        return SimulatedUser(role, self.model, run)
