@@ -286,7 +286,7 @@ def test_beyond_its_size_the_longest_unused_goes_and_the_file_shrinks(tmp_path: 
 
 def remembering(inner: ScriptedModel, file: ResponseCache, **more: Any) -> CachingModel:
     place: dict[str, Any] = {"base_url": "http://judge/v1", "model": "judge", "parameters": {"top_p": 1}}
-    place["price"] = lambda request, tokens: MeteredUsage.from_call(tokens, 0.25)
+    place["compute_cost"] = lambda request, tokens: MeteredUsage.from_call(tokens, 0.25)
     place["hiding"] = LiveRedactor(Redactor.from_environment({"A_TOKEN": PLANTED}))
     return CachingModel(inner, file, **(place | more))
 
