@@ -1,12 +1,11 @@
 """Datasets of watsonx Orchestrate, by the rules of its evaluation framework 1.6.9.
 
-The rules of the loader are those of its evaluation framework 1.6.9; beyond it, a file may be a list of
-datasets. What is not evaluated here (`attack_data`, `file_upload`, …) is kept for the way back.
-`max_user_turns` limits whoever plays the user, and a script.
+Unlike there, a file may be a list of datasets. Keys that are not evaluated here (`attack_data`,
+`file_upload`, …) are kept so that a writer can restore them. `max_user_turns` limits a simulated user as well
+as a script.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -55,7 +54,7 @@ class _Goal(_OrchestrateModel):
 
 
 class ToolCallGoal(_Goal):
-    """A tool should be called."""
+    """A tool call that should happen."""
 
     type: Literal["tool_call"]
     tool_name: _Text
@@ -72,7 +71,10 @@ class ToolCallGoal(_Goal):
 
 
 def _iter_paths(args: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Of all values; an empty object has none that could be matched, except at the top."""
+    """Yield the dotted paths of all values.
+
+    An empty object has none that could be matched, except at the top.
+    """
     for key, value in args.items():
         if value != {} or not prefix:
             yield f"{prefix}{key}"
@@ -81,11 +83,11 @@ def _iter_paths(args: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 _Keywords: TypeAlias = list[Annotated[str, Field(coerce_numbers_to_str=True)]]
-"""The original looks for texts, and lets numbers pass for such."""
+"""The original searches for texts, and accepts numbers as texts."""
 
 
 class TextGoal(_Goal):
-    """Something should be said."""
+    """A text that the agent should say."""
 
     type: Literal["text"]
     response: str | None = None
@@ -99,14 +101,14 @@ class _Identifier(_OrchestrateModel):
 
 
 class InteractionGoal(_Goal):
-    """A widget should be shown."""
+    """A widget that the agent should show."""
 
     type: Literal["interaction"]
     identifier: _Identifier
 
 
 class CheckGoal(BaseModel):
-    """A judge should affirm something."""
+    """A statement that a judge should affirm."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -117,7 +119,7 @@ class CheckGoal(BaseModel):
 
 
 class SearchGoal(_Goal):
-    """What no rule of the original is ever reached by."""
+    """A goal that is never reached: the original has no rule for it."""
 
     type: Literal["conversational_search", "tool_response"]
     keywords: _Keywords | None = None
@@ -133,14 +135,10 @@ GOAL_MODELS: Mapping[str, type[BaseModel]] = {
 }
 
 GOAL_TYPES = GOAL_MODELS.keys()
-"""Types of goals: pydantic puts them into the place of an error."""
+"""Types of goals, which pydantic inserts into the location of an error."""
 AnyGoal: TypeAlias = Annotated[
     ToolCallGoal | TextGoal | InteractionGoal | CheckGoal | SearchGoal, Field(discriminator="type")
 ]
-
-
-def _replace_empty(value: object) -> object:
-    return value or None
 
 
 def _replace_null(value: object) -> object:
@@ -148,7 +146,7 @@ def _replace_null(value: object) -> object:
 
 
 def _validate_goal_names(value: object) -> list[str] | str:
-    """What follows a goal: names, or one alone; null is none."""
+    """Return the names that follow a goal: a list, or one name alone; null is none."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
@@ -159,7 +157,7 @@ def _validate_goal_names(value: object) -> list[str] | str:
 
 
 def ensure_name_list(value: Any) -> Any:
-    """A list of names; a name alone is the only one."""
+    """Return a list of names, given a list or one name alone."""
     return [value] if isinstance(value, str) else value
 
 
@@ -171,21 +169,21 @@ class _Attack(_OrchestrateModel):
 
 
 def _validate_attack(value: dict[str, Any]) -> dict[str, Any]:
-    """`value`, as it is kept for the way back."""
+    """Return `value` unchanged if it is valid; it is only kept for the writer."""
     _Attack.model_validate(value)
     return value
 
 
 class OrchestrateFile(_OrchestrateModel):
-    """One conversation with its goals."""
+    """A dataset: one conversation with its goals."""
 
     agent: str | None = None
     story: _Text
     starting_sentence: str | None = None
     goals: dict[str, Annotated[Any, AfterValidator(_validate_goal_names)]]
-    """After each goal those that follow; a single name where a list should be."""
+    """Goal → the goals that follow it; the original also accepts a single name instead of a list."""
     goal_details: Annotated[list[AnyGoal], Field(min_length=1)]
-    dataset_name: Annotated[Id | None, BeforeValidator(_replace_empty)] = None
+    dataset_name: Annotated[Id | None, BeforeValidator(lambda value: value or None)] = None
     user_prompts: list[str] | None = None
     max_user_turns: int | None = None
     attack_data: Annotated[dict[str, Any], AfterValidator(_validate_attack)] | None = None
@@ -218,15 +216,17 @@ _ENDING = ".json"
 
 
 class OrchestrateFormat:
-    """Reads the datasets of `orchestrate evaluations evaluate`."""
+    """Datasets of `orchestrate evaluations evaluate`."""
 
     def matches_document(self, document: Document) -> bool:
-        """An object with goals and their details, or a list that holds one."""
+        """Return True for an object with goals and their details, or a list with such an object."""
         listed = as_sequence(document.value)
         return any(map(_is_dataset, [document.value] if listed is None else listed))
 
     def read_eval_set(self, document: Document) -> EvalSet:
-        """The datasets of the file. The set is called by its path, a case by its `dataset_name` or the file.
+        """Build a case for each dataset of the file.
+
+        The id of the set is its path, that of a case is its `dataset_name` or derived from the file's name.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -244,7 +244,7 @@ class OrchestrateFormat:
         return EvalSet(document.path, cases, document.path, notices=notices)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
-        """See `ReportsIgnoredKeys`."""
+        """Yield the paths of keys whose values are not read into the eval set."""
         listed = as_sequence(document.value)
         if listed is not None:
             for index, value in enumerate(listed):
@@ -255,7 +255,7 @@ class OrchestrateFormat:
 
 def _iter_ignored_keys(value: object, place: Location) -> Iterator[IgnoredKey]:
     dataset = value if isinstance(value, dict) else {}
-    # Goals one by one: which keys one may have depends on its type.
+    # Goals are checked one by one, because their keys depend on their type.
     yield from collect_ignored_keys(OrchestrateFile, {**dataset, "goal_details": None}, place)
     for index, goal in enumerate(get_items(dataset, "goal_details")):
         kind = goal.get("type") if isinstance(goal, dict) else None
@@ -268,14 +268,18 @@ def _is_dataset(value: object) -> bool:
 
 
 def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
-    position, listed = partial(_find_position, document), as_sequence(document.value)
+    listed = as_sequence(document.value)
+
+    def find_position(location: Location) -> tuple[int, int]:
+        # Without the type that pydantic inserts between a goal and its fields.
+        return document.find_position(tuple(part for part in location if part not in GOAL_TYPES))
 
     def make_case(index: int, value: object) -> EvalCase | None:
         place: Location = () if listed is None else (index,)
         if keys.is_open:
             keys.add_keys(_iter_ignored_keys(value, place))
         wire = validate_model(
-            OrchestrateFile, value, problems, file=document.path, position=position, prefix=place
+            OrchestrateFile, value, problems, file=document.path, position=find_position, prefix=place
         )
         if wire is None:
             return None
@@ -286,7 +290,7 @@ def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) 
 
 
 def _build_default_name(document: Document, index: int) -> str:
-    """What a dataset is called that does not say it."""
+    """Return the name of a dataset without `dataset_name`: the file's, with a number in a longer list."""
     stem, listed = PurePath(document.path).name.removesuffix(_ENDING), as_sequence(document.value)
     return f"{stem}-{index + 1}" if listed is not None and len(listed) > 1 else stem
 
@@ -297,18 +301,17 @@ def _iter_ids(document: Document) -> Iterator[tuple[object, Location]]:
         yield name or _build_default_name(document, index), (index,)
 
 
-def _find_position(document: Document, location: Location) -> tuple[int, int]:
-    """The place of a location, without the tags that pydantic puts between a goal and its fields."""
-    return document.find_position(tuple(part for part in location if part not in GOAL_TYPES))
-
-
 def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:
     journey = _build_journey(wire)
-    turns = tuple(_iter_turns(wire, journey))
+    turns, scenario = tuple(_iter_turns(wire, journey)), None
+    if not turns:
+        # The simulated user begins; later messages may be scripted all the same.
+        script = None if wire.user_prompts is None else tuple(wire.user_prompts)
+        scenario = Scenario("", wire.story, max_turns=wire.max_user_turns, script=script)
     return EvalCase(
         name,
         turns,
-        scenario=None if turns else _build_scenario(wire),
+        scenario=scenario,
         session=SessionInput(wire.agent or "", state={**wire.context_variables, **wire.runtime_context}),
         line=line,
         journey=journey,
@@ -317,18 +320,12 @@ def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:
     )
 
 
-def _build_scenario(wire: OrchestrateFile) -> Scenario:
-    """Somebody begins; what is said after that may be written."""
-    script = None if wire.user_prompts is None else tuple(wire.user_prompts)
-    return Scenario("", wire.story, max_turns=wire.max_user_turns, script=script)
-
-
 def _extract_native_data(wire: OrchestrateFile) -> JsonObject:
-    """What a dataset says that is in no field of ours; its goals as a whole, where they say more."""
+    """Return values that no field of `EvalCase` holds, and all goals if some hold more than is read."""
     found = {name: getattr(wire, name) for name in _KEPT}
     if any(map(_has_extra_fields, wire.goal_details)):
         found["goal_details"] = [goal.model_dump(exclude_unset=True) for goal in wire.goal_details]
-    # An empty script says that the user says no more, which one turn alone would not tell.
+    # An empty script means that the user says nothing more, which one turn alone does not express.
     if wire.user_prompts == [] or len(_get_prompts(wire)) <= len(wire.user_prompts or ()):
         found["user_prompts"] = wire.user_prompts
     return {name: value for name, value in found.items() if value is not None}
@@ -344,16 +341,16 @@ def _has_extra_fields(goal: AnyGoal) -> bool:
 
 
 def _iter_turns(wire: OrchestrateFile, journey: Journey) -> Iterator[CaseTurn]:
-    """The script. Without a starting sentence somebody has to play the user."""
+    """Yield the scripted turns; none without a starting sentence, since then the user is simulated."""
     prompts = _get_prompts(wire)
-    # Only where there is one turn is it clear which turn the goals belong to.
+    # Only with a single turn is it clear which turn the goals belong to.
     expected = _build_expected_reply(journey) if len(prompts) == 1 else Reply()
     for prompt in prompts:
         yield CaseTurn(UserMessage(prompt), expected)
 
 
 def _get_prompts(wire: OrchestrateFile) -> list[str]:
-    """All that is written, as far as the conversation may go."""
+    """Return the scripted messages, at most `max_user_turns` of them."""
     if not wire.starting_sentence:
         return []
     prompts = [wire.starting_sentence, *(wire.user_prompts or ())]
@@ -361,9 +358,12 @@ def _get_prompts(wire: OrchestrateFile) -> list[str]:
 
 
 def _build_expected_reply(journey: Journey) -> Reply:
-    """What the goals ask for, in their order where they have one alone; else in the order of the file."""
-    place = {name: at for at, name in enumerate(find_linear_goal_order(journey) or ())}
-    goals = sorted(journey.goals, key=lambda goal: place.get(goal.name, 0))
+    """Build the reply that the goals ask for.
+
+    Its events are in the order of the goals if that order is linear, else in the order of the file.
+    """
+    rank = {name: at for at, name in enumerate(find_linear_goal_order(journey) or ())}
+    goals = sorted(journey.goals, key=lambda goal: rank.get(goal.name, 0))
     responses = [goal.response for goal in goals if goal.type == "text" and goal.response]
     calls = [ToolCall(goal.tool_name, goal.args) for goal in goals if goal.type == "tool_call"]
     return Reply(responses[-1] if responses else None, tuple(calls))

@@ -1,4 +1,4 @@
-"""What is suspicious about a journey although it can be read: goals and orders that can never be."""
+"""Lint journeys that can be read but can never succeed, because of their goals or the order of goals."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,14 +8,14 @@ from evalgate.core.types import EvalCase, EvalSet, Goal, Journey
 from evalgate.integrations.orchestrate.journey.outcome import get_goals
 
 _RANK = {"tool_call": 0, "interaction": 1, "text": 2}
-"""Which kinds of goals count as reached before which others, whatever the conversation was."""
+"""Goals of a kind with a lower rank always count as reached before those with a higher one."""
 
 
 class JourneyLint:
-    """Looks at the goals of every case that has some."""
+    """A lint of the goals of every case that has a journey."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """See `Lint.build_checker`."""
+        """Return the checker of one case; it needs neither the set nor the metrics."""
         del eval_set, metrics
         return _describe_journey_faults
 
@@ -29,12 +29,12 @@ def _describe_journey_faults(case: EvalCase) -> Iterator[str]:
     if circle := find_cycle(journey.order):
         yield f"`goals` run in a circle ({' → '.join(circle)}), so that the journey can never succeed"
     yield from _find_impossible_edges(journey)
-    if case.turns and len(case.turns) == 1 and _has_interaction(journey):
+    if len(case.turns) == 1 and any(goal.type == "interaction" for goal in journey.goals):
         yield "only the starting sentence is said; write `user_prompts` for what the user answers"
 
 
 def find_cycle(order: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names along one circle, the first one again at its end; empty when there is none."""
+    """Return the names along one cycle, the first one again at its end; empty if there is none."""
     done: set[str] = set()
     for start in order:
         path: list[str] = []
@@ -86,7 +86,3 @@ def _describe_edge(first: Goal, second: Goal, *, is_as_written: bool) -> Iterato
         yield f"the order {names} can never hold: {kinds}"
     elif first.type == second.type != "tool_call" and not is_as_written:
         yield f"the order {names} can never hold: both count in the order of `goal_details`"
-
-
-def _has_interaction(journey: Journey) -> bool:
-    return any(goal.type == "interaction" for goal in journey.goals)

@@ -1,6 +1,6 @@
-"""The metrics of journeys, literal or judged by a model.
+"""The metrics of journeys, judged by a model or literally.
 
-The counts that they come from stand in the details.
+The details of a score hold the counts that it was computed from.
 """
 
 import json
@@ -54,7 +54,7 @@ _LETTERS = LiteralTextJudge()
 
 @frozen
 class TextVerdict:
-    """What one answer says."""
+    """The verdict in one answer, with its reason."""
 
     verdict: bool
     reason: str = ""
@@ -62,21 +62,21 @@ class TextVerdict:
 
 @dataclass(slots=True)
 class ModelTextJudge:
-    """Reads the texts of one conversation. See `journey.outcome.TextJudge`."""
+    """A model that judges the texts of one conversation; implements `journey.outcome.TextJudge`."""
 
     client: ModelClient
     samples: int = 1
-    """Answers to each question; the majority counts, and a tie is a no."""
+    """Number of answers to each question. The majority counts, and a tie is a no."""
     context: str = ""
-    """What the user said first."""
+    """The first message of the user."""
     told: list[JsonObject] = field(default_factory=list)
     """Every question that was asked, with its answers, for the record."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
-        """Whether all occur, as they are or as close variants.
+        """Return True if all keywords occur, literally or as close variants.
 
         Raises:
-            JudgeError: the model does not say.
+            JudgeError: the model gives no verdict.
         """
         if await _LETTERS.holds_keywords(keywords, text):
             return True
@@ -84,10 +84,10 @@ class ModelTextJudge:
         return await self._ask_judge(PROMPTS[0], filled, {"keywords": list(keywords)})
 
     async def matches_text(self, expected: str, text: str) -> bool | None:
-        """Whether the text says the same.
+        """Return True if the text means the same as the expected one.
 
         Raises:
-            JudgeError: the model does not say.
+            JudgeError: the model gives no verdict.
         """
         if await _LETTERS.matches_text(expected, text):
             return True
@@ -95,10 +95,10 @@ class ModelTextJudge:
         return await self._ask_judge(PROMPTS[1], filled, {"expected": expected})
 
     async def confirms_check(self, check: str, transcript: str) -> bool | None:
-        """Whether the check holds.
+        """Return True if the check holds for the transcript.
 
         Raises:
-            JudgeError: the model does not say.
+            JudgeError: the model gives no verdict.
         """
         filled = load_prompt(PROMPTS[2]).render_text(check=check, transcript=transcript)
         return await self._ask_judge(PROMPTS[2], filled, {"check": check})
@@ -117,7 +117,7 @@ class ModelTextJudge:
 
 
 def _parse_verdict(answer: ModelAnswer) -> TextVerdict:
-    """`{"verdict": true, "reason": "…"}`, in a code block or not, or a text that begins with yes or no."""
+    """Parse `{"verdict": true, "reason": "…"}`, also in a code block, or text beginning with yes or no."""
     text = answer.text.strip()
     if fenced := _FENCED.fullmatch(text):
         text = fenced[1]
@@ -149,23 +149,23 @@ class JourneyMetric(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     reads_texts: ClassVar[bool] = True
-    """Whether its score depends on what was said."""
+    """False if the score does not depend on texts, so that no judge is needed."""
 
     responses: Literal["judged", "exact"] = "judged"
-    """How an expected response is compared that no text equals: `judged` leaves it to the run's judge, and
-    without one to the goal's keywords; `exact` takes it for not reached, and asks no judge of anything."""
+    """How an expected response is compared if no text equals it: `judged` asks the run's judge, or checks
+    only the goal's keywords if there is none; `exact` counts it as not reached and asks no judge at all."""
     judge_model: str = ""
     """The model that judges; "": the run's own."""
     num_samples: Annotated[int, Strict()] = Field(default=1, ge=1, le=100)
-    """How often a judge is asked each question."""
+    """Number of answers to each question to a judge."""
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
-        """The metric, judged where a judge is configured; the release of Google ADK changes nothing.
+        """Build the metric, with a judge if one is configured; the release of Google ADK changes nothing.
 
         Raises:
             ValidationError: an option is unknown or wrong.
-            JudgeNotConfiguredError: it names a model of nobody knows whom.
+            JudgeNotConfiguredError: `judge_model` names a model that cannot be resolved.
         """
         metric, bench = cls.model_validate(criterion.options), context.bench
         if not cls.reads_texts or metric.responses == "exact" or bench is None:
@@ -175,13 +175,16 @@ class JourneyMetric(BaseModel, ABC):
         return JudgedJourneyMetric(metric, bench.resolve_judge(metric.judge_model))
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]. Not applicable to a case without a journey, or where only a judge can tell."""
+        """Return the score in [0, 1].
+
+        Not applicable to a case without a journey, or if only a judge can tell.
+        """
         return await self.score_with_judge(
             case, run, LiteralTextJudge(knows_only_equal=self.responses == "judged")
         )
 
     async def score_with_judge(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
-        """The score when this judge reads the texts."""
+        """Return the score, with `judge` for the texts."""
         if case.journey is None:
             return NotApplicable("the case has no journey: its source names no goals")
         try:
@@ -191,31 +194,30 @@ class JourneyMetric(BaseModel, ABC):
 
     @abstractmethod
     def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
-        """The score of an outcome."""
+        """Compute the score from the result of every goal."""
 
 
 @frozen
 class JudgedJourneyMetric:
-    """A metric of journeys with a model that reads the texts."""
+    """A metric of journeys with a model that judges the texts."""
 
     metric: JourneyMetric
     judge: Judge
 
     @property
     def judged_by(self) -> JsonObject:
-        """See `Judged`."""
+        """Return the judge's identity and the versions of the prompts."""
         return {**self.judge.identity, "prompt": [load_prompt(name).version for name in PROMPTS]}
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]. Not applicable to a case without a journey.
+        """Return the score in [0, 1]. Not applicable to a case without a journey.
 
         Raises:
-            JudgeError: the judge does not say.
+            JudgeError: the judge gives no verdict.
         """
-        said = run.said or [turn.user for turn in case.turns]
-        judge = ModelTextJudge(
-            self.judge.client, self.metric.num_samples, context=said[0].text if said else ""
-        )
+        messages = run.said or [turn.user for turn in case.turns]
+        context = messages[0].text if messages else ""
+        judge = ModelTextJudge(self.judge.client, self.metric.num_samples, context)
         result = await self.metric.score_with_judge(case, run, judge)
         if isinstance(result, MetricScore) and judge.told:
             return replace(result, details={**(result.details or {}), "judged": judge.told})

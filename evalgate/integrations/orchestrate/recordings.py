@@ -1,6 +1,6 @@
 """Recorded conversations of watsonx Orchestrate, in each shape that it has written.
 
-A tool call is told by the message's `name` and `args`, by `tool_calls` (release 1.6), or by JSON in its
+A tool call is written as the message's `name` and `args`, as `tool_calls` (release 1.6), or as JSON in its
 `content` (older releases and the recorder).
 """
 
@@ -63,7 +63,7 @@ class _RecordedMessage(_RecordingModel):
 
 
 def read_conversation(document: Document) -> tuple[CaseTurn, ...]:
-    """The turns of a recorded conversation; what was said stands as expected.
+    """Read the turns of a recorded conversation; the agent's replies become the expected ones.
 
     Raises:
         InvalidInputError: with every problem of the file, each at its line and column.
@@ -78,7 +78,7 @@ def read_conversation(document: Document) -> tuple[CaseTurn, ...]:
 
 
 def build_recorded_case(document: Document) -> EvalCase:
-    """The conversation in a file as a case: `<case>.messages.json`, or `<case>.run2.messages.json`.
+    """Build a case from the conversation in `<case>.messages.json` or `<case>.run2.messages.json`.
 
     Raises:
         InvalidInputError: as `read_conversation`.
@@ -103,14 +103,12 @@ def _iter_turns(messages: Sequence[_RecordedMessage]) -> Iterator[CaseTurn]:
 
 
 def _build_turn(asked: str, events: Sequence[Event]) -> CaseTurn:
-    """The last thing that was said is the response."""
-    last = next((event for event in reversed(events) if _is_spoken(event)), None)
+    """Build a turn whose response is the agent's last message that is not a widget."""
+    messages = (event for event in reversed(events) if isinstance(event, Message))
+    last = next((message for message in messages if message.payload is None), None)
+    # By identity: an earlier message with the same text stays.
     others = tuple(event for event in events if event is not last)
-    return CaseTurn(UserMessage(asked), Reply(last.text if isinstance(last, Message) else None, others))
-
-
-def _is_spoken(event: Event) -> bool:
-    return isinstance(event, Message) and event.payload is None
+    return CaseTurn(UserMessage(asked), Reply(None if last is None else last.text, others))
 
 
 def _iter_events(message: _RecordedMessage) -> Iterator[Event]:
@@ -135,22 +133,23 @@ def _iter_tool_calls(message: _RecordedMessage) -> Iterator[ToolCall]:
         args = message.args if message.raw_arguments is None else message.raw_arguments
         yield ToolCall(message.name, _parse_arguments(args), message.id)
     else:
-        said = _parse_object(message.content)
-        identifier = said.get("id") or said.get("tool_call_id")
+        fields = _parse_object(message.content)
+        identifier = fields.get("id") or fields.get("tool_call_id")
         yield ToolCall(
-            str(said.get("name") or ""), _parse_arguments(said.get("args")), _to_optional_text(identifier)
+            str(fields.get("name") or ""), _parse_arguments(fields.get("args")), _to_optional_text(identifier)
         )
 
 
 def _build_tool_result(message: _RecordedMessage) -> ToolResult:
-    said = _parse_object(message.content) if message.name is None else {}
-    if "name" in said:
-        return ToolResult(str(said["name"]), said.get("content"), _to_optional_text(said.get("tool_call_id")))
+    result = _parse_object(message.content) if message.name is None else {}
+    if "name" in result:
+        identifier = _to_optional_text(result.get("tool_call_id"))
+        return ToolResult(str(result["name"]), result.get("content"), identifier)
     return ToolResult(message.name or "", message.content, message.tool_call_id or message.id)
 
 
 def _parse_arguments(value: object) -> JsonObject:
-    """Arguments that are no JSON object are none, as in the original."""
+    """Return the arguments, or {} if they are not a JSON object, as in the original."""
     return value if isinstance(value, Mapping) else _parse_object(value)
 
 
@@ -178,15 +177,17 @@ _SUBFOLDER = "messages"
 
 
 def may_hold_conversations(path: Path) -> bool:
-    """Whether a path can hold recorded conversations: a folder, or a file that is called so."""
+    """Return True for a folder, or for a file with the name of a recorded conversation."""
     return path.is_dir() or path.name.endswith(ENDING)
 
 
 def read_conversations(path: Path, shown_as: str) -> EvalSet:
-    """Every conversation in a folder, in its `messages`, or in one file; a case stands once for each run.
+    """Read a file, or every conversation in a folder or its subfolder `messages`.
+
+    A case occurs once for each of its runs.
 
     Raises:
-        InvalidInputError: there is none, or with every problem of every file.
+        InvalidInputError: there is no conversation, or with every problem of every file.
     """
     files = sorted(_find_files(path), key=_get_sort_key)
     if not files:
@@ -214,6 +215,6 @@ def _find_files(path: Path) -> Iterator[Path]:
 
 
 def _get_sort_key(path: Path) -> tuple[str, int, str]:
-    """`x.run2` before `x.run10`."""
+    """Return a key that sorts `x.run2` before `x.run10`."""
     stem, _, run = path.name.removesuffix(ENDING).rpartition(".run")
     return (stem, int(run), "") if run.isdecimal() else (path.name, 0, "")

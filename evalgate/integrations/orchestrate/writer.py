@@ -1,12 +1,12 @@
-"""Writes cases as datasets of watsonx Orchestrate: one object, or a list where there are several.
+"""Writer of cases as datasets of watsonx Orchestrate: one object, or a list if there are several.
 
-Where a case has turns alone, its goals are made of them: the calls in their order, then the responses in
-theirs, which is the one order that the original can find fulfilled.
+If a case has turns but no goals, its goals are built from the turns: the calls in their order, then the
+responses in theirs. This is the only order that the original can find fulfilled.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from evalgate.core.protocols import WriteResult
 from evalgate.core.types import EvalCase, EvalSet, Goal, Journey, JsonObject
@@ -18,13 +18,15 @@ _KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload", 
 
 
 class OrchestrateWriter:
-    """The file that `orchestrate evaluations evaluate` reads, where it is one dataset."""
+    """Writer of the file that `orchestrate evaluations evaluate` reads, if it is one dataset."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
-        """The file's text, and what it has no place for: mostly who said what when.
+        """Return the file's text, and a list of what the format cannot hold.
+
+        It cannot hold the turn in which something is said or called.
 
         Raises:
-            InvalidInputError: no case can be said at all.
+            InvalidInputError: no case can be written at all.
         """
         lost = (*_describe_set_losses(eval_set), *_describe_all_case_losses(eval_set))
         datasets = [_build_dataset(case) for case in eval_set.cases if not _find_fault(case)]
@@ -34,7 +36,7 @@ class OrchestrateWriter:
 
 
 def _find_fault(case: EvalCase) -> str:
-    """Why the case cannot be said; "" when it can."""
+    """Return the reason why the case cannot be written, or "" if it can."""
     if case.journey is None and case.scenario is not None:
         return "it is a scenario without goals"
     if case.turns and not case.turns[0].user.text:
@@ -43,14 +45,14 @@ def _find_fault(case: EvalCase) -> str:
 
 
 def _describe_set_losses(eval_set: EvalSet) -> Iterator[str]:
-    said = {
+    losses = {
         "its id": eval_set.eval_set_id != eval_set.path,
         "its name": eval_set.name,
         "its description": eval_set.description,
         "its time stamp": eval_set.creation_timestamp,
         "that it is one set: the original reads one dataset a file": len(eval_set.cases) > 1,
     }
-    yield from (f"{eval_set.eval_set_id}: {what}" for what, is_there in said.items() if is_there)
+    yield from (f"{eval_set.eval_set_id}: {what}" for what, is_lost in losses.items() if is_lost)
 
 
 def _describe_all_case_losses(eval_set: EvalSet) -> Iterator[str]:
@@ -114,18 +116,16 @@ def _build_goal(goal: Goal) -> JsonObject:
 
 
 def _build_journey(case: EvalCase) -> Journey:
-    """The case's own, or the one that its turns make."""
+    """Return the case's own journey, or build one from its turns."""
     if case.journey is not None and case.journey.goals:
         return case.journey
     goals = (*_iter_call_goals(case), *_iter_response_goals(case))
-    told = case.journey.story if case.journey else ""
-    story = told or "\n".join(turn.user.text for turn in case.turns if turn.user.text)
-    return Journey(goals, _build_order([goal.name for goal in goals]), story)
-
-
-def _build_order(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Each before the next."""
-    return {name: tuple(names[at : at + 1]) for at, name in enumerate(names, start=1)}
+    own_story = case.journey.story if case.journey else ""
+    story = own_story or "\n".join(turn.user.text for turn in case.turns if turn.user.text)
+    names = [goal.name for goal in goals]
+    # Each goal must be reached before the next one.
+    order = {name: tuple(names[at : at + 1]) for at, name in enumerate(names, start=1)}
+    return Journey(goals, order, story)
 
 
 def _iter_call_goals(case: EvalCase) -> Iterator[Goal]:

@@ -1,8 +1,8 @@
 """Compare tool arguments as watsonx Orchestrate's evaluation does, dates included.
 
-`January 5, 2025`, `5 Jan 2025`, `01/05/2025` (the month first, unless it cannot be one), `2025-01-05T10:30Z`,
-`20250105T1030`, `10:30 pm`. What is not written stays unknown: `May` is no day of May, so the answer never
-depends on today.
+Recognised dates are `January 5, 2025`, `5 Jan 2025`, `01/05/2025` (the month first, unless it cannot be one),
+`2025-01-05T10:30Z`, `20250105T1030` and `10:30 pm`. Parts that are not written stay unknown: `May` has no
+day. So a result never depends on today's date.
 """
 
 import json
@@ -52,20 +52,20 @@ _NUMBER = re.compile(r"\d+")
 
 @frozen
 class Moment:
-    """A point in time, as far as it was written. None is unknown."""
+    """A point in time, as far as it was written; None is unknown."""
 
     year: int | None = None
     month: int | None = None
     day: int | None = None
     weekday: str | None = None
     time: timedelta | None = None
-    """Since midnight."""
+    """Time since midnight."""
     offset: timedelta | None = None
-    """From UTC."""
+    """Offset from UTC."""
 
 
 def is_same_moment(one: Moment, other: Moment) -> bool:
-    """Whether both say the same. Midnight is a time that need not be written, nor a known day's name."""
+    """Return True if both mean the same; midnight and the weekday of a known date may be left out."""
     return _normalize_moment(one) == _normalize_moment(other)
 
 
@@ -78,15 +78,16 @@ def _normalize_moment(moment: Moment) -> Moment:
         return replace(moment, weekday=None)
     try:
         local = datetime(year, month, day, tzinfo=timezone(offset)) + (moment.time or timedelta())
-        there = local.astimezone(UTC)
+
+        utc = local.astimezone(UTC)
     except OverflowError:
         return moment
-    midnight = there.replace(hour=0, minute=0, second=0, microsecond=0)
-    return Moment(there.year, there.month, there.day, None, there - midnight, timedelta())
+    midnight = utc.replace(hour=0, minute=0, second=0, microsecond=0)
+    return Moment(utc.year, utc.month, utc.day, None, utc - midnight, timedelta())
 
 
 def parse_moment(text: str) -> Moment | None:
-    """The date or time in `text`; None when it holds anything else."""
+    """Parse the date or time in `text`; return None if it holds anything else."""
     rest = text.strip().lower()
     rest = re.sub(r"(?<=\d)t(?=\d{1,2}:)", " ", rest)
     rest = _COMPACT_TIME.sub(lambda found: f" {found[1]}:{found[2]}:{found[3] or '00'}", rest)
@@ -102,18 +103,18 @@ def parse_moment(text: str) -> Moment | None:
 
 
 def _parse_time(found: re.Match[str]) -> Moment | None:
-    """The time of day; None when there is none such."""
-    said = found.groupdict()
-    hour, minute, second = (int(said.get(name) or 0) for name in ("hour", "minute", "second"))
-    if half := said.get("half"):
+    """Return the time of day, or None if there is no such time."""
+    parts = found.groupdict()
+    hour, minute, second = (int(parts.get(name) or 0) for name in ("hour", "minute", "second"))
+    if half := parts.get("half"):
         if not 1 <= hour <= 12:
             return None
         hour = hour % 12 + (12 if half.startswith("p") else 0)
     if hour > 23 or minute > 59 or second > 59:
         return None
-    micro = int((said.get("fraction") or "").ljust(6, "0")[:6])
+    micro = int((parts.get("fraction") or "").ljust(6, "0")[:6])
     time = timedelta(hours=hour, minutes=minute, seconds=second, microseconds=micro)
-    return Moment(time=time, offset=_parse_offset(said.get("zone")))
+    return Moment(time=time, offset=_parse_offset(parts.get("zone")))
 
 
 def _parse_offset(zone: str | None) -> timedelta | None:
@@ -159,7 +160,7 @@ def _parse_worded_date(text: str) -> Moment | None:
 
 
 def _find_name_index(word: str, short: tuple[str, ...], full: tuple[str, ...] | list[str]) -> int:
-    """1-based place of a name, or 0."""
+    """Return the 1-based index of a name, or 0."""
     if word == "sept":
         word = "sep"
     names = short if len(word) == 3 else full
@@ -167,7 +168,7 @@ def _find_name_index(word: str, short: tuple[str, ...], full: tuple[str, ...] | 
 
 
 def _add_numbers(moment: Moment, numbers: list[str]) -> Moment | None:
-    """The numbers beside a month's name: a day, a year, or a day and a year."""
+    """Add the numbers next to a month's name: a day, a year, or a day and a year."""
     for number in numbers:
         is_day = len(number) <= 2 and int(number) <= 31
         if is_day and moment.day is None:
@@ -180,7 +181,7 @@ def _add_numbers(moment: Moment, numbers: list[str]) -> Moment | None:
 
 
 def _expand_year(digits: str) -> int:
-    """Two digits are a year of this century up to 68, as POSIX reads them."""
+    """Return the full year; two digits up to 68 mean this century, as in POSIX."""
     year = int(digits)
     return year if len(digits) > 2 else year + (2000 if year <= 68 else 1900)
 
@@ -203,7 +204,7 @@ def _is_real_date(moment: Moment) -> bool:
 
 
 IGNORED = "<IGNORE>"
-"""An expected value that any other equals."""
+"""An expected value that equals any other."""
 
 _TOLERANCE = 0.001
 _LIKE = 0.8
@@ -211,10 +212,10 @@ _WORD = re.compile(r"\w+")
 
 
 def normalize_value(value: object) -> object:
-    """`value` without what does not count: case, how a number is written, the order of a list.
+    """Return `value` without what does not count: case, number format and the order of lists.
 
-    Whole numbers stay exact however long they are, where the original sends digits in a text through a float
-    and so takes ids for equal that differ in their 17th digit.
+    Whole numbers stay exact, however long they are. The original converts digits in a text to a float, so
+    that it takes ids for equal that differ in their 17th digit.
     """
     if isinstance(value, Mapping):
         return {str(key): normalize_value(item) for key, item in value.items()}
@@ -249,11 +250,11 @@ def _normalize_text(text: str) -> str:
 
 
 _WORD_OF_DIGITS = re.compile(r"\d")
-"""Beyond a double's range, a number stays the text that it is."""
+"""Matches text with a digit: a number beyond a double's range stays a text."""
 
 
 def compare_as_date_or_number(actual: object, expected: object) -> bool | None:
-    """Whether two numbers are at most 0.001 apart, or two dates the same; None when they are neither."""
+    """Compare two numbers within 0.001, or two dates; return None if they are neither."""
     numbers = _to_float(actual), _to_float(expected)
     if numbers[0] is not None and numbers[1] is not None:
         return abs(numbers[0] - numbers[1]) <= _TOLERANCE
@@ -274,7 +275,7 @@ def _to_float(value: object) -> float | None:
 
 
 def is_similar(actual: object, expected: object) -> bool:
-    """Whether the texts of two values share at least 0.8 of their words (Dice's coefficient)."""
+    """Return True if the texts of two values share at least 0.8 of their words (Dice's coefficient)."""
     if (found := compare_as_date_or_number(actual, expected)) is not None:
         return found
     one, other = _count_words(actual), _count_words(expected)
@@ -295,16 +296,16 @@ _LONGEST_VALUE = 60
 
 
 def find_argument_mismatch(goal: Goal, actual: JsonObject) -> str:
-    """The first argument that is not as the goal asks, in words; "" when the call matches.
+    """Describe the first argument that differs from the goal; return "" if the call matches.
 
-    Arguments that the goal does not name may be anything.
+    Arguments that the goal does not name may have any value.
     """
     if goal.args is None:
         return f"no arguments are expected, got {_format_value(dict(actual))}" if actual else ""
     if goal.args == _ANYTHING:
         return ""
     given = dict(iter_leaves(actual))
-    # A dotted key and a nested one may be one path; the later one counts.
+    # A dotted key and a nested one may have the same path; the later one counts.
     for path, expected in dict(iter_leaves(goal.args)).items():
         found = given.get(path, _ABSENT)
         if not _matches_argument(find_strategy(path, goal.arg_matching), expected, found):
@@ -313,7 +314,10 @@ def find_argument_mismatch(goal: Goal, actual: JsonObject) -> str:
 
 
 def iter_leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Dotted paths of all values that are no objects. An empty object has none."""
+    """Yield the dotted path and value of each value that is not an object.
+
+    An empty object has none.
+    """
     for key, value in args.items():
         path = f"{prefix}.{key}" if prefix else str(key)
         if isinstance(value, Mapping):
@@ -323,7 +327,7 @@ def iter_leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, objec
 
 
 def find_strategy(path: str, matching: Mapping[str, ArgMatching]) -> ArgMatching:
-    """What is said of the path itself, else of its nearest parent, else `strict`."""
+    """Return the strategy of the path, else of its nearest parent, else `strict`."""
     while path not in matching:
         path, dot, _ = path.rpartition(".")
         if not dot:

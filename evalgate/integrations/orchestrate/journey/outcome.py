@@ -1,7 +1,7 @@
-"""What a conversation reached of its journey: tool calls, texts, and their order.
+"""Evaluate which goals of its journey a conversation reached: tool calls, texts, and their order.
 
-Whether a text says what it should is for a judge to tell. Without one, keywords are looked up, equal texts
-are equal, and the rest is left open.
+Only a judge can decide whether two different texts mean the same. Without one, keywords are searched for,
+equal texts match, and the rest stays undecided.
 
 The rules are those of watsonx Orchestrate's evaluation framework 1.6.9: goals of tool calls come first, in
 the order in which they were reached, then widgets, then texts, both in the order of the file.
@@ -35,41 +35,41 @@ _BLANKS = re.compile(r"\s+")
 
 
 class TextJudge(Protocol):
-    """Somebody who understands texts. None: cannot tell."""
+    """A judge of texts. Its methods return None if it cannot tell."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
-        """Whether all of `keywords`, at least one, occur in `text`."""
+        """Return True if all of `keywords`, at least one, occur in `text`."""
         ...
 
     async def matches_text(self, expected: str, text: str) -> bool | None:
-        """Whether `text` says what `expected` says."""
+        """Return True if `text` means the same as `expected`."""
         ...
 
     async def confirms_check(self, check: str, transcript: str) -> bool | None:
-        """Whether `check` is true of what was said."""
+        """Return True if `check` holds for the transcript."""
         ...
 
 
 @frozen
 class LiteralTextJudge:
-    """Compares letters: any case, any blanks. Knows nothing of meaning."""
+    """A judge that compares letters only, ignoring case and blanks. It knows no meanings."""
 
     knows_only_equal: bool = True
-    """Texts that differ may still mean the same: leave that open. False: they say different things."""
+    """True: texts that differ may still mean the same, which stays undecided. False: they do not match."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
-        """Each stands in the text, letter by letter."""
+        """Return True if every keyword occurs in the text literally."""
         plain = _normalize_text(text)
         return all(_normalize_text(keyword) in plain for keyword in keywords)
 
     async def matches_text(self, expected: str, text: str) -> bool | None:
-        """True when equal."""
+        """Return True for equal texts, else False, or None if `knows_only_equal`."""
         if _normalize_text(expected) == _normalize_text(text):
             return True
         return None if self.knows_only_equal else False
 
     async def confirms_check(self, check: str, transcript: str) -> bool | None:
-        """Cannot tell."""
+        """Return None: checks need a judge that understands texts."""
         del check, transcript
         return None
 
@@ -80,23 +80,23 @@ def _normalize_text(text: str) -> str:
 
 @frozen
 class TextFinding:
-    """What became of one goal that asks for a text."""
+    """The result of one goal that asks for a text."""
 
     goal: Goal
     is_reached: bool | None
-    """None: only a judge can tell."""
+    """None if only a judge can tell."""
     has_keywords: bool | None
-    """Whether one text holds all keywords; None when the goal names none."""
+    """True if one text holds all keywords; None if the goal names none."""
     is_response_judged: bool
-    """Whether the expected response was compared, or its keywords stand for it."""
+    """False if the expected response could not be compared; then at most the keywords decided."""
 
 
 async def evaluate_text_goals(
     journey: Journey, texts: Sequence[str], judge: TextJudge
 ) -> tuple[TextFinding, ...]:
-    """What became of every goal that asks for a text, a name that stands twice included.
+    """Evaluate every goal that asks for a text, even if two have the same name.
 
-    A single text must meet all that a goal asks.
+    A single text must meet all that a goal asks for.
     """
     goals = [goal for goal in journey.goals if goal.type == "text"]
     return tuple([await _evaluate_goal(goal, texts, judge) for goal in goals])
@@ -129,28 +129,29 @@ class JourneyConversation:
 
     calls: tuple[ToolCall, ...]
     texts: tuple[str, ...]
-    """What the agent said, responses and messages alike, but not what its widgets asked."""
+    """All texts of the agent, responses and messages alike, but not the questions of its widgets."""
     widgets: tuple[JsonObject, ...]
-    """What the agent showed."""
+    """Payloads of the widgets that the agent showed."""
     last_said: str
-    """The agent's last text, be it a widget's; "" when it said nothing."""
+    """The agent's last text, widgets included; "" if there is none."""
     transcript: str
-    """Lines of `user: …` and `assistant: …`, those of tool calls and results as JSON."""
+    """Lines of `user: …` and `assistant: …`; tool calls and results are written as JSON."""
 
 
 def build_conversation(case: EvalCase, run: CaseRun) -> JourneyConversation:
-    """The conversation that a run was."""
+    """Build the conversation that took place in a run."""
     replies = [reply for reply in run.replies if reply is not None]
     events = [event for reply in replies for event in reply.events]
-    said = [text for reply in replies for text in _iter_texts(reply, with_widgets=True)]
+    all_texts = [text for reply in replies for text in _iter_texts(reply, with_widgets=True)]
+    user_messages = run.said or [turn.user for turn in case.turns]
     return JourneyConversation(
         calls=tuple(event for event in events if isinstance(event, ToolCall)),
         texts=tuple(text for reply in replies for text in _iter_texts(reply)),
         widgets=tuple(
             event.payload for event in events if isinstance(event, Message) and event.payload is not None
         ),
-        last_said=said[-1] if said else "",
-        transcript="\n".join(_iter_transcript_lines(_get_user_messages(case, run), run.replies)),
+        last_said=all_texts[-1] if all_texts else "",
+        transcript="\n".join(_iter_transcript_lines(user_messages, run.replies)),
     )
 
 
@@ -162,12 +163,10 @@ def _iter_texts(reply: Reply, *, with_widgets: bool = False) -> Iterator[str]:
         yield reply.response
 
 
-def _get_user_messages(case: EvalCase, run: CaseRun) -> Sequence[UserMessage]:
-    return run.said or [turn.user for turn in case.turns]
-
-
-def _iter_transcript_lines(said: Sequence[UserMessage], replies: Sequence[Reply | None]) -> Iterator[str]:
-    for message, reply in zip_longest(said, replies):
+def _iter_transcript_lines(
+    user_messages: Sequence[UserMessage], replies: Sequence[Reply | None]
+) -> Iterator[str]:
+    for message, reply in zip_longest(user_messages, replies):
         if message is not None:
             yield f"user: {indent_later_lines(message.text)}"
         if reply is not None:
@@ -176,49 +175,52 @@ def _iter_transcript_lines(said: Sequence[UserMessage], replies: Sequence[Reply 
 
 
 def _format_event(event: Event) -> str:
-    told: JsonObject
+    value: JsonObject
     match event:
         case Message():
             return event.text
         case ToolCall():
-            told = {"type": "tool_call", "name": event.name, "args": event.args, "id": event.id}
+            value = {"type": "tool_call", "name": event.name, "args": event.args, "id": event.id}
         case ToolResult():
-            told = {"type": "tool_response", "content": event.result, "name": event.name, "id": event.id}
-    return json.dumps(told, ensure_ascii=False, default=str)
+            value = {"type": "tool_response", "content": event.result, "name": event.name, "id": event.id}
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 @frozen
 class ToolCallReport:
-    """What became of every call, and of every goal that asks for one."""
+    """The result of all tool calls, and of all goals that ask for one."""
 
     expected: int
-    """Goals that ask for a tool call."""
+    """Number of goals that ask for a tool call."""
     total: int
-    """Calls that were made."""
+    """Number of calls that were made."""
     relevant: int
-    """Calls of a tool that some goal asks for."""
+    """Number of calls of a tool that a goal asks for."""
     reached: tuple[str, ...]
     """Names of the goals that a call fulfilled, in the order of the calls."""
     missed: tuple[str, ...]
-    """Tools that a goal asks for and nobody called."""
+    """Tools that a goal asks for and that were never called."""
     wrong: tuple[str, ...]
-    """Why a relevant call fulfilled no goal, for each such call."""
+    """An explanation for each relevant call that fulfilled no goal."""
 
     @property
     def recall(self) -> float | None:
-        """Goals that were reached by those expected, in hundredths as the original rounds; None without."""
+        """Return reached goals by expected goals, rounded to hundredths as in the original.
+
+        None if no goal asks for a call.
+        """
         return round(len(self.reached) / self.expected, 2) if self.expected else None
 
     @property
     def precision(self) -> float | None:
-        """Calls that fulfilled a goal by all calls, in hundredths; None where no goal asks for a call."""
+        """Return calls that fulfilled a goal by all calls, in hundredths; None if no goal asks for a call."""
         if not self.expected:
             return None
         return round(len(self.reached) / self.total, 2) if self.total else 0.0
 
     @property
     def details(self) -> JsonObject:
-        """The counts, by the names that the original gives them."""
+        """Return the counts, under the names of the original."""
         return {
             "expected_tool_calls": self.expected,
             "total_tool_calls": self.total,
@@ -231,7 +233,7 @@ class ToolCallReport:
 
     @property
     def reason(self) -> str:
-        """The first thing that is not as it should be; "" when every call was right and none is lacking."""
+        """Return the first defect, or "" if every call was right and none is missing."""
         if self.missed:
             return f"`{self.missed[0]}` was not called"
         if self.wrong:
@@ -244,13 +246,19 @@ class ToolCallReport:
 
 
 def get_goals(journey: Journey, *types: str) -> tuple[Goal, ...]:
-    """The goals of these types. A name that stands twice keeps its first place and takes its last meaning."""
+    """Return the goals of these types, one for each name.
+
+    If a name occurs twice, the last description counts, at the position of the first.
+    """
     named = {goal.name: goal for goal in journey.goals if goal.type in types}
     return tuple(named.values())
 
 
 def match_tool_calls(journey: Journey, calls: Sequence[ToolCall]) -> ToolCallReport:
-    """Go through the calls in order; each fulfils the first goal that is still open and fits it."""
+    """Match the calls, in order, with the goals.
+
+    Each call fulfils the first goal that is still open and matches it.
+    """
     goals = get_goals(journey, "tool_call")
     names = {goal.tool_name.strip() for goal in goals}
     left = list(goals)
@@ -290,35 +298,41 @@ _NO_GOALS_REACHED = "no goal was reached"
 
 @frozen
 class JourneyOutcome:
-    """What became of every goal."""
+    """The result of every goal of a journey."""
 
     order: Mapping[str, tuple[str, ...]]
     calls: ToolCallReport
     widgets: tuple[str, ...]
-    """Goals that ask for a widget and were reached."""
+    """Names of the reached goals that ask for a widget."""
     widgets_expected: int
     texts: tuple[TextFinding, ...]
     checks: tuple[bool | None, ...]
-    """What a judge says of each check; None: nobody could tell."""
+    """The judge's verdict on each check; None if it cannot be decided."""
 
     @property
     def undecided(self) -> str:
-        """What only a judge can tell; "" when nothing is."""
+        """Return what only a judge can decide, or "" if nothing is undecided."""
         for text in self.texts:
             if text.is_reached is None:
                 return f"only a judge can tell whether a text says what the goal `{text.goal.name}` expects"
         return "only a judge can tell whether the checks hold" if None in self.checks else ""
 
     def explain_failure(self, *, doubts_count: bool) -> str:
-        """Why the journey is no success; "" when it is one. `doubts_count`: what is undecided is reached."""
+        """Explain the journey's failure; return "" if it is a success.
+
+        With `doubts_count`, undecided goals count as reached.
+        """
         ordering = [*self.calls.reached, *self.widgets, *self._iter_reached_texts(doubts_count=doubts_count)]
-        place = {name: at for at, name in enumerate(ordering)}
+        position = {name: at for at, name in enumerate(ordering)}
         if not ordering:
             return _NO_GOALS_REACHED
-        return next(self._iter_failures(place, doubts_count=doubts_count), "")
+        return next(self._iter_failures(position, doubts_count=doubts_count), "")
 
     def _iter_reached_texts(self, *, doubts_count: bool) -> Iterator[str]:
-        """A name that stands twice has its first place, and is reached when either goal is."""
+        """Yield reached names once each, at the position of their first goal.
+
+        A name with two goals is reached if either is.
+        """
         reached = {
             text.goal.name
             for text in self.texts
@@ -326,19 +340,22 @@ class JourneyOutcome:
         }
         yield from (name for name in dict.fromkeys(text.goal.name for text in self.texts) if name in reached)
 
-    def _iter_failures(self, place: Mapping[str, int], *, doubts_count: bool) -> Iterator[str]:
+    def _iter_failures(self, position: Mapping[str, int], *, doubts_count: bool) -> Iterator[str]:
         for name, later in self.order.items():
             for each in (name, *later):
-                if each not in place:
+                if each not in position:
                     yield f"the goal `{each}` was not reached"
             for child in later:
-                if name in place and child in place and place[name] >= place[child]:
+                if name in position and child in position and position[name] >= position[child]:
                     yield f"the goal `{child}` must come after `{name}`"
         if not all(check or (doubts_count and check is None) for check in self.checks):
             yield "a check does not hold"
 
     def compute_completion(self) -> float | None:
-        """Goals reached by goals expected, in hundredths; None when there is none. Order does not count."""
+        """Return reached goals by expected goals, in hundredths; None if there are none.
+
+        Order does not count.
+        """
         others = len(self.texts) + self.widgets_expected + len(self.checks)
         if not others:
             return self.calls.recall
@@ -349,7 +366,7 @@ class JourneyOutcome:
 
     @property
     def details(self) -> JsonObject:
-        """What the numbers come from."""
+        """Return the counts behind the scores, for the record."""
         unjudged = [text.goal.name for text in self.texts if not text.is_response_judged]
         texts = {text.goal.name: text.is_reached for text in self.texts}
         return {
@@ -362,30 +379,27 @@ class JourneyOutcome:
 async def evaluate_journey(
     case: EvalCase, run: CaseRun, journey: Journey, judge: TextJudge
 ) -> JourneyOutcome:
-    """Hold a run's whole conversation against the journey."""
+    """Compare a run's whole conversation with the journey's goals."""
     conversation = build_conversation(case, run)
     interactions = get_goals(journey, "interaction")
+    checks = [goal for goal in journey.goals if goal.type == "check"]
     return JourneyOutcome(
         order=journey.order,
         calls=match_tool_calls(journey, conversation.calls),
         widgets=tuple(_iter_reached_widgets(interactions, conversation.widgets)),
         widgets_expected=sum(goal.type == "interaction" for goal in journey.goals),
         texts=await evaluate_text_goals(journey, conversation.texts, judge),
-        checks=tuple([await _confirm_check(goal, conversation, judge) for goal in _get_checks(journey)]),
+        checks=tuple([await _confirm_check(goal, conversation, judge) for goal in checks]),
     )
 
 
-def _get_checks(journey: Journey) -> list[Goal]:
-    return [goal for goal in journey.goals if goal.type == "check"]
-
-
 async def _confirm_check(goal: Goal, conversation: JourneyConversation, judge: TextJudge) -> bool | None:
-    seen = conversation.last_said if goal.scope == "response" else conversation.transcript
-    return await judge.confirms_check(goal.check, seen)
+    text = conversation.last_said if goal.scope == "response" else conversation.transcript
+    return await judge.confirms_check(goal.check, text)
 
 
 def _iter_reached_widgets(goals: Sequence[Goal], widgets: Sequence[JsonObject]) -> Iterator[str]:
-    """Each widget serves one goal."""
+    """Yield the names of reached goals; each widget fulfils at most one goal."""
     left = list(widgets)
     for goal in goals:
         key, value = goal.identifier or ("", "")
