@@ -512,7 +512,9 @@ def test_a_long_message_makes_no_long_reason(project: Path) -> None:
 
 def test_a_bug_is_never_a_verdict(project: Path) -> None:
     (project / "sitecustomize.py").write_text(
-        "import evalgate.gating.comparison as c\ndef bug(*_): raise ZeroDivisionError('oops')\nc.compare = bug\n"
+        "import evalgate.gating.comparison as c\n"
+        "def bug(*_): raise ZeroDivisionError('oops')\n"
+        "c.compare_with_baseline = bug\n"
     )
     done = evalgate(*RUN, cwd=project)
     evalgate("baseline", "save", "--to", "b.json", cwd=project)
