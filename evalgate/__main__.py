@@ -1,6 +1,6 @@
-"""The command's entry point: one place that turns every ending into its exit code.
+"""Entry point of the command: turns every ending into its exit code.
 
-Python and click both end in 1 for an uncaught error; here 1 means one thing only: the gate is closed.
+Python and click both end in 1 for an uncaught error; here 1 has one meaning: the gate is closed.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 
 def main(argv: Sequence[str] | None = None, patience: InterruptHandler | None = None) -> int:
-    """Run the command line and give its exit code; never raises, unless it is interrupted at the very end."""
+    """Run the command line and return its exit code; raise only if interrupted at the very end."""
     patience = patience or InterruptHandler()
     _tune_interpreter()
     try:
@@ -72,7 +72,7 @@ def _publish_no_verdict(code: int) -> int:
 
 
 def _report_error(error: BaseException) -> int:
-    """Explain the end of the command, even where there is no memory left to load what explains it."""
+    """Explain the error, even if there is not enough memory left to load the code for it."""
     try:
         return _publish_no_verdict(_explain_error(error))
     except MemoryError:
@@ -80,7 +80,7 @@ def _report_error(error: BaseException) -> int:
 
 
 _NO_VERDICT = 3
-"""Of `errors.NoVerdictError`, which may be more than the memory holds."""
+"""Exit code of `errors.NoVerdictError`, a module that may no longer fit into memory."""
 
 
 def _report_out_of_memory() -> int:
@@ -121,7 +121,7 @@ def _explain_error(error: BaseException) -> int:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Return whether memory ended, in what was done or in loading the code for it."""
+    """Return True if memory ran out, in the work itself or while loading code for it."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     unmapped = ("failed to map segment", "cannot allocate memory", "can't start new thread")
@@ -141,7 +141,7 @@ def _print_message(text: str) -> None:
 
 
 def entry_point() -> None:
-    """What the installed `evalgate` script calls."""
+    """Run the installed `evalgate` script."""
     patience = InterruptHandler()
     try:
         patience.install_handlers()

@@ -1,8 +1,8 @@
 """`evalgate aa`: compare an agent with itself to count false alarms.
 
-Both sides are drawn with replacement from stored runs, and the whole gate is run on them: thresholds,
-baseline, rounds and all. The smallest drop is what the comparison with the baseline catches in 80 % of such
-trials.
+Both sides are drawn with replacement from stored runs, and the whole gate is run on them, with thresholds,
+baseline and rounds. The smallest drop is the one that the comparison with the baseline catches in 80 % of
+such trials.
 """
 
 import math
@@ -55,19 +55,19 @@ from evalgate.statistics.threshold_test import compute_wilson_interval
 REPEATS = 200
 
 FEWEST_RUNS = 3
-"""Of one stored run both sides are the same run, of two nearly so: such a case could never raise an alarm."""
+"""Fewest stored runs of a case: with one, both sides are the same run, and no alarm could ever be raised."""
 
 
 @frozen
 class AaResult:
-    """What the gate did to an agent that did not change."""
+    """Decisions of the gate about an agent that did not change."""
 
     repeats: int
     cases: int
     runs: tuple[int, int]
     """Fewest and most stored runs of a case."""
     closed: Mapping[str, int]
-    """Why the gate closed or gave no verdict, as the first words of its reason → how often."""
+    """First words of a reason for a closed gate or no verdict → number of trials."""
     inconclusive: int
     runs_per_case: float
     smallest_drop: float | None
@@ -75,33 +75,33 @@ class AaResult:
     left_out: int = 0
     """Cases with too few stored runs to draw from."""
     setting: str = ""
-    """What limits the runs of a case; "" where more runs would change nothing."""
+    """Setting that limits the runs of a case; "" if more runs would change nothing."""
     planned: str = ""
-    """How many runs of a case the gate makes, in words."""
+    """Number of runs of a case that the gate makes, in words."""
 
     @property
     def false_alarms(self) -> float:
-        """Share of the trials that closed the gate, or had no verdict."""
+        """Return the share of trials that closed the gate or had no verdict."""
         return sum(self.closed.values()) / self.repeats
 
     @property
     def false_alarm_bounds(self) -> tuple[float, float]:
-        """Lowest and highest share of false alarms that the trials allow, with 95 % confidence."""
+        """Return the 95 % confidence interval of the share of false alarms."""
         return compute_wilson_interval(sum(self.closed.values()), self.repeats)
 
     @property
     def unseen_failures(self) -> float:
-        """How often a case may fail that passed each of its stored runs: the upper 95 % bound."""
+        """Return the upper 95 % bound of the failure rate of a case that passed all its stored runs."""
         return 1 - math.pow(0.05, 1 / self.runs[0])
 
 
 def run_aa_test(
     cases: Sequence[CaseResult], stored: Baseline, rules: GateRules, *, repeats: int = REPEATS, seed: int = 0
 ) -> AaResult:
-    """Play the gate on stored runs; the same seed gives the same figures.
+    """Run the gate on samples of stored runs; the same seed returns the same figures.
 
-    `cases` say what each is held to and hold its runs, which `stored` has as raw scores. Cases with fewer
-    than `FEWEST_RUNS` stored runs are left out and counted.
+    `cases` hold the runs and their thresholds, `stored` the same runs as raw scores. Cases with fewer than
+    `FEWEST_RUNS` stored runs are left out and counted.
 
     Raises:
         InvalidInputError: no case has enough stored runs.
@@ -135,7 +135,7 @@ def run_aa_test(
 
 
 def format_planned_runs(runs: int | Literal["auto"], most: int) -> str:
-    """Return `3 runs`, or `up to 5 runs` where the comparison decides how many are made."""
+    """Return `3 runs`, or `up to 5 runs` if the comparison decides how many are made."""
     return f"up to {pluralize(most, 'run')}" if runs == "auto" else pluralize(runs, "run")
 
 
@@ -173,7 +173,7 @@ class _TrialResult:
 
 
 class _Trial:
-    """One situation that is repeated."""
+    """One comparison of samples, which can be repeated."""
 
     def __init__(self, pairs: Sequence[_Pair], sources: tuple[BaselineSource, ...], rules: GateRules) -> None:
         self._pairs = pairs
@@ -215,7 +215,7 @@ class _Trial:
 
 
 def _classify_reason(verdict: Verdict) -> str:
-    """What closed the gate, in a few words."""
+    """Return the reason of a closed gate in a few words."""
     reason = verdict.reasons[0]
     words = {
         "below its threshold": "a metric below its threshold",
@@ -247,7 +247,7 @@ def _estimate_smallest_drop(
 
 
 def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float | None:
-    """As a share of the metric's range."""
+    """Return the allowed drop of a metric as a share of its range."""
     criterion = rules.criteria.get(metric)
     if criterion is None or criterion.max_regression is None:
         return of_all
@@ -255,7 +255,7 @@ def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float
 
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
-    """Scores as shares of their ranges."""
+    """Return a case's scores as shares of their ranges; a crash counts as 0."""
     known = {name: Range(*criterion.range) for name, criterion in rules.criteria.items()}
     return [
         {
@@ -277,7 +277,7 @@ def _is_unit(score: float | None) -> bool:
 
 
 def format_aa_result(found: AaResult) -> str:
-    """What was measured, for people."""
+    """Format the result as text for the terminal."""
     return "".join(f"{line}\n" for line in _format_lines(found))
 
 
@@ -348,13 +348,13 @@ def _raise_missing() -> str:
 
 
 class _SilentProgress:
-    """Watches the runs in silence."""
+    """Progress listener that shows nothing."""
 
     def on_runs_planned(self, runs: int) -> None:
-        """Nothing to say."""
+        """Ignore the number of planned runs."""
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Nothing to say."""
+        """Ignore the result of the run."""
 
 
 def _play_rounds(rounds: int, thresholds: str | None, folder: Path) -> Record:

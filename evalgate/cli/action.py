@@ -1,8 +1,8 @@
-"""The inputs of the GitHub action, as a command line.
+"""Inputs of the GitHub action, converted to a command line.
 
-The runner hands an input `max-regression` to the container as `INPUT_MAX-REGRESSION`, "" when the workflow
-says nothing. They are read here rather than interpolated into the action's `args`, where a value that ends in
-a backslash or holds a quotation mark would change the command.
+The runner hands an input `max-regression` to the container as `INPUT_MAX-REGRESSION`, "" if the workflow does
+not set it. They are read here rather than interpolated into the action's `args`, where a value that ends in a
+backslash or contains a quotation mark would change the command.
 """
 
 import difflib
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from evalgate.core.errors import InvalidInputError, Problem
 
 POSITIONAL = "eval-sets"
-"""The input whose lines are arguments."""
+"""Input with one positional argument per line."""
 
 REPEATED = ("env",)
-"""Inputs whose words are one option each."""
+"""Inputs with one option per word."""
 
 OPTIONS = (
     "agent",
@@ -49,10 +49,10 @@ FLAGS = ("comment", "check", "resume", "html")
 """Inputs that are `true` or `false`, and options without a value."""
 
 TOKEN = "token"  # noqa: S105  an input's name
-"""The input whose value no command line holds: the option names the variable that it is in."""
+"""Input that is never put on the command line: the option names its variable instead."""
 
 LINES = ("mask",)
-"""Inputs whose lines are one option each."""
+"""Inputs with one option per line."""
 
 INPUTS = (POSITIONAL, *OPTIONS, *REPEATED, *LINES, *FLAGS, TOKEN)
 
@@ -64,16 +64,16 @@ _RUNNERS_OWN = ("args", "entrypoint")
 
 
 def build_arguments(environ: Mapping[str, str]) -> list[str]:
-    """The arguments of `evalgate run` for the action's inputs.
+    """Return the arguments of `evalgate run` for the action's inputs.
 
-    `eval-sets` holds one file, folder or glob a line, so that a path may contain spaces; `env` holds names
-    apart by any white space, `mask` one text a line. Every other value is taken as it stands, without the
-    white space around it.
+    `eval-sets` has one file, folder or glob per line, so that a path may contain spaces; `env` has names
+    separated by any white space, `mask` one text per line. Every other value is used as it is, without
+    surrounding white space.
 
     Raises:
-        InvalidInputError: a flag is neither `true` nor `false`; or an input is spelt almost like one of
-            ours. The runner only warns of that, and the gate would silently go without. A variable
-            that resembles none is somebody else's.
+        InvalidInputError: a flag is neither `true` nor `false`, or an input is almost spelt like one of ours.
+            The runner only warns of that, and the gate would silently run without it. A variable that
+            resembles no input belongs to another program.
     """
     given = dict(_read_inputs(environ))
     problems = (*_find_misspelled(given), *_find_invalid_flags(given))
@@ -88,7 +88,7 @@ def build_arguments(environ: Mapping[str, str]) -> list[str]:
 
 
 def read_masks(environ: Mapping[str, str]) -> list[str]:
-    """The texts that the action's input `mask` asks to hide."""
+    """Return the texts of the action's input `mask`, which must be hidden."""
     return list(_split_lines(dict(_read_inputs(environ)).get("mask", "")))
 
 
@@ -97,7 +97,7 @@ def _split_lines(text: str) -> Iterator[str]:
 
 
 def _read_inputs(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Name and value of every input; those of a composite action come as one JSON object."""
+    """Yield name and value of every input; those of a composite action come as one JSON object."""
     yield from (
         (name.removeprefix(_PREFIX).lower(), value.strip())
         for name, value in environ.items()

@@ -1,4 +1,4 @@
-"""`evalgate backtest`: which verdicts would have been others under a changed thresholds file."""
+"""`evalgate backtest`: verdicts that a changed thresholds file would have changed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,22 +33,22 @@ class BacktestResult:
     then: Verdict
     now: Verdict
     unscored_metrics: tuple[str, ...]
-    """Metrics of the thresholds file of which the result holds no score."""
+    """Metrics of the thresholds file without a score in the result."""
     missing_baseline: str = ""
-    """The baseline that the thresholds file names, where it is not there."""
+    """Baseline that the thresholds file names and that does not exist; "" if it exists."""
 
     @property
     def flips(self) -> bool:
-        """Whether the gate would have said something else."""
+        """Return True if the verdict or its exit code would differ."""
         return (self.then.status, self.then.exit_code) != (self.now.status, self.now.exit_code)
 
 
 def run_backtest(
     results: Sequence[str], *, thresholds: str | None, baseline: str | None, folder: Path
 ) -> list[BacktestResult]:
-    """Every result, oldest first, under the thresholds file.
+    """Evaluate every result again under the thresholds file; return them oldest first.
 
-    Each is held against the runs of the baseline that are older than itself. Results that were interrupted
+    Each is compared with the runs of the baseline that are older than itself. Results that were interrupted
     or that lack an agent keep their verdict.
 
     Raises:
@@ -89,7 +89,10 @@ def _read_baseline(workspace: Workspace, path: str | None) -> Baseline | None:
 
 
 def _build_policies(record: Record, rules: Thresholds) -> Mapping[tuple[str, str], CasePolicy]:
-    """What the file's `cases` say; rules of cases that a result lacks rest. Who rested then rests now."""
+    """Return the policies of the file's `cases` section by case.
+
+    Rules for cases that the result lacks are ignored. Cases that were quarantined stay quarantined.
+    """
     sets: dict[tuple[str, str], list[EvalCase]] = {}
     for case in record.cases:
         asked = EvalCase(case.eval_id, line=case.line, tags=case.tags)
@@ -104,7 +107,7 @@ def _build_policies(record: Record, rules: Thresholds) -> Mapping[tuple[str, str
 
 
 def format_backtest(found: Sequence[BacktestResult]) -> str:
-    """One line a result, its reason below where the verdict flips, and the count."""
+    """Format one line per result, the new reason below a changed verdict, and the count."""
     return "".join(f"{line}\n" for line in _format_lines(found))
 
 

@@ -32,7 +32,7 @@ from evalgate.system.workspace import Workspace
 
 @frozen
 class BaselineTarget:
-    """Where a baseline is kept, and how much of it."""
+    """Location of a baseline, with the thresholds file that applies to it."""
 
     workspace: Workspace
     target: str
@@ -44,16 +44,16 @@ class BaselineTarget:
 
     @property
     def keep(self) -> int:
-        """Gate runs that stay of each eval set."""
+        """Return the number of gate runs to keep of each eval set."""
         return self.config.gate.statistics.baseline_keep
 
     @property
     def next_step(self) -> str:
-        """What is left to do after a change for others to see it; "" when nothing is."""
+        """Return the step that is left before others see a change; "" if there is none."""
         return f" {self.store.next_step}" if isinstance(self.store, HasFollowUpStep) else ""
 
     def read(self) -> Baseline:
-        """The baseline.
+        """Read the baseline.
 
         Raises:
             InvalidInputError: there is none, or it cannot be read.
@@ -69,18 +69,18 @@ class BaselineTarget:
 
 @frozen
 class SaveOptions:
-    """What a result is kept with."""
+    """Options of `baseline save` and `baseline accept`."""
 
     environ: Mapping[str, str]
     commit: str | None = None
-    """The commit that the result speaks of; None: the one that is checked out."""
+    """Commit that was evaluated; None: the one that is checked out."""
     allow_pull_request: bool = False
     allow_failing: bool = False
-    """Whether runs may be added for which the gate closed."""
+    """True: runs that closed the gate may be added."""
 
 
 def resolve_target(folder: Path, to: str | None, thresholds: str | None) -> BaselineTarget:
-    """The baseline called `to`, else that of the thresholds file, else the usual one.
+    """Return the baseline `to`, else that of the thresholds file, else the default one.
 
     Raises:
         InvalidInputError: there is no such folder or thresholds file, or it is wrong.
@@ -96,15 +96,15 @@ def resolve_target(folder: Path, to: str | None, thresholds: str | None) -> Base
 
 
 def find_baseline(workspace: Workspace) -> str | None:
-    """Return the place where baselines are kept that nobody names, if there is one."""
+    """Return the default path of a baseline if a baseline is there."""
     return DEFAULT_BASELINE if is_readable_name(workspace.folder / DEFAULT_BASELINE) else None
 
 
 def open_store(workspace: Workspace, what: str) -> BaselineStore:
-    """Where the baseline is that is called `what`: a path, `branch:NAME`, a URL and so on.
+    """Return the baseline store that `what` names: a path, `branch:NAME`, a URL and so on.
 
     Raises:
-        InvalidInputError: it is no name of a baseline.
+        InvalidInputError: it names no baseline.
     """
     place = StoreContext(workspace.folder, os.environ, workspace.owner)
     store = registry.resolve_baseline_store(what, place)
@@ -112,10 +112,10 @@ def open_store(workspace: Workspace, what: str) -> BaselineStore:
 
 
 def save_baseline(results: str, shelf: BaselineTarget, keeping: SaveOptions) -> str:
-    """Add the raw scores of a `results.json` to the baseline; gives the sentence that says so.
+    """Add the raw scores of a `results.json` to the baseline; return a sentence about it.
 
     Raises:
-        InvalidInputError: it is no result to hold others against, or the baseline cannot be written.
+        InvalidInputError: the result is not acceptable, or the baseline cannot be written.
     """
     record, source = _read_acceptable_record(results, shelf, keeping, "added to")
     if record.verdict.status == "fail" and not keeping.allow_failing:
@@ -143,7 +143,7 @@ def save_baseline(results: str, shelf: BaselineTarget, keeping: SaveOptions) -> 
 
 
 def accept_baseline(results: str, reason: str, shelf: BaselineTarget, keeping: SaveOptions) -> str:
-    """Put a `results.json` in the place of all that the baseline holds, for a reason that reports show.
+    """Replace the whole baseline by a `results.json`, for a reason that reports show.
 
     Raises:
         InvalidInputError: as `save_baseline`.
@@ -159,7 +159,7 @@ def accept_baseline(results: str, reason: str, shelf: BaselineTarget, keeping: S
 
 
 def prune_baseline(keep: int, shelf: BaselineTarget) -> str:
-    """Leave only the newest gate runs of each eval set; gives the sentence that says so.
+    """Keep only the newest gate runs of each eval set; return a sentence about it.
 
     Raises:
         InvalidInputError: there is no baseline, or it cannot be written.
@@ -183,7 +183,7 @@ def _update_store(shelf: BaselineTarget, change: Callable[[Baseline | None], Bas
 def _read_acceptable_record(
     results: str, shelf: BaselineTarget, keeping: SaveOptions, verb: str
 ) -> tuple[Record, BaselineSource]:
-    """The record and where it comes from, when it may be a standard for others."""
+    """Return the record and its source if later runs may be compared with it; else raise an error."""
     what = git.describe_unmerged_change(keeping.environ)
     if what and not keeping.allow_pull_request:
         raise InvalidInputError(
@@ -254,12 +254,12 @@ Row: TypeAlias = tuple[str | float | None, ...]
 
 
 def export_baseline(baseline: Baseline, format_name: str) -> str:
-    """One row for each metric of each run, in the order of the cases, as `csv` or `json`.
+    """Return one row for each metric of each run, in the order of the cases, as `csv` or `json`.
 
-    A score is empty (null) where the metric gave none; `outcome` says whether the agent answered.
+    A score is empty (null) if the metric returned none; `outcome` states whether the agent answered.
 
     Raises:
-        InvalidInputError: a name holds what a CI runner obeys, which CSV cannot spell in another way.
+        InvalidInputError: a name contains a command of a CI runner, which CSV cannot escape.
     """
     rows = _iter_rows(baseline)
     if format_name == "csv":

@@ -1,4 +1,4 @@
-"""`evalgate baseline …`: options in, sentences out."""
+"""Commands `evalgate baseline …` with their options."""
 
 import os
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def baseline() -> None:
 
 
 def _add_save_options(command: _Command) -> _Command:
-    """The options with which a result is kept."""
+    """Add the options of `save` and `accept` to a command."""
     for option in (
         project_directory,
         thresholds_file,

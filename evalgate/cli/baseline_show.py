@@ -1,4 +1,4 @@
-"""`evalgate baseline show`: what the baseline holds, and what the gate can see with it."""
+"""`evalgate baseline show`: content of the baseline, and the drops that the gate can detect with it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ _NAMED = 10
 
 @frozen
 class BaselineSummary:
-    """A baseline, described."""
+    """Summary of a baseline and of its statistical power."""
 
     path: str
     sources: tuple[BaselineSource, ...]
@@ -35,20 +35,20 @@ class BaselineSummary:
     metrics: Mapping[str, DetectableDrop]
     """Averages and drops in each metric's own numbers."""
     ranges: Mapping[str, tuple[float, float]]
-    """Of metrics whose scores are not between 0 and 1."""
+    """Ranges of metrics that do not score from 0 to 1."""
     failing: Mapping[str, FailingSince]
-    """Case → since when it fails on the default branch, of the cases that broke there."""
+    """Case → begin of its failure, of the cases that broke on the default branch."""
     planned: str
-    """Runs of each case that the drops which are caught are for, in words."""
+    """Number of runs of each case that the detectable drops assume, in words."""
     remarks: tuple[str, ...]
 
     def as_json(self) -> str:
-        """The same for programs."""
+        """Return the summary as JSON text."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
 def summarize_baseline(shelf: BaselineTarget, now: datetime | None = None) -> BaselineSummary:
-    """What the baseline on the shelf holds.
+    """Summarize a stored baseline.
 
     Raises:
         InvalidInputError: there is none, or it cannot be read.
@@ -75,7 +75,7 @@ def summarize_baseline(shelf: BaselineTarget, now: datetime | None = None) -> Ba
 
 
 def _choose_default_runs(baseline: Baseline) -> int | Literal["auto"]:
-    """Return what `evalgate run` does where nobody says `runs`, as far as the baseline decides."""
+    """Return the number of runs that `evalgate run` chooses for this baseline without `runs`."""
     deep = sum(len(case.runs) >= MEASURED_RUNS for case in baseline.cases)
     return "auto" if 2 * deep >= len(baseline.cases) else 1
 
@@ -94,7 +94,10 @@ def _to_own_scale(found: DetectableDrop, known: Range) -> DetectableDrop:
 
 
 def _build_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
-    """Metric → case → scores as shares of their range, of metrics whose scores lie in it."""
+    """Return metric → case → scores as shares of the metric's range.
+
+    Metrics with scores outside their range are left out.
+    """
     found: dict[str, dict[str, Sequence[float | None]]] = {}
     for case in baseline.cases:
         for metric in case.metric_fingerprints:
@@ -108,7 +111,7 @@ def _is_unit(cases: Mapping[str, Sequence[float | None]]) -> bool:
 
 
 def format_baseline_summary(standard: BaselineSummary) -> str:
-    """The description for people, ending in a newline."""
+    """Format the summary as text for the terminal, ending in a newline."""
     return "".join(f"{line}\n" for line in _format_lines(standard))
 
 

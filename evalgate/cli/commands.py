@@ -1,4 +1,4 @@
-"""Options of `aa`, `backtest`, `compare`, `flaky`, `generate`, `init` and `merge`."""
+"""Commands `aa`, `backtest`, `compare`, `flaky`, `generate`, `init` and `merge` with their options."""
 
 import os
 import sys
@@ -302,7 +302,7 @@ def init(agent: str | None, working_directory: str) -> int:
 
 
 def _ask_for_agent(found: "Candidates") -> str | None:
-    """Ask for the agent until the answer is one; None for the sample."""
+    """Ask for the agent until the answer is valid; return None for the sample."""
     from evalgate.cli.init import check_agent
     from evalgate.core.errors import InvalidInputError
     from evalgate.core.sanitize import to_log_line

@@ -1,8 +1,8 @@
 """`evalgate comment`: post a stored record from a workflow that the pull or merge request cannot change.
 
 The record may come from a job of a fork: nothing in it is trusted. It is checked against the schema and for
-contradictions, and its text is neutralised as every agent's is. What it says can be false all the same,
-for whoever opens a pull request decides what its own job reports: the comment says so.
+contradictions, and its text is sanitized like an agent's. It can be false all the same, because the author of
+a pull request decides what its own job reports: the comment says so.
 """
 
 import errno
@@ -23,7 +23,7 @@ from evalgate.reporting.reviews import PostNotice, PostOptions, post_review
 from evalgate.runner.plan import resolve_workspace
 
 LARGEST_RECORD = 64 * 1024 * 1024
-"""Bytes; a larger one is not read."""
+"""Bytes; a larger record is not read."""
 
 
 def post_stored_record(
@@ -34,10 +34,10 @@ def post_stored_record(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> Iterator[PostNotice]:
-    """Post what `posting` asks for; gives what became of it.
+    """Post the record as `posting` asks for; yield a notice about each post.
 
     Raises:
-        InvalidInputError: the record is none, too large, or contradicts itself.
+        InvalidInputError: the file is no record, too large, or contradicts itself.
     """
     workspace = resolve_workspace(folder).folder
     if not Path(results).is_absolute() and not (workspace / results).parent.resolve().is_relative_to(

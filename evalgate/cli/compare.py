@@ -1,4 +1,4 @@
-"""`evalgate compare A B`: two results beside each other, with the words and the exit code of a run."""
+"""`evalgate compare A B`: comparison of two stored results, with the words and the exit code of a run."""
 
 import json
 from collections.abc import Mapping
@@ -22,16 +22,17 @@ from evalgate.runner.plan import resolve_workspace
 from evalgate.system.workspace import Workspace
 
 EMPTY_RECORD = Record("", "", 0.0, AgentInfo("stored", "runs"), 1, Verdict("pass", 0), (), (), Totals())
-"""Of runs whose circumstances nobody knows."""
+"""Record of runs from a baseline, which does not store the other fields."""
 
 
 def compare_results(before: str, after: str, *, thresholds: str | None, folder: Path) -> Record:
-    """`after` held against `before`, each a `results.json` or a baseline; nothing is run.
+    """Compare `after` with `before`, each a `results.json` or a baseline, without running anything.
 
-    What the thresholds file says of the gate holds; the thresholds are those that `after` was held to.
+    The `gate` section of the thresholds file applies; the thresholds are those that `after` was evaluated
+    with.
 
     Raises:
-        InvalidInputError: a file is not there, or is neither.
+        InvalidInputError: a file does not exist, or is neither.
     """
     workspace = resolve_workspace(folder)
     rules = load_thresholds_or_default(workspace.folder, thresholds)
@@ -47,13 +48,13 @@ def compare_results(before: str, after: str, *, thresholds: str | None, folder: 
 
 
 def infer_runs_setting(record: Record) -> int | Literal["auto"]:
-    """How often the cases of a stored result were to be run."""
+    """Return the `runs` setting that a stored result was made with."""
     most = max((sum(not run.confirms for run in case.runs) for case in record.cases), default=1)
     return "auto" if record.effort is not None else max(most, 1)
 
 
 def load_thresholds_or_default(folder: Path, given: str | None) -> Thresholds:
-    """The thresholds file that is named or found in a folder; the defaults without one.
+    """Return the thresholds file that is named or found in a folder, or the defaults.
 
     Raises:
         InvalidInputError: with every problem of the file.
@@ -63,7 +64,7 @@ def load_thresholds_or_default(folder: Path, given: str | None) -> Thresholds:
 
 
 def load_checked_record(folder: Path, path: str) -> Record:
-    """A stored result that nobody edited.
+    """Load a stored result and check that it is consistent.
 
     Raises:
         InvalidInputError: there is none, or it contradicts itself.
@@ -75,10 +76,10 @@ def load_checked_record(folder: Path, path: str) -> Record:
 
 
 def load_stored_result(workspace: Workspace, what: str) -> Record | None:
-    """The result in a file; None when it is a baseline, or names a store of baselines.
+    """Return the result in a file; None for a baseline or the name of a baseline store.
 
     Raises:
-        InvalidInputError: it cannot be read, or somebody edited it.
+        InvalidInputError: it cannot be read, or contradicts itself because it was edited.
     """
     if not isinstance(open_store(workspace, what), FileStore):
         return None
@@ -93,7 +94,7 @@ def load_stored_result(workspace: Workspace, what: str) -> Record | None:
 
 
 def load_stored_baseline(workspace: Workspace, what: str) -> Baseline:
-    """The baseline that a file holds, or makes, or that a store holds.
+    """Return the baseline in a file or a store, or one made of the result in a file.
 
     Raises:
         InvalidInputError: there is none.
@@ -115,6 +116,6 @@ def _prepend_notice(record: Record, notice: str) -> Record:
 
 
 def format_verdict_json(record: Record) -> str:
-    """The verdict and the metrics for programs."""
+    """Return the verdict and the metrics as JSON."""
     found = {"verdict": asdict(record.verdict), "metrics": [asdict(metric) for metric in record.metrics]}
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""Shell completion: what click's mechanism does not know of evalgate's values.
+"""Shell completion of evalgate's values, in addition to click's.
 
 Loads click and the standard library only: the shell starts a process at each press of the tab key.
 """
@@ -88,7 +88,7 @@ class _Bash(BashComplete):
         "COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == *[:/] ]] && compopt -o nospace"
     )
     _typed_before = ""
-    """What of the last word stands before the part that readline replaces."""
+    """Part of the last word in front of the part that readline replaces."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the finished words and the one that is being typed."""
@@ -118,7 +118,7 @@ def _is_break(part: str) -> bool:
 
 
 class _WholeWords(ShellComplete):
-    """A shell that replaces the whole word `--format=ad`, of which click knows only what follows the sign."""
+    """Shell that replaces the whole word `--format=ad`; click completes only the part after "="."""
 
     _option = ""
 
@@ -142,7 +142,7 @@ class _Zsh(_WholeWords, ZshComplete):
 
 
 class _Fish(_WholeWords, FishComplete):
-    """Fish."""
+    """Fish, which replaces whole words."""
 
     name = "fish"
 

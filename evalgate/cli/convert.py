@@ -18,7 +18,7 @@ from evalgate.system.workspace import Workspace, open_workspace
 
 @frozen
 class ConvertResult:
-    """A conversion."""
+    """Converted text, and the data that was lost."""
 
     text: str
     """The new file."""
@@ -28,14 +28,14 @@ class ConvertResult:
 
 @frozen
 class ConvertOptions:
-    """What a user wants converted, and into what."""
+    """Options of the command `evalgate convert`."""
 
     source: str
     to: str
     out: str | None = None
     """File to write; None: none."""
     format_name: str | None = None
-    """What the source is; None: what it looks like."""
+    """Format of the source; None: detected by its content."""
     initial_session: str | None = None
     """File with the session that a list of turns starts with."""
     force: bool = False
@@ -82,7 +82,7 @@ def _read_session(path: str, workspace: Workspace) -> SessionInput:
 
 
 def _add_initial_session(eval_set: EvalSet, document: JsonDocument, session: SessionInput) -> EvalSet:
-    """The eval set of a list of turns, begun with `session`. Whatever else is converted says its sessions."""
+    """Return the eval set of a list of turns with `session` as its start; no other format takes one."""
     turns = document.value if isinstance(document.value, list) else []
     if not any(isinstance(turn, dict) and "query" in turn for turn in turns):
         message = "--initial-session is for old lists of turns; this file says what its sessions start with"
@@ -105,7 +105,7 @@ def _find_format(document: JsonDocument, forced: str | None) -> EvalFormat:
 
 
 def _describe_ignored_keys(reader: EvalFormat, document: JsonDocument) -> list[str]:
-    """One sentence for each key that the reader passes over, however often it stands in the file."""
+    """Return one sentence per key that the reader ignores, each once per file."""
     if not isinstance(reader, ReportsIgnoredKeys):
         return [f"{document.path}: keys that evalgate does not read are lost; this format cannot list them"]
     places: dict[str, list[tuple[int, int]]] = {}

@@ -42,7 +42,7 @@ class FlakyCase:
 
     @property
     def is_proposed(self) -> bool:
-        """Whether an entry for the quarantine file is printed."""
+        """Return True if an entry for the quarantine file is printed."""
         is_steady = self.failing_since is not None or not self.alternates
         return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED
 
@@ -50,7 +50,7 @@ class FlakyCase:
 def rank_flaky_cases(
     baseline: Baseline, thresholds: Mapping[str, float], *, pass_score: float
 ) -> list[FlakyCase]:
-    """Every case with at least two runs, the flakiest first. A run passes when each of its scores does."""
+    """Return every case with at least two runs, the flakiest first. A run passes if all its scores do."""
     cases = {(case.eval_set_id, case.eval_id): case for case in baseline.cases}
     found = [
         FlakyCase(

@@ -1,6 +1,6 @@
-"""`evalgate generate`: cases from stories that are played with the agent, or from what was recorded.
+"""`evalgate generate`: cases from stories that a model plays with the agent, or from recordings.
 
-What the agent did becomes what it should do, so that a person must look at every case before it gates.
+The agent's behaviour becomes the expected one, so a person must check every case before it gates.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ REVIEW_CONVERTED = (
 
 @frozen
 class GenerateOptions:
-    """What cases are made from, and where they go."""
+    """Options of the command `evalgate generate`."""
 
     to: str
     """The format."""
@@ -57,22 +57,22 @@ class GenerateOptions:
 
 @frozen
 class GenerateResult:
-    """What was made."""
+    """Generated cases, and what is left to review."""
 
     cases: tuple[str, ...]
     """One sentence for each, with what a person must look at."""
     missing: tuple[str, ...]
     """One sentence for each story or recording that gave no case, and for what the format cannot hold."""
     is_whole: bool
-    """Whether every story and recording gave one."""
+    """True: every story and recording produced a case."""
     review: str
-    """What a person must look at before the cases gate anything."""
+    """Points that a person must check before the cases gate anything."""
 
 
 def choose_out_path(source: str | None) -> str:
-    """Return the file that is written when the user names none, after the file that is read.
+    """Return the default path of the generated file, named after the file that is read.
 
-    It stands where the thresholds file of `evalgate init` looks for eval sets.
+    It is in the folder in which the thresholds file of `evalgate init` looks for eval sets.
     """
     return f"evals/{Path(source or 'cases').name.partition('.')[0]}.evalset.json"
 

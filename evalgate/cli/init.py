@@ -23,7 +23,7 @@ _ROOT_AGENT = re.compile(r"^(root_agent|app)\b\s*(:[^=]*)?=|^(async )?def get_ag
 
 @frozen
 class Candidates:
-    """What was found, as paths relative to the folder that was searched."""
+    """Agents and eval sets that were found, as paths relative to the searched folder."""
 
     eval_sets: tuple[str, ...]
     agents: tuple[str, ...]
@@ -31,7 +31,7 @@ class Candidates:
 
 
 def find_candidates(folder: Path) -> Candidates:
-    """Search a folder, without what is hidden or installed."""
+    """Search a folder for agents and eval sets, without hidden and installed files."""
     eval_sets: list[str] = []
     agents: list[str] = []
     for place, names in _walk_folders(folder):
@@ -121,7 +121,7 @@ _IGNORE_HEADING = (
 
 @frozen
 class InitFile:
-    """What `write_scaffold` did with one file."""
+    """Path and fate of one file of the scaffold."""
 
     path: str
     done: str
@@ -130,7 +130,7 @@ class InitFile:
 
 @frozen
 class InitResult:
-    """What `write_scaffold` did, and what is to be done next."""
+    """Files of the scaffold, and the next steps for the user."""
 
     files: tuple[InitFile, ...]
     next_steps: tuple[str, ...]
@@ -199,7 +199,7 @@ def _build_config(agent: str | None, found: Candidates) -> str:
 
 
 def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
-    """Return the eval sets that the file names; () for every one below `evals`, as the scaffold says."""
+    """Return the patterns of eval sets for the thresholds file; () for every file below `evals`."""
     if agent is not None:
         return build_patterns(found.eval_sets)
     # The sample agent knows nothing of the conversations that are there.
@@ -263,7 +263,7 @@ def _read_scaffold(source: str) -> str:
 
 
 def _update_gitignore(workspace: Workspace) -> InitFile:
-    """Add what a run leaves behind to `.gitignore`, without what is ignored already."""
+    """Add the files that a run creates to `.gitignore`, without those that are ignored already."""
     path = workspace.folder / ".gitignore"
     try:
         text = read_text(path) if path.exists() else ""

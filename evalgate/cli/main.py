@@ -1,6 +1,7 @@
-"""The command line: options in, exit code out. The only module that knows click.
+"""The command line: converts options to calls, and returns exit codes.
 
-Nothing heavy is imported before a command runs: `evalgate --help` must feel instant.
+Only `evalgate.cli` imports click. Nothing heavy is imported before a command runs, so that `evalgate --help`
+is instant.
 """
 
 import os
@@ -150,7 +151,7 @@ def _run_with_progress(
     options: "RunOptions",
     repro_options: tuple[str, ...],
 ) -> "Record":
-    """Run the plan while a progress display shows how far it is; return the record with `repro_options`."""
+    """Run the plan with a progress display; return the record with `repro_options`."""
     from dataclasses import replace
 
     from evalgate.runner.pipeline import run_gate

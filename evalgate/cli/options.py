@@ -1,9 +1,9 @@
-"""Parameter types and options that several commands share, and the folder in which a command works.
+"""Parameter types, shared options, help pages, and the folder in which a command works.
 
-A command that is typed in a folder within a repository finds the thresholds file above it, as git finds its
-own folder. It then works in the thresholds file's folder: reports, baselines and everything that the file
-names are where they are when the command is typed there. Paths that were typed keep their meaning: they are
-relative to the folder that they were typed in.
+A command that is typed in a folder of a repository finds the thresholds file above it, as git finds its own
+folder. It then works in the thresholds file's folder: reports, baselines and all paths in the file are the
+same as if the command had been typed there. Typed paths keep their meaning: they are relative to the folder
+in which they were typed.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _NAMED_STORE = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 
 class FormatParamType(TextType):
-    """A format's name. Any text is accepted here, since other packages may bring formats."""
+    """Name of a format. Any text is accepted, since other packages may bring formats."""
 
     name = "format"
 
@@ -65,7 +65,7 @@ class PathParamType(TextType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """Leave the list to the shell."""
+        """Return a request to the shell to list files or folders itself."""
         from click.shell_completion import CompletionItem
 
         del ctx, param
@@ -74,8 +74,8 @@ class PathParamType(TextType):
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
         """Return the path relative to `root`.
 
-        What is there only from `root` is left as it is, so that commands that reports print work in every
-        folder of the repository.
+        A path that exists only from `root` is not changed, so that commands in reports work in every folder
+        of the repository.
         """
         moved = _join_path(typed_in.relative_to(root), value)
         return value if not _is_there(root, moved) and _is_there(root, value) else moved
@@ -98,7 +98,7 @@ class InterpreterParamType(PathParamType):
 
 
 class AgentParamType(TextType):
-    """An agent, as KIND:WHAT; some kinds are named by a path."""
+    """Agent as KIND:WHAT; some kinds are named by a path."""
 
     name = "agent"
 
@@ -128,7 +128,7 @@ AGENT = AgentParamType()
 
 
 def _join_path(folder: Path, value: str) -> str:
-    """Join as text: a pattern or `file:case` must stay what it is behind its leading dots."""
+    """Join folder and path as text, so that a pattern or `file:case` is kept after its leading dots."""
     parts = list(folder.parts)
     while value.startswith(("./", "../")) or value in {".", ".."}:
         step, _, value = value.partition("/")
@@ -156,7 +156,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def run_in_project(command: _Command) -> _Command:
-    """Let a command work in the folder of the thresholds file above, unless it names its folder."""
+    """Make a command change into the folder of the nearest thresholds file, unless its folder is given."""
 
     @functools.wraps(command)
     def call_command(*args: Any, **given: Any) -> object:
@@ -175,7 +175,7 @@ def _fill_folder(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _enter_project(context: click.Context, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Change into the folder of the thresholds file; returns the parameters as they are called from there."""
+    """Enter the folder of the thresholds file; return the parameters relative to it."""
     from evalgate.config.loader import find_project
 
     try:
@@ -217,7 +217,7 @@ DEFAULT_RESULTS = f"{DEFAULT_OUT}/results.json"
 
 
 def require_nonempty(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """The value, unless it is blank."""
+    """Return the value; raise `BadParameter` if it is blank."""
     if value is not None and not value.strip():
         raise click.BadParameter("must not be empty", param=parameter)
     return value
@@ -232,7 +232,7 @@ working_directory = click.option(
     metavar="DIR",
     help="Folder to work in; every other path is relative to it.",
 )
-"""For commands that read no thresholds file."""
+"""Option of commands that read no thresholds file."""
 
 _project_directory = click.option(
     "--working-directory",
@@ -245,7 +245,7 @@ _project_directory = click.option(
 
 
 def project_directory(command: _Command) -> _Command:
-    """Let a command work in the folder of the thresholds file, which may be above the user's."""
+    """Add `--working-directory` to a command, and let it find the nearest thresholds file."""
     return _project_directory(run_in_project(command))
 
 

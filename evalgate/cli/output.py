@@ -1,4 +1,4 @@
-"""What a command prints that quotes files: harmless to a terminal, to every CI log, and without secrets."""
+"""Output that quotes files: safe for a terminal and every CI log, and without secrets."""
 
 import os
 from collections.abc import Callable
@@ -9,9 +9,9 @@ _LONGEST = 4000
 
 
 def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], str] | None = None) -> None:
-    """Print a sentence on one line, whatever it quotes.
+    """Print a sentence on one line, safe for any quoted text.
 
-    `hide` takes secrets out; by default those of the environment.
+    `hide` removes secrets; by default those of the environment.
     """
     from evalgate.core.sanitize import to_log_line
     from evalgate.redaction.redactor import Redactor
@@ -32,7 +32,7 @@ def print_report(text: str, *, is_json: bool = False) -> None:
 
 
 def print_json(text: str) -> None:
-    """Print the values of a JSON text as they are: what they hold is nobody's command."""
+    """Print JSON so that no value in it is a command to a CI runner."""
     from evalgate.core.sanitize import to_log_json
 
     click.echo(to_log_json(text), nl=False)

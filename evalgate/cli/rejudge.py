@@ -35,19 +35,19 @@ from evalgate.metrics.scoring import BoundMetric, score_case
 
 @frozen
 class GateRules:
-    """What stored runs are held to."""
+    """Thresholds and settings for the evaluation of stored runs."""
 
     gate: GateConfig
     runs: int | Literal["auto"]
-    """As the runs were made."""
+    """The setting that the runs were made with."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """By metric: how the runs of a case are put together, and what replaces the thresholds of the runs."""
+    """Metric → criterion: aggregation of a case's runs, and replacement of the stored thresholds."""
     policies: Mapping[tuple[str, str], CasePolicy] | None = None
-    """Eval set and case → what holds for it; None: thresholds, weights and the like stay as they were."""
+    """Eval set and case → its policy; None: stored thresholds, weights and tags are kept."""
 
 
 def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """The record as it would have been, verdict included, had its runs met these rules and this baseline."""
+    """Return the record as these rules and this baseline would have made it, verdict included."""
     if baseline is not None and len(baseline.sources) > 1:
         held = collect_thresholds([rescore_case(case, rules) for case in record.cases])
         baseline = drop_runs_before_breaks(baseline, held, rules.gate.statistics.pass_score)
@@ -81,7 +81,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
 
 
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
-    """The case with its stored scores held to the rules; runs beyond so many `rounds` only confirm."""
+    """Return the case with its stored scores under the rules; runs beyond `rounds` only confirm."""
     policy = _get_policy(case, rules)
     metrics = [_bind_metric(metric, rules, policy) for metric in case.metrics if _is_asked(metric, rules)]
     thresholds = {bound.name: bound for bound in metrics}
@@ -105,10 +105,10 @@ def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) 
 
 
 class _StoredScores:
-    """Scores are stored: nothing is asked."""
+    """Metric for stored scores, which is never asked to score."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Nothing."""
+        """Return `NotApplicable`: the stored scores are used."""
         del case, run
         return NotApplicable("the scores are those that were stored")
 
@@ -123,7 +123,10 @@ def _get_policy(case: CaseResult, rules: GateRules) -> CasePolicy:
 
 
 def _is_asked(metric: CaseMetric, rules: GateRules) -> bool:
-    """Without a file of thresholds, or as one that no criterion needs to name, it is held to what it was."""
+    """Return True if the metric is evaluated under the rules.
+
+    Without policies every stored metric is; the final state needs no criterion.
+    """
     return rules.policies is None or metric.name in rules.criteria or metric.name == registry.FINAL_STATE
 
 
@@ -144,7 +147,7 @@ def _apply_threshold(metric: RunMetric, bound: BoundMetric) -> RunMetric:
 
 
 def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
-    """A baseline's runs as the runs of a record, whose circumstances are those of `like`."""
+    """Return a baseline's runs as a record, with all other fields from `like`."""
     cases = []
     for stored in baseline.cases:
         found = {

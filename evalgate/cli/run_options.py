@@ -145,27 +145,27 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def add_plan_options(command: _Command) -> _Command:
-    """The options that make a plan, which every command that needs one takes."""
+    """Add the options that make a plan to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def build_overrides(eval_sets: tuple[str, ...], said: dict[str, Any]) -> "Overrides":
-    """What the command line said of the plan; `said` holds nothing else."""
+    """Return the plan options of the command line; `said` must hold nothing else."""
     from evalgate.config.cli_overrides import Overrides
 
     return Overrides(eval_sets=eval_sets, format=said.pop("format_name"), **said)
 
 
 AGAIN = "again"
-"""Folder in that of the reports for whoever repeats a case: the gate's own reports stay as they are."""
+"""Subfolder of the reports for a repeated case, so that the gate's own reports are kept."""
 
 
 def choose_out(context: click.Context, folder: Path, out: str, agent: str | None) -> str:
-    """Return the folder of the reports: `out`, or one in it for the replay of what `out` itself holds.
+    """Return the folder of the reports: `out`, or a folder in it if `out` holds the recording to replay.
 
-    A replay would put its reports in the place of the run that it replays. Whoever names `--out` is obeyed.
+    Otherwise a replay would overwrite the reports of the run that it replays. An explicit `--out` is obeyed.
     """
     kind, _, recording = (agent or "").partition(":")
     if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:
@@ -175,9 +175,9 @@ def choose_out(context: click.Context, folder: Path, out: str, agent: str | None
 
 
 def build_resume_command(arguments: Sequence[str]) -> str:
-    """Return the command line that goes on with a run that was cut short, to be pasted where it was typed.
+    """Return the command line that resumes an interrupted run, ready to paste.
 
-    "" where nobody typed one, as in the action, which has an input for it.
+    Return "" if the command was not typed by a person, as in the action, which has an input for it.
     """
     if arguments[:1] != ["run"]:
         return ""
@@ -188,10 +188,10 @@ def build_resume_command(arguments: Sequence[str]) -> str:
 def build_repro_options(
     folder: str, thresholds: str | None, out: str, wish: "Overrides", environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the options with which somebody repeats the run of one case, each a name and a value.
+    """Return the options that repeat the run of one case, as names and values.
 
-    They hold for whoever stands where this run was started; in CI, where nobody stands, for the root of a
-    checkout. Paths outside of it are another machine's then, and left out.
+    Paths are relative to the current folder; in CI, to the root of the checkout. Paths outside of it exist
+    only on the CI machine, and are left out.
     """
     stand, is_ci = _find_base_folder(environ)
     work = (Path.cwd() / folder).resolve()
@@ -220,7 +220,7 @@ def _flatten_options(pairs: tuple[tuple[str, str | None], ...]) -> Iterator[str]
 
 
 def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
-    """Return the folder that a reader stands in, and whether that is the root of a checkout in CI."""
+    """Return the folder that a reader works in, and whether it is the root of a checkout in CI."""
     here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
     if root and here.is_relative_to(Path(root).resolve()):
         return Path(root).resolve(), True
@@ -280,7 +280,7 @@ _COMMENT = click.option(
 
 
 def add_posting_options(command: _Command) -> _Command:
-    """The options of a command that makes a record: what of it is posted, and how."""
+    """Add the options for posting a report to a command."""
     return _COMMENT(_add_post_settings(command))
 
 
@@ -291,7 +291,7 @@ def _add_post_settings(command: _Command) -> _Command:
 
 
 def pop_post_options(said: dict[str, Any]) -> "PostOptions | None":
-    """What is to be posted, None when nothing is. Takes its options out of what the command line said."""
+    """Remove the posting options from `said` and return them; None if nothing is to be posted."""
     comment, author = said.pop("comment"), said.pop("comment_author")
     wish = {name: said.pop(name) for name in ("check", "name", "section", "token_env")}
     if not comment and not wish["check"]:
@@ -303,9 +303,9 @@ def pop_post_options(said: dict[str, Any]) -> "PostOptions | None":
 
 @contextmanager
 def post_on_failure(posting: "PostOptions | None", hiding: "LiveRedactor") -> Iterator[None]:
-    """A block that ends without a verdict says so at the pull request, too.
+    """Post to the pull request if the block ends without a verdict.
 
-    Not when somebody stopped it: then a newer run mostly follows.
+    Nothing is posted after an interruption: a newer run usually follows.
     """
     from evalgate.core.errors import RunInterruptedError
 

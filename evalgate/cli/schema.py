@@ -1,4 +1,4 @@
-"""The JSON Schema of a thresholds file, with the fields' docstrings as descriptions."""
+"""JSON Schema of a thresholds file, with the fields' docstrings as descriptions."""
 
 import ast
 import inspect
@@ -47,7 +47,7 @@ def _iter_docstrings(cls: type) -> Iterator[tuple[str, str]]:
 
 
 def build_thresholds_schema() -> dict[str, object]:
-    """The whole schema; `docs/evalgate.schema.json` is its text."""
+    """Return the whole schema; `docs/evalgate.schema.json` is its text."""
     schema = Config.model_json_schema(schema_generator=_DocstringJsonSchema)
     definitions = schema["$defs"]
     _name_metrics(schema["properties"]["criteria"], definitions)
@@ -80,7 +80,7 @@ def build_thresholds_schema() -> dict[str, object]:
 
 
 class _DocstringJsonSchema(GenerateJsonSchema):
-    """Takes the description of a key from the docstring below its field."""
+    """Schema generator that takes descriptions from the docstrings below fields."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         """Return the schema of a section, every key described."""
@@ -112,7 +112,7 @@ def _name_metrics(criteria: dict[str, object], definitions: dict[str, object]) -
 
 
 def _build_range_schema(known: Range) -> dict[str, object]:
-    """Return what holds for a bare number and for the keys of a section that speak of scores."""
+    """Return the limits of a bare number and of the keys of a section that are compared with scores."""
     bounds = {"minimum": known.low, "maximum": known.high}
     drop = {"maximum": known.width}
     return {
@@ -128,7 +128,7 @@ def _build_range_schema(known: Range) -> dict[str, object]:
 def _build_kind_schema(
     kind: str, settings: Mapping[str, object], definitions: dict[str, object]
 ) -> dict[str, object]:
-    """The `agent` section of one kind: the settings of all agents, and the kind's own options."""
+    """Return the `agent` section of one kind: the common settings, and the kind's own options."""
     model: Any = registry.get_agent_type(kind)
     own = TypeAdapter(model).json_schema(schema_generator=_DocstringJsonSchema)
     definitions.update(own.pop("$defs", {}))

@@ -291,7 +291,7 @@ def get_writer(name: str) -> EvalSetWriter:
 
 
 def resolve_baseline_store(text: str, place: StoreContext) -> BaselineStore | None:
-    """Return the store that `KIND:NAME` or a URL refers to, or None for a path.
+    """Return the store that `KIND:WHAT` or a URL refers to, or None for a path.
 
     Raises:
         InvalidInputError: the kind is misspelt, or its store cannot be made.

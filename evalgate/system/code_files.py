@@ -1,4 +1,4 @@
-"""The files of a workspace as they are in its folder, or as a commit has them, read for code that decides."""
+"""Files of a workspace, from its folder or from a commit, read for code that decides."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -17,7 +17,7 @@ class CodeFiles(Protocol):
     """Files of a workspace. Paths are relative to it, with slashes, and never lead out of it."""
 
     def is_file(self, path: str) -> bool:
-        """Return whether there is such a file."""
+        """Return True if there is such a file."""
         ...
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
@@ -33,18 +33,18 @@ class CodeFiles(Protocol):
 
 
 class FolderFiles:
-    """The files that stand in the folder."""
+    """The files in the folder as they are now."""
 
     def __init__(self, home: Path) -> None:
         self._home = home.resolve()
 
     def is_file(self, path: str) -> bool:
-        """See `CodeFiles`. A link that leads out of the workspace is no file of it."""
+        """Return True if there is such a file. A link that leads out of the workspace does not count."""
         place = (self._home / path).resolve()
         return place.is_file() and place.is_relative_to(self._home)
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
-        """See `CodeFiles`."""
+        """Return the content of files in the folder; b"" for one that cannot be read."""
         return {path: self._read_content(path) for path in paths}
 
     def _read_content(self, path: str) -> bytes:
@@ -54,7 +54,7 @@ class FolderFiles:
             return b""
 
     def list_folder(self, folder: str) -> Mapping[str, int]:
-        """See `CodeFiles`."""
+        """Return the files below `folder` with their sizes, links that lead out left out."""
         found: dict[str, int] = {}
         for place, folders, names in os.walk(self._home / folder):
             folders[:] = sorted(each for each in folders if folder and self._is_own(Path(place, each)))
@@ -77,17 +77,17 @@ class CommittedFiles:
         self._blobs = dict(_list_blobs(home, commit))
 
     def is_file(self, path: str) -> bool:
-        """See `CodeFiles`."""
+        """Return True if the commit has a file there, through symbolic links."""
         return bool(self._resolve_blob(path))
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
-        """See `CodeFiles`."""
+        """Return the content of files in the commit; b"" for one that it does not have."""
         blobs = {path: self._resolve_blob(path) for path in paths}
         contents = _read_blobs(self._home, sorted({blob for blob in blobs.values() if blob}))
         return {path: contents.get(blob, b"") for path, blob in blobs.items()}
 
     def list_folder(self, folder: str) -> Mapping[str, int]:
-        """See `CodeFiles`."""
+        """Return the files below `folder` in the commit with their sizes, without symbolic links."""
         above = len(PurePosixPath(folder).parts)
         return {
             path: size

@@ -67,11 +67,11 @@ def is_readable_name(path: Path) -> bool:
 
 
 def check_is_regular(path: Path) -> None:
-    """Refuse what `read_file` refuses, for a file that something else opens.
+    """Raise an error for a file that `read_file` would refuse, before something else opens it.
 
     Raises:
         SpecialFileError: it is a device, a pipe or a socket.
-        OSError: there is nothing, or it cannot be looked at.
+        OSError: it does not exist, or its status cannot be read.
     """
     _check_ends(path.stat())
 
@@ -179,7 +179,7 @@ class AnchoredFolder:
 
     @contextmanager
     def open_folder(self, owner: Owner | None = None) -> Iterator[int]:
-        """Yield a descriptor of the folder; what is missing of it is created and belongs to `owner`.
+        """Yield a descriptor of the folder; missing parts are created and belong to `owner`.
 
         Raises:
             OSError: a link or a file is on the way, or `path` leads somewhere else now.

@@ -1,4 +1,4 @@
-"""Python's garbage collector, which looks for cycles where there are none."""
+"""Control of Python's garbage collector, which searches for cycles even if there are none."""
 
 import gc
 from collections.abc import Iterator
@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """No garbage collection meanwhile: with it, to build millions of objects takes three times as long.
+    """Disable garbage collection in the block: it triples the time to build millions of objects.
 
-    What was built counts as old afterwards: the next look at young objects does not go through all of it.
+    Objects built in the block count as old afterwards, so that the next collection of young objects skips
+    them.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -50,7 +50,7 @@ def read_pull_request(environ: Mapping[str, str]) -> PullRequestContext | None:
 
 
 def is_known_service(environ: Mapping[str, str]) -> bool:
-    """Return whether the service is one whose jobs all have a variable that is looked at here.
+    """Return True if jobs of the CI service always have a variable that is read here.
 
     Without a pull request's variables such a job tests a branch to stay. Elsewhere nothing is known.
     """
@@ -164,11 +164,11 @@ SAFE_SETTINGS = (
     "gpg.program=false",
     "protocol.ext.allow=never",
 )
-"""What git is told of a repository that may belong to another user, whose programs are not ours to run."""
+"""Settings of git for a repository that may belong to another user; no program that it names is run."""
 
 
 def describe_unmerged_change(environ: Mapping[str, str]) -> str:
-    """Return what a CI job tests that is not on a branch to stay, in words; "" if it is on one."""
+    """Return what a CI job tests if it is not on a permanent branch, in words; else ""."""
     found = read_pull_request(environ)
     return found.kind if found else ""
 
@@ -200,13 +200,13 @@ def read_branch(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def read_commit_time(folder: Path) -> datetime | None:
-    """When the commit in `folder` was made; None where git knows of none."""
+    """Return the time of the commit in `folder`; None if git knows none."""
     seconds = run_git(folder, "show", "-s", "--format=%ct", "HEAD")
     return datetime.fromtimestamp(int(seconds), UTC) if seconds.isdecimal() else None
 
 
 def read_text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
-    """Return a file as the base of a change has it; "" if it has none, None if git cannot tell."""
+    """Return a file's text at the base of a change; "" if it has none, None if git does not know the base."""
     base = find_base_commit(folder, environ)
     return read_blob(folder, base, path).decode("utf-8", "replace").removesuffix("\n") if base else None
 
@@ -242,7 +242,7 @@ def describe_base_fetch(environ: Mapping[str, str]) -> str:
 
 
 def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[str]:
-    """Yield what the change goes to, the newest first; nothing that the change itself decides."""
+    """Yield revisions of the target branch, the newest first; none that the change itself can set."""
     if request.first_commit:
         yield request.first_commit
     if request.branch:
@@ -266,21 +266,21 @@ def _find_commit(folder: Path, revision: str) -> str:
 
 
 def _is_merge(folder: Path, made: str) -> bool:
-    """Return whether the merge that the service made is checked out.
+    """Return True if the merge that the CI service made is checked out.
 
-    The newest commit of the change can be a merge as well, whose first parent is the change's own.
+    The newest commit of the change can be a merge as well; its first parent then belongs to the change.
     """
     is_merge = bool(run_git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))
     return is_merge and run_git(folder, "rev-parse", "HEAD") == made
 
 
 def run_git(folder: Path, *words: str) -> str:
-    """What git says there, without the last line end; "" when it says nothing, or is not there."""
+    """Return git's output in `folder` without the last line end; "" if it fails or is not installed."""
     return run_git_bytes(folder, *words).decode("utf-8", "replace").removesuffix("\n")
 
 
 def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
-    """Return what git says there when it is given this; b"" when it says nothing, or is not there.
+    """Return git's output for the input `given`; b"" if it fails or is not installed.
 
     It runs as the agent's user and sees none of our secrets: the agent can write what git reads. The
     configuration of the machine and of the user is left out, unless `with_own_settings` wants it read.

@@ -27,7 +27,7 @@ _KNOWN = (
     "user/{uid}/docker.sock",
     "user/{uid}/podman/podman.sock",
 )
-"""Where engines listen, below `/run` and `/var/run`."""
+"""Sockets of container engines, below `/run` and `/var/run`."""
 _NAMING = ("DOCKER_HOST", "CONTAINER_HOST", "PODMAN_HOST", "CONTAINERD_ADDRESS", "BUILDKIT_HOST")
 """Variables that may name a socket."""
 _REMOTE = ("nfs", "cifs", "smb", "fuse", "autofs", "ceph")
@@ -37,8 +37,8 @@ _MOUNTS = Path("/proc/self/mountinfo")
 def choose_agent_user(owner: UserIds, environ: Mapping[str, str]) -> UserIds:
     """Return the user and group that the agent of a workspace of `owner` runs as.
 
-    The group is the owner's, unless a container engine's socket belongs to that group. Then it is one that no
-    socket has: of the same number as the user, else nobody's, else the next free one.
+    The group is the owner's, unless a container engine's socket belongs to that group. Then it is a group
+    that no socket has: the one with the user's number, else the group 65534, else the next free one.
     """
     uid, gid = owner
     taken = {status.st_gid for _, status in _stat_sockets(uid, environ)}
@@ -99,7 +99,7 @@ _SET_CHILD_SUBREAPER = 36
 
 
 class _Isolation:
-    """Of this process. Wanted by the command; a program that uses evalgate as a library stays as it is."""
+    """Isolation state of this process. Only the command requests isolation; a library user does not."""
 
     def __init__(self) -> None:
         self.is_wanted = False
@@ -110,21 +110,21 @@ _ISOLATION = _Isolation()
 
 
 def request_isolation() -> None:
-    """This process is the gate's alone: seclude it once an agent is about to start."""
+    """Request that this process is isolated before an agent starts: it runs nothing but the gate."""
     _ISOLATION.is_wanted = sys.platform == "linux"
 
 
 def is_isolation_requested() -> bool:
-    """Whether this process is the gate's alone, on a system that can seclude it."""
+    """Return True if isolation was requested, on a system that supports it."""
     return _ISOLATION.is_wanted
 
 
 def isolate_process() -> None:
-    """Before the first process of an agent: nobody but root can look into this one any more.
+    """Isolate this process before the first process of an agent: only root can look into it then.
 
     Its environment, memory and open files are hidden from processes of the same user (`/proc`, ptrace),
     unless they may trace any process. Processes that lose their parent become children of this one. Does
-    nothing where it is not wanted, and the next time.
+    nothing if isolation was not requested, or the second time.
     """
     if not _ISOLATION.is_wanted or _ISOLATION.children_before is not None:
         return
@@ -138,10 +138,10 @@ def isolate_process() -> None:
 
 
 def find_reparented_children() -> list[int]:
-    """Children of this process that nobody here started: agents' processes whose parent is gone.
+    """Return the children of this process that lost their parent: an agent's processes.
 
-    Told by their session: whatever is started here stays in the own one, but for the agents themselves. So
-    none of those may be alive.
+    They have another session: all processes started here stay in our session, except the agents themselves.
+    So call this only when no agent is alive.
     """
     if _ISOLATION.children_before is None:
         return []
@@ -154,7 +154,7 @@ def find_reparented_children() -> list[int]:
 
 
 def list_children(pid: int) -> list[int]:
-    """The children of a process; empty when it is gone, and where `/proc` does not tell."""
+    """Return the children of a process; empty if it is gone or `/proc` does not list them."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  ten times a second
@@ -166,7 +166,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def _read_session_id(pid: int) -> int:
-    """0 when it is gone."""
+    """Return the session of a process; 0 if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
             # The name, in parentheses, may hold anything; the 4th field behind it is the session.

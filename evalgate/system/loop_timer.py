@@ -1,8 +1,8 @@
-"""Timers of the event loop that let what has arrived be read before they act.
+"""Timers of the event loop that read arrived input before they act.
 
-asyncio runs a timer that is due in the same round in which it finds new input, and often before the input is
-delivered. Where the loop itself stood still (another case's huge answer, a machine without a free processor),
-an answer that came in time would be counted as late.
+asyncio runs a due timer in the same round in which it finds new input, and often before the input is
+delivered. If the loop itself was blocked (another case's huge answer, a machine without a free processor), an
+answer that came in time would be counted as late.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from typing import Self
 _ROUNDS = 4
 # One to poll, one for the pipe's transport, one for the subprocess's protocol, one for the task that waits.
 _LATE_S = 0.05
-"""A timer that is called later than this says that the loop stood still."""
+"""Seconds of delay from which on the loop counts as blocked."""
 
 
 class LoopTimer:
-    """Calls `act` after some seconds; again as much later as the loop stood still in the end."""
+    """Timer that calls `act` after some seconds, plus the time that the loop was blocked at the end."""
 
     __slots__ = ("_act", "_due", "_handle", "_loop", "_rounds")
 
@@ -29,7 +29,7 @@ class LoopTimer:
         self._handle: asyncio.Handle = self._loop.call_at(self._due, self._check_due)
 
     def cancel(self) -> None:
-        """Never act."""
+        """Cancel the timer: `act` is never called."""
         self._handle.cancel()
 
     def _check_due(self) -> None:

@@ -1,10 +1,10 @@
-"""A repository of the gate's own, to fetch from a remote and push to it with git.
+"""A private repository of the gate, to fetch from a remote and push to it with git.
 
 The agent can write the repository in the workspace: its configuration may name programs (`core.sshCommand`,
-hooks, filters, credential helpers, `ext::` addresses) and other servers (`url.*.insteadOf`). So nothing runs
-there. What has to be known of it, the address and the headers that a checkout left for it, is read as data
-and used in a new bare repository outside of the workspace, which only the gate's user can read. Git gets an
-allow-listed environment with no secret in it; credentials are in a file, never in an argument.
+hooks, filters, credential helpers, `ext::` addresses) and other servers (`url.*.insteadOf`). So git never
+runs there. The address and the headers that a checkout left are read as data, and used in a new bare
+repository outside of the workspace, which only the gate's user can read. Git gets an allow-listed environment
+with no secret in it; credentials are in a file, never in an argument.
 """
 
 import base64
@@ -27,7 +27,7 @@ _NETWORK = re.compile(r"(?:https?|ssh|git|git\+ssh)://|(?!-)[\w.@-]+:(?!//)|\[[^
 _PROTOCOLS = "file:git:http:https:ssh"
 _GITHUB_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _FROM_JOB = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GIT_ASKPASS", "SSH_ASKPASS", "DISPLAY")
-"""What a job or a person has set for pushing by hand; not taken on GitHub, which does it otherwise."""
+"""Variables that a job or a person sets for pushing by hand; not used on GitHub, which has another way."""
 _HEADERS = r"^http\..*\.extraheader$"
 _CONNECTIONS = r"^http\.(.*\.)?(extraheader|proxy|sslcainfo)$"
 _PERSONS = r"^(credential\..*|http\..*|url\..*\.(push)?insteadof)$"
@@ -37,7 +37,7 @@ Setting = tuple[str, str]
 
 
 class GitError(Exception):
-    """A command of git's failed; the text is what it said."""
+    """A git command failed; the text is its error output."""
 
 
 @frozen
@@ -50,7 +50,7 @@ class PrivateRepository:
     environ: Mapping[str, str]
     """The whole environment of git."""
     user: tuple[int, int] | None
-    """Whom git runs as; None: the gate's own user."""
+    """User that git runs as; None: the gate's own user."""
 
     def run_git(
         self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None, missing: int = 0
@@ -138,10 +138,10 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
-    """Yield what git needs to be let in: what the checkout left, else the token of the job.
+    """Yield git's credentials: those that the checkout left, else the token of the job.
 
-    Elsewhere than on GitHub the user's own configuration may name a helper that knows the password. It is not
-    read where the agent is another user than the gate.
+    Outside GitHub the user's own configuration may name a helper that knows the password. It is not read if
+    the agent is another user than the gate.
     """
     in_github = environ.get("GITHUB_ACTIONS") == "true"
     found = list(_read_settings(folder, _HEADERS if is_foreign or in_github else _CONNECTIONS, "--local"))
@@ -156,7 +156,7 @@ def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: b
 
 
 def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
-    """Return the address, and what lets in: user and password of a web address are no argument of git's.
+    """Return the address without user and password, and these two, which must be no argument of git's.
 
     Every user of the machine can read the arguments of a process. A path is relative to `folder`.
     """

@@ -1,11 +1,11 @@
-"""The files through which GitHub's runner and a step talk: the event, and the command files.
+"""The files through which GitHub's runner and a step communicate: the event, and the command files.
 
 The runner's user owns them, and so does the agent in a container action. So they are opened before the first
 process of an agent starts: the event is read once, and a command file is written through the descriptor that
-was opened then. At the end each command file is checked to hold what it held before and what the gate wrote.
-Otherwise an agent could name another pull request, set outputs, or put `LD_PRELOAD` into the environment of
-later steps. Everything here works on paths that the runner named, whatever lies there now: no link is
-followed, no pipe is waited for.
+was opened then. At the end each command file is checked: it must contain its earlier content and the gate's
+output, and nothing else. Otherwise an agent could name another pull request, set outputs, or put `LD_PRELOAD`
+into the environment of later steps. All paths are those that the runner named: no link is followed, and no
+pipe is waited for.
 """
 
 import errno
@@ -65,17 +65,17 @@ class _CommandFile:
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody else may write it while the gate runs."""
+        """Return True if only the gate may write the file while it runs."""
         return self.variable in NOT_WRITTEN or self.is_taken
 
     @property
     def is_taken(self) -> bool:
-        """Whether the file is root's while the gate runs."""
+        """Return True if the file belongs to root while the gate runs."""
         return os.geteuid() == 0 and self.before.st_uid != 0
 
 
 class _HeldFiles:
-    """All that this process holds."""
+    """All runner files that this process has opened."""
 
     def __init__(self) -> None:
         self.files: dict[str, _CommandFile] = {}
@@ -138,9 +138,9 @@ def measure_command_file(path: str) -> int:
 
 
 def release_runner_files() -> list[str]:
-    """Give the command files back, with nothing in them but what was there and what the gate wrote.
+    """Return the command files to the runner with only their earlier content and the gate's output.
 
-    Returns a sentence for each that something else had changed.
+    Returns a sentence for each file that something else had changed.
     """
     if _HELD.process != os.getpid():
         return []  # a copy of the process: the files are its parent's
@@ -196,7 +196,7 @@ def _hold_file(variable: str, path: str) -> _CommandFile | None:
 
 
 def _restore_file(held: _CommandFile) -> bool:
-    """Make the file what it must be; return whether something else had changed it."""
+    """Restore the expected content of the file; return True if something else had changed it."""
     is_same_file = _is_at_its_place(held)
     wanted = bytes(held.content)
     is_changed = held.is_private and not _has_content(held.descriptor, wanted)
@@ -220,7 +220,7 @@ def _is_at_its_place(held: _CommandFile) -> bool:
 
 
 def _put_in_place(held: _CommandFile, content: bytes) -> None:
-    """Put a new file in the place of whatever is there: a pipe, a link, a folder, or nothing."""
+    """Write a new file over anything at its path: a pipe, a link, a folder, or nothing."""
     name = Path(held.path).name
     fresh, aside = f".{name}.{os.urandom(8).hex()}", f".{name}.{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

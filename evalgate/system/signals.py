@@ -1,4 +1,4 @@
-"""Signals that ask the gate to end: what is finished is kept, and what says so is still written."""
+"""Signals that ask the gate to end: finished results are kept, and the report is still written."""
 
 import signal
 import threading
@@ -14,10 +14,10 @@ END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class InterruptHandler:
-    """Handles the end signals of a command: the first one interrupts it, unless its result is certain.
+    """Handler of the end signals of a command: the first one interrupts it, unless its result is certain.
 
-    From then on (`is_certain`) they are ignored: writing down and tidying up take a moment, and a runner that
-    cancels a job sends one signal after the other, as does somebody at a keyboard.
+    From then on (`is_certain`) they are ignored: writing and cleaning up take a moment, and a runner that
+    cancels a job sends one signal after the other, as does a person at a keyboard.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class InterruptHandler:
         self._was_asked = False
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
-        """Called by Python in the main thread, between any two steps of it."""
+        """Handle one signal: Python calls this in the main thread, between any two of its steps."""
         self._was_asked = True
         if self._is_ready:
             self._interrupt_command()
@@ -45,7 +45,7 @@ class InterruptHandler:
             yield
 
     def _mark_ready(self) -> None:
-        """All signals are handled by now: one that came before the last of them was may interrupt, too."""
+        """Mark all handlers as installed; a signal that came before the last of them interrupts now."""
         self._is_ready = True
         if self._was_asked:
             self._interrupt_command()
@@ -57,9 +57,9 @@ class InterruptHandler:
 
 
 def ignore_end_signals() -> None:
-    """Everything is said and written: until the process has ended, no signal changes its exit code.
+    """Ignore further end signals once all output is written, so that none changes the exit code.
 
-    Not by a handler of Python's, which is taken away while the interpreter shuts down.
+    Uses SIG_IGN, because a handler of Python's is removed while the interpreter shuts down.
     """
     for number in END_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -67,7 +67,7 @@ def ignore_end_signals() -> None:
 
 @contextmanager
 def cancel_on_signals() -> Iterator[None]:
-    """Within the block, the first end signal cancels the current task. Handlers are put back after it."""
+    """Cancel the current task at the first end signal in the block, then restore the handlers."""
     import asyncio
 
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -101,6 +101,6 @@ def _use_handler(handler: _Handler) -> Iterator[None]:
 
 
 def _install_handler(handler: _Handler) -> dict[signal.Signals, _Handler | int | None]:
-    """Let `handler` handle what is not ignored; gives the handlers before."""
+    """Install `handler` for signals that are not ignored; return the previous handlers."""
     numbers = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in numbers}

@@ -1,4 +1,4 @@
-"""Standard streams that need no listener: what becomes of our output never becomes our exit code."""
+"""Standard streams with failures that never change the exit code."""
 
 import io
 import os
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class BestEffortFile(io.RawIOBase):
-    """Writes to a descriptor until that fails, and drops everything from then on.
+    """File that writes to a descriptor until that fails, and drops everything from then on.
 
-    A reader that is gone, a full disk and a closed descriptor are the same to it. It never raises, and it
-    does not close the descriptor.
+    A closed pipe, a full disk and a closed descriptor are handled alike. It never raises, and it does not
+    close the descriptor.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -22,19 +22,19 @@ class BestEffortFile(io.RawIOBase):
         self._is_working = True
 
     def writable(self) -> bool:
-        """Always, whatever becomes of it."""
+        """Return True, also after a failure."""
         return True
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor of the stream."""
         return self._descriptor
 
     def isatty(self) -> bool:
-        """Whether a person may be looking."""
+        """Return True if the descriptor is a terminal."""
         return os.isatty(self._descriptor)
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """All of `data`, or as much as anybody takes; says that it was all."""
+        """Write `data` as far as possible; return its size, as if all was written."""
         rest = memoryview(data).cast("B")
         size = len(rest)
         while rest and self._is_working:
@@ -48,9 +48,9 @@ class BestEffortFile(io.RawIOBase):
 
 
 def ignore_broken_pipes() -> None:
-    """Replace `sys.stdout` and `sys.stderr` by streams that never raise and show "?" for what they cannot.
+    """Replace `sys.stdout` and `sys.stderr` by streams that never raise; unencodable text becomes "?".
 
-    Descriptors that are closed are opened on nothing, so that no file of ours becomes somebody's output.
+    Closed descriptors are opened on the null device, so that none of our files gets the number of a stream.
     """
     for descriptor in (0, 1, 2):
         if not _is_open(descriptor):
@@ -68,7 +68,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _wrap_stream(stream: TextIO | None, descriptor: int) -> TextIO:
-    """`stream` is None when its descriptor was closed."""
+    """Return a best-effort stream; `stream` is None if its descriptor was closed."""
     file = io.BufferedWriter(BestEffortFile(descriptor))
     return io.TextIOWrapper(
         file,

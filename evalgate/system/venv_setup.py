@@ -1,6 +1,6 @@
-"""Installing what the agent needs: the `setup` command, in a virtual environment of the agent's own.
+"""Setup of the agent's dependencies: the `setup` command, in a virtual environment of the agent's own.
 
-The agent's packages never meet the gate's: neither can break the other.
+The agent's packages are separate from the gate's: neither can break the other.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from evalgate.core.frozen import frozen
 _TAIL = 4000  # characters of the command's output that an error shows
 
 _COMPLETE = "evalgate-complete"
-"""File in an environment that is whole: in half of one, `pip` would be somebody else's."""
+"""Marker file of a complete environment: in an incomplete one, `pip` could be another environment's."""
 
 _MAKE = """
 import fcntl, os, sys, venv
@@ -32,7 +32,7 @@ with open(home + ".lock", "w") as lock:
 
 @frozen
 class SetupResult:
-    """Where the agent's packages are, once installed."""
+    """Location of the agent's packages after the setup."""
 
     python: str
     """Interpreter that sees them."""

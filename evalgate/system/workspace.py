@@ -43,7 +43,7 @@ _ONLY_BY_EXACT_NAME = ("GITHUB_TOKEN", "GH_TOKEN", "RUNNER_*")
 
 
 def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """What of `source` the agent gets: the allow-list and `names`; a trailing `*` stands for any ending."""
+    """Return the agent's variables: the allow-list and `names`; a trailing `*` matches any ending."""
     patterns = [*_ALLOWED, *names]
     return {name: source[name] for name in sorted(source) if _is_given(name, patterns)}
 
@@ -55,7 +55,7 @@ def list_withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> 
 
 
 def list_environment_notices(source: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """One sentence for each of `names` that the agent does not get."""
+    """Return one sentence for each of `names` that the agent does not get."""
     notices = []
     for pattern in names:
         given = build_agent_environment(source, [pattern])
@@ -105,12 +105,12 @@ class Workspace:
         return None if self.owner is None else choose_agent_user(self.owner, os.environ)
 
     def format_path(self, path: Path) -> str:
-        """`path` as a user in the folder would type it."""
+        """Return `path` as a user in the folder would type it."""
         absolute = self.folder / path
         return os.path.relpath(absolute, self.folder) if absolute.is_relative_to(self.folder) else str(path)
 
     def choose_home(self, environ: Mapping[str, str]) -> Path:
-        """A home folder that the agent can write to."""
+        """Return a home folder that the agent can write to, a temporary one if necessary."""
         home = environ.get("HOME", "")
         uid = self.owner[0] if self.owner else os.geteuid()
         if home and _has_owner(Path(home), uid):
@@ -122,7 +122,7 @@ class Workspace:
 
 
 def open_workspace(folder: Path) -> Workspace:
-    """The workspace at `folder`, with its owner when that matters.
+    """Return the workspace at `folder`, with its owner if the gate is root and the folder is not root's.
 
     Raises:
         NotADirectoryError, FileNotFoundError: there is no such folder.
@@ -149,7 +149,7 @@ def list_socket_notices(workspace: Workspace) -> tuple[str, ...]:
 
 
 def has_working_folder() -> bool:
-    """Return whether the folder that this process stands in is still there."""
+    """Return True if the current folder still exists."""
     try:
         Path.cwd()
     except OSError:

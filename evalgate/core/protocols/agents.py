@@ -186,7 +186,7 @@ class AgentType(Protocol):
     """
 
     named_by: str
-    """The option that the NAME of `--agent KIND:NAME` sets."""
+    """The option that the WHAT of `--agent KIND:WHAT` sets."""
     model_fields: Mapping[str, object]
 
     def model_validate(self, obj: object) -> AgentOptions:
