@@ -27,12 +27,13 @@ def compute_threshold_margin(
     members: Sequence[tuple[CaseResult, CaseMetric]],
     known: Range = UNIT,
 ) -> Margin | None:
-    """The distance, and the fewest runs that would need the best score; the worst where the threshold is met.
+    """Return the distance of a mean from its threshold, and the fewest runs that could turn the result.
 
-    `members` are the cases of the mean, those without a score included. None without a mean, or for scores
-    beyond their range, where one run can make any difference.
+    Such runs would score best if the mean is below the threshold, and worst otherwise. `members` are the
+    cases of the mean, those without a score included. Return None without a mean, or for scores outside
+    their range, where one run can make any difference.
     """
-    # Arrays: there may be hundreds of thousands, beside a record that fills the memory.
+    # Arrays: there may be hundreds of thousands of scores, next to a record that fills the memory.
     weights, counts, scores = array("d"), array("Q"), array("d")
     for case, metric in members:
         if metric.score is not None:
@@ -70,7 +71,7 @@ def _list_run_scores(case: CaseResult, metric: CaseMetric) -> list[float]:
 
 
 def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
-    """How many of the largest gains reach so far; None: all of them do not."""
+    """Count the largest gains that together reach `distance`, or return None if all of them do not."""
     reached = 0.0
     for count, gain in enumerate(sorted(gains, reverse=True), 1):
         reached += gain
@@ -80,17 +81,18 @@ def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
 
 
 ResultsByRounds: TypeAlias = Callable[[int | None], tuple[CaseResult, ...]]
-"""Every case in file order. Runs beyond so many rounds only confirm; None: all of them count."""
+"""Function that returns every case in file order. Runs beyond the given number of rounds only confirm;
+None: all runs count."""
 
 
 @frozen
 class RunSummary:
-    """What the runs are worth."""
+    """Summary of all scored runs."""
 
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
     rounds: int
-    """Runs of every case that the means rest on."""
+    """Runs of every case that the means are computed from."""
     effort: SamplingCost | None = None
     notices: tuple[str, ...] = ()
 
@@ -98,7 +100,10 @@ class RunSummary:
 def summarize_runs(
     policy: GateConfig, runs: int | Literal["auto"], results: ResultsByRounds, sampling: "AdaptiveRuns | None"
 ) -> RunSummary:
-    """All that can be said of the results before the verdict."""
+    """Summarise scored runs per metric, with baseline deltas, significance tests and notices.
+
+    `results` returns the cases. `sampling` is None if comparing plain means is enough.
+    """
     cases = results(None)
     decision = sampling.decide_runs(cases) if sampling else None
     if sampling is None or decision is None:
@@ -141,7 +146,7 @@ def summarize_runs(
 def _limit_rounds(
     sampling: "AdaptiveRuns | None", results: ResultsByRounds, rounds: int
 ) -> tuple[CaseResult, ...]:
-    """Return the cases with their means over so many rounds; runs beyond them only follow up."""
+    """Return the cases with their means over `rounds` rounds; runs beyond them only follow up."""
     if sampling is None or not sampling.follows_up:
         return results(None) if sampling is None else sampling.classify_failures(results(None))
     return sampling.classify_failures(results(rounds))
@@ -150,7 +155,7 @@ def _limit_rounds(
 def _summarize_with_deltas(
     policy: GateConfig, cases: tuple[CaseResult, ...], sampling: "AdaptiveRuns | None"
 ) -> tuple[MetricSummary, ...]:
-    """The summaries with plain differences: all that can be said of scores beyond 0 to 1."""
+    """Return the summaries with plain differences; scores outside 0 to 1 get no more than these."""
     metrics = tuple(
         replace(
             summary,

@@ -1,6 +1,7 @@
 """Compare a run with its baseline, matched by eval set and case id.
 
-A case whose expectations changed is `changed`, not better or worse: its scores answer another question.
+A case with other expectations than in the baseline is `changed`, not better or worse: its scores answer
+another question.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,12 +29,13 @@ from evalgate.statistics.mean_difference import compute_case_p
 from evalgate.statistics.pairing import UNIT
 
 MOST_POINTS = 12
+"""Gate runs that a trend shows at most."""
 
 
 def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase]]) -> tuple[float, ...]:
-    """The mean of a metric in each gate run of the baseline, the oldest first, `MOST_POINTS` at most.
+    """Return the mean of a metric in each gate run of the baseline, oldest first, at most `MOST_POINTS`.
 
-    Only gate runs that have a score of every case count: the others would be means of something else.
+    Only gate runs that have a score of every case count: the means of the others would be over fewer cases.
     """
     by_source: dict[int, list[float]] = {}
     for metric, old in members:
@@ -55,7 +57,10 @@ def _group_by_source(metric: CaseMetric, runs: Iterable[BaselineRun]) -> Mapping
 def compare_usage(
     pairs: Iterable[tuple[CaseResult, BaselineCase]],
 ) -> tuple[AverageRunUsage | None, AverageRunUsage | None]:
-    """What a run took then and now, over the cases that have an answered run on both sides."""
+    """Return the mean usage of a run in the baseline and now, or (None, None) if no case can be compared.
+
+    Only cases that have an answered run on both sides count.
+    """
     sides = [(_select_answered_runs(old.runs), _select_answered_runs(case.runs)) for case, old in pairs]
     both = [(then, now) for then, now in sides if then and now]
     if not both:
@@ -68,7 +73,7 @@ def _select_answered_runs(runs: Iterable[BaselineRun | RunResult]) -> list[Basel
 
 
 def _compute_mean_usage(cases: Sequence[Sequence[BaselineRun | RunResult]]) -> AverageRunUsage:
-    """The mean over the cases of each one's mean, so that more runs of one case change nothing."""
+    """Return the mean of the cases' means, so that more runs of one case change nothing."""
     figures = [
         [compute_mean(column) for column in zip(*map(_list_usage_figures, runs), strict=True)]
         for runs in cases
@@ -87,15 +92,15 @@ def _list_usage_figures(run: BaselineRun | RunResult) -> Iterator[float]:
 _CaseKey = tuple[str, str]
 
 _LUCK = 0.05
-"""A flaky case is newly passing if luck passes so often less frequently than this."""
+"""A flaky case is newly passing if luck gives so many passes less often than this."""
 
 
 def compare_with_baseline(
     cases: Sequence[CaseResult], baseline: Baseline, *, whole_sets: Collection[str] | None = None
 ) -> Comparison:
-    """Which cases differ from the baseline, and how.
+    """List the cases that differ from the baseline, and compare usage and metrics.
 
-    `whole_sets`: eval sets that were asked for with all their cases; None: whatever there is was asked for.
+    `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were.
     """
     before = _index_cases(baseline)
     found = [(case, _build_case_change(case, before.get(_get_case_key(case)))) for case in cases]
@@ -105,7 +110,8 @@ def compare_with_baseline(
         for case in cases
         if (old := before.get(_get_case_key(case))) and _is_comparable(case, old)
     )
-    gone = list(_find_gone_cases(cases, baseline))
+    present, newest = {_get_case_key(case) for case in cases}, find_newest_sources(baseline)
+    gone = [old for old in baseline.cases if _get_case_key(old) not in present and _is_current(old, newest)]
     removed = [old for old in gone if whole_sets is None or old.eval_set_id in whole_sets]
     changes += [CaseChange(old.eval_set_id, old.eval_id, "removed", before=old.status) for old in removed]
     return Comparison(
@@ -128,7 +134,7 @@ def compare_with_baseline(
 def add_deltas(
     metrics: Sequence[MetricSummary], cases: Sequence[CaseResult], baseline: Baseline
 ) -> tuple[MetricSummary, ...]:
-    """The summaries with their baseline and delta, both over the comparable cases alone."""
+    """Return the summaries with their baseline, delta and trend, computed over the comparable cases alone."""
     before = _index_cases(baseline)
     return tuple(_add_delta_and_trend(metric, cases, before) for metric in metrics)
 
@@ -149,7 +155,7 @@ def _add_delta_and_trend(
 def _select_comparable_metrics(
     summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_CaseKey, BaselineCase]
 ) -> Iterator[tuple[CaseMetric, BaselineCase]]:
-    """The metric of every case that can be compared, with what the case was."""
+    """Yield the metric of every comparable case together with the case of the baseline."""
     for case in cases:
         old = before.get(_get_case_key(case))
         for metric in case.metrics if old and _is_comparable(case, old) else ():
@@ -162,27 +168,24 @@ def _select_comparable_metrics(
 
 
 def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
-    """Why no metric has a delta, as a sentence; "" when one has, or says itself that its runs lack scores."""
-    if not metrics or any(metric.delta is not None or _is_missing_runs(metric) for metric in metrics):
+    """Return a sentence about why no metric has a delta.
+
+    Return "" if one has, or if a metric already reports that its runs lack scores.
+    """
+    if not metrics or any(
+        metric.delta is not None
+        or (metric.judgement is not None and metric.judgement.reason == "missing_runs")
+        for metric in metrics
+    ):
         return ""
     return (
         f"Nothing could be compared with the baseline {comparison.source}: {_describe_obstacle(comparison)}."
     )
 
 
-def _find_gone_cases(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[BaselineCase]:
-    """The cases that the newest gate run had and this one has not."""
-    present, last = {_get_case_key(case) for case in cases}, find_newest_sources(baseline)
-    yield from (old for old in baseline.cases if _get_case_key(old) not in present and _is_current(old, last))
-
-
-def _is_missing_runs(metric: MetricSummary) -> bool:
-    return metric.judgement is not None and metric.judgement.reason == "missing_runs"
-
-
-def _is_current(case: BaselineCase, last: Mapping[str, int]) -> bool:
-    """The newest gate run of its eval set still had it: that it is gone is news."""
-    return case.eval_set_id not in last or any(run.source == last[case.eval_set_id] for run in case.runs)
+def _is_current(case: BaselineCase, newest: Mapping[str, int]) -> bool:
+    """Return True if the newest gate run of its eval set had the case, so that its absence is news."""
+    return case.eval_set_id not in newest or any(run.source == newest[case.eval_set_id] for run in case.runs)
 
 
 def _describe_obstacle(comparison: Comparison) -> str:
@@ -209,7 +212,7 @@ def _add_delta(metric: MetricSummary, pairs: Sequence[tuple[float, float, float]
 def _pair_scores(
     summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_CaseKey, BaselineCase]
 ) -> Iterator[tuple[float, float, float]]:
-    """(then, now, weight) of every case that has a score of this metric on both sides."""
+    """Yield (baseline, now, weight) for every case that has a score of this metric on both sides."""
     for case in cases:
         old = before.get(_get_case_key(case))
         if old is None or not _is_comparable(case, old):
@@ -231,7 +234,7 @@ def _matches_summary(summary: MetricSummary, case: CaseResult, metric: CaseMetri
 
 
 def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | None:
-    """Mean over the baseline's runs that have a score; None when none has, or the metric was another one."""
+    """Return the mean over the baseline's scored runs, or None if there is none or the metric has changed."""
     if old.metric_fingerprints.get(metric.name) != metric.fingerprint:
         return None
     scores = [run.scores.get(metric.name) for run in old.runs]
@@ -242,7 +245,10 @@ def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | No
 def _find_changed_metrics(
     cases: Sequence[CaseResult], before: Mapping[_CaseKey, BaselineCase], *, other_judge: bool
 ) -> Iterator[str]:
-    """Metrics that were something else then: their judge alone, or anything but it."""
+    """Yield the names of the metrics that changed since the baseline.
+
+    With `other_judge` those of which only the judge changed, otherwise all others.
+    """
     for case in cases:
         old = before.get(_get_case_key(case))
         if old is None or not _is_comparable(case, old):
@@ -279,11 +285,11 @@ def _classify_change(case: CaseResult, old: BaselineCase | None) -> Change | Non
 
 
 def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | None:
-    """Return how a case changed of which stored runs passed and others failed.
+    """Return the change of a case that has both passed and failed stored runs.
 
-    The status of their mean says little of it: a case that passed 6 of 10 runs and fails once is no newly
-    failing one, and not unchanged. It is newly failing if the statistics say that it broke, or that no
-    stored run failed like this; newly passing if luck hardly ever passes so often.
+    The status of their mean says little about it. A case that passed 6 of 10 runs and fails once is not
+    newly failing, and not unchanged. It is newly failing if the statistics say that it broke, or that no
+    stored run failed like this. It is newly passing if luck hardly ever gives so many passes.
     """
     if _is_failure(case.status):
         broke = any(each.standing is not None and each.standing.status == "broken" for each in case.metrics)
@@ -303,7 +309,7 @@ def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | No
 
 
 def _outcomes_then(case: CaseResult, old: BaselineCase) -> list[bool]:
-    """Return whether each stored run passed by today's thresholds, of the runs that tell anything."""
+    """Return for each conclusive stored run whether it passed by today's thresholds."""
     thresholds = {
         metric.name: metric.threshold
         for metric in case.metrics

@@ -1,6 +1,6 @@
-"""The verdicts in words: plain text without an icon, for a reviewer who knows no statistics.
+"""Describe verdicts in words: plain text without an icon, for a reviewer who knows no statistics.
 
-Points, counts and luck; never a p-value. What the sentences round never contradicts what was decided.
+Sentences use points, counts and luck, never a p-value. A rounded number never contradicts the decision.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.results import CaseOutcome, MetricDecision, RuleCheck, RunCount
 from evalgate.statistics.threshold_test import ThresholdTest
 
-_RAREST = 1_000_000  # what luck does less often than this is not worth a number
+_RAREST = 1_000_000  # rarer events are not worth a number
 _MOST_DIGITS = 7
 _NOISE = 1e-9
 _NAMED = 5  # cases that one sentence lists
@@ -20,46 +20,46 @@ _NAMED = 5  # cases that one sentence lists
 
 @frozen
 class MessageContext:
-    """What the sentences cannot know from the statistics."""
+    """Words and settings that the sentences need in addition to the statistics."""
 
     base: str = "main"
-    """Where the baseline comes from."""
+    """Branch that the baseline comes from."""
     blocking: bool = False
-    """`on_inconclusive: fail`."""
+    """True with `on_inconclusive: fail`."""
     fixed_runs: bool = False
-    """The number of runs was given; AUTO otherwise."""
+    """The number of runs is fixed; False with AUTO."""
     max_runs: int | None = None
     """Most rounds of AUTO, if known."""
     case_alpha: float = 0.02
-    """The chance that any unchanged case is called broken."""
+    """Chance that any unchanged case is called broken."""
     missing_because: str = "judge or API errors"
-    """Why runs have no score."""
+    """Causes of runs without a score."""
     quote: Callable[[str], str] = "`{}`".format
-    """How a case id is written; it may be hostile where the text ends up."""
+    """Formats a case id, which may be hostile to the format of the report."""
     score: Callable[[float], float] = float
-    """A score of 0 to 1 as it is in the metric's own range."""
+    """Converts a score of 0 to 1 into the metric's own range."""
     is_part: bool = False
-    """The metric speaks of some of the cases, as those with a tag."""
+    """The metric covers only some of the cases, such as those with a tag."""
     width: float | None = None
-    """Of that range, where it is not 0 to 1: differences are told in its numbers. None: in points, which are
-    hundredths."""
+    """Width of the metric's range if it is not 0 to 1: differences are printed in its numbers. None:
+    differences are printed in points, which are hundredths."""
 
     def format_score(self, score: float | None, beside: float | None = None) -> str:
-        """A score in the metric's own range."""
+        """Format a score in the metric's own range, with enough digits to differ from `beside`."""
         own, other = (None if each is None else self.score(each) for each in (score, beside))
         return format_score(own, beside=other)
 
     def difference(self, amount: float) -> str:
-        """Return how far two scores are apart: `5 points`, or `0.20` in another range than 0 to 1."""
+        """Return the distance of two scores as text: `5 points`, or `0.20` in another range than 0 to 1."""
         if self.width is None:
             return _format_points(amount)
         own = amount * self.width
         return format_score(own, digits=_count_digits(own, 2))
 
     def format_approximate(self, amount: float, limit: float) -> str:
-        """Return the same beside a limit: `about 4 points`, or `just under 5 points`.
+        """Return a difference as text next to a limit: `about 4 points`, or `just under 5 points`.
 
-        A drop is not known to a hundredth of a point; and rounded, it must not look like a limit that it
+        A drop is not known to a hundredth of a point. Rounded, it must not look equal to a limit that it
         does not reach.
         """
         if self.width is None:
@@ -69,21 +69,24 @@ class MessageContext:
         return _format_near_limit(own, most, 2, format_score(most))
 
     def format_allowance(self, limit: float) -> str:
-        """`your 5-point allowance`."""
+        """Return the allowed drop as text, such as `your 5-point allowance`."""
         if self.width is None:
             return f"your {_to_percent(limit):g}-point allowance"
         return f"your allowance of {format_score(limit * self.width)}"
 
 
 def describe_metric(metric: MetricDecision, words: MessageContext) -> tuple[str, ...]:
-    """What decided about one metric, and its suspects; nothing about parts that ended better."""
+    """Return sentences about the checks that decided on one metric, and about its suspects.
+
+    Checks that ended better than the verdict are not mentioned.
+    """
     worst = [part for part in metric.checks if part.verdict == metric.verdict]
     texts = [text for part in worst for text in _describe_check(part, metric, words)]
     return (*texts, *describe_suspects(metric, words))
 
 
 def describe_suspects(metric: MetricDecision, words: MessageContext) -> tuple[str, ...]:
-    """The cases that look worse and gate nothing; empty without one."""
+    """Return a sentence about the cases that look worse and gate nothing; empty if there is no such case."""
     names = metric.list_cases("suspect")
     if not names:
         return ()
@@ -96,7 +99,7 @@ def describe_suspects(metric: MetricDecision, words: MessageContext) -> tuple[st
 
 
 def describe_sampling_cost(runs: RunCount) -> str:
-    """What AUTO saved."""
+    """Return the number of runs that AUTO made, compared with the fixed design."""
     return f"{pluralize(runs.spent, 'run')} instead of {runs.fixed:,}."
 
 
@@ -120,7 +123,7 @@ def _describe_check(part: RuleCheck, metric: MetricDecision, words: MessageConte
 
 
 def describe_broken_case(case: str, outcome: CaseOutcome, words: MessageContext) -> str:
-    """One case that broke."""
+    """Return a sentence about a case that broke."""
     name, base = words.quote(case), words.base
     if outcome.need is None:  # compared exactly
         return (
@@ -145,7 +148,7 @@ def describe_broken_case(case: str, outcome: CaseOutcome, words: MessageContext)
 
 
 def _is_binary(outcome: CaseOutcome) -> bool:
-    """Counting passed runs tells the whole average."""
+    """Return True if both averages are the shares of passed runs."""
     return outcome.mean == outcome.passed / max(1, outcome.runs) and (
         outcome.baseline_mean == outcome.baseline_passed / max(1, outcome.baseline_runs)
     )
@@ -198,9 +201,8 @@ def _describe_drop(
     if part.reason == "likely_luck":
         return _describe_likely_luck(metric, change, words)
     lower = f"The average is {words.difference(change.drop)} lower"
-    if _to_whole_points(change.noise) < _to_whole_points(
-        change.drop
-    ):  # few cases carry all the noise: its width says nothing
+    # If the noise looks smaller than the drop, few cases carry all of it, and its width says nothing.
+    if _to_whole_points(change.noise) < _to_whole_points(change.drop):
         noise = f"run-to-run noise alone would do this {_format_odds(change.p)}"
     else:
         runs = pluralize(metric.rounds, "run")
@@ -256,10 +258,10 @@ def _describe_power(change: MeanDifference, words: MessageContext) -> str:
 
 
 def _suggest_more_runs(metric: MetricDecision, words: MessageContext) -> str:
-    """Return whether this closes the gate, and what would give a clear answer.
+    """Return whether this closes the gate, and what would lead to a clear answer.
 
-    The noise is that of both sides: where the baseline has fewer runs than were made now, more runs now
-    change next to nothing. `max_runs` helps only a run that used it up.
+    Noise comes from both sides: if the baseline has fewer runs than were made now, more runs now change
+    next to nothing. `max_runs` helps only a run that used it up.
     """
     standing = "Blocking, as on_inconclusive: fail asks." if words.blocking else "Not blocking."
     stored = [case.baseline_runs for case in metric.cases.values() if case.baseline_runs]
@@ -273,7 +275,7 @@ def _suggest_more_runs(metric: MetricDecision, words: MessageContext) -> str:
 
 
 def _describe_minimum(estimate: ThresholdTest, name: str, words: MessageContext) -> str:
-    # What the last bits are below the minimum meets it, and is printed as such.
+    # A value that is below the minimum by rounding errors alone meets it, and is printed as equal.
     is_met = abs(estimate.value - estimate.minimum) < _NOISE
     value = words.format_score(estimate.minimum if is_met else estimate.value, beside=estimate.minimum)
     minimum = words.format_score(estimate.minimum)
@@ -296,7 +298,7 @@ def _describe_reliability(metric: MetricDecision) -> str:
 
 
 def _format_odds(p: float) -> str:
-    """How often luck does it: one digit says enough."""
+    """Return how often luck alone does this, to one digit."""
     if p * _RAREST < 1:
         return "less than 1 time in a million"
     times = 1 / p
@@ -305,7 +307,7 @@ def _format_odds(p: float) -> str:
 
 
 def _format_points(amount: float) -> str:
-    """Whole points, unless that looks like nothing."""
+    """Return whole points, or more digits if the amount would look like zero."""
     value = _to_percent(float(f"{amount:.2f}") or amount)  # rounded as a table of scores rounds it
     text = format_score(value, digits=_count_digits(value, 0))
     return f"{text} point" if text == "1" else f"{text} points"
@@ -323,7 +325,7 @@ def _format_near_limit(value: float, limit: float, digits: int, limit_text: str)
 
 
 def _count_digits(value: float, fewest: int) -> int:
-    """Return with how many decimals the value does not look like nothing."""
+    """Return the number of decimals with which the value does not look like zero."""
     digits = fewest
     while value and digits < _MOST_DIGITS and float(f"{value:.{digits}f}") == 0:
         digits += 1

@@ -1,7 +1,7 @@
-"""Cases that run and are reported, but do not gate: who answers for them, why, and until when.
+"""Read the quarantine file and apply it: quarantined cases run and are reported, but do not gate.
 
-In a job that tests a change which is not merged, the file of the branch that it goes to counts: a change
-cannot excuse the cases that it breaks.
+Each entry has an owner, a reason and an expiry date. In a job that tests an unmerged change, the file of the
+target branch counts: a change cannot excuse the cases that it breaks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from evalgate.documents.validation import list_case_names, translate_validation_
 from evalgate.system import git
 
 RECOVERED_RUNS = 10
-"""Passed runs in a row after which a quarantine is said to be over."""
+"""Passed runs in a row after which a notice suggests ending a quarantine."""
 
 CaseKey: TypeAlias = tuple[str, str]
 CasePolicies: TypeAlias = Mapping[CaseKey, CasePolicy]
@@ -44,28 +44,28 @@ class _QuarantineEntry(BaseModel):
     owner: _NonBlankText
     reason: _NonBlankText
     expires: date
-    """The last day on which it holds."""
+    """The last day of the quarantine."""
 
 
 @frozen
 class QuarantineFile:
-    """Where the entries stand."""
+    """Location of the quarantine file."""
 
     folder: Path
-    """The workspace, which is a git checkout where it matters."""
+    """The workspace: a git checkout in jobs that test a change."""
     path: str
-    """As the user wrote it."""
+    """Path as the user wrote it."""
 
 
 @frozen
 class QuarantineResult:
-    """The policies of all cases, and what is to be said."""
+    """Policies of all cases, with notices about the quarantine."""
 
     policies: CasePolicies
     notices: tuple[str, ...] = ()
     is_settled: bool = True
-    """Whether the entries are those that count; else git does not know what the change is merged into, and
-    they are its own."""
+    """False if git does not know the target branch of the change, so that the entries of the change itself
+    were used."""
 
 
 def apply_quarantine(
@@ -77,15 +77,15 @@ def apply_quarantine(
     environ: Mapping[str, str],
     is_part: bool = False,
 ) -> QuarantineResult:
-    """The policies with the quarantine of every case that an entry names.
+    """Return the policies, with a quarantine for every case that an entry names.
 
     Args:
         file: the entries.
         eval_sets: what is evaluated.
-        policies: what holds for the cases otherwise.
+        policies: the policies of the cases without quarantine.
         today: entries that expired before gate again.
-        environ: of the CI job, which says whether a change is tested that is not merged.
-        is_part: some cases were picked for now, so an entry may name others.
+        environ: environment of the CI job; it tells whether an unmerged change is tested.
+        is_part: only some cases were selected, so an entry may name others.
 
     Raises:
         InvalidInputError: with every entry that is incomplete, names no case, or names a protected one.
@@ -103,7 +103,10 @@ def apply_quarantine(
     settled = _resolve_entries(file, entries, environ)
     fresh = [] if settled is None else [entry.case for entry in entries if entry not in settled]
     counting = entries if settled is None else settled
-    remarks = [_describe_uncounted(fresh)] if fresh else []
+    remarks = []
+    if fresh:
+        what = pluralize(len(fresh), "quarantine")
+        remarks.append(f"{what} of this change will count when it is merged: {', '.join(fresh)}.")
     held = dict(policies)
     for entry in counting:
         found = _find_matching_keys(entry, keys)
@@ -116,7 +119,7 @@ def apply_quarantine(
 
 
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
-    """Quarantines that are over, by the newest runs of the baseline."""
+    """Yield a notice for each quarantined case that passed the newest runs of the baseline."""
     before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases}
     for case in cases:
         old = before.get((case.eval_set_id, case.eval_id))
@@ -192,7 +195,7 @@ def _describe_expired(entry: _QuarantineEntry) -> str:
 def _resolve_entries(
     file: QuarantineFile, entries: Sequence[_QuarantineEntry], environ: Mapping[str, str]
 ) -> Sequence[_QuarantineEntry] | None:
-    """The entries that count here; None: git does not know the branch whose entries do."""
+    """Return the entries that count, or None if git does not know the target branch that holds them."""
     if not git.describe_unmerged_change(environ):
         return entries
     text = git.read_text_at_base(file.folder, file.path, environ)
@@ -202,8 +205,3 @@ def _resolve_entries(
         return _parse_entries(parse_yaml(text, file.path))
     except InvalidInputError:
         return ()
-
-
-def _describe_uncounted(fresh: Sequence[str]) -> str:
-    what = pluralize(len(fresh), "quarantine")
-    return f"{what} of this change will count when it is merged: {', '.join(fresh)}."

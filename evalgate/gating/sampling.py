@@ -1,8 +1,9 @@
-"""Which runs are made: a fixed number of every case, as many as the comparison needs, or repeats of failures.
+"""Plan runs: a fixed number of every case, as many as the comparison needs, or repeats of failures.
 
-The exact test asks how far a score fell, and needs a deep baseline to judge one case. Here the question is
-whether a case misses its threshold, or crashes, as no stored run of it did. Then it is run again, one run at
-a time, until two runs are unlike that (a flake), or so many were like it that no luck explains them.
+The exact test measures how far a score fell, and needs a deep baseline to judge one case. Repeats answer
+another question: whether a case fails as none of its stored runs did, by a missed threshold or a crash.
+Such a case is run again, one run at a time. It is a flake after two runs without that failure, and broken
+after so many with it that luck does not explain them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ from evalgate.statistics.results import Decision
 
 
 class FailureClassifier:
-    """Classifies the failing cases of one run by one baseline."""
+    """Classifier of the failing cases of one run, by one baseline."""
 
     def __init__(self, baseline: Baseline, *, keep: int, most: int) -> None:
         """Take the newest `keep` stored runs of each case, of which `most` runs may be made now.
@@ -45,11 +46,14 @@ class FailureClassifier:
         self._most = most
 
     def plan_follow_ups(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
-        """Return index of a case → the number of its next run, for every case that is still open."""
+        """Return the next run number of every case that is still open, by the index of the case."""
         found = {}
         flaky = None
         for at, case in enumerate(cases):
-            if not (self._can_run_again(case) and _is_failing(case)):
+            # A quarantined case gates nothing, and a protected one closes the gate as it is.
+            is_open = case.quarantine is None and not case.protected
+            can_run_again = is_open and 0 < len(case.runs) < count_runs_allowed(self._most)
+            if not (can_run_again and _is_failing(case)):
                 continue
             if (stored := self._find_stored_runs(case)) is None or not any(stored.find_misses(case)):
                 continue
@@ -59,7 +63,7 @@ class FailureClassifier:
         return found
 
     def classify_failures(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
-        """Return the cases, each failing one with what its baseline and its runs say of that."""
+        """Return the cases; each failing one has a `follow_up` if its baseline can be compared."""
         if not any(_is_failing(case) for case in cases):
             return tuple(cases)
         flaky = self._estimate_flaky(cases)
@@ -89,17 +93,12 @@ class FailureClassifier:
     def _find_criteria(self, stored: "_StoredRuns", flaky: float) -> BreakageCriteria:
         return find_breakage_criteria(stored.count, flaky, most=self._most)
 
-    def _can_run_again(self, case: CaseResult) -> bool:
-        """Return whether one more run of the case is of use; a protected one closes the gate as it is."""
-        is_open = case.quarantine is None and not case.protected
-        return is_open and 0 < len(case.runs) < count_runs_allowed(self._most)
-
     def _estimate_flaky(self, cases: Sequence[CaseResult]) -> float:
         gating = (case for case in cases if case.quarantine is None)
         return estimate_flaky(stored.history for case in gating if (stored := self._find_stored_runs(case)))
 
     def _find_stored_runs(self, case: CaseResult) -> "_StoredRuns | None":
-        """Return what the baseline holds of the case; None where nothing of it can be compared."""
+        """Return the stored runs of the case, or None if none of them can be compared."""
         old = self._before.get((case.eval_set_id, case.eval_id))
         if old is None or old.fingerprint != case.fingerprint:
             return None
@@ -108,12 +107,12 @@ class FailureClassifier:
 
 @frozen
 class _StoredRuns:
-    """The stored runs of one case, held to today's thresholds."""
+    """Stored runs of one case, judged by today's thresholds."""
 
     runs: tuple[tuple[bool, frozenset[str]], ...]
-    """Of each run: whether it crashed or timed out, and the metrics whose threshold it missed."""
+    """For each run: whether it crashed or timed out, and the metrics with a missed threshold."""
     known: frozenset[str]
-    """Metrics that are the same as now."""
+    """Metrics that have not changed since the baseline."""
 
     @property
     def count(self) -> int:
@@ -125,7 +124,7 @@ class _StoredRuns:
 
     @property
     def never_missed(self) -> frozenset[str]:
-        """Known metrics whose threshold no stored run missed."""
+        """Return the known metrics with a threshold that every stored run met."""
         return self.known.difference(*(missed for _, missed in self.runs))
 
     @property
@@ -133,16 +132,16 @@ class _StoredRuns:
         return StoredOutcomes(self.count, self.count_failed(self.known, with_crashes=True))
 
     def count_failed(self, metrics: frozenset[str], *, with_crashes: bool) -> int:
-        """Count the stored runs that missed one of the metrics."""
+        """Count the stored runs that missed one of the metrics, or crashed if `with_crashes`."""
         return sum((crashed and with_crashes) or bool(missed & metrics) for crashed, missed in self.runs)
 
     def find_misses(self, case: CaseResult) -> list[bool]:
-        """Return, of each run of the case that tells, whether it failed as no stored run did."""
+        """Return for each conclusive run of the case whether it failed as no stored run did."""
         new = self.never_missed
         return [
             not self.crashes
             if run.outcome in AGENT_FAULT_OUTCOMES
-            else not new.isdisjoint(_list_missed_metrics(run))
+            else any(metric.status == "failed" and metric.name in new for metric in run.metrics)
             for run in case.runs
             if _is_conclusive(run)
         ]
@@ -171,12 +170,8 @@ def _find_missed_thresholds(
             yield name
 
 
-def _list_missed_metrics(run: RunResult) -> Iterator[str]:
-    return (metric.name for metric in run.metrics if metric.status == "failed")
-
-
 def _is_conclusive(run: RunResult) -> bool:
-    """Return whether the run says what the agent is like: not so where a judge or a service failed."""
+    """Return True if the run reflects the agent, and not a failure of a judge or a service."""
     if run.outcome != "answered":
         return run.outcome in AGENT_FAULT_OUTCOMES
     statuses = {metric.status for metric in run.metrics}
@@ -188,31 +183,32 @@ def _is_failing(case: CaseResult) -> bool:
 
 
 RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
-"""Index of a case → numbers (1-based) of the runs that it still needs."""
+"""Index of a case to the numbers (1-based) of the runs that it still needs."""
 
 
 @frozen
 class AdaptiveRuns:
-    """Says what to run next, from what was run so far; holds no state."""
+    """Sampling strategy that plans the next runs from the results so far; it holds no state."""
 
     policy: StatisticalPolicy
     baseline: Baseline | None
 
     @property
     def is_auto(self) -> bool:
-        """Whether the number of runs is found out on the way."""
+        """Return True if the number of runs depends on the results."""
         return self.policy.parameters.runs is None
 
     def plan_first_runs(self, cases: int) -> RunSchedule:
-        """What is run in any event."""
+        """Return the runs that every case gets in any event."""
         numbers = range(1, (self.policy.parameters.runs or 1) + 1)
         return dict.fromkeys(range(cases), numbers)
 
     def plan_next_runs(self, results: Callable[[], Sequence[CaseResult]]) -> RunSchedule:
-        """What is run after that; empty when enough is known."""
+        """Return the runs to make after the first ones, or an empty schedule if enough is known."""
         cases = results()
         step = self._decide_step(cases)
-        is_whole = all(case.runs for case in cases)  # the average of a shard is not that of the suite
+        # A shard has cases without runs: its average is not that of the suite.
+        is_whole = all(case.runs for case in cases)
         if is_whole and isinstance(step, Decision) and _has_failing_average(step):
             return {}
         wanted = dict(self._failure_classifier.plan_follow_ups(cases)) if self._failure_classifier else {}
@@ -224,14 +220,17 @@ class AdaptiveRuns:
         return {index[name]: numbers for name, numbers in step.runs.items()} | wanted
 
     def _decide_step(self, cases: Sequence[CaseResult]) -> Step | None:
-        """Return what the exact tests want; None when no metric can be judged, or runs are as they are."""
+        """Return the runs that the exact tests need, or their decision.
+
+        Return None if no metric can be judged or if the number of runs is fixed.
+        """
         if not self.follows_up:
             return None
         found = build_score_tables(cases, self.baseline, self.policy)
         return plan_next_step(found, self.policy.parameters) if found else None
 
     def _has_broken_case(self, cases: Sequence[CaseResult]) -> bool:
-        """Return whether a case broke and the averages need no more runs."""
+        """Return True if a case broke and the averages need no more runs."""
         if self._failure_classifier is None or not self.policy.parameters.fail_fast:
             return False
         classified = self._failure_classifier.classify_failures(cases)
@@ -239,7 +238,7 @@ class AdaptiveRuns:
 
     @property
     def follows_up(self) -> bool:
-        """Whether runs may be made beyond those that every case gets in any event."""
+        """Return True if runs may be made in addition to those that every case gets in any event."""
         return self.is_auto or self.policy.parameters.follow_up
 
     @property
@@ -251,7 +250,7 @@ class AdaptiveRuns:
         )
 
     def decide_runs(self, results: Sequence[CaseResult]) -> Decision | None:
-        """What the runs say, even those of a run that ended early; None when no metric can be judged."""
+        """Return the decision on the runs, even if they ended early, or None if no metric can be judged."""
         found = build_score_tables(results, self.baseline, self.policy)
         if not found:
             return None
@@ -262,29 +261,29 @@ class AdaptiveRuns:
     def find_line_differences(
         self, results: Sequence[CaseResult], decision: Decision
     ) -> Mapping[str, MeanDifference]:
-        """Return how far the average of each line moved, of the metrics that have several lines."""
+        """Return how far the average of each line moved, for metrics that have several lines."""
         found = build_score_tables(results, self.baseline, self.policy)
         rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
         return dict(compare_line_means(found, rounds, self.policy.parameters))
 
     def compute_excesses(self, results: Sequence[CaseResult], decision: Decision) -> Mapping[str, float]:
-        """Return by how much averages are too high because the rounds stopped at them."""
+        """Return for each table by how much its average is too high because the rounds stopped at it."""
         if not self.is_auto:
             return {}
         found = build_score_tables(results, self.baseline, self.policy)
         return dict(find_excesses(found, decision, self.policy.parameters))
 
     def list_range_notices(self, cases: Sequence[CaseResult]) -> tuple[str, ...]:
-        """Return a sentence for every metric that no statistics can judge."""
+        """Return a sentence for every metric that the statistics cannot judge."""
         return tuple(describe_out_of_range_scores(cases, self.baseline, self.policy))
 
     def classify_failures(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
-        """Return the cases, each failing one with what its baseline and its runs say of that."""
+        """Return the cases; each failing one has a `follow_up` if its baseline can be compared."""
         return self._failure_classifier.classify_failures(cases) if self._failure_classifier else tuple(cases)
 
 
 def _has_failing_average(decision: Decision) -> bool:
-    """Return whether the averages close the gate: no single case matters then."""
+    """Return True if the averages close the gate: no single case matters then."""
     return any(
         part.verdict == "fail" and part.kind != "cases"
         for metric in decision.metrics.values()

@@ -1,4 +1,4 @@
-"""Raw scores of run and baseline as the statistics take them: one table per metric, one row per case."""
+"""Build the score tables of the statistics: one table per metric, one row of raw scores per case."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -21,27 +21,27 @@ from evalgate.statistics.pairing import CaseScores, GatingMetric, Score, pair_ca
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
 
 CaseKey: TypeAlias = tuple[str, str]
-"""Eval set and case."""
+"""Ids of the eval set and the case."""
 
 ScoreTables: TypeAlias = Mapping[str, GatingMetric]
 
 
 @frozen
 class StatisticalPolicy:
-    """What the thresholds file asks of the comparison."""
+    """Settings of the statistical comparison."""
 
     parameters: Parameters = field(default_factory=Parameters)
     max_drop: float | None = 0.05
-    """None: nothing is held to a baseline."""
+    """None: no metric is compared with a baseline."""
     require: Require = "guard"
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """By metric name: their own rules."""
+    """Metric name to its own rules."""
     case_runs: int = 0
-    """Runs that a case may get that fails as none of its stored runs did; 1: it cannot be run again. 0: such
+    """Most runs of a case that fails as none of its stored runs did; 1: it cannot be run again. 0: such
     cases are counted as they are (`max_failed_cases`)."""
 
     def build_rule(self, metric: CaseMetric) -> MetricRule:
-        """What a metric must hold."""
+        """Build the rule of a metric, with limits as shares of its range."""
         criterion = self.criteria.get(metric.name)
         if criterion is None:
             return MetricRule(self.max_drop, self.require)
@@ -60,28 +60,28 @@ class StatisticalPolicy:
 
 
 def build_table_name(key: MetricKey) -> str:
-    """What the statistics call a line of the table of metrics."""
+    """Return the key of the table for one line of the table of metrics."""
     return "\0".join((key.name, key.fingerprint, repr(key.threshold), key.scope, repr(key.min_mean)))
 
 
 def build_pool_name(name: str, fingerprint: str) -> str:
-    """Return what the statistics call a metric, over all of its lines."""
+    """Return the key of the table for a metric, over all of its lines."""
     return f"{name}\0{fingerprint}"
 
 
 def build_row_name(case: CaseResult) -> str:
-    """What the statistics call a case."""
+    """Return the key of a case's row."""
     return f"{case.eval_set_id}\0{case.eval_id}"
 
 
 def build_score_tables(
     cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
 ) -> ScoreTables:
-    """Every metric whose scores lie in their range, which is all that can be judged, as shares of it.
+    """Build the tables of every metric with scores inside its range, as shares of the range.
 
-    The comparison is one over all cases of a metric, whatever thresholds they have: split among tags and eval
-    sets, the same runs answer several smaller questions and leave more of them undecided. Where a metric has
-    several lines, each has a table of its own for its minima alone.
+    The comparison is one over all cases of a metric, whichever thresholds they have: split among tags and
+    eval sets, the same runs answer several smaller questions and leave more of them undecided. If a metric
+    has several lines, each has a table of its own for its minima alone.
 
     A run in which the agent crashed or timed out scores 0 here: leaving it out would reward crashing. A run
     without a score through no fault of the agent has None. Cases to which a metric does not apply have no
@@ -124,11 +124,11 @@ def _pool_tables(
 def compare_line_means(
     tables: ScoreTables, rounds: Mapping[str, int], parameters: Parameters
 ) -> Iterator[tuple[str, MeanDifference]]:
-    """Yield how far the average of each line moved, of metrics that have several lines.
+    """Yield how far the average of each line moved, for metrics that have several lines.
 
     Args:
-        tables: as `tables` returns them.
-        rounds: table → runs of every case that its average rests on.
+        tables: as `build_score_tables` returns them.
+        rounds: table to the runs of every case that its average is computed from.
         parameters: those of the decision.
     """
     for name, table in tables.items():
@@ -149,7 +149,7 @@ def is_line_table(name: str) -> bool:
 def describe_out_of_range_scores(
     cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
 ) -> Iterator[str]:
-    """Say of every metric that `build_score_tables` leaves out which score lies beyond its range."""
+    """Yield a sentence for every metric that `build_score_tables` leaves out, with the score."""
     before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases} if baseline else {}
     keep = policy.parameters.baseline_keep
     for members in group_by_metric(cases).values():
@@ -202,9 +202,9 @@ def _list_candidate_scores(case: CaseResult, name: str, known: Range) -> Iterato
 
 
 def list_baseline_scores(old: BaselineCase, name: str, known: Range) -> Iterator[Score]:
-    """The scores of a case's stored runs that were asked of the metric; 0 where the agent gave no answer.
+    """Yield the stored scores of a case, of the runs that have an entry for the metric.
 
-    As shares of the metric's range.
+    Scores are shares of the metric's range; 0 if the agent crashed or timed out.
     """
     for run in old.runs:
         if name in run.scores:
@@ -224,8 +224,8 @@ def _is_share(score: Score) -> bool:
 
 
 _AVERAGES_SHARE = 0.6
-"""`alpha` is the budget of the whole gate. Single cases are tested as well and take the rest of it, and
-with few stored runs the mid-p test of the averages is a little too sharp."""
+"""Share of `alpha` for the averages. `alpha` is the budget of the whole gate, and the tests of single
+cases take the rest. With few stored runs the mid-p test of the averages is also slightly too sharp."""
 
 
 def build_statistical_policy(
@@ -237,7 +237,8 @@ def build_statistical_policy(
 ) -> StatisticalPolicy:
     """Translate the settings into those of the statistics.
 
-    `repeatable`: another run of a case may end otherwise; not so where a recording stands for the agent.
+    `repeatable`: another run of a case may end otherwise; False if a recording is replayed instead of the
+    agent.
     """
     fine = gate.statistics
     is_literal = gate.max_failed_cases is not None

@@ -1,4 +1,4 @@
-"""The statistics' decisions in the fields of the record, corrected for runs that stopped early."""
+"""Write the statistics' decisions into the fields of the record, corrected for runs that stopped early."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,10 +44,10 @@ _NAMED_METRICS = 3  # metrics that one notice names
 def find_excesses(
     tables: ScoreTables, decision: Decision, parameters: Parameters
 ) -> Iterator[tuple[str, float]]:
-    """Yield each table whose average stopped the rounds, and by how much that makes it too high.
+    """Yield each table with an average that stopped the rounds, and by how much the average is too high.
 
-    As shares of the metric's range. An average that failed, or that is better by more than luck, stopped the
-    rounds for another reason; one of the last round stopped nothing.
+    Amounts are shares of the metric's range. An average that failed, or that is better by more than luck,
+    stopped the rounds for another reason; one of the last round stopped nothing.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"
@@ -75,7 +75,7 @@ def _has_stopped_early(found: MetricDecision, parameters: Parameters) -> bool:
 
 
 def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
-    """Return how far the average of some cases moves when the average of all moves by 1."""
+    """Return how far the average of some cases moves if the average of all moves by 1."""
     total = math.fsum(pair.weight for pair in whole)
     variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
     own = math.fsum(weight for _, weight in part.measured.values())
@@ -88,7 +88,7 @@ def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
 def apply_corrections(
     keys: Iterable[MetricKey], metrics: Iterable[MetricSummary], excesses: Mapping[str, float]
 ) -> tuple[MetricSummary, ...]:
-    """Return the summaries, each with its corrected score where its average stopped the rounds."""
+    """Return the summaries, with a corrected score for each average that stopped the rounds."""
     return tuple(
         _apply_correction(
             metric,
@@ -108,18 +108,18 @@ def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSumm
 
 def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
     """Yield one sentence about the averages that differ visibly from their corrected ones."""
-    told = [
+    corrected = [
         f"{format_metric_label(metric)} {format_score(metric.corrected_score)} instead of "
         f"{format_score(metric.score)}"
         for metric in metrics
         if metric.corrected_score is not None
         and format_score(metric.corrected_score) != format_score(metric.score)
     ]
-    if told:
-        more = f" and {len(told) - _NAMED_METRICS} more" if len(told) > _NAMED_METRICS else ""
+    if corrected:
+        more = f" and {len(corrected) - _NAMED_METRICS} more" if len(corrected) > _NAMED_METRICS else ""
         yield (
             "`runs: auto` stops at averages that look good, which are too good on average. Corrected for "
-            f"that: {', '.join(told[:_NAMED_METRICS])}{more}. The verdict does not depend on it."
+            f"that: {', '.join(corrected[:_NAMED_METRICS])}{more}. The verdict does not depend on it."
         )
 
 
@@ -129,7 +129,7 @@ FEW_RUNS = 3
 
 @frozen
 class AnnotatedResults:
-    """The results with what the statistics say of them."""
+    """Results with their comparison with the baseline."""
 
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
@@ -142,14 +142,14 @@ def annotate_results(
     words: MessageContext,
     changes: Mapping[str, MeanDifference],
 ) -> AnnotatedResults:
-    """Return summaries and cases, each with how it compares with the baseline.
+    """Return summaries and cases, each with its comparison with the baseline.
 
     Args:
         metrics: the summaries of `cases`, in their order.
         cases: all of them.
         decision: on every metric, and on the minima of lines.
-        words: how sentences call things.
-        changes: how far the average of each line moved, of metrics that have several.
+        words: the words of the sentences.
+        changes: how far the average of each line moved, for metrics that have several.
     """
     told, spoken = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
@@ -173,7 +173,11 @@ def annotate_results(
             spoken |= {name} if speaks else set()
             result = _annotate_summary(summary, decided, known, has_minimum=has_minimum)
             told.append(_add_sentences(result, decided, own, found if speaks else None, known))
-    return AnnotatedResults(tuple(told), tuple(_annotate_case(case, decision) for case in cases))
+    annotated = (
+        replace(case, metrics=tuple(_annotate_case_metric(metric, case, decision) for metric in case.metrics))
+        for case in cases
+    )
+    return AnnotatedResults(tuple(told), tuple(annotated))
 
 
 def _combine_line_decision(
@@ -204,19 +208,19 @@ def _add_sentences(
     shares: MetricDecision | None,
     words: MessageContext,
 ) -> MetricSummary:
-    """Return the summary of one of several lines with what is to be said of it.
+    """Return the summary of one of several lines with its sentences.
 
     Args:
         summary: of the line.
-        line: what `_combine_line_decision` returns.
+        line: as `_combine_line_decision` returns it.
         own: the decision on the line's minima.
-        shares: the decision on the whole metric, if its sentences stand with this line.
+        shares: the decision on the whole metric, if its sentences belong to this line.
         words: those of the line.
     """
     if summary.judgement is None:
         return summary
     asked = line.rule.min_score is not None or line.rule.reliability is not None
-    # Suspects are told with the whole metric.
+    # Suspects are listed with the whole metric.
     alone = describe_metric(replace(own, cases={}), words) if asked and own.verdict == line.verdict else ()
     shared = describe_metric(shares, replace(words, is_part=False)) if shares else ()
     return replace(summary, judgement=replace(summary.judgement, sentences=alone, shared=shared))
@@ -225,7 +229,7 @@ def _add_sentences(
 def build_message_context(
     baseline: Baseline | None, cases: Sequence[CaseResult], parameters: Parameters, *, blocking: bool
 ) -> MessageContext:
-    """How the sentences call things."""
+    """Build the words and settings of the sentences."""
     source = baseline.sources[-1] if baseline else None
     return MessageContext(
         base=source.branch if source and source.branch else "the baseline",
@@ -239,7 +243,7 @@ def build_message_context(
 
 
 def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
-    """Return why runs have no score: Ctrl-C and a spent budget are no errors of a judge."""
+    """Return the reasons why runs have no score: Ctrl-C and a spent budget are no errors of a judge."""
     lost = [
         run
         for case in cases
@@ -257,13 +261,13 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
 
 
 def build_sampling_cost(decision: Decision) -> SamplingCost:
-    """What the runs cost, beside a fixed number of them."""
+    """Return the number of runs, compared with a fixed design."""
     runs = decision.runs
     return SamplingCost(runs.spent, runs.fixed, runs.saved)
 
 
 def list_decision_notices(decision: Decision, parameters: Parameters) -> Iterator[str]:
-    """What a reader should know of how it was decided."""
+    """Yield notices about how the decision was made: disagreeing or missing runs and thin baselines."""
     for name in (each for each in decision.disagreeing if not is_line_table(each)):
         metric = name.partition("\0")[0]
         yield f"{metric} was declared deterministic, but runs disagree: it was judged with its noise."
@@ -289,13 +293,13 @@ def list_decision_notices(decision: Decision, parameters: Parameters) -> Iterato
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """A case could be called broken, or none could fall at all."""
+    """Return True if a case could be called broken, or if no case could fall far enough."""
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
     return not high or any(case.need is not None for case in high)
 
 
 def _build_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
-    """A case by its id, with its eval set where there are several."""
+    """Return a function that turns a row's key into the case id, with the eval set if there are several."""
     several = len({case.eval_set_id for case in cases}) > 1
 
     def quote_case(row: str) -> str:
@@ -319,7 +323,7 @@ def _annotate_summary(
         regressed=_has_regressed(found),
         judgement=_build_metric_comparison(found, words, known),
     )
-    if found.rule.max_drop is None:  # nobody asked how far it fell: the plain difference is all there is
+    if found.rule.max_drop is None:  # not compared by statistics: the plain difference stays
         return told
     if not has_minimum and _is_mean_judged(found):
         # The cases' threshold is no minimum of the mean: three cases of sixty that pass nine times in ten
@@ -335,14 +339,14 @@ def _annotate_summary(
 
 
 def _build_line_context(summary: MetricSummary, words: MessageContext) -> MessageContext:
-    """Return the words for the numbers and the cases of a line of the table of metrics."""
+    """Return the words for the range and the cases of a line of the table of metrics."""
     known = Range(*summary.range)
     is_part = bool(summary.scope or summary.eval_sets)
     return replace(words, score=known.to_score, width=None if known == UNIT else known.width, is_part=is_part)
 
 
 def _has_regressed(found: MetricDecision) -> bool:
-    """Return True if the average fell too far or a case broke; of several lines, if this one took part."""
+    """Return True if the average fell too far, this line's own average included, or if a case broke."""
     fell = any(part.kind == "average" and part.verdict == "fail" for part in found.checks)
     return (fell and found.change is not None and found.change.drop > 0) or bool(found.list_cases("broken"))
 
@@ -397,7 +401,7 @@ def _build_metric_comparison(found: MetricDecision, words: MessageContext, known
 
 
 def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float]]:
-    """How far the average moved, and by how much luck alone moves it."""
+    """Yield the figures of the change as field names and values; noise only if it was measured."""
     yield from (("drop", change.drop), ("low", change.low), ("high", change.high), ("notice", change.notice))
     if not change.single:
         yield "noise", change.noise
@@ -415,12 +419,6 @@ def _convert_threshold_test(found: ThresholdTest | None, known: Range) -> Thresh
         return None
     value, minimum, low, high = map(known.to_score, (found.value, found.minimum, found.low, found.high))
     return ThresholdEstimate(value, minimum, low, high, found.verdict)
-
-
-def _annotate_case(case: CaseResult, decision: Decision) -> CaseResult:
-    return replace(
-        case, metrics=tuple(_annotate_case_metric(metric, case, decision) for metric in case.metrics)
-    )
 
 
 def _annotate_case_metric(metric: CaseMetric, case: CaseResult, decision: Decision) -> CaseMetric:

@@ -1,4 +1,4 @@
-"""The step "gate": evidence and policy in, verdict out. One pure function; no clock, no file, no rounding."""
+"""Decide the verdict from evidence and policy. The functions are pure: no clock, no file, no rounding."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ _CODES: Mapping[VerdictStatus, Collection[int]] = {
 
 
 def find_inconsistencies(record: Record) -> Iterator[str]:
-    """What in a stored record cannot have been decided here: somebody edited it."""
+    """Yield what `decide_verdict` cannot have decided in a stored record: it was edited."""
     verdict, totals = record.verdict, record.totals
     if verdict.exit_code not in _CODES[verdict.status]:
         yield f"the verdict `{verdict.status}` does not go with exit code {verdict.exit_code}"
@@ -57,10 +57,10 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
 
 
 def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
-    """The verdict and its reasons, the weightiest first.
+    """Return the verdict and its reasons, the weightiest first.
 
-    An untrustworthy run is never called better or worse; a certain failure outweighs a metric that could not
-    be evaluated beside it; nothing at all is never green.
+    An untrustworthy run is never called better or worse. A certain failure outweighs a metric that could
+    not be evaluated. A run without any result never passes.
     """
     evidence = _exclude_quarantined(evidence)
     if evidence.interrupted:
@@ -84,7 +84,7 @@ def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
 
 
 def _exclude_quarantined(evidence: GateInput) -> GateInput:
-    """The evidence without the cases that are quarantined."""
+    """Return the evidence without the quarantined cases."""
     cases = tuple(case for case in evidence.cases if case.quarantine is None)
     if len(cases) == len(evidence.cases):
         return evidence
@@ -96,7 +96,7 @@ def _exclude_quarantined(evidence: GateInput) -> GateInput:
 
 
 def _describe_undecided(evidence: GateInput) -> Iterator[str]:
-    """What the runs cannot tell. That there is no baseline yet is a notice, and no doubt about the agent."""
+    """Yield what the runs cannot tell. A missing baseline is a notice, and no doubt about the agent."""
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is None or judgement.verdict != "inconclusive":
@@ -124,7 +124,7 @@ def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator
             f"score{_quote_first_fault(evidence.cases)}"
         )
         return
-    without_score = [case for case in evidence.cases if _has_no_score(case)]
+    without_score = [case for case in evidence.cases if all(metric.score is None for metric in case.metrics)]
     if len(without_score) / totals.cases > policy.max_error_rate:
         yield (
             f"Too many errors: {len(without_score)} of {_format_case_count(evidence)} ended "
@@ -134,10 +134,6 @@ def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator
     evaluated = totals.cases - totals.not_evaluated
     if evaluated < policy.min_cases:
         yield f"Only {pluralize(evaluated, 'case')} evaluated; min_cases asks for {policy.min_cases}."
-
-
-def _has_no_score(case: CaseResult) -> bool:
-    return not any(metric.score is not None for metric in case.metrics)
 
 
 def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
@@ -153,7 +149,10 @@ def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
 
 def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
-        if metric.status == "failed" and _is_literal(metric):
+        judgement = metric.judgement
+        # A minimum that was judged with its interval reports itself with the comparison.
+        is_literal = judgement is None or not (judgement.minimum or judgement.reliability)
+        if metric.status == "failed" and is_literal:
             score = format_score(metric.score, beside=metric.minimum)
             name = "threshold" if metric.min_mean is None else "min_mean"
             yield (
@@ -176,14 +175,8 @@ def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]
         yield f"{_format_case_share(failed, evidence)} missed a threshold."
 
 
-def _is_literal(metric: MetricSummary) -> bool:
-    """Return True if the mean was compared with its minimum as it stands."""
-    judgement = metric.judgement
-    return judgement is None or not (judgement.minimum or judgement.reliability)
-
-
 def _is_broken(case: CaseResult) -> bool:
-    """Return whether its failed runs alone say so; what the exact test confirms says so itself."""
+    """Return True if only the follow-up runs found the break; the exact test reports its own."""
     if case.follow_up is None or case.follow_up.outcome != "broke":
         return False
     return not any(
@@ -216,7 +209,7 @@ def _format_baseline_runs(found: FollowUp, evidence: GateInput) -> str:
 
 
 def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
-    """Cases that fail as their baseline never did, and that could not be run often enough to tell."""
+    """Yield the cases that fail as their baseline never did, and that had too few runs to decide."""
     for case in evidence.cases:
         found = case.follow_up
         if found is not None and found.outcome == "open":
@@ -229,12 +222,12 @@ def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
 
 
 def _is_missing_runs(metric: MetricSummary) -> bool:
-    """So many runs lack a score that the statistics say nothing."""
+    """Return True if too many runs lack a score for the statistics."""
     return metric.judgement is not None and metric.judgement.reason == "missing_runs"
 
 
 def _is_measured(case: CaseResult, starved: Collection[str]) -> bool:
-    """Some runs lack a score through no fault of the agent, and the statistics judged it by the others."""
+    """Return True if the statistics judged the case although some of its runs lack a score."""
     missing = [metric for metric in case.metrics if metric.score is None]
     return bool(missing) and all(
         metric.standing is not None
@@ -249,7 +242,7 @@ def _format_case_share(cases: Sequence[CaseResult], evidence: GateInput) -> str:
 
 
 def flag_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tuple[MetricSummary, ...]:
-    """The summaries, each told whether it regressed by its plain means: reports know no policy."""
+    """Return the summaries with `regressed` set from the plain means, so that reports need no policy."""
     return tuple(replace(metric, regressed=_find_drop(metric, policy) is not None) for metric in metrics)
 
 
@@ -269,7 +262,7 @@ def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[s
 
 
 def _find_drop(metric: MetricSummary, policy: GateConfig) -> float | None:
-    """By how much the metric fell, when that is more than the policy allows."""
+    """Return by how much the metric fell if that is more than the policy allows, else None."""
     limit = _compute_drop_limit(metric, policy)
     if metric.delta is None or -metric.delta < max(limit - _EPSILON, _EPSILON):
         return None
@@ -277,7 +270,7 @@ def _find_drop(metric: MetricSummary, policy: GateConfig) -> float | None:
 
 
 def _compute_drop_limit(metric: MetricSummary, policy: GateConfig) -> float:
-    """The drop from which on it is a regression, in the metric's own numbers."""
+    """Return the smallest drop that is a regression, in the metric's own range."""
     return policy.max_regression * Range(*metric.range).width
 
 
@@ -288,7 +281,7 @@ def _format_current_score(metric: MetricSummary) -> str:
 
 
 def _describe_missing(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
-    """Metrics and cases that say nothing: no reason to close the gate, and none to open it."""
+    """Yield the metrics and cases without a result: no reason to close the gate, and none to open it."""
     if policy.min_cases == 0 and evidence.totals.cases == 0:
         return
     for metric in evidence.metrics:
@@ -339,7 +332,7 @@ def _changed(evidence: GateInput, *kinds: Change) -> list[CaseResult]:
 
 
 def _describe_excuses(newly: Sequence[CaseResult]) -> Iterator[str]:
-    """Why cases that fail now and did not in the newest gate run of the baseline keep the gate open."""
+    """Yield the reasons why newly failing cases do not close the gate."""
     flakes = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "flake"]
     if flakes:
         yield (
