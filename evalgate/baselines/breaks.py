@@ -1,8 +1,8 @@
-"""Cases that passed until a commit and have failed since, and how often a case changes its result.
+"""Find cases that passed until a commit and have failed since, and measure how flaky cases are.
 
 Such a break is neither luck nor flakiness. A later run is compared with the runs since the break alone, so
-that the next change is not blamed for it. The case keeps the commit, because the runs that passed fall off
-the end of the baseline one day.
+that the next change is not blamed for it. The case stores the commit, because the baseline drops the runs
+that passed one day.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +19,10 @@ from evalgate.statistics.threshold_test import Flakiness, measure_flakiness
 def measure_baseline_flakiness(
     baseline: Baseline, thresholds: Mapping[str, float], pass_score: float
 ) -> dict[tuple[str, str], Flakiness]:
-    """Eval set and case → its flakiness, of the cases with at least two runs.
+    """Return the flakiness of each case with at least two runs, by ids of eval set and case.
 
-    A run passes when the agent answered and every score is at or above its threshold; `pass_score` is that of
-    metrics without one. A run without any score does not count.
+    A run passes if the agent answered and every score is at or above its threshold; `pass_score` is the
+    threshold of metrics without one. A run without any score does not count.
     """
     history = {
         (case.eval_set_id, case.eval_id): [score_run_pass(run, thresholds, pass_score) for run in case.runs]
@@ -51,17 +51,17 @@ _LUCK = 0.05
 """Failures at the end are a break if luck would put all of them there less often than this."""
 
 _FEWEST = 2
-"""Failed runs of a break: any case may fail once."""
+"""Fewest failed runs of a break: any case may fail once."""
 
 _NAMED = 5
 _SHOWN_OF_COMMIT = 12
 
 Thresholds: TypeAlias = Mapping[tuple[str, str], Mapping[str, float]]
-"""Eval set and case → metric → the score from which on a run passes."""
+"""(Eval set, case) to metric to the lowest passing score."""
 
 
 def collect_thresholds(cases: Sequence[CaseResult]) -> Thresholds:
-    """Return what the cases of a record were held to."""
+    """Return the thresholds of all cases of a record."""
     return {
         (case.eval_set_id, case.eval_id): {metric.name: metric.threshold for metric in case.metrics}
         for case in cases
@@ -74,10 +74,10 @@ def find_break(
     thresholds: Mapping[str, float],
     pass_score: float = 1.0,
 ) -> FailingSince | None:
-    """Return since when the case fails on the default branch; None if it does not, or never passed.
+    """Return since when the case fails on the default branch, or None if it does not or never passed.
 
-    It fails if every run of its newest gate runs failed, at least two, and the runs before did not: were the
-    failures spread by luck, all of them would be the last ones less than once in twenty times.
+    It fails if every run of its newest gate runs failed, at least two, and the runs before did not. Were
+    the failures spread by luck, all of them would be the last ones less than once in twenty times.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)
@@ -100,9 +100,10 @@ def find_break(
 
 
 def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Baseline:
-    """Return `after`, which holds one more gate run than `before`, with every break that its runs show.
+    """Return `after`, with every break that its runs show; it holds one more gate run than `before`.
 
-    What was known of a case stays as long as it fails, whatever falls off the end.
+    A known break of a case stays as long as the case fails, even after the baseline dropped the runs that
+    passed.
     """
     known = {(case.eval_set_id, case.eval_id): case for case in before.cases}
 
@@ -134,7 +135,7 @@ def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_sco
 
 
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
-    """Yield a sentence for each commit since which cases fail on the default branch that fail here, too."""
+    """Yield a sentence for each commit that broke cases on the default branch which also fail here."""
     known = {(case.eval_set_id, case.eval_id): case.failing_since for case in baseline.cases}
     found: dict[FailingSince, list[str]] = {}
     for case in cases:
@@ -150,7 +151,7 @@ def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) ->
 
 
 def format_failing_since(since: FailingSince) -> str:
-    """Return `main since 0123456789ab (2026-11-03)`."""
+    """Return text such as `main since 0123456789ab (2026-11-03)`."""
     day = (since.created_at or "")[:10]
     commit = (since.commit or "")[:_SHOWN_OF_COMMIT]
     when = (
@@ -162,7 +163,7 @@ def format_failing_since(since: FailingSince) -> str:
 def _group_outcomes(
     runs: Sequence[BaselineRun], thresholds: Mapping[str, float], pass_score: float
 ) -> dict[int, list[bool]]:
-    """Return, by source, whether each run passed; runs without a score tell nothing."""
+    """Return, by source, whether each run passed; runs without a score are left out."""
     found: dict[int, list[bool]] = {}
     for run in runs:
         if (passed := score_run_pass(run, thresholds, pass_score)) is not None:

@@ -1,6 +1,6 @@
-"""The runs of a baseline over time: fresh ones are added, old ones fall off the end, nothing is averaged.
+"""Keep the runs of a baseline over time: fresh runs are added and the oldest dropped, without averaging.
 
-Never the best of: a standard that only ever rises turns luck into regressions.
+The best runs are never selected: a baseline that only ever rises would turn luck into regressions.
 """
 
 import hashlib
@@ -25,29 +25,29 @@ from evalgate.core.types import (
 )
 
 DEFAULT_KEEP = 20
-"""Gate runs that a baseline keeps of each eval set, unless told otherwise."""
+"""Gate runs that a baseline keeps of each eval set by default."""
 
 STALE_DAYS = 14
-"""A model behind an agent drifts: an older baseline is said aloud."""
+"""Age from which a notice is shown, because the model of an agent drifts."""
 
 _LONGEST_REPLIES = 4096
-"""Characters of one case: reports show ten lines of it, and every run reads the baseline."""
+"""Characters of the replies of one case: reports show ten lines of it, and every run reads the baseline."""
 
 _CaseKey: TypeAlias = tuple[str, str]
 
 
 def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
-    """The baseline that later runs are held against when `record` alone is the standard.
+    """Build a baseline from the runs of `record` alone.
 
     Runs that followed up a suspicion are left out: they were made because a case looked bad. So are those
-    that say nothing about the agent.
+    that do not reflect the agent.
     """
     cases = tuple(map(build_baseline_case, record.cases))
     return Baseline(cases, (source or BaselineSource(record.created_at),), path)
 
 
 def hash_record(record: Record) -> str:
-    """Tells a record from every other that holds different runs, or was made at another time."""
+    """Return a hash that differs for every record with other runs or another time."""
     cases = [asdict(replace(case, replies=())) for case in build_baseline(record).cases]
     known = [record.created_at, record.duration_s, cases]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
@@ -56,11 +56,11 @@ def hash_record(record: Record) -> str:
 def add_run(
     before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
 ) -> Baseline:
-    """The baseline with the runs of one more record; the same when it holds them already.
+    """Return the baseline with the runs of one more record, or the same baseline if it holds them already.
 
-    A case that asks something else than before starts anew, and so does a metric with other options. What
-    the record does not have stays as it was. Of each eval set the newest `keep` gate runs are kept, by their
-    time.
+    A case with other questions than before starts anew, and so does a metric with other options. Cases that
+    the record does not have stay as they were. Of each eval set the newest `keep` gate runs are kept, by
+    their time.
     """
     fresh = build_baseline(record, source)
     if before is None:
@@ -73,10 +73,14 @@ def add_run(
 
 
 def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
-    """A baseline for each gate run, in their order; `join_baselines` makes them one again."""
+    """Return one baseline per gate run, in their order; `join_baselines` combines them again."""
     return tuple(
         Baseline(
-            tuple(_restrict_to_source(case, at) for case in baseline.cases if _has_source(case, at)),
+            tuple(
+                _restrict_to_source(case, at)
+                for case in baseline.cases
+                if any(run.source == at for run in case.runs)
+            ),
             (source,),
         )
         for at, source in enumerate(baseline.sources)
@@ -84,9 +88,10 @@ def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
 
 
 def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
-    """One baseline of several gate runs, each a baseline of its own; None of none.
+    """Combine baselines of one gate run each, or return None if there are none.
 
-    What changed on the way counts as when they are `add_run` one after the other, by their time.
+    Changed cases and metrics are treated as if `add_run` had added the runs one after the other, by their
+    time.
     """
     found: Baseline | None = None
     for part in sorted(parts, key=lambda each: (each.sources[0].created_at or "", each.sources[0].digest)):
@@ -95,12 +100,12 @@ def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
 
 
 def replace_runs(record: Record, source: BaselineSource, reason: str) -> Baseline:
-    """The record as the new standard, in the place of all that was known, because a person says so."""
+    """Build a baseline from the record alone, marked as accepted by a person for `reason`."""
     return build_baseline(record, replace(source, accepted=reason))
 
 
 def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
-    """The newest `keep` gate runs of each eval set; cases that none of them has are gone."""
+    """Return the newest `keep` gate runs of each eval set; cases without any of these runs are dropped."""
     order = sorted(range(len(baseline.sources)), key=lambda at: (baseline.sources[at].created_at or "", at))
     age = {at: number for number, at in enumerate(order)}
     kept = _find_kept_sources(baseline.cases, age, keep)
@@ -118,7 +123,7 @@ def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
 
 
 def select_earlier_runs(baseline: Baseline, created_at: str) -> Baseline | None:
-    """What the baseline held when something was made; None: nothing."""
+    """Return the part of the baseline that is older than `created_at`, or None if there is none."""
     old = {at for at, source in enumerate(baseline.sources) if (source.created_at or "") < created_at}
     cases = [
         replace(case, runs=tuple(run for run in case.runs if run.source in old)) for case in baseline.cases
@@ -129,7 +134,7 @@ def select_earlier_runs(baseline: Baseline, created_at: str) -> Baseline | None:
 
 
 def find_newest_sources(baseline: Baseline) -> Mapping[str, int]:
-    """Eval set → index of the newest source that has one of its cases."""
+    """Return for each eval set the index of the newest source that has one of its cases."""
     found: dict[str, int] = {}
     for case in baseline.cases:
         for run in case.runs:
@@ -138,7 +143,7 @@ def find_newest_sources(baseline: Baseline) -> Mapping[str, int]:
 
 
 def compute_age_days(baseline: Baseline, now: datetime) -> int | None:
-    """Whole days since the newest gate run in it; None when nobody knows."""
+    """Return whole days since the newest gate run in the baseline, or None if that is not known."""
     try:
         times = [datetime.fromisoformat(each.created_at) for each in baseline.sources if each.created_at]
         return max((now - max(times)).days, 0) if times else None
@@ -147,7 +152,7 @@ def compute_age_days(baseline: Baseline, now: datetime) -> int | None:
 
 
 def describe_staleness(baseline: Baseline, now: datetime) -> Iterator[str]:
-    """What whoever is held against the baseline should know of it, in whole sentences."""
+    """Yield notices about an old or manually accepted baseline."""
     days = compute_age_days(baseline, now)
     if days is not None and days > STALE_DAYS:
         yield (
@@ -160,7 +165,7 @@ def describe_staleness(baseline: Baseline, now: datetime) -> Iterator[str]:
 
 
 def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
-    """The baseline with one more gate run, the only one of `fresh`; the same when it holds that already."""
+    """Return the baseline with the one gate run of `fresh`, or the same baseline if it holds that already."""
     [source] = fresh.sources
     if source.digest and any(each.digest == source.digest for each in before.sources):
         return before
@@ -175,12 +180,8 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
     return replace(before, cases=tuple(cases.values()), sources=(*before.sources, source))
 
 
-def _has_source(case: BaselineCase, at: int) -> bool:
-    return any(run.source == at for run in case.runs)
-
-
 def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
-    """The case as the gate run at `at` had it."""
+    """Return the case as the gate run at `at` had it."""
     runs = tuple(replace(run, source=0) for run in case.runs if run.source == at)
     asked = {name for run in runs for name in run.scores}
     prints = {name: found for name, found in case.metric_fingerprints.items() if name in asked}
@@ -191,27 +192,27 @@ def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
 
 
 def build_baseline_case(case: CaseResult) -> BaselineCase:
-    """What `build_baseline` keeps of a case."""
+    """Build the stored form of a case, as `build_baseline` keeps it."""
     return BaselineCase(
         eval_set_id=case.eval_set_id,
         eval_id=case.eval_id,
         status=case.status,
         fingerprint=case.fingerprint,
         metric_fingerprints={metric.name: metric.fingerprint for metric in case.metrics},
-        runs=tuple(_build_baseline_run(run, case.metrics) for run in case.runs if _is_conclusive(run)),
+        runs=tuple(
+            _build_baseline_run(run, case.metrics)
+            for run in case.runs
+            if not run.confirms and run.outcome not in NON_AGENT_OUTCOMES
+        ),
         replies=_get_replies(case),
     )
 
 
 def _get_replies(case: CaseResult) -> tuple[Reply | None, ...]:
-    """Of the first run that was answered."""
+    """Return the replies of the first answered run, or nothing if they are too long."""
     run = next((run for run in case.runs if run.outcome == "answered"), None)
     replies = tuple(turn.actual for turn in run.turns) if run is not None else ()
     return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()
-
-
-def _is_conclusive(run: RunResult) -> bool:
-    return not run.confirms and run.outcome not in NON_AGENT_OUTCOMES
 
 
 def _build_baseline_run(run: RunResult, asked: Iterable[CaseMetric]) -> BaselineRun:
@@ -222,7 +223,7 @@ def _build_baseline_run(run: RunResult, asked: Iterable[CaseMetric]) -> Baseline
 
 
 def _is_late(old: BaselineCase, before: Baseline, source: BaselineSource) -> bool:
-    """The baseline has a newer gate run of the case: the record was made by a job that was overtaken."""
+    """Return True if the baseline has a newer gate run of the case, from a job that overtook this one."""
     times = [before.sources[run.source].created_at or "" for run in old.runs]
     return max(times, default="") > (source.created_at or "")
 
@@ -251,7 +252,7 @@ def _build_score_filter(names: Sequence[str]) -> Callable[[BaselineRun], Baselin
 def _find_kept_sources(
     cases: Iterable[BaselineCase], age: Mapping[int, int], keep: int
 ) -> frozenset[tuple[str, int]]:
-    """Eval set and source of every run that stays."""
+    """Return eval set and source of every run that stays."""
     by_set: dict[str, set[int]] = {}
     for case in cases:
         by_set.setdefault(case.eval_set_id, set()).update(run.source for run in case.runs)

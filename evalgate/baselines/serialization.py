@@ -1,4 +1,4 @@
-"""Baselines as JSON, and any `results.json` read as a baseline."""
+"""Write baselines as JSON, and read baselines and any `results.json`."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from evalgate.baselines.history import build_baseline_case
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document
-from evalgate.core.types import Baseline, BaselineCase, BaselineSource, CaseResult, Record
+from evalgate.core.types import Baseline, BaselineSource, CaseResult, Record
 from evalgate.datasets.results_io import load_record, split_record
 from evalgate.documents.strict_json import parse_json
 from evalgate.documents.validation import Location, translate_validation_error
@@ -25,21 +25,18 @@ _LEFT_OUT = frozenset({"user_usage", "judge_usage", "replies", "failing_since"})
 
 
 def dump_baseline(baseline: Baseline) -> str:
-    """The file's text: a case a line, so that a commit that moves one case changes one line."""
+    """Return the text of the file: one case per line, so that a commit changes only lines of its cases."""
     head = {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
         "sources": [asdict(source) for source in baseline.sources],
     }
-    lines = [json.dumps(_to_case_dict(case), ensure_ascii=False) for case in baseline.cases]
+    lines = [
+        json.dumps(asdict(case, dict_factory=_drop_absent), ensure_ascii=False) for case in baseline.cases
+    ]
     body = ",\n".join(f"    {line}" for line in lines)
     fields = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
     return f'{{\n{fields}  "cases": [\n{body}\n  ]\n}}\n'
-
-
-def _to_case_dict(case: BaselineCase) -> dict[str, object]:
-    """The case, without what is not always there."""
-    return asdict(case, dict_factory=_drop_absent)
 
 
 def _drop_absent(items: list[tuple[str, object]]) -> dict[str, object]:
@@ -47,10 +44,10 @@ def _drop_absent(items: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def load_baseline(document: Document) -> Baseline:
-    """The baseline in a file that `dump_baseline` wrote.
+    """Read the baseline in a file that `dump_baseline` wrote.
 
     Raises:
-        InvalidInputError: the file is of a newer evalgate, or damaged; with every problem.
+        InvalidInputError: the file was written by a newer evalgate, or is damaged; with every problem.
     """
     _check_version(document)
     try:
@@ -107,7 +104,7 @@ def _build_newer_problem(document: Document, version: int) -> Problem:
 
 
 def load_baseline_or_results(data: bytes, shown_as: str) -> Baseline:
-    """The baseline in the content of a file; a result is a baseline of one run.
+    """Read a baseline from the content of a file; a result counts as a baseline of one run.
 
     Raises:
         InvalidInputError: it is neither, or damaged; with every problem.
@@ -123,13 +120,16 @@ def load_baseline_or_results(data: bytes, shown_as: str) -> Baseline:
 
 
 def _load_results_by_case(data: bytes, shown_as: str) -> Baseline | None:
-    """The baseline in a result as evalgate writes it, never held as a whole; None in other files."""
+    """Read a result case by case, or return None if it is not one as evalgate writes it.
+
+    The full case results are never in memory together.
+    """
     try:
         record, lines = split_record(data, shown_as)
         read = _get_case_adapter().validate_json
         with pause_gc():
             return _build_from_cases(record, (read(line, strict=True) for line in lines), shown_as)
-    except (InvalidInputError, ValueError):  # whoever reads the whole tells what is wrong
+    except (InvalidInputError, ValueError):  # the caller reads the file as a whole and reports the error
         return None
 
 
@@ -145,5 +145,5 @@ def _build_from_cases(record: Record, cases: Iterable[CaseResult], shown_as: str
 
 
 def is_baseline(document: Document) -> bool:
-    """Whether it was saved as a baseline, which alone may grow."""
+    """Return True if the document was saved as a baseline; results are never added to."""
     return isinstance(document.value, Mapping) and document.value.get("kind") == KIND

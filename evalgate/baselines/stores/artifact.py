@@ -1,9 +1,9 @@
-"""A baseline that a run of GitHub Actions kept: `artifact:NAME`, with `:FILE` behind and `WORKFLOW/` before.
+"""Store a baseline in an artifact of GitHub Actions: `artifact:[WORKFLOW.yml/]NAME[:FILE]`.
 
-Read is the artifact of the newest run that succeeded, of a workflow that ran for the default branch as it
-stands in this repository. Anybody can upload an artifact of any name in a pull request, from a branch that is
-called like the default one: what such a run kept is never looked at. Artifacts cannot be changed, so an
-update writes the file, and the next step of the workflow uploads it.
+The artifact is read from the newest successful run of a workflow on the default branch of this repository.
+Anyone can upload an artifact of any name in a pull request, from a branch with the name of the default one,
+so artifacts of such runs are never read. Artifacts cannot be changed: an update writes the file, and the
+next step of the workflow uploads it.
 """
 
 import hashlib
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 
 class InvalidZipError(Exception):
-    """It cannot be used; the text says why."""
+    """Raised if a zip cannot be used; the message says why."""
 
 
 def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:
-    """The file called `name`, which is not larger than `largest` bytes.
+    """Return the content of the file `name`, at most `largest` bytes.
 
-    What the zip says of sizes and checksums is not believed: no more is read than may be.
+    The sizes and checksums that the zip states are not trusted: at most `largest` bytes are accepted.
 
     Raises:
         InvalidZipError: it is no zip, has no such file or several, or the file is larger, encrypted or
@@ -85,13 +85,13 @@ def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int)
 
 DEFAULT_FILE = "baseline.json"
 EVENTS = ("push", "schedule", "workflow_dispatch")
-"""What starts a run that has the default branch's own code, and nothing of anybody else."""
+"""Events whose runs have the code of the default branch, and no other."""
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _LARGEST_ZIP = 128 * 1024 * 1024
 _LARGEST_FILE = 256 * 1024 * 1024
 _MOST_RUNS = 30
-"""Runs of each event that are looked through."""
+"""Runs of each event that are searched."""
 _CHUNK = 64 * 1024
 _PATIENCE = PostTimeouts(total_s=90.0, request_s=20)
 
@@ -103,7 +103,7 @@ _WORKFLOW_REF = re.compile(r"[^@]*/(?P<workflow>[^/@]+\.ya?ml)@.*", re.DOTALL)
 
 
 def build_artifact_store(what: str, place: StoreContext) -> "ArtifactStore":
-    """The store that `artifact:WHAT` names.
+    """Build the store that `artifact:WHAT` names.
 
     Raises:
         InvalidInputError: `what` is no name of an artifact.
@@ -118,28 +118,28 @@ def build_artifact_store(what: str, place: StoreContext) -> "ArtifactStore":
 
 @dataclass(slots=True)
 class ArtifactStore:
-    """The file `file` in the artifact `name`, of the newest good run of `workflow` on the default branch."""
+    """Baseline store in the file `file` of the artifact `name`, of the newest good run of a workflow."""
 
     place: StoreContext
     name: str
     file: str = DEFAULT_FILE
     workflow: str = ""
-    """Its file; "" for the workflow that runs."""
+    """File name of the workflow; "" for the one that runs."""
     patience: PostTimeouts = field(default=_PATIENCE, repr=False)
     absence: str = ""
 
     @property
     def shown_as(self) -> str:
-        """How reports name it."""
+        """Return the name that reports print."""
         return f"artifact:{self.workflow}{'/' if self.workflow else ''}{self.name}:{self.file}"
 
     @property
     def next_step(self) -> str:
-        """What the workflow has to do with the file that an update wrote."""
+        """Return the step that uploads the file of an update."""
         return f"Upload the folder {self.name} as the artifact `{self.name}`."
 
     def read(self) -> Baseline | None:
-        """What the newest good run kept; None when none of the last ones kept anything that still exists."""
+        """Read the baseline of the newest good run, or return None if no recent run still has one."""
         deadline = time.monotonic() + self.patience.total_s
         try:
             account = self._build_account()
@@ -162,7 +162,7 @@ class ArtifactStore:
         return replace(found, path=self.shown_as, version=f"run {kept.run}")
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Read, change, and write the file to be uploaded: on top of what an earlier step wrote there."""
+        """Read, change, and write the file to be uploaded, on top of the file of an earlier step if any."""
         path = self.place.folder / self.name / self.file
         after = change(self._load_written(self._read_written(path)) if path.exists() else self.read())
         write_atomically(path, dump_baseline(after), owner=self.place.owner)
@@ -185,10 +185,10 @@ class ArtifactStore:
         return load_baseline_or_results(data, shown_as)
 
     def find_workflow_file(self) -> str:
-        """The workflow whose runs are looked through.
+        """Return the name of the workflow that is searched.
 
         Raises:
-            PostError: nobody says which it is.
+            PostError: it is neither configured nor known from the environment.
         """
         running = _WORKFLOW_REF.fullmatch(self.place.environ.get("GITHUB_WORKFLOW_REF", ""))
         found = self.workflow or (running["workflow"] if running else "")
@@ -216,7 +216,7 @@ class ArtifactStore:
 
 @frozen
 class _StoredArtifact:
-    """What a run kept."""
+    """Content of an artifact and the run that uploaded it."""
 
     run: int
     content: bytes
@@ -225,7 +225,7 @@ class _StoredArtifact:
 
 @frozen
 class _ArtifactSearch:
-    """One look through the runs of a workflow."""
+    """Search through the runs of a workflow."""
 
     wanted: ArtifactStore
     account: Account
@@ -234,7 +234,7 @@ class _ArtifactSearch:
     """In time.monotonic()."""
 
     def find_newest(self) -> _StoredArtifact | str:
-        """The artifact of the newest good run that has it; or why there is none."""
+        """Return the artifact of the newest good run that has it, or the reason why there is none."""
         with self.connection.translate_errors():
             repository = self.connection.repository
             branch, expired = repository.default_branch, False
@@ -243,7 +243,7 @@ class _ArtifactSearch:
                 expired = expired or any(each.expired for each in kept)
                 alive = [each for each in kept if not each.expired]
                 if alive:
-                    # a run that is repeated keeps it again
+                    # A run that is repeated uploads the artifact again: the newest one counts.
                     return _StoredArtifact(
                         run.id, self._download_artifact(max(alive, key=lambda each: each.id))
                     )
@@ -252,7 +252,7 @@ class _ArtifactSearch:
             return f"no good run of {self.wanted.find_workflow_file()} on {branch} kept it"
 
     def _iter_good_runs(self, repository: "Repository", branch: str) -> "Iterator[WorkflowRun]":
-        """Runs that succeeded with the default branch's own code, the newest first."""
+        """Yield runs that succeeded with the default branch's own code, the newest first."""
         workflow = repository.get_workflow(self.wanted.find_workflow_file())
         found = [
             run
@@ -271,7 +271,7 @@ class _ArtifactSearch:
         return content
 
     def _find_storage_url(self, number: int) -> str:
-        """Where GitHub keeps it: an address that needs no token, and must not be given one."""
+        """Return the storage URL of the artifact, which needs no token and must not get one."""
         import requests
         from github import GithubException
 
@@ -311,7 +311,7 @@ class _ArtifactSearch:
 
 
 def _is_good_run(run: "WorkflowRun", repository: "Repository", branch: str) -> bool:
-    """Whether it is what was asked for: a run with somebody else's code never is."""
+    """Return True if the run succeeded with this repository's own code on the branch."""
     return (
         run.conclusion == "success"
         and run.event in EVENTS
@@ -322,7 +322,7 @@ def _is_good_run(run: "WorkflowRun", repository: "Repository", branch: str) -> b
 
 
 def _ignore_netrc(request: "PreparedRequest") -> "PreparedRequest":
-    """Keeps what a .netrc file may say out of a request."""
+    """Return the request as it is; used as `auth`, so that requests adds no password from a .netrc file."""
     return request
 
 

@@ -1,8 +1,8 @@
-"""A baseline on a branch of its own, which holds nothing else: `branch:NAME` or `branch:NAME:FILE`.
+"""Store a baseline on a branch that holds nothing else: `branch:NAME` or `branch:NAME:FILE`.
 
-It is written with git alone, so it works with every host. A push names the commit that it replaces, and the
-host refuses it when another one came first: then everything is done again on top of that one. All of it is
-done in a repository of the gate's own: the one in the workspace, which the agent can write, is not touched.
+The branch is written with git alone, so it works with every host. A push names the commit that it replaces,
+and the host refuses it if another one came first: then the update is repeated on top of that commit. All of
+it happens in a private repository: the one in the workspace, which the agent can write, is not touched.
 """
 
 import os
@@ -45,7 +45,7 @@ _WHO = {
 
 
 def build_branch_store(what: str, place: StoreContext) -> "BranchStore":
-    """The store that `branch:WHAT` names, in the repository that the workspace belongs to.
+    """Build the store that `branch:WHAT` names, in the repository that the workspace belongs to.
 
     Raises:
         InvalidInputError: `what` is no name of a branch, or no name of a file.
@@ -59,7 +59,7 @@ def build_branch_store(what: str, place: StoreContext) -> "BranchStore":
 
 @frozen
 class BranchStore:
-    """The file `file` on the branch `branch` of the remote."""
+    """Baseline store in the file `file` on the branch `branch` of the remote."""
 
     folder: Path
     branch: str
@@ -69,11 +69,11 @@ class BranchStore:
 
     @property
     def shown_as(self) -> str:
-        """How reports name it."""
+        """Return the name that reports print."""
         return f"branch:{self.branch}:{self.file}"
 
     def read(self) -> Baseline | None:
-        """The newest baseline on the branch, or None when there is none yet."""
+        """Read the newest baseline on the branch, or return None if there is none yet."""
         try:
             with self._open_repository() as here:
                 return self._read_baseline(here, self._fetch_tip(here))
@@ -81,7 +81,7 @@ class BranchStore:
             raise InvalidInputError(f"{self.shown_as}: the baseline cannot be read: {error}") from None
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Read, change and push, again and again until nobody else was faster.
+        """Read, change and push the baseline; repeat that while other pushes come first.
 
         Raises:
             OSError: it cannot be pushed.
@@ -117,7 +117,7 @@ class BranchStore:
         raise lost
 
     def _fetch_tip(self, here: PrivateRepository) -> str:
-        """The commit that the branch is at, with what it holds; "" when there is no such branch."""
+        """Fetch the newest commit of the branch and return its hash, or "" if there is no such branch."""
         listed = here.run_git(
             "ls-remote", "--exit-code", here.fetch_url, f"refs/heads/{self.branch}", missing=2
         )
@@ -138,7 +138,7 @@ class BranchStore:
         return replace(baseline, path=self.shown_as, version=f"commit {tip[:_SHOWN_OF_COMMIT]}")
 
     def _commit_file(self, here: PrivateRepository, tip: str, text: str) -> str:
-        """A commit on top of `tip` in which the file holds `text`, and the others are as they were."""
+        """Commit `text` as the file on top of `tip`, without changing other files, and return the hash."""
         blob = here.run_git("hash-object", "-w", "--stdin", stdin=text).strip()
         index = {"GIT_INDEX_FILE": f"{here.folder}/index-{blob}"}
         try:

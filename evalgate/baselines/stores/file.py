@@ -1,4 +1,4 @@
-"""A baseline in one file: what `evalgate baseline save` wrote, or any `results.json`."""
+"""Store a baseline in one file: written by `evalgate baseline save`, or any `results.json`."""
 
 import errno
 import fcntl
@@ -20,21 +20,21 @@ from evalgate.system.files import make_folder, remove_temporaries, write_atomica
 
 @frozen
 class FileStore:
-    """The file at `path`; `shown_as` is how reports name it."""
+    """Baseline store in the file at `path`; reports print it as `shown_as`."""
 
     path: Path
     shown_as: str
     owner: tuple[int, int] | None = None
-    """uid and gid that files written here belong to."""
+    """uid and gid of the files that are written."""
     next_step: ClassVar[str] = "Commit it."
 
     def read(self) -> Baseline | None:
-        """The baseline, or None when there is no such file yet."""
+        """Read the baseline, or return None if there is no such file yet."""
         data = self._read_data()
         return load_baseline_or_results(data, self.shown_as) if data is not None else None
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Read, change and replace the file, atomically; who else does so waits. Folders are made."""
+        """Read, change and replace the file atomically, after concurrent updates; create missing folders."""
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         with _lock_folder(self.path.parent, self.owner):
@@ -64,7 +64,7 @@ class FileStore:
 
 @contextmanager
 def _lock_folder(folder: Path, owner: tuple[int, int] | None) -> Iterator[None]:
-    """No other process of this machine updates a baseline in the folder; nothing is left behind in it."""
+    """Lock the folder against baseline updates of other processes on this machine, without a lock file."""
     make_folder(folder, owner)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,10 +1,11 @@
-"""A baseline wherever fsspec reaches: `s3://BUCKET/FOLDER`, `gs://…`, `az://…`, any URL that it knows.
+"""Store a baseline anywhere that fsspec reaches: `s3://BUCKET/FOLDER`, `gs://…`, `az://…` and other URLs.
 
-The folder holds an object for each gate run, named by time and content. Nothing is ever overwritten: whoever
-saves a run adds an object, and removes those that the newest runs have pushed out. So writers need no lock
-and no conditional writes, which not every service has: of any number at once, none loses its run.
+The folder holds an object for each gate run, named by time and content. No object is ever overwritten: a
+writer adds the object of its run, and removes those that the newest runs replace. So any number of writers
+can save at once without losing a run. They need no lock and no conditional writes, which some services
+lack.
 
-Credentials are the service's own business, in the environment; none may stand in the URL.
+Credentials come from the environment, as the service expects them; the URL must not hold any.
 """
 
 import hashlib
@@ -41,16 +42,16 @@ PACKAGES: Mapping[str, str] = {
     "http": "fsspec aiohttp",
     "https": "fsspec aiohttp",
 }
-"""What has to be installed for a kind of URL."""
+"""URL scheme to the packages that it needs."""
 
 EXTRAS: Mapping[str, str] = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "fsspec": "fsspec"}
-"""The extra of evalgate that brings a package."""
+"""Package to the extra of evalgate that installs it."""
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s?#*\[\]{}\x00-\x1f\x7f]+")
 _WITH_ACCOUNT = frozenset({"abfs", "abfss", "sftp", "ssh"})
-"""Where the part before an `@` is no secret, but a container or a user."""
+"""Schemes with a container or a user, and not a secret, before an `@`."""
 _WITH_FOLDERS = frozenset({"file", "local", "sftp", "ssh", "ftp", "smb", "hdfs", "webhdfs"})
-"""Where a folder must be made, and a file can be seen before it is whole."""
+"""Schemes in which a folder must be created, and in which a file is visible before it is complete."""
 _OBJECT = re.compile(r"[0-9A-Za-z]{1,20}-[0-9a-f]{16}\.json")
 _LARGEST = 256 * 1024 * 1024
 _MOST_OBJECTS = 2000
@@ -58,10 +59,10 @@ _ATTEMPTS = 10
 
 
 def build_fsspec_store(url: str, place: StoreContext) -> "FsspecStore":
-    """The store at a URL.
+    """Build the store at a URL.
 
     Raises:
-        InvalidInputError: it is no URL that can be used, or holds a secret.
+        InvalidInputError: the URL cannot be used, or holds a secret.
     """
     parts = urlsplit(url)
     shown_as = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -78,13 +79,13 @@ def build_fsspec_store(url: str, place: StoreContext) -> "FsspecStore":
 
 @frozen
 class FsspecStore:
-    """The gate runs below `url`; or one file, if that is what is there."""
+    """Baseline store in the folder `url`, or in one file if the URL names a file."""
 
     url: str
     place: StoreContext = field(repr=False)
 
     def read(self) -> Baseline | None:
-        """The gate runs that are there, as one baseline; None when there is none."""
+        """Read all gate runs as one baseline, or return None if there is none."""
         folder = self._open_folder()
         found = folder.read_single_file()
         if found is not None:
@@ -92,7 +93,7 @@ class FsspecStore:
         return self._join_stored(folder.read_runs())
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Read and change; then add what is new and remove what is gone."""
+        """Read and change the baseline; then add new gate runs and remove dropped ones."""
         try:
             return self._update_folder(self._open_folder(), change)
         except NoVerdictError as error:
@@ -114,7 +115,7 @@ class FsspecStore:
             else folder.write_run(part)
             for part in split_baseline(after)
         }
-        # whoever reads meanwhile finds too much rather than too little
+        # Removed last: a reader in between finds too many runs rather than too few.
         folder.remove_objects(stored.keys() - kept)
         return replace(after, path=self.url, version="")
 
@@ -144,13 +145,13 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """What a gate run tells: all but how its cases stand today."""
+    """Return fingerprint and runs of each case, without the state that other gate runs can change."""
     return {(case.eval_set_id, case.eval_id): (case.fingerprint, case.runs) for case in part.cases}
 
 
 @contextmanager
 def _translate_errors(url: str, redactor: Redactor) -> Iterator[None]:
-    """Whatever a driver raises, as an error of ours without a secret in it; what is missing stays missing."""
+    """Raise errors of a driver as ours, without secrets; errors for missing files pass through."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, ImportError):
@@ -167,7 +168,7 @@ def _translate_errors(url: str, redactor: Redactor) -> Iterator[None]:
 
 @frozen
 class _ObjectFolder:
-    """A folder of objects behind fsspec, which has no types."""
+    """Folder of objects behind fsspec, which has no types."""
 
     system: Any
     root: str
@@ -176,7 +177,7 @@ class _ObjectFolder:
     has_folders: bool
 
     def read_single_file(self) -> bytes | None:
-        """The content of a file that has the folder's own name; None when there is none."""
+        """Return the content of a file with the folder's own name, or None if there is none."""
         if not self.root.endswith(".json"):
             return None
         try:
@@ -186,12 +187,12 @@ class _ObjectFolder:
         return content
 
     def read_runs(self) -> dict[str, Baseline]:
-        """Name → the gate run in it, the oldest first."""
+        """Return each object's name and the gate run in it, the oldest first."""
         for _ in range(_ATTEMPTS):
             names = self._list_names()
             try:
                 contents = self._read_contents([f"{self.root}/{name}" for name in names])
-            except FileNotFoundError:  # somebody else removed it, and added another before
+            except FileNotFoundError:  # another writer added an object and removed this one
                 continue
             return {
                 name: self._load_run(name, content) for name, content in zip(names, contents, strict=True)
@@ -199,7 +200,7 @@ class _ObjectFolder:
         raise NoVerdictError(f"{self.url}: the baseline changes faster than it can be read")
 
     def write_run(self, part: Baseline) -> str:
-        """Write a gate run; gives its object's name."""
+        """Write a gate run and return the name of its object."""
         text = dump_baseline(part).encode()
         name = _build_object_name(part.sources[0], text)
         path = f"{self.root}/{name}"
@@ -208,13 +209,14 @@ class _ObjectFolder:
                 self.system.pipe_file(path, text)
                 return name
             self.system.makedirs(self.root, exist_ok=True)
+            # A reader must not see half a file: only the complete one gets the name.
             whole = f"{path}.{secrets.token_hex(4)}.part"
             self.system.pipe_file(whole, text)
             self.system.mv(whole, path)
             return name
 
     def remove_objects(self, names: Iterable[str]) -> None:
-        """Remove objects; those that somebody else has removed are gone anyway."""
+        """Remove objects; those that another writer removed already are skipped."""
         for name in sorted(names):
             with suppress(FileNotFoundError), _translate_errors(self.url, self.redactor):
                 self.system.rm_file(f"{self.root}/{name}")
@@ -237,7 +239,7 @@ class _ObjectFolder:
         return found
 
     def _read_contents(self, paths: list[str]) -> list[bytes]:
-        """What is in the objects, at the same time where the service allows it."""
+        """Return the contents of the objects, fetched in parallel if the service allows it."""
         with _translate_errors(self.url, self.redactor):
             found = self.system.cat_ranges(paths, 0, _LARGEST + 1, on_error="return") if paths else []
             for each in found:
@@ -249,6 +251,6 @@ class _ObjectFolder:
 
 
 def _build_object_name(source: BaselineSource, text: bytes) -> str:
-    """Sorts by time, and differs where anything does."""
+    """Return a name that sorts by time and differs if the content does."""
     when = re.sub(r"[^0-9A-Za-z]", "", source.created_at or "")[:20] or "0"
     return f"{when}-{hashlib.sha256(text).hexdigest()[:16]}.json"
