@@ -1,4 +1,4 @@
-"""What an actor does, and the JSON that it exchanges with the gate."""
+"""Host of the agent in a Ray actor, and the JSON messages that it exchanges with the gate."""
 
 import asyncio
 import fcntl
@@ -6,11 +6,11 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from evalgate.agents.factory import build_agent, resolve_agent
 from evalgate.config.schema.agent import AgentConfig
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @frozen
 class SessionStart:
-    """What a conversation begins with."""
+    """Case and run of a conversation that begins."""
 
     case: EvalCase
     run: int
@@ -48,18 +48,18 @@ class ActorRequest:
     """One step of one conversation."""
 
     session: str
-    """Which, unique within the run."""
+    """Key of the conversation, unique within the run."""
     do: Literal["open", "turn", "end", "close"]
-    """`end` closes it as well; `close` abandons what is under way, and is not answered."""
+    """`end` also closes the conversation; `close` abandons it, and the gate does not wait for an answer."""
     beginning: SessionStart | None = None
-    """With the first step."""
+    """Set in the first step only."""
     message: UserMessage | None = None
-    """With a turn."""
+    """Set if the step is a turn."""
 
 
 @frozen
 class ActorFailure:
-    """What was raised instead of an answer."""
+    """An error of the agent, in a form that JSON can hold."""
 
     how: Literal["failed", "lost", "unreachable"]
     failure: Failure
@@ -69,7 +69,7 @@ class ActorFailure:
 
     @classmethod
     def from_error(cls, error: AgentError | SessionLostError | AgentUnreachableError) -> "ActorFailure":
-        """What can be raised again from it."""
+        """Create the failure from which `to_error` restores the error."""
         match error:
             case AgentError():
                 return cls("failed", error.failure, error.outcome, error.usage, error.retry_after_s)
@@ -79,7 +79,7 @@ class ActorFailure:
                 return cls("unreachable", error.failure)
 
     def to_error(self) -> AgentError | SessionLostError | AgentUnreachableError:
-        """The same, to be raised here."""
+        """Return the error again, to be raised in the gate."""
         match self.how:
             case "failed":
                 return AgentError(self.failure, self.outcome, self.usage, self.retry_after_s)
@@ -91,93 +91,82 @@ class ActorFailure:
 
 @frozen
 class ActorResponse:
-    """What became of a step."""
+    """Result of a step."""
 
     reply: Reply | None = None
-    """To a turn; None: a recording holds no such turn."""
+    """Reply to a turn; None: a recording holds no such turn."""
     end: SessionResult | None = None
     applies_mocks: bool = False
-    """Of the session, with the answer to its first step."""
-    broke: ActorFailure | None = None
+    """True if the session applies tool mocks."""
+    failure: ActorFailure | None = None
 
 
 @cache
-def _get_request_adapter() -> "TypeAdapter[ActorRequest]":
+def _get_adapter(kind: type) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter
 
-    return TypeAdapter(ActorRequest)
-
-
-@cache
-def _get_response_adapter() -> "TypeAdapter[ActorResponse]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(ActorResponse)
-
-
-@cache
-def _get_failure_adapter() -> "TypeAdapter[ActorFailure]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(ActorFailure)
+    return TypeAdapter(kind)
 
 
 def dump_message(value: ActorRequest | ActorResponse | ActorFailure) -> str:
-    """One line of JSON."""
+    """Return a message as one line of JSON."""
     from pydantic_core import to_json
 
     return to_json(value).decode()
 
 
 def load_request(text: str) -> ActorRequest:
-    """What `dump_message` wrote.
+    """Return the request that `dump_message` wrote.
 
     Raises:
-        pydantic.ValidationError: it did not: another evalgate is on the other side.
+        pydantic.ValidationError: another version of evalgate wrote it.
     """
-    return _get_request_adapter().validate_json(text, strict=True)
+    found: ActorRequest = _get_adapter(ActorRequest).validate_json(text, strict=True)
+    return found
 
 
 def load_response(text: str) -> ActorResponse:
-    """The same."""
-    return _get_response_adapter().validate_json(text, strict=True)
+    """Return the response that `dump_message` wrote; raises as `load_request`."""
+    found: ActorResponse = _get_adapter(ActorResponse).validate_json(text, strict=True)
+    return found
 
 
 def load_failure(text: str) -> ActorFailure:
-    """The same."""
-    return _get_failure_adapter().validate_json(text, strict=True)
+    """Return the failure that `dump_message` wrote; raises as `load_request`."""
+    found: ActorFailure = _get_adapter(ActorFailure).validate_json(text, strict=True)
+    return found
 
 
 @frozen
 class ActorSpec:
-    """What an actor is told about the agent. Holds what the agent may know of the gate, and no more."""
+    """Description of the agent for an actor. It holds only what the agent may know of the gate."""
 
     section: Mapping[str, object]
-    """The thresholds file's `agent`."""
+    """The `agent` section of the thresholds file."""
     what: str
-    """What is gated, where the command line says so."""
+    """The agent, as reports name it; it takes precedence over the section."""
     folder: str | None
-    """The working folder; None: the one that Ray brought, where the actor was started."""
+    """The working folder; None: the one that Ray sent, in which the actor was started."""
     environ: Mapping[str, str]
     """Variables of the gate's machine."""
     is_gates_machine: bool
-    """Whether `environ` is all that there is; else it goes before what the node has of its own."""
+    """True if `environ` is complete; else it overrides the node's own variables."""
     owner: tuple[int, int] | None = None
-    """See `Workspace.owner`."""
+    """Owner of the folder, as in `Workspace.owner`."""
 
     def to_json(self) -> str:
-        """As JSON."""
+        """Return the description as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "ActorSpec":
-        """What `dump_message` wrote."""
+        """Return the description that `to_json` wrote."""
         found = json.loads(text)
         owner = found.pop("owner")
         return cls(**found, owner=None if owner is None else (owner[0], owner[1]))
 
     def build_agent(self) -> Agent:
-        """The agent, installed and not started.
+        """Build the agent with what it needs installed, not started yet.
 
         Raises:
             EvalgateError: as `resolve_agent` and `build_agent`.
@@ -186,18 +175,13 @@ class ActorSpec:
         config = AgentConfig.model_validate(self.section)
         own = {} if self.is_gates_machine else build_agent_environment(os.environ, ())
         chosen = resolve_agent(config, self.what, Thresholds(Config(), folder))
-        with _lock_setup() if config.setup else _skip_lock():
+        with _lock_setup() if config.setup else nullcontext():
             return build_agent(chosen, Workspace(folder, self.owner), {**own, **self.environ})
 
 
 @contextmanager
-def _skip_lock() -> Iterator[None]:
-    yield
-
-
-@contextmanager
 def _lock_setup() -> Iterator[None]:
-    """Actors of one node install into the same place."""
+    """Hold a lock during the setup, as all actors of a node install into the same folder."""
     path = Path(tempfile.gettempdir()) / f"evalgate-setup-{os.geteuid()}.lock"
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -208,29 +192,29 @@ def _lock_setup() -> Iterator[None]:
 
 
 _ABANDONED = ActorResponse(
-    broke=ActorFailure("failed", Failure("interrupted", "nobody asks any more"), "not_run")
+    failure=ActorFailure("failed", Failure("interrupted", "nobody asks any more"), "not_run")
 )
 
 
 class _OpenSession:
-    """A conversation that is held here."""
+    """An open conversation, and its context."""
 
-    def __init__(self, place: AbstractAsyncContextManager[AgentSession], session: AgentSession) -> None:
-        self.place = place
+    def __init__(self, context: AbstractAsyncContextManager[AgentSession], session: AgentSession) -> None:
+        self.context = context
         self.session = session
 
 
 class ActorHost:
-    """The agent of one actor. Everything in one event loop."""
+    """The agent of one actor. All of it runs in one event loop."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._held: dict[str, _OpenSession] = {}
-        self._working: dict[str, asyncio.Task[ActorResponse]] = {}
+        self._open: dict[str, _OpenSession] = {}
+        self._tasks: dict[str, asyncio.Task[ActorResponse]] = {}
 
     @classmethod
     async def start_host(cls, spec: str) -> "ActorHost | ActorFailure":
-        """The host of the agent that `ActorSpec.to_json` describes, or why there is none."""
+        """Build and enter the agent that an `ActorSpec` in JSON describes; return its host or the failure."""
         try:
             agent = await asyncio.to_thread(ActorSpec.from_json(spec).build_agent)
         except EvalgateError as error:
@@ -242,57 +226,57 @@ class ActorHost:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Abandon what is held; as the agent's own context ends."""
-        for session in [*self._held, *self._working]:
+        """Close all conversations and leave the agent's own context."""
+        for session in [*self._open, *self._tasks]:
             await self._close_session(session)
         await self._agent.__aexit__(*exc)
 
     async def handle_request(self, text: str) -> str:
         """Answer an `ActorRequest` with an `ActorResponse`, both JSON; never raise the agent's errors."""
-        ask = load_request(text)
-        if ask.do == "close":
-            await self._close_session(ask.session)
+        request = load_request(text)
+        if request.do == "close":
+            await self._close_session(request.session)
             return dump_message(ActorResponse())
-        task = asyncio.create_task(self._run_request(ask))
-        self._working[ask.session] = task
+        task = asyncio.create_task(self._run_request(request))
+        self._tasks[request.session] = task
         await asyncio.wait([task])
-        if self._working.get(ask.session) is task:
-            del self._working[ask.session]
+        if self._tasks.get(request.session) is task:
+            del self._tasks[request.session]
         return dump_message(_ABANDONED if task.cancelled() else task.result())
 
-    async def _run_request(self, ask: ActorRequest) -> ActorResponse:
+    async def _run_request(self, request: ActorRequest) -> ActorResponse:
         try:
-            return await self._run_step(ask)
+            return await self._run_step(request)
         except (AgentError, SessionLostError, AgentUnreachableError) as error:
-            return ActorResponse(broke=ActorFailure.from_error(error))
+            return ActorResponse(failure=ActorFailure.from_error(error))
         except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
-            return ActorResponse(broke=ActorFailure("failed", build_plugin_failure(error)))
+            return ActorResponse(failure=ActorFailure("failed", build_plugin_failure(error)))
 
-    async def _run_step(self, ask: ActorRequest) -> ActorResponse:
-        if ask.beginning is not None:
-            await self._open_session(ask.session, ask.beginning)
-        held = self._held[ask.session].session
-        mocks = isinstance(held, SupportsToolMocks) and held.applies_mocks
-        if ask.message is not None:
-            return ActorResponse(await held.run_turn(ask.message), applies_mocks=mocks)
-        if ask.do == "end":
-            end = await held.end()
-            await self._leave_session(ask.session)
+    async def _run_step(self, request: ActorRequest) -> ActorResponse:
+        if request.beginning is not None:
+            await self._open_session(request.session, request.beginning)
+        session = self._open[request.session].session
+        mocks = isinstance(session, SupportsToolMocks) and session.applies_mocks
+        if request.message is not None:
+            return ActorResponse(await session.run_turn(request.message), applies_mocks=mocks)
+        if request.do == "end":
+            end = await session.end()
+            await self._leave_session(request.session)
             return ActorResponse(end=end)
         return ActorResponse(applies_mocks=mocks)
 
     async def _open_session(self, key: str, beginning: SessionStart) -> None:
-        place = self._agent.open_session(beginning.case, beginning.run, alone=beginning.alone)
-        self._held[key] = _OpenSession(place, await place.__aenter__())
+        context = self._agent.open_session(beginning.case, beginning.run, alone=beginning.alone)
+        self._open[key] = _OpenSession(context, await context.__aenter__())
 
     async def _close_session(self, key: str) -> None:
-        task = self._working.pop(key, None)
+        task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
         await self._leave_session(key)
 
     async def _leave_session(self, key: str) -> None:
-        held = self._held.pop(key, None)
-        if held is not None:
-            await held.place.__aexit__(None, None, None)
+        session = self._open.pop(key, None)
+        if session is not None:
+            await session.context.__aexit__(None, None, None)

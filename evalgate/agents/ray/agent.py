@@ -1,4 +1,4 @@
-"""An agent whose conversations are held in the actors of a Ray cluster."""
+"""An agent that holds its conversations in the actors of a Ray cluster."""
 
 import asyncio
 import itertools
@@ -22,46 +22,47 @@ from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 @dataclass(eq=False, slots=True)
 class ActorSlot:
-    """An actor."""
+    """An actor, and the number of its sessions."""
 
     number: int
     ready: bool = False
     sessions: int = 0
-    asked: dict[int, asyncio.Future[ActorResponse]] = field(default_factory=dict)
+    pending: dict[int, asyncio.Future[ActorResponse]] = field(default_factory=dict)
+    """Answers that are not there yet, by the key of the request."""
 
 
 class ActorPool(Protocol):
-    """Whose actors they are."""
+    """Owner of the actors that a session uses."""
 
     def create_session_key(self) -> str:
-        """What a conversation is called."""
+        """Return the key of a new conversation."""
         ...
 
     async def acquire_actor(self) -> ActorSlot:
-        """A place in an actor."""
+        """Return an actor that is ready; it counts one more session."""
         ...
 
-    async def run_step(self, seat: ActorSlot, ask: ActorRequest) -> ActorResponse:
-        """Take a step of a conversation."""
+    async def run_step(self, slot: ActorSlot, ask: ActorRequest) -> ActorResponse:
+        """Send a step of a conversation and return its result."""
         ...
 
-    def close_session(self, seat: ActorSlot, session: str) -> None:
-        """Abandon a conversation."""
+    def close_session(self, slot: ActorSlot, session: str) -> None:
+        """Drop a conversation without waiting for the actor."""
         ...
 
 
 class ClusterSessionContext:
     """The async context of one conversation."""
 
-    def __init__(self, seats: ActorPool, beginning: SessionStart) -> None:
-        self._seats = seats
+    def __init__(self, pool: ActorPool, beginning: SessionStart) -> None:
+        self._pool = pool
         self._beginning = beginning
-        self._seat: ActorSlot | None = None
+        self._slot: ActorSlot | None = None
         self._session: ClusterSession | None = None
 
     async def __aenter__(self) -> "ClusterSession":
-        self._seat = await self._seats.acquire_actor()
-        self._session = ClusterSession(self._seats, self._seat, self._beginning)
+        self._slot = await self._pool.acquire_actor()
+        self._session = ClusterSession(self._pool, self._slot, self._beginning)
         try:
             if self._beginning.case.tool_mocks:
                 await self._session.open_session()
@@ -73,83 +74,81 @@ class ClusterSessionContext:
     async def __aexit__(self, *exc: object) -> None:
         if self._session is not None:
             self._session.close()
-        if self._seat is not None:
-            self._seat.sessions -= 1
+        if self._slot is not None:
+            self._slot.sessions -= 1
 
 
 class ClusterSession:
-    """See `AgentSession`. It is opened with the first turn: each way there and back takes milliseconds."""
+    """An `AgentSession` in an actor. The first turn opens it, as each round trip takes milliseconds."""
 
-    def __init__(self, seats: ActorPool, seat: ActorSlot, beginning: SessionStart) -> None:
-        self._seats = seats
-        self._seat = seat
+    def __init__(self, pool: ActorPool, slot: ActorSlot, beginning: SessionStart) -> None:
+        self._pool = pool
+        self._slot = slot
         self._beginning: SessionStart | None = beginning
-        """Until it is open there."""
-        self._key = seats.create_session_key()
+        """Set until the session is open in the actor."""
+        self._key = pool.create_session_key()
         self._is_over = False
         self.applies_mocks = False
-        """See `SupportsToolMocks`; known once it is open."""
+        """True if the session applies tool mocks; known once it is open."""
 
     async def open_session(self) -> None:
-        """Open it before the first turn."""
+        """Open the session before its first turn."""
         await self._run_step(ActorRequest(self._key, "open", self._take_start()))
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
-        """See `AgentSession.run_turn`."""
+        """Send a message to the actor and return the agent's reply."""
         return (await self._run_step(ActorRequest(self._key, "turn", self._take_start(), message))).reply
 
     async def end(self) -> SessionResult:
-        """See `AgentSession.end`."""
+        """End the conversation in the actor and return its result."""
         answer = await self._run_step(ActorRequest(self._key, "end", self._take_start()))
         self._is_over = True
         return answer.end or SessionResult()
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """Drop the conversation unless it has ended or was never opened."""
         if not self._is_over and self._beginning is None:
-            self._seats.close_session(self._seat, self._key)
+            self._pool.close_session(self._slot, self._key)
 
     def _take_start(self) -> SessionStart | None:
         given, self._beginning = self._beginning, None
         return given
 
     async def _run_step(self, ask: ActorRequest) -> ActorResponse:
-        answer = await self._seats.run_step(self._seat, ask)
+        answer = await self._pool.run_step(self._slot, ask)
         self.applies_mocks = answer.applies_mocks
-        if answer.broke is not None:
-            raise answer.broke.to_error()
+        if answer.failure is not None:
+            raise answer.failure.to_error()
         return answer
 
 
 _MAX_LOST_AT_START = 3
-"""Actors in a row that are lost before one was ready: then the cluster is of no use."""
+"""Actors lost in a row, without one that was ready, after which the cluster is given up."""
 _SILENCE_S = 300.0
-# Beyond twice the time of a turn. The agent's own limits hold in the actor, also for those who wait there;
-# this is for a node that stands still and that Ray does not miss.
-
-
+# Added to twice the time of a turn. The agent's own limits apply in the actor, also to requests that wait
+# there. This limit is for a node that hangs and that Ray does not report as lost.
 _MAX_SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLimits:
-    """How many actors there are, and how long things may take."""
+    """Number of actors, and time limits."""
 
     workers: int
     timeout_s: float
-    """Of one turn."""
+    """Seconds that one turn may take."""
     start_timeout_s: float
-    """Without any actor that is ready, at the start and whenever all are lost."""
+    """Seconds that may pass without a ready actor, at the start and whenever all are lost."""
 
 
 class ClusterAgent:
-    """An `Agent` spread over a cluster. A lost actor is replaced, and its conversations are begun again."""
+    """An `Agent` spread over a cluster. A lost actor is replaced, and its conversations are started again."""
 
-    def __init__(self, link: ClusterClient, limits: ClusterLimits) -> None:
-        self._link = link
+    def __init__(self, client: ClusterClient, limits: ClusterLimits) -> None:
+        self._client = client
         self._limits = limits
-        self._seats: dict[int, ActorSlot] = {}
-        self._asked: dict[int, ActorSlot] = {}
+        self._slots: dict[int, ActorSlot] = {}
+        self._slot_by_request: dict[int, ActorSlot] = {}
         self._numbers = itertools.count(1)
         self._keys = itertools.count(1)
         self._refusal: AgentUnreachableError | None = None
@@ -159,7 +158,7 @@ class ClusterAgent:
         self._readiness_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
-        self._capacity_notice = await self._link.join_cluster(self)
+        self._capacity_notice = await self._client.join_cluster(self)
         for _ in range(self._limits.workers):
             self._add_actor()
         self._watch_readiness()
@@ -168,18 +167,18 @@ class ClusterAgent:
     async def __aexit__(self, *exc: object) -> None:
         if self._readiness_timer is not None:
             self._readiness_timer.cancel()
-        await self._link.leave_cluster(gently=not any(exc))
+        await self._client.leave_cluster(gently=not any(exc))
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> ClusterSessionContext:
-        """See `Agent.open_session`."""
+        """Return the context of a conversation; entering it waits for an actor that is ready."""
         return ClusterSessionContext(self, SessionStart(case, run, alone))
 
     def create_session_key(self) -> str:
-        """What a conversation is called."""
+        """Return the key of a new conversation."""
         return str(next(self._keys))
 
     async def acquire_actor(self) -> ActorSlot:
-        """A place in the actor that has least to do.
+        """Return the ready actor with the fewest sessions, and count one more.
 
         Raises:
             AgentUnreachableError: there is none, and will be none.
@@ -187,73 +186,75 @@ class ClusterAgent:
         while True:
             if self._refusal is not None:
                 raise self._refusal
-            ready = [seat for seat in self._seats.values() if seat.ready]
+            ready = [slot for slot in self._slots.values() if slot.ready]
             if ready:
-                seat = min(ready, key=lambda each: each.sessions)
-                seat.sessions += 1
-                return seat
+                slot = min(ready, key=lambda each: each.sessions)
+                slot.sessions += 1
+                return slot
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             await waiter
 
-    async def run_step(self, seat: ActorSlot, ask: ActorRequest) -> ActorResponse:
-        """Take a step of a conversation.
+    async def run_step(self, slot: ActorSlot, ask: ActorRequest) -> ActorResponse:
+        """Send a step of a conversation and return its result.
 
         Raises:
             SessionLostError: the actor is gone.
-            AgentUnreachableError: so is the cluster.
+            AgentUnreachableError: the cluster is gone, or the agent cannot start in it.
         """
         seconds = 2 * self._limits.timeout_s + _SILENCE_S
-        timer = asyncio.get_running_loop().call_later(seconds, self._drop_silent_actor, seat, seconds)
+        timer = asyncio.get_running_loop().call_later(seconds, self._drop_silent_actor, slot, seconds)
         try:
-            return await self._send_request(seat, ask)
+            return await self._send_request(slot, ask)
         finally:
             timer.cancel()
 
-    async def _send_request(self, seat: ActorSlot, ask: ActorRequest) -> ActorResponse:
+    async def _send_request(self, slot: ActorSlot, ask: ActorRequest) -> ActorResponse:
         if self._refusal is not None:
             raise self._refusal
-        if seat.number not in self._seats:
+        if slot.number not in self._slots:
             raise _build_lost_error("it was gone before it was asked")
         key = next(self._keys)
         answer: asyncio.Future[ActorResponse] = asyncio.get_running_loop().create_future()
-        self._asked[key] = seat
-        seat.asked[key] = answer
-        self._link.ask_actor(seat.number, key, dump_message(ask))
+        self._slot_by_request[key] = slot
+        slot.pending[key] = answer
+        self._client.ask_actor(slot.number, key, dump_message(ask))
         try:
             return await answer
         finally:
-            self._asked.pop(key, None)
-            seat.asked.pop(key, None)
+            self._slot_by_request.pop(key, None)
+            slot.pending.pop(key, None)
 
-    def close_session(self, seat: ActorSlot, session: str) -> None:
-        """Abandon a conversation."""
-        if seat.number in self._seats:
-            self._link.ask_actor(seat.number, next(self._keys), dump_message(ActorRequest(session, "close")))
+    def close_session(self, slot: ActorSlot, session: str) -> None:
+        """Drop a conversation without waiting for the actor."""
+        if slot.number in self._slots:
+            self._client.ask_actor(
+                slot.number, next(self._keys), dump_message(ActorRequest(session, "close"))
+            )
 
-    # --- what the cluster does: see `client.ActorListener` ------------------------------------------------
+    # --- called by the client, as its `ActorListener` -------------------------------------------------------
 
-    def on_ready(self, seat: int) -> None:
-        """See `ActorListener.ready`."""
+    def on_ready(self, number: int) -> None:
+        """Mark an actor as ready and wake the sessions that wait for one."""
         self._lost_at_start = 0
-        if seat in self._seats:
-            self._seats[seat].ready = True
+        if number in self._slots:
+            self._slots[number].ready = True
             self._watch_readiness()
             self._wake_waiters()
 
-    def on_failed(self, seat: int, broke: str) -> None:
-        """See `ActorListener.failed`."""
-        del seat
-        self._refuse_sessions(load_failure(broke).failure)
+    def on_failed(self, number: int, failure: str) -> None:
+        """Refuse all sessions: an agent that cannot start in one actor cannot start in any."""
+        del number
+        self._refuse_sessions(load_failure(failure).failure)
 
-    def on_lost(self, seat: int, why: str) -> None:
-        """See `ActorListener.lost`."""
-        gone = self._seats.pop(seat, None)
+    def on_lost(self, number: int, why: str) -> None:
+        """Fail the requests to a lost actor and replace it; after repeated losses refuse all sessions."""
+        gone = self._slots.pop(number, None)
         if gone is None:
             return
         if not gone.ready:
             self._lost_at_start += 1
-        for answer in list(gone.asked.values()):
+        for answer in list(gone.pending.values()):
             _fail_answer(answer, _build_lost_error(why))
         if self._lost_at_start >= _MAX_LOST_AT_START:
             self._refuse_sessions(
@@ -264,7 +265,7 @@ class ClusterAgent:
             self._watch_readiness()
 
     def on_answer(self, key: int, answer: str) -> None:
-        """See `ActorListener.answered`."""
+        """Settle the request that waits for the answer, if any."""
         waiting = self._find_waiter(key)
         if waiting is None:
             return
@@ -274,32 +275,32 @@ class ClusterAgent:
             waiting.set_exception(_build_mismatch_error(str(error)))
 
     def on_broken(self, key: int, why: str) -> None:
-        """See `ActorListener.broken`."""
+        """Fail the request that waits for the answer, if any."""
         if (waiting := self._find_waiter(key)) is not None:
             waiting.set_exception(_build_mismatch_error(why))
 
     def on_cluster_lost(self, why: str, detail: str) -> None:
-        """See `ActorListener.gone`."""
+        """Refuse all sessions because the cluster is lost."""
         self._refuse_sessions(Failure("cluster", f"the Ray cluster is lost: {_shorten_reason(why)}", detail))
 
     def _find_waiter(self, key: int) -> "asyncio.Future[ActorResponse] | None":
-        """Who waits for it; None when nobody does any more."""
-        seat = self._asked.get(key)
-        waiting = seat.asked.get(key) if seat else None
+        """Return the future of a request; None if it is settled or abandoned."""
+        slot = self._slot_by_request.get(key)
+        waiting = slot.pending.get(key) if slot else None
         return None if waiting is None or waiting.done() else waiting
 
     def _add_actor(self) -> None:
         number = next(self._numbers)
-        self._seats[number] = ActorSlot(number)
-        self._link.add_actor(number)
+        self._slots[number] = ActorSlot(number)
+        self._client.add_actor(number)
 
-    def _drop_silent_actor(self, seat: ActorSlot, seconds: float) -> None:
-        self._link.kill_actor(seat.number)
-        self.on_lost(seat.number, f"it said nothing for {seconds:g} s")
+    def _drop_silent_actor(self, slot: ActorSlot, seconds: float) -> None:
+        self._client.kill_actor(slot.number)
+        self.on_lost(slot.number, f"it said nothing for {seconds:g} s")
 
     def _watch_readiness(self) -> None:
-        """A cluster can be without room for any worker: not for ever."""
-        if any(seat.ready for seat in self._seats.values()):
+        """Start a timeout while no actor is ready, and stop it otherwise: the cluster may be full."""
+        if any(slot.ready for slot in self._slots.values()):
             if self._readiness_timer is not None:
                 self._readiness_timer.cancel()
             self._readiness_timer = None
@@ -312,10 +313,10 @@ class ClusterAgent:
         self._refuse_sessions(Failure("start", sentence))
 
     def _refuse_sessions(self, failure: Failure) -> None:
-        """Nothing more is asked."""
+        """Fail all requests, and refuse those to come."""
         self._refusal = self._refusal or AgentUnreachableError(failure)
-        for seat in self._seats.values():
-            for answer in list(seat.asked.values()):
+        for slot in self._slots.values():
+            for answer in list(slot.pending.values()):
                 _fail_answer(answer, self._refusal)
         self._wake_waiters()
 
@@ -337,7 +338,7 @@ def _build_mismatch_error(why: str) -> AgentError:
 
 
 def _shorten_reason(why: str) -> str:
-    """What Ray says, without the essay that follows it."""
+    """Return the first line of Ray's reason, without the long explanation after it."""
     first = next(iter(why.strip().splitlines()), "nobody says why")
     return first[:_MAX_SHOWN].rstrip(". ")
 

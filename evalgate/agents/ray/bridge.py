@@ -1,11 +1,15 @@
-"""The process that alone knows Ray: `python bridge.py`, the gate's lines on stdin, its own on stdout.
+"""The bridge, a process that connects the gate to Ray: `python bridge.py`. No other module imports Ray.
 
-It needs the standard library and Ray. Lines are JSON objects. First the gate sends one like
-`link.ClusterSpec`;
-then `{"do": "seat", "seat": n}` for an actor, `{"do": "ask", "seat": n, "id": k, "body": text}`,
-`{"do": "drop", "seat": n}`, and in the end `{"do": "leave", "gently": bool}` or nothing more. The bridge
-says `joined` or `refused` once, `ready`, `failed` or `lost` of each seat, and an `answer` to each ask of a
-seat that is not lost. It leaves nothing of its own behind, whoever hangs up.
+It needs only the standard library and Ray. It reads lines from stdin and writes lines to stdout, each a JSON
+object. The first line is a `client.ClusterSpec`. Then the gate sends commands:
+
+- `{"do": "add", "actor": n}` creates an actor.
+- `{"do": "ask", "actor": n, "id": k, "body": text}` sends a request to it.
+- `{"do": "drop", "actor": n}` kills it.
+- `{"do": "leave", "gently": bool}`, or the end of stdin, ends all actors and the bridge.
+
+The bridge sends `joined` or `refused` once; `ready`, `failed`, `unfit` or `lost` for each actor; and for each
+request to an actor that is not lost an `answer`, or `broken` after a bug. It always removes what it created.
 """
 
 import asyncio
@@ -20,15 +24,15 @@ from typing import Any
 
 _REACHED_S = 10.0
 _LEAVE_S = 4.0
-"""How long actors may take to end their agents."""
+"""Seconds that actors may take to end their agents."""
 _OBJECT_STORE_BYTES = 100_000_000  # conversations travel with the calls, not through the store
 _READ_BYTES = 256 * 1024
 
 
 class AgentActor:
-    """The actor. Pickled by value: nodes need no file of this module.
+    """The actor. It is pickled by value, so that nodes need no file of this module.
 
-    The agent lives in an event loop of its own: the one that Ray brings may be uvloop's.
+    The agent has an event loop of its own, because the one of Ray may be uvloop's.
     """
 
     def __init__(self, spec: str) -> None:
@@ -38,7 +42,7 @@ class AgentActor:
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
     async def start(self) -> tuple[str, str]:
-        """`ready`, or `failed` and why as the gate reads it, or `lost` and a sentence."""
+        """Start the agent; return `ready`, `failed` with an `ActorFailure`, or `unfit` with a reason."""
         try:
             from evalgate.agents.ray.actor import ActorFailure, ActorHost, dump_message
         except ImportError as error:
@@ -50,7 +54,7 @@ class AgentActor:
         return "ready", ""
 
     async def handle_request(self, body: str) -> str:
-        """One step of a conversation."""
+        """Return the agent's answer to one step of a conversation."""
         answer: str = await self._run_in_loop(self._host.handle_request(body))
         return answer
 
@@ -65,13 +69,13 @@ class AgentActor:
 
 
 class GateWriter:
-    """Lines to the gate."""
+    """Writer of lines to the gate."""
 
     def __init__(self, outgoing: int) -> None:
         self._outgoing = outgoing
 
     def write_message(self, what: str, **more: object) -> None:
-        """One line. When nobody reads it, the end of stdin tells."""
+        """Write one line. Ignore a closed pipe: the end of stdin shows that the gate is gone."""
         data = memoryview(json.dumps({"say": what, **more}, separators=(",", ":")).encode() + b"\n")
         try:
             while data:
@@ -90,26 +94,26 @@ class Bridge:
         options = {"num_cpus": given["cpus"], "max_restarts": 0, "max_concurrency": given["calls"]}
         if gpus := resources.pop("GPU", 0):
             options["num_gpus"] = gpus
-        self._actor = ray.remote(AgentActor).options(**options, resources=resources)
+        self._actor_class = ray.remote(AgentActor).options(**options, resources=resources)
         self._spec = ray.put(given["spec"])
-        self._seats: dict[int, Any] = {}
+        self._actors: dict[int, Any] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._gently = False
         self._rest = b""
         self._left = asyncio.Event()
 
     async def serve(self, incoming: int, rest: bytes) -> None:
-        """Do what the gate says until it hangs up."""
+        """Execute the gate's commands until it leaves or stdin ends, then end all actors."""
         loop = asyncio.get_running_loop()
         loop.add_reader(incoming, self._read_lines, incoming)
         self._handle_data(rest)
         await self._left.wait()
         loop.remove_reader(incoming)
-        ends = [seat.stop.remote(self._gently) for seat in self._seats.values()]
+        ends = [actor.stop.remote(self._gently) for actor in self._actors.values()]
         if ends:
             await asyncio.to_thread(self._ray.wait, ends, num_returns=len(ends), timeout=_LEAVE_S)
-        for seat in self._seats.values():
-            self._ray.kill(seat)
+        for actor in self._actors.values():
+            self._ray.kill(actor)
 
     def _read_lines(self, incoming: int) -> None:
         data = os.read(incoming, _READ_BYTES)
@@ -123,19 +127,19 @@ class Bridge:
         for line in filter(None, lines):
             self._handle_command(json.loads(line))
 
-    def _handle_command(self, asked: dict[str, Any]) -> None:
-        match asked["do"]:
-            case "seat":
-                self._seats[asked["seat"]] = self._actor.remote(self._spec)
-                self._spawn_task(self._start_actor(asked["seat"]))
+    def _handle_command(self, command: dict[str, Any]) -> None:
+        match command["do"]:
+            case "add":
+                self._actors[command["actor"]] = self._actor_class.remote(self._spec)
+                self._spawn_task(self._start_actor(command["actor"]))
             case "ask":
-                self._spawn_task(self._ask_actor(asked["seat"], asked["id"], asked["body"]))
+                self._spawn_task(self._ask_actor(command["actor"], command["id"], command["body"]))
             case "drop":
-                seat = self._seats.pop(asked["seat"], None)
-                if seat is not None:
-                    self._ray.kill(seat)
+                actor = self._actors.pop(command["actor"], None)
+                if actor is not None:
+                    self._ray.kill(actor)
             case "leave":
-                self._gently = asked["gently"]
+                self._gently = command["gently"]
                 self._left.set()
 
     def _spawn_task(self, coroutine: Any) -> None:
@@ -145,19 +149,19 @@ class Bridge:
 
     async def _start_actor(self, number: int) -> None:
         try:
-            what, why = await self._seats[number].start.remote()
+            what, why = await self._actors[number].start.remote()
         except Exception as error:  # noqa: BLE001  whatever Ray raises, there is no such actor
             self._report_lost(number, error)
         else:
-            self._wire.write_message(what, seat=number, why=why)
+            self._wire.write_message(what, actor=number, why=why)
 
     async def _ask_actor(self, number: int, key: int, body: str) -> None:
-        seat = self._seats.get(number)
-        if seat is None:
-            return  # lost, and the gate is told
+        actor = self._actors.get(number)
+        if actor is None:
+            return  # lost, which the gate already knows
         try:
-            answer = await seat.handle_request.remote(body)
-        except self._ray.exceptions.RayTaskError as error:  # a bug of ours, in the actor
+            answer = await actor.handle_request.remote(body)
+        except self._ray.exceptions.RayTaskError as error:  # a bug of evalgate in the actor
             self._wire.write_message("broken", id=key, why=str(error))
         except Exception as error:  # noqa: BLE001  the actor died, its node did, or it cannot be reached
             self._report_lost(number, error)
@@ -165,14 +169,14 @@ class Bridge:
             self._wire.write_message("answer", id=key, body=answer)
 
     def _report_lost(self, number: int, error: Exception) -> None:
-        seat = self._seats.pop(number, None)
-        if seat is not None:
-            self._ray.kill(seat)  # a node that is only cut off must not go on
-            self._wire.write_message("lost", seat=number, why=f"{type(error).__name__}: {error}")
+        actor = self._actors.pop(number, None)
+        if actor is not None:
+            self._ray.kill(actor)  # a node that is only unreachable must not continue
+            self._wire.write_message("lost", actor=number, why=f"{type(error).__name__}: {error}")
 
 
 def main() -> None:
-    """Join the cluster that the first line names, or start one, and serve until the gate hangs up."""
+    """Join the cluster that the first line names, or start one, and serve until the gate leaves."""
     incoming, wire = _take_over_stdio()
     first, rest = _read_first_line(incoming)
     if not first:
@@ -199,10 +203,10 @@ def main() -> None:
 def _join_cluster(ray: Any, given: dict[str, Any]) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if given["address"] is None:
-        resources = {name: amount * given["seats"] for name, amount in given["resources"].items()}
+        resources = {name: amount * given["actors"] for name, amount in given["resources"].items()}
         ray.init(
             address="local",
-            num_cpus=max(1, -int(-given["cpus"] * given["seats"] // 1)),
+            num_cpus=max(1, -int(-given["cpus"] * given["actors"] // 1)),
             num_gpus=resources.pop("GPU", None),
             resources=resources,
             object_store_memory=_OBJECT_STORE_BYTES,
@@ -216,10 +220,10 @@ def _join_cluster(ray: Any, given: dict[str, Any]) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Whether anybody listens there: Ray itself would try for minutes, and then end this process.
+    """Check that something listens at the address: Ray would try for minutes, and then end this process.
 
     Raises:
-        OSError: nobody does.
+        OSError: nothing listens there.
     """
     host, colon, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
     if colon and port.isdecimal():
@@ -232,7 +236,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def _take_over_stdio() -> tuple[int, GateWriter]:
-    """Private copies of stdin and stdout; afterwards what Ray prints reaches stderr."""
+    """Return private copies of stdin and stdout, and redirect what Ray prints to stderr."""
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -1,4 +1,4 @@
-"""The gate's end of the bridge: actors to ask, and what becomes of them."""
+"""Client of the bridge process: requests to the actors of a Ray cluster, and events of these actors."""
 
 import asyncio
 import json
@@ -17,65 +17,65 @@ from evalgate.core.errors import InvalidInputError
 
 _BRIDGE = Path(__file__).with_name("bridge.py")
 _LEAVE_S = 15.0
-"""How long the bridge may take to leave the cluster, or to end its own."""
+"""Seconds that the bridge may take to leave the cluster, or to end its own."""
 _KILL_WAIT_S = 10.0
 _MAX_SHOWN = 1_000
 _LONGEST_FOLDER = 40
-# Characters. Ray adds 63 for the names of its sockets, of which the system allows 107.
+# Characters. Ray appends 63 for its sockets, and the system allows 107 in the path of a socket.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """Which cluster is joined, and what each actor there is."""
+    """The cluster to join, and the actors in it."""
 
     address: str | None
-    """As `ray.init` takes it; None: one is started on this machine, and ended afterwards."""
-    seats: int
-    """Actors at the same time."""
+    """Address for `ray.init`; None: a cluster is started on this machine, and ended afterwards."""
+    actors: int
+    """Number of actors at the same time."""
     cpus: float
-    """CPUs of each."""
+    """CPUs of each actor."""
     resources: Mapping[str, float]
     runtime_env: Mapping[str, object]
-    """What Ray brings to the nodes of a cluster that is joined."""
+    """Files and settings that Ray sends to the nodes of an existing cluster."""
     calls: int
-    """What is asked of one actor at the same time, at most."""
+    """Maximum of requests to one actor at the same time."""
     spec: str
-    """`ActorSpec.dump`."""
+    """The agent: an `ActorSpec` as JSON."""
 
 
 class ActorListener(Protocol):
-    """Who is told what becomes of actors."""
+    """Receiver of the events of actors."""
 
-    def on_ready(self, seat: int) -> None:
-        """It can be asked."""
+    def on_ready(self, number: int) -> None:
+        """Mark an actor as ready for requests."""
         ...
 
-    def on_failed(self, seat: int, broke: str) -> None:
-        """The agent cannot start in it; JSON of a `ActorFailure`."""
+    def on_failed(self, number: int, failure: str) -> None:
+        """Handle an agent that cannot start; `failure` is an `ActorFailure` as JSON."""
         ...
 
-    def on_lost(self, seat: int, why: str) -> None:
-        """It is gone, or never came to be."""
+    def on_lost(self, number: int, why: str) -> None:
+        """Handle an actor that is gone or could not be created."""
         ...
 
     def on_answer(self, key: int, answer: str) -> None:
-        """The answer to an ask."""
+        """Handle the answer to a request, an `ActorResponse` as JSON."""
         ...
 
     def on_broken(self, key: int, why: str) -> None:
-        """An ask that has no answer, through a mistake of evalgate's own."""
+        """Handle a request that has no answer because of a bug in evalgate."""
         ...
 
     def on_cluster_lost(self, why: str, detail: str) -> None:
-        """The cluster as a whole."""
+        """Handle the loss of the whole cluster."""
         ...
 
 
 class ClusterClient(Protocol):
-    """Actors somewhere."""
+    """Connection to a cluster of actors."""
 
-    async def join_cluster(self, watcher: ActorListener) -> str:
-        """Be ready for actors; gives what a user should know of the cluster when there is no room in it.
+    async def join_cluster(self, listener: ActorListener) -> str:
+        """Join the cluster; return its capacity as a sentence, for the case that no actor fits into it.
 
         Raises:
             InvalidInputError: there is no such cluster.
@@ -83,45 +83,45 @@ class ClusterClient(Protocol):
         ...
 
     def add_actor(self, number: int) -> None:
-        """Ask for an actor."""
+        """Request a new actor; the listener is told when it is ready."""
         ...
 
     def ask_actor(self, number: int, key: int, body: str) -> None:
-        """Ask an actor; the answer names `key`."""
+        """Send a request to an actor; the answer carries `key`."""
         ...
 
     def kill_actor(self, number: int) -> None:
-        """End an actor at once."""
+        """Kill an actor without waiting for its agent."""
         ...
 
     async def leave_cluster(self, *, gently: bool) -> None:
-        """End all actors, and whatever was started for them."""
+        """End all actors and everything that was started for them."""
         ...
 
 
 class RayClusterClient:
-    """A `ClusterClient` to a Ray cluster; its own listener."""
+    """A `ClusterClient` of a Ray cluster, which it reaches through the bridge process."""
 
     def __init__(self, cluster: ClusterSpec, env: Mapping[str, str], join_timeout_s: float) -> None:
-        """Nothing is started yet.
+        """Create the client without starting anything.
 
         Args:
-            cluster: What is wanted.
-            env: What Ray gets of the gate's environment, and a cluster on this machine with it.
-            join_timeout_s: Until the cluster is joined.
+            cluster: The cluster and its actors.
+            env: Environment of Ray, and of a cluster on this machine.
+            join_timeout_s: Seconds until the cluster must be joined.
         """
         self._cluster = cluster
         self._env = env
         self._join_timeout_s = join_timeout_s
         self._process: AgentProcess | None = None
         self._folder: str | None = None
-        """Of the files of a cluster on this machine."""
-        self._watcher: ActorListener | None = None
+        """Folder for the files of a cluster on this machine."""
+        self._listener: ActorListener | None = None
         self._joined: asyncio.Future[Mapping[str, object]] | None = None
 
-    async def join_cluster(self, watcher: ActorListener) -> str:
-        """See `ClusterClient.join_cluster`."""
-        self._watcher = watcher
+    async def join_cluster(self, listener: ActorListener) -> str:
+        """Start the bridge and join the cluster; return its capacity as a sentence."""
+        self._listener = listener
         self._joined = asyncio.get_running_loop().create_future()
         self._process = AgentProcess(self)
         if self._cluster.address is None:
@@ -131,7 +131,7 @@ class RayClusterClient:
             await self._process.start(launch)
             self._write_message({**asdict(self._cluster), "folder": self._folder})
             async with asyncio.timeout(self._join_timeout_s):
-                said = await self._joined
+                reply = await self._joined
         except (OSError, ValueError) as error:
             if isinstance(error, TimeoutError):
                 await self._end_bridge()
@@ -140,28 +140,28 @@ class RayClusterClient:
         except BaseException:
             await self._end_bridge()
             raise
-        if said["say"] == "refused":
+        if reply["say"] == "refused":
             await self._end_bridge()
-            raise self._build_join_error(str(said["why"]))
-        return f"the cluster has {said['cpus']:g} CPUs, and each worker wants {self._cluster.cpus:g}"
+            raise self._build_join_error(str(reply["why"]))
+        return f"the cluster has {reply['cpus']:g} CPUs, and each worker wants {self._cluster.cpus:g}"
 
     def add_actor(self, number: int) -> None:
-        """See `ClusterClient.add_actor`."""
-        self._write_message({"do": "seat", "seat": number})
+        """Request a new actor from the bridge."""
+        self._write_message({"do": "add", "actor": number})
 
     def ask_actor(self, number: int, key: int, body: str) -> None:
-        """See `ClusterClient.ask_actor`."""
-        self._write_message({"do": "ask", "seat": number, "id": key, "body": body})
+        """Send a request to an actor through the bridge."""
+        self._write_message({"do": "ask", "actor": number, "id": key, "body": body})
 
     def kill_actor(self, number: int) -> None:
-        """See `ClusterClient.kill_actor`."""
-        self._write_message({"do": "drop", "seat": number})
+        """Kill an actor through the bridge."""
+        self._write_message({"do": "drop", "actor": number})
 
     async def leave_cluster(self, *, gently: bool) -> None:
-        """See `ClusterClient.leave_cluster`."""
+        """End the actors, the bridge and a cluster that it started; `gently`: let the agents finish first."""
         if self._process is None:
             return
-        self._watcher = None
+        self._listener = None
         self._write_message({"do": "leave", "gently": gently})
         self._process.close_stdin()
         try:
@@ -170,14 +170,14 @@ class RayClusterClient:
             await self._end_bridge()
 
     async def _end_bridge(self) -> None:
-        """Kill what has not ended by itself: the bridge, and a cluster that it started."""
+        """Kill the bridge if it has not ended by itself, and remove its files."""
         if self._process is None:
             return
         self._process.kill()
         try:
             await asyncio.wait([self._process.ended], timeout=_KILL_WAIT_S)
         finally:
-            if self._folder is not None:  # a bridge that was killed has left it
+            if self._folder is not None:  # a bridge that was killed did not remove it
                 shutil.rmtree(self._folder, ignore_errors=True)
 
     def _write_message(self, message: Mapping[str, object]) -> None:
@@ -193,65 +193,65 @@ class RayClusterClient:
             "`executor.address` and RAY_ADDRESS; without any of them evalgate starts one on this machine."
         )
 
-    # --- what the process does ------------------------------------------------------------------------------
+    # --- called by the process ------------------------------------------------------------------------------
 
     def on_line(self, line: bytes) -> None:
-        """See `process.ProcessListener`."""
+        """Handle a message of the bridge."""
         try:
             self._handle_message(decode_message(line))
         except WorkerProtocolError as error:
             self.on_protocol_error(error)
 
     def on_protocol_error(self, error: WorkerProtocolError) -> None:
-        """See `process.ProcessListener`."""
+        """Report the cluster as lost and kill the bridge, which broke the protocol."""
         self._report_lost(error.failure.message)
         if self._process is not None:
             self._process.kill()
 
     def on_process_ended(self) -> None:
-        """See `process.ProcessListener`."""
+        """Report the cluster as lost because the bridge ended."""
         self._report_lost("the process that speaks to the Ray cluster ended")
 
     def _report_lost(self, why: str) -> None:
         detail = self._process.get_stderr_tail() if self._process else ""
         if self._joined is not None and not self._joined.done():
             self._joined.set_result({"say": "refused", "why": f"{why}; {' '.join(detail.split())}"})
-        elif self._watcher is not None:
-            self._watcher.on_cluster_lost(why, detail)
+        elif self._listener is not None:
+            self._listener.on_cluster_lost(why, detail)
 
     def _handle_message(self, message: dict[str, object]) -> None:
         match message:
             case {"say": "joined" | "refused"} if self._joined is not None and not self._joined.done():
                 self._joined.set_result(message)
-            case {"say": str(what), **rest} if self._watcher is not None:
-                _notify_listener(self._watcher, what, rest)
+            case {"say": str(what), **rest} if self._listener is not None:
+                _notify_listener(self._listener, what, rest)
 
 
-def _notify_listener(watcher: ActorListener, what: str, rest: Mapping[str, object]) -> None:
+def _notify_listener(listener: ActorListener, what: str, rest: Mapping[str, object]) -> None:
     match what, rest:
-        case "ready", {"seat": int(seat)}:
-            watcher.on_ready(seat)
-        case "failed", {"seat": int(seat), "why": str(why)}:
-            watcher.on_failed(seat, why)
+        case "ready", {"actor": int(number)}:
+            listener.on_ready(number)
+        case "failed", {"actor": int(number), "why": str(why)}:
+            listener.on_failed(number, why)
         case "unfit", {"why": str(why)}:
-            watcher.on_cluster_lost(why, "")
-        case "lost", {"seat": int(seat), "why": str(why)}:
-            watcher.on_lost(seat, why)
+            listener.on_cluster_lost(why, "")
+        case "lost", {"actor": int(number), "why": str(why)}:
+            listener.on_lost(number, why)
         case "answer", {"id": int(key), "body": str(body)}:
-            watcher.on_answer(key, body)
+            listener.on_answer(key, body)
         case "broken", {"id": int(key), "why": str(why)}:
-            watcher.on_broken(key, why)
+            listener.on_broken(key, why)
 
 
 def _create_short_folder() -> str:
-    """A folder for the files of a cluster, whose name leaves room for those of its sockets."""
+    """Create a folder for a cluster's files with a path that is short enough for its sockets."""
     usual = tempfile.gettempdir()
     is_short = len(usual) + len("/eg-ray-12345678") <= _LONGEST_FOLDER
-    return tempfile.mkdtemp(prefix="eg-ray-", dir=usual if is_short else "/tmp")  # noqa: S108  made safely
+    return tempfile.mkdtemp(prefix="eg-ray-", dir=usual if is_short else "/tmp")  # noqa: S108  mkdtemp is safe
 
 
 def build_python_path(environ: Mapping[str, str]) -> str:
-    """PYTHONPATH of a Ray cluster on this machine: its actors import the evalgate that runs here."""
+    """Return the PYTHONPATH of a Ray cluster on this machine: its actors import the running evalgate."""
     root = str(Path(__file__).parents[3])
     given = "" if sys.flags.ignore_environment else environ.get("PYTHONPATH", "")
     return os.pathsep.join(filter(None, (root, given)))

@@ -1,4 +1,4 @@
-"""The agent in a Ray cluster, and what Ray and its actors are given of the gate for it."""
+"""Construction of an agent in a Ray cluster, and the environment that Ray and its actors receive."""
 
 import json
 import os
@@ -16,18 +16,18 @@ from evalgate.system.workspace import Workspace, build_agent_environment
 _PACKAGE = Path(__file__).parents[2]
 _FEWEST_CALLS = 1_000
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "PYTHONUNBUFFERED": "1"}
-"""Of Ray, where the user says nothing else: nobody is told that it runs, and its workers come first, too."""
+"""Defaults of Ray's environment: no usage reports, and workers with the same priority as the gate."""
 
 
 def build_ray_agent(
     executor: ExecutorConfig, chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str]
 ) -> ClusterAgent:
-    """The agent in as many actors as it has workers; nothing is started yet."""
+    """Build an agent in as many actors as it has workers; nothing is started yet."""
     settings = chosen.settings
     address = executor.address or environ.get("RAY_ADDRESS") or None
     if address == "local":  # Ray's word for a cluster of one's own
         address = None
-    link = RayClusterClient(
+    client = RayClusterClient(
         _build_cluster(executor, address, chosen, workspace, environ),
         _build_ray_env(environ),
         executor.start_timeout,
@@ -35,7 +35,7 @@ def build_ray_agent(
     limits = ClusterLimits(
         workers=settings.workers, timeout_s=settings.timeout, start_timeout_s=executor.start_timeout
     )
-    return ClusterAgent(link, limits)
+    return ClusterAgent(client, limits)
 
 
 def _build_cluster(
@@ -47,9 +47,9 @@ def _build_cluster(
 ) -> ClusterSpec:
     is_ours, settings = address is None, chosen.settings
     is_sent = not is_ours and executor.workspace == "sent"
-    brought: dict[str, object] = {"py_modules": [str(_PACKAGE)], "excludes": list(executor.exclude)}
+    runtime_env: dict[str, object] = {"py_modules": [str(_PACKAGE)], "excludes": list(executor.exclude)}
     if is_sent:
-        brought["working_dir"] = str(workspace.folder)
+        runtime_env["working_dir"] = str(workspace.folder)
     spec = ActorSpec(
         section={**settings.model_dump(mode="json"), "workers": 1},
         what=chosen.what,
@@ -60,10 +60,10 @@ def _build_cluster(
     )
     return ClusterSpec(
         address=address,
-        seats=settings.workers,
+        actors=settings.workers,
         cpus=executor.cpus,
         resources=executor.resources,
-        runtime_env=brought,
+        runtime_env=runtime_env,
         calls=max(_FEWEST_CALLS, 2 * settings.concurrency),
         spec=spec.to_json(),
     )
@@ -72,17 +72,17 @@ def _build_cluster(
 def _select_agent_env(
     settings: AgentConfig, what: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """What an actor gets of the gate's environment: what the agent gets, and what its section names."""
-    told = build_agent_environment(environ, settings.env)
+    """Return the gate's variables for an actor: those of the agent, and those that its section names."""
+    env = build_agent_environment(environ, settings.env)
     if not with_harmless:
         harmless = build_agent_environment(environ, ())
-        told = {name: value for name, value in told.items() if name not in harmless or name in settings.env}
+        env = {name: value for name, value in env.items() if name not in harmless or name in settings.env}
     named = list_placeholders(json.dumps([settings.model_dump(mode="json"), what]))
-    return {**told, **{name: environ[name] for name in named if name in environ}}
+    return {**env, **{name: environ[name] for name in named if name in environ}}
 
 
 def _build_ray_env(environ: Mapping[str, str]) -> dict[str, str]:
-    """What Ray itself gets, and with it each process of a cluster on this machine: no secret but Ray's."""
+    """Return the environment of Ray, and of a cluster on this machine: no secrets except Ray's own."""
     ours = {name: value for name, value in environ.items() if name.startswith("RAY_")}
     ours.pop("RAY_ADDRESS", None)
     path = {"PYTHONPATH": build_python_path(os.environ)}

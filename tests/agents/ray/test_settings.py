@@ -145,7 +145,7 @@ def test_the_working_folder_is_sent_shared_or_there(project: Path) -> None:
     given = _build_cluster(shared.executor, "auto", shared.agent, shared.workspace, ENVIRON)
     assert (spec_of(shared, "auto").folder, "working_dir" in given.runtime_env) == (str(project), False)
     assert spec_of(sent, None).folder == str(project)
-    assert given.seats == 3
+    assert given.actors == 3
 
 
 def test_ray_gets_nothing_of_the_agents() -> None:
