@@ -1,7 +1,7 @@
 """Start the agent host: `python <folder>/__main__.py '{"entry": "package.module:attribute", "threads": 8}'`.
 
-The folder is loaded as a package with a private name and leaves `sys.path`, so that no module of it can stand
-in the way of one of the agent's.
+The folder is loaded as a package with a private name and removed from `sys.path`, so that no module of it can
+shadow a module of the agent.
 """
 
 import sys
@@ -10,7 +10,7 @@ _PACKAGE = "_evalgate_worker"
 
 
 def _refuse_old_python() -> None:
-    """End with a sentence, not with a syntax error, on an interpreter that cannot read the other modules."""
+    """Exit with a message, not with a syntax error, on an interpreter that cannot parse the other modules."""
     if sys.version_info < (3, 9):
         version = "%d.%d" % sys.version_info[:2]
         message = "the agent's interpreter is Python " + version + "; 3.9 or later is needed"

@@ -1,7 +1,7 @@
-"""Find a Google ADK agent the way ADK does: in a module, an agent folder or a file.
+"""Search for a Google ADK agent as ADK does: in a module, an agent folder or a file.
 
-What is looked for there, in this order: `app`, `root_agent`, `get_agent_async`; then the same in `agent`, an
-attribute or submodule of it; then a `root_agent.yaml` in the folder, of which ADK makes an agent.
+The order is: `app`, `root_agent`, `get_agent_async`; then the same names in `agent`, an attribute or
+submodule; then `root_agent.yaml` in the folder, from which ADK builds an agent.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _MAX_WHY = 500
 
 
 def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEventLoop) -> object:
-    """The agent, workflow or app that `entry` names, relative to the working folder.
+    """Return the agent, workflow or app that `entry` names, relative to the working folder.
 
     Args:
-        entry: `package.module`, `path/to/agent_folder` or `path/file.py`; `:attribute` behind it names
-            something else than ADK would look for. Or `path/file.yaml`: an agent of ADK's configuration.
-        sub_agent: Name of an agent below the root that is to be asked instead of it.
-        loop: Where `get_agent_async` runs.
+        entry: `package.module`, `path/to/agent_folder` or `path/file.py`, with `:attribute` for another name
+            than those that ADK searches for. Or `path/file.yaml`: an agent of ADK's configuration.
+        sub_agent: Name of an agent below the root to run instead of the root.
+        loop: Event loop in which `get_agent_async` runs.
 
     Raises:
         UnusableEntryError: there is no such agent.
-        BaseException: whatever the module raises.
+        BaseException: the module raised it.
     """
     found = _resolve_entry(entry)
     agent = _call_factory(found, loop) if inspect.isroutine(found) else found
@@ -51,7 +51,7 @@ def _resolve_entry(entry: str) -> object:
 
 
 def _load_config_agent(file: str, where: str) -> object:
-    """The agent of a configuration file, which names code as seen from the folder above its own."""
+    """Return the agent of a configuration file, which names modules relative to its parent folder."""
     if not os.path.isfile(file):  # noqa: PTH113
         raise EntryNotFoundError(f"there is no file {where} in {os.getcwd()}")  # noqa: PTH109
     folder = os.path.dirname(file)  # noqa: PTH120
@@ -78,7 +78,7 @@ def _load_adk_module(where: str) -> ModuleType:
 
 
 def _load_dotenv(folder: str) -> None:
-    """Set what the nearest `.env` says and the environment does not, as ADK's command line does."""
+    """Set variables of the nearest `.env` that the environment does not have, as ADK's command line does."""
     if os.environ.get("ADK_DISABLE_LOAD_DOTENV", "").lower() in ("1", "true"):
         return
     for each in _iter_parent_folders(folder):
@@ -89,18 +89,18 @@ def _load_dotenv(folder: str) -> None:
 
 
 def _iter_parent_folders(folder: str) -> Iterator[str]:
-    """`folder` and those above it, up to the working folder; `folder` alone when it is elsewhere."""
-    here = os.getcwd()  # noqa: PTH109
+    """Yield `folder` and its parents up to the working folder; only `folder` if it is elsewhere."""
+    top = os.getcwd()  # noqa: PTH109
     yield folder
-    while folder != here and folder.startswith(here + os.sep):
+    while folder != top and folder.startswith(top + os.sep):
         folder = os.path.dirname(folder)  # noqa: PTH120
         yield folder
 
 
 def _search_module(module: ModuleType, where: str) -> object:
-    for place in (module, getattr(module, "agent", None), _import_agent_submodule(module)):
+    for owner in (module, getattr(module, "agent", None), _import_agent_submodule(module)):
         for name in _NAMES:
-            found = getattr(place, name, None)
+            found = getattr(owner, name, None)
             if found is not None and (name != "app" or is_app(found)):
                 return found
     for folder in getattr(module, "__path__", ()):
@@ -125,19 +125,18 @@ def _import_agent_submodule(module: ModuleType) -> Optional[ModuleType]:
 
 
 def _call_factory(function: Any, loop: asyncio.AbstractEventLoop) -> object:
-    found = function()
-    if inspect.isawaitable(found):
-        found = loop.run_until_complete(_await_result(found))
-    # ADK wants a pair, of which the second closes what the agent holds: that ends with the process here.
-    return found[0] if isinstance(found, tuple) and found else found
+    async def await_agent(made: Any) -> object:
+        return await made  # `run_until_complete` needs a coroutine; an awaitable may be none
 
-
-async def _await_result(found: Any) -> object:
-    return await found
+    made = function()
+    if inspect.isawaitable(made):
+        made = loop.run_until_complete(await_agent(made))
+    # ADK expects a pair of the agent and an exit stack, which the end of this process replaces.
+    return made[0] if isinstance(made, tuple) and made else made
 
 
 def _select_sub_agent(agent: Any, name: str) -> object:
-    """The agent of that name below the root; an app keeps all that is its own."""
+    """Return the agent of that name below the root; for an app, a copy of the app with it as the root."""
     root = agent.root_agent if is_app(agent) else agent
     found = root.find_agent(name) if hasattr(root, "find_agent") else None
     if found is None:

@@ -1,4 +1,4 @@
-"""Objects with the names of Google ADK's, for metrics that were written for it; the package is not needed."""
+"""Objects with the fields of Google ADK's classes, for metrics written for ADK; ADK itself is not needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 
 class JsonNamespace:
-    """The fields of a JSON object as attributes, to any depth."""
+    """Namespace with the fields of a JSON object as attributes, to any depth."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.__dict__.update((name, to_namespace(value)) for name, value in fields.items())
@@ -15,26 +15,26 @@ class JsonNamespace:
         return "(" + ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items()) + ")"
 
 
-# What these hold is the agent's or the user's own data, which stays as it is.
+# Fields with data of the agent or the user, whose dicts stay dicts.
 _DATA = ("args", "result", "state", "final_state", "attachments", "response")
 
 
 def to_namespace(value: Any) -> Any:
-    """`value` with its objects as `JsonNamespace`, except where they are data: arguments, results, states."""
+    """Return `value` with its dicts as `JsonNamespace`, except for data: arguments, results, states."""
     if isinstance(value, list):
         return [to_namespace(each) for each in value]
     if isinstance(value, dict):
-        found = JsonNamespace({})
+        namespace = JsonNamespace({})
         for name, each in value.items():
-            setattr(found, name, each if name in _DATA else to_namespace(each))
-        return found
+            setattr(namespace, name, each if name in _DATA else to_namespace(each))
+        return namespace
     return value
 
 
 def _build_object(**fields: Any) -> JsonNamespace:
-    found = JsonNamespace({})
-    found.__dict__.update(fields)
-    return found
+    namespace = JsonNamespace({})
+    namespace.__dict__.update(fields)  # as they are: the constructor would convert dicts too
+    return namespace
 
 
 def _build_part(**fields: Any) -> JsonNamespace:
@@ -54,23 +54,23 @@ def _build_content(text: Optional[str], role: str) -> Optional[JsonNamespace]:
 
 
 def build_expected_invocations(case: dict[str, Any]) -> list[JsonNamespace]:
-    """One `Invocation` per written turn, with the rubrics of that turn."""
+    """Return one `Invocation` per turn of the case, with the rubrics of that turn."""
     return [
         _build_invocation(turn["user"]["text"], turn["expected"], turn["rubrics"]) for turn in case["turns"]
     ]
 
 
 def build_actual_invocations(case: dict[str, Any], run: dict[str, Any]) -> list[JsonNamespace]:
-    """One `Invocation` per reply, to what the user said, with the rubrics of case and turn, as in ADK."""
-    turns, said = case["turns"], run["said"]
-    texts = said + [turn["user"]["text"] for turn in turns[len(said) :]]
-    found = []
+    """Return one `Invocation` per reply: the user's message, the reply, the rubrics of case and turn."""
+    turns, sent = case["turns"], run["said"]
+    texts = sent + [turn["user"]["text"] for turn in turns[len(sent) :]]
+    invocations = []
     for index, reply in enumerate(run["replies"]):
         own = turns[index]["rubrics"] if index < len(turns) else []
-        found.append(
+        invocations.append(
             _build_invocation(texts[index] if index < len(texts) else "", reply, case["rubrics"] + own)
         )
-    return found
+    return invocations
 
 
 def _build_rubric(rubric: dict[str, Any]) -> JsonNamespace:
@@ -100,13 +100,13 @@ def _build_invocation(
 def _build_intermediate_data(events: list[dict[str, Any]]) -> JsonNamespace:
     calls = [_build_call(each) for each in events if each["type"] == "tool_call"]
     answers = [_build_result(each) for each in events if each["type"] == "tool_result"]
-    said = [
+    messages = [
         (each["author"], [_build_part(text=each["text"])]) for each in events if each["type"] == "message"
     ]
     return _build_object(
         tool_uses=calls,
         tool_responses=answers,
-        intermediate_responses=said,
+        intermediate_responses=messages,
         invocation_events=[_build_event(each) for each in events],
     )
 
@@ -130,17 +130,17 @@ def _build_event(event: dict[str, Any]) -> JsonNamespace:
 
 
 def build_scenario(scenario: Optional[dict[str, Any]]) -> Optional[JsonNamespace]:
-    """The `ConversationScenario`, if there is one."""
+    """Return the `ConversationScenario`, or None if the case has no scenario."""
     return _build_object(**scenario) if scenario else None
 
 
 def build_criterion(request: dict[str, Any]) -> JsonNamespace:
-    """The criterion: `threshold`, and each option as an attribute."""
+    """Return the criterion: `threshold`, and each option of the metric as an attribute."""
     return _build_object(**{**request["options"], "threshold": request["threshold"]})
 
 
 def build_eval_metric(request: dict[str, Any]) -> JsonNamespace:
-    """The `EvalMetric`. As in Google ADK, its own `threshold` is None: the criterion has it."""
+    """Return the `EvalMetric`. As in Google ADK, its own `threshold` is None: the criterion has it."""
     return _build_object(
         metric_name=request["metric"],
         threshold=None,

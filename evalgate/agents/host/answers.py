@@ -1,4 +1,4 @@
-"""Read what an agent returned or yielded: texts and the dicts of `docs/agent-protocol.md`, nothing else."""
+"""Parser of values that an agent returns or yields: texts and the dicts of `docs/agent-protocol.md`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVENT_KEYS = {
 
 
 class AnswerCollector:
-    """The answer of one turn, collected from whatever the agent returns and yields."""
+    """Collector of one turn's answer from the values that the agent returns and yields."""
 
     def __init__(self, session: Session, recorder: Recorder) -> None:
         self._session = session
@@ -28,7 +28,7 @@ class AnswerCollector:
         self._response: str | None = None
 
     def add_yielded(self, value: object) -> None:
-        """Take one value of a generator: a piece of the response, an event, or an answer.
+        """Add one value of a generator: a piece of the response, an event, or an answer.
 
         Raises:
             InvalidAnswerError: it is none of them.
@@ -46,7 +46,7 @@ class AnswerCollector:
             )
 
     def add_returned(self, value: object) -> None:
-        """Take what a function returned.
+        """Add the return value of a function. None is allowed if the agent reported or yielded something.
 
         Raises:
             InvalidAnswerError: it is neither a text nor an answer.
@@ -61,11 +61,11 @@ class AnswerCollector:
             )
 
     def is_empty(self) -> bool:
-        """Whether the agent has given nothing at all so far."""
+        """Return True if the agent has neither yielded, returned nor reported anything yet."""
         return not self._pieces and self._response is None and self._recorder.events == 0
 
     def get_response(self) -> str | None:
-        """The final response; None when the turn has none."""
+        """Return the final response: returned, else yielded, else reported as a final message; else None."""
         if self._response is not None:
             return self._response
         return "".join(self._pieces) if self._pieces else self._recorder.final

@@ -1,4 +1,4 @@
-"""Lines of JSON in and out of the process, many in one system call."""
+"""Transport of JSON lines between the host and the gate, with many lines in one system call."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .failures import MessageTooLargeError
 from .threads import end_if_forked
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""What the gate takes in one turn."""
+"""Size limit of the gate for one turn."""
 _READ_BYTES = 256 * 1024
 
 
 def _convert_unknown(value: object) -> object:
-    """What JSON can hold of an object that it does not know: fields where there are fields, else its text."""
+    """Return a JSON value for an object of another type: its fields if it has any, else its text."""
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         return dump(mode="json")
@@ -34,11 +34,11 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), default=_convert_unknown)
 
 
 def encode_line(message: dict[str, Any]) -> bytes:
-    """Return one line.
+    """Return the message as one line of JSON.
 
     Raises:
-        MessageTooLargeError: the gate would not take it; while it was sent, other conversations would wait.
-        TypeError, ValueError, RecursionError: the message holds something that JSON cannot.
+        MessageTooLargeError: the gate would refuse it, and sending it would delay other conversations.
+        TypeError, ValueError, RecursionError: the message has a value that JSON cannot express.
     """
     line = _ENCODER.encode(message).encode("ascii") + b"\n"
     if len(line) > MAX_ANSWER_BYTES:
@@ -47,7 +47,7 @@ def encode_line(message: dict[str, Any]) -> bytes:
 
 
 def write_line(outgoing: int, message: dict[str, Any]) -> None:
-    """Write one message at once."""
+    """Write one message without buffering."""
     _write_all(outgoing, encode_line(message))
 
 
@@ -58,7 +58,7 @@ def _write_all(outgoing: int, data: bytes) -> None:
 
 
 class Channel:
-    """The gate's end of the conversation. `closed` once the gate has hung up."""
+    """Connection to the gate over two file descriptors; `closed` is True once the gate closed its end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, incoming: int, outgoing: int) -> None:
         self.closed = False
@@ -73,7 +73,7 @@ class Channel:
         self._receive: Callable[[dict[str, Any]], None] | None = None
 
     def open(self, receive: Callable[[dict[str, Any]], None]) -> None:
-        """Hand every message of the gate to `receive`, from now on."""
+        """Pass each message of the gate to `receive` from now on."""
         self._receive = receive
         self._loop.add_reader(self._incoming, self._read_messages)
 
@@ -81,7 +81,7 @@ class Channel:
         """Send a message, from any thread.
 
         Raises:
-            TypeError, ValueError, RecursionError: as `encode_line`.
+            MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
         """
         self._pending.append(encode_line(message))
         if self._flushing:

@@ -1,4 +1,4 @@
-"""The sessions of one agent host and the turns that run in them."""
+"""Sessions of one agent host, and the turns that run in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .capture.turns import SessionCapture, TurnCapture
 
 CANCEL_WAIT_S = 0.25
-"""How long a cancelled task may take to end before the gate is told that it goes on."""
+"""Seconds that a cancelled task may take to end before the gate learns that it is still running."""
 
 _Message = Dict[str, Any]
 
@@ -34,12 +34,13 @@ class _ActiveTurn:
         self.capture: Optional[TurnCapture] = None
         self.cancelled = False
         self.crowded = False
-        """Whether another turn was in progress at the same time: its agent may have cancelled this one."""
-        self.is_cancel_reported = False  # that it is cancelled: nothing may follow
+        """True if another turn was in progress at the same time: its agent may have cancelled this one."""
+        self.is_cancel_reported = False
+        """True once the gate received `cancelled`, after which no message of the turn may follow."""
 
 
 class SessionManager:
-    """Answers the gate's `start`, `turn`, `cancel` and `end`. All methods run in the event loop."""
+    """Handler of the gate's `start`, `turn`, `cancel` and `end`. All methods run in the event loop."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, host: AgentHost, channel: Channel, threads: DaemonThreadPool
@@ -50,7 +51,7 @@ class SessionManager:
         self._threads = threads
         self._sessions: dict[str, tuple[Session, Recorder]] = {}
         self._hosts: dict[str, AgentHost] = {}
-        # By session, where each conversation has an agent of its own.
+        """Hosts by session, if each conversation has an agent of its own."""
         self._turns: dict[str, _ActiveTurn] = {}
         self._captures: dict[str, SessionCapture] = {}
         self._handlers: dict[str, Callable[[_Message], None]] = {
@@ -61,7 +62,7 @@ class SessionManager:
         }
 
     def handle_message(self, message: _Message) -> None:
-        """Handle one message of the gate. Types that this host does not know are left alone."""
+        """Handle one message of the gate; ignore unknown types, which later gates may send."""
         handler = self._handlers.get(message.get("type", ""))
         if handler is not None:
             handler(message)
@@ -100,7 +101,7 @@ class SessionManager:
             self._report_cancelled(turn, still_running=True)
         else:
             self._loop.call_later(CANCEL_WAIT_S, self._report_cancel_outcome, turn, turn.task)
-        # Not told by the task itself: one that is cancelled before its first step never runs.
+        # Not reported by the task itself: one that is cancelled before its first step never runs.
         turn.task.add_done_callback(lambda _: self._report_cancelled(turn, still_running=False))
         turn.task.cancel()
 
@@ -163,7 +164,7 @@ class SessionManager:
                 self._channel.send(message)
             except (
                 MessageTooLargeError
-            ):  # with what the agent reported itself: the gate is told how many are missing
+            ):  # the limit is for all messages of a turn: the gate learns how many spans are missing
                 spans = message.pop("spans", ())
                 self._channel.send({**message, "dropped_spans": message.get("dropped_spans", 0) + len(spans)})
         except (TypeError, ValueError, RecursionError) as error:
@@ -197,7 +198,7 @@ class SessionManager:
         return answer
 
     async def _find_host(self, turn: _ActiveTurn) -> AgentHost:
-        """Return the host of the turn's conversation; the first turn makes it if each has its own."""
+        """Return the host of the turn's conversation; the first turn creates it if each has its own."""
         renew, session = self._host.renew, turn.session.id
         if renew is None:
             return self._host
@@ -223,7 +224,7 @@ class SessionManager:
 
 
 def _drain_generator(generator: Any, answer: AnswerCollector) -> object:
-    """Take every value of a generator; its return value is what the agent returned."""
+    """Add every value of a generator to `answer`, and return the generator's return value."""
     while True:
         try:
             piece = next(generator)

@@ -1,4 +1,4 @@
-"""Find the agent that an entry names: `package.module:attribute` or `path/file.py:attribute`."""
+"""Import of the object that an entry names: `package.module:attribute` or `path/file.py:attribute`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MAX_NAMES = 12
 
 
 def load_entry(entry: str, home: str | None = None) -> object:
-    """Import what `entry` names, relative to `home`, else to the working folder.
+    """Return the object that `entry` names, relative to `home`, else to the working folder.
 
     Raises:
-        EntryNotFoundError: the entry is not well formed, or names nothing.
-        BaseException: whatever the module raises.
+        EntryNotFoundError: the entry is malformed, or there is no such object.
+        BaseException: the module raised it.
     """
     where, colon, attribute = entry.rpartition(":")
     if not colon or not where or not attribute:
@@ -32,7 +32,7 @@ def load_module(where: str, home: str | None = None) -> ModuleType:
 
     Raises:
         EntryNotFoundError: there is no such module or file.
-        BaseException: whatever the module raises.
+        BaseException: the module raised it.
     """
     return _load_file(where, home) if where.endswith(".py") else _import_module(where)
 
@@ -41,7 +41,7 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # Only when the entry's own module is what is missing; one that it imports is told as Python tells it.
+        # Only if the entry's own module is missing. For one that it imports, Python's own error is better.
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             message = (
                 f"there is no module `{error.name}` in {_get_working_folder()} or on the path of "
@@ -52,7 +52,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _load_file(path: str, home: str | None = None) -> ModuleType:
-    """Import a file: as a module of its package when it stands in one, else as Python runs a script."""
+    """Import a file: as a module of its package if it is in one, else by its path, like a script."""
     file = os.path.abspath(os.path.join(home or "", path))  # noqa: PTH100, PTH118  pathlib is not loaded here
     if not os.path.isfile(file):  # noqa: PTH113
         raise EntryNotFoundError(f"there is no file {path} in {_get_working_folder()}")
@@ -61,7 +61,10 @@ def _load_file(path: str, home: str | None = None) -> ModuleType:
 
 
 def make_importable(path: str) -> str:
-    """The dotted name of the module or package at an absolute path; the folder above it joins `sys.path`."""
+    """Return the dotted name of the module or package at an absolute path.
+
+    The folder above the topmost package is inserted into `sys.path`.
+    """
     folder, name = os.path.split(path)
     parts = [name]
     while os.path.isfile(os.path.join(folder, "__init__.py")):  # noqa: PTH113, PTH118
@@ -85,10 +88,10 @@ def _run_file(name: str, file: str) -> ModuleType:
 
 
 def resolve_attribute(module: ModuleType, where: str, attribute: str) -> object:
-    """What a dotted `attribute` names in the module that `where` names.
+    """Return the value of a dotted `attribute` of a module; `where` names the module in messages.
 
     Raises:
-        EntryNotFoundError: it names nothing.
+        EntryNotFoundError: there is no such attribute.
     """
     found: object = module
     for name in attribute.split("."):

@@ -1,6 +1,6 @@
-"""Describe the agent's exceptions, and tell which mean that a service is busy or down.
+"""Exceptions of the host, descriptions of the agent's exceptions, and detection of busy services.
 
-SDKs of providers have no common base class, but all keep the HTTP status: openai and anthropic as
+SDKs of providers have no common base class, but all have the HTTP status: openai and anthropic as
 `status_code`, google as `code`, aiohttp as `status`, httpx and requests in `response`, botocore in a dict of
 that name, gRPC as a function `code`. None of them is imported here.
 """
@@ -24,15 +24,16 @@ _MAX_CAUSES = 8
 
 
 def classify_transient_error(error: BaseException) -> tuple[str, float | None] | None:
-    """The reserved kind of the failure and the seconds that the provider wants; None: it is the agent's own.
+    """Return the kind of a busy service's failure and its Retry-After in seconds; None for other errors.
 
-    What an error was raised `from` counts; what was merely being handled when it was raised does not.
+    Causes (`raise … from`) are searched as well. Contexts are not: an error that was merely being handled
+    says nothing about the service.
     """
     try:
         for depth, each in enumerate(reasons := list(_iter_causes(error))):
             kind = _find_kind(each)
             if kind is not None:
-                # A framework wraps what the provider's SDK raised, and keeps the status alone.
+                # A framework wraps the SDK's error and copies only its status: the header is in a cause.
                 wanted = (_find_retry_after(below) for below in reasons[depth:])
                 return kind, next((pause for pause in wanted if pause is not None), None)
     except Exception:  # noqa: BLE001  properties of foreign objects may raise anything
@@ -50,7 +51,7 @@ def _iter_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _get_cause(error: BaseException) -> BaseException | None:
-    """What the error was raised from; the only member of a group."""
+    """Return the error's cause, or the only member of an exception group."""
     members = getattr(error, "exceptions", None)
     if isinstance(members, (list, tuple)) and len(members) == 1 and isinstance(members[0], BaseException):
         return members[0]
@@ -100,7 +101,10 @@ def _find_retry_after(error: BaseException) -> float | None:
 
 
 def _read_retry_delay(details: Any) -> float | None:
-    """What Google's APIs say in the body alone: `google.rpc.RetryInfo`, as `{"retryDelay": "37s"}`."""
+    """Return the seconds of `google.rpc.RetryInfo`, which Google's APIs send only in the body.
+
+    Its form is `{"retryDelay": "37s"}`.
+    """
     if isinstance(details, dict):
         error = details.get("error", details)
         details = error.get("details") if isinstance(error, dict) else None
@@ -131,48 +135,48 @@ def _parse_date_delay(date: str) -> float | None:
         return None
 
 
-_HERE = os.path.dirname(__file__)  # noqa: PTH120  pathlib is not loaded for one call
+_HOST_FOLDER = os.path.dirname(__file__)  # noqa: PTH120  pathlib is not loaded for one call
 _MAX_SENTENCE = 500
 _MAX_TRACEBACK = 16 * 1024
 
 
 class UnusableEntryError(Exception):
-    """The agent cannot be used as it is; the message says why."""
+    """Object of an entry that cannot be used as an agent; the message says why."""
 
 
 class EntryNotFoundError(UnusableEntryError):
-    """The entry names nothing; the message says what is missing."""
+    """Entry that names nothing; the message says what is missing."""
 
 
 class AgentCreationError(Exception):
-    """The agent's class or factory raised, which is the cause; the message says what."""
+    """Exception of the agent's class or factory, which is the cause; the message summarises it."""
 
 
 class InvalidAnswerError(Exception):
-    """The agent gave something that is no answer; the message says what was expected."""
+    """Value of the agent that is no answer; the message says what was expected."""
 
 
 class UnsupportedCaseError(Exception):
-    """The case asks for something that this kind of agent cannot be given; says nothing about the agent."""
+    """Case with a part that this kind of agent cannot receive; says nothing about the agent."""
 
 
 class NoMatchingMockError(Exception):
-    """A mocked tool was called in a way that no mock answers; says nothing about the agent."""
+    """Call of a mocked tool that no mock matches; says nothing about the agent."""
 
 
 class MessageTooLargeError(ValueError):
-    """One message of the agent's is larger than the gate takes."""
+    """Message of the agent that is larger than `MAX_ANSWER_BYTES`."""
 
     def __init__(self) -> None:
         super().__init__("the agent sent more than 16 MiB in one turn; let it send large data as a reference")
 
 
 class ModelError(Exception):
-    """The agent's model gave an error in the place of an answer, and the agent raised nothing."""
+    """Error that the agent's model returned instead of an answer, while the agent raised nothing."""
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
-    """The fields of an `error` message for a turn that raised."""
+    """Return the fields of an `error` message for a turn that raised."""
     if isinstance(error, SystemExit):
         code = "" if error.code is None else repr(error.code)
         kind, message = "exited", f"the agent called sys.exit({code})"
@@ -201,7 +205,7 @@ def _describe_busy(error: BaseException, kind: str, wanted_s: float | None) -> d
 
 
 def describe_fatal(error: BaseException, entry: str) -> dict[str, Any]:
-    """The fields of a `fatal` message for an agent that could not be loaded."""
+    """Return the fields of a `fatal` message for an agent that could not be loaded."""
     message = f"cannot load the agent `{entry}`: {_describe_load_error(error)}"
     cause = error.__cause__ if isinstance(error, AgentCreationError) else None
     is_wrong = isinstance(error, EntryNotFoundError) or _find_encoding_fault(error) is not None
@@ -224,7 +228,7 @@ def _describe_load_error(error: BaseException) -> str:
 
 
 def _find_encoding_fault(error: BaseException) -> str | None:
-    """Return what is wrong with the encoding of a source file that Python refused; None for another error."""
+    """Return the fault in the encoding of a source file that Python refused; None for other errors."""
     if not isinstance(error, (SyntaxError, ValueError)):
         return None
     if isinstance(error, SyntaxError) and error.msg.startswith("(unicode error) 'utf-8' codec"):
@@ -232,9 +236,9 @@ def _find_encoding_fault(error: BaseException) -> str | None:
         return f"{where}: this is not UTF-8: save the file as UTF-8"
     if "source code string cannot contain null bytes" not in str(error):  # ValueError before Python 3.12
         return None
-    path, place = _find_refused_source(error.__traceback__)
+    path, importer = _find_refused_source(error.__traceback__)
     if path is None:
-        return f"{place} imports a file that is no text in UTF-8, as one in UTF-16: save it as UTF-8"
+        return f"{importer} imports a file that is no text in UTF-8, as one in UTF-16: save it as UTF-8"
     encoding = _guess_encoding(path)
     if encoding is None:
         return f"{_format_location(path)}: this is no text: it holds null bytes"
@@ -246,16 +250,19 @@ def _find_encoding_fault(error: BaseException) -> str | None:
 
 
 def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]:
-    """Return the path that importlib was compiling, if its frames are kept, and the last place before it."""
-    path, place = None, "the agent"
+    """Return the file that importlib was compiling and the location of the import.
+
+    The file is None if the traceback has no frames of importlib.
+    """
+    path, importer = None, "the agent"
     while frames is not None:
         code = frames.tb_frame.f_code
         if code.co_name == "source_to_code" and code.co_filename.startswith("<frozen importlib"):
             path = frames.tb_frame.f_locals.get("path")
         elif not _is_host_frame(code.co_filename):
-            place = _format_location(code.co_filename, frames.tb_lineno)
+            importer = _format_location(code.co_filename, frames.tb_lineno)
         frames = frames.tb_next
-    return path, place
+    return path, importer
 
 
 def _guess_encoding(path: str) -> str | None:
@@ -272,28 +279,29 @@ def _guess_encoding(path: str) -> str | None:
 
 
 def _format_location(path: str, line: int | None = None) -> str:
-    """Return a path below the working folder as a user there would type it, with the line if it is known."""
-    here = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118  pathlib is not loaded for one call
-    shown = path.removeprefix(here)
-    return shown if line is None else f"{shown}:{line}"
+    """Return a path relative to the working folder, if it is below that, with the line if it is known."""
+    folder = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118  pathlib is not loaded for one call
+    relative = path.removeprefix(folder)
+    return relative if line is None else f"{relative}:{line}"
 
 
 def summarize_error(error: BaseException) -> str:
-    """`Type: first line of the message`, bounded."""
+    """Return `Type: first line of the message`, of which at most 500 characters are shown."""
     name = type(error).__name__
     try:
         lines = str(error).strip().splitlines()
     except Exception:  # noqa: BLE001  a broken __str__ of the agent's
         lines = []
-    return f"{name}: {_shorten_text(lines[0])}" if lines else name
-
-
-def _shorten_text(text: str) -> str:
-    return text if len(text) <= _MAX_SENTENCE else text[:_MAX_SENTENCE] + "…"
+    if not lines:
+        return name
+    return f"{name}: {lines[0][:_MAX_SENTENCE]}{'…' if len(lines[0]) > _MAX_SENTENCE else ''}"
 
 
 def format_traceback(error: BaseException) -> str:
-    """The traceback from the agent's first frame on; the end of it when it is long."""
+    """Return the traceback from the agent's first frame on, or the last 16 KiB of it.
+
+    It is empty for errors of the host itself, whose message says everything.
+    """
     if isinstance(
         error, (UnusableEntryError, InvalidAnswerError, ModelError, NoMatchingMockError, UnsupportedCaseError)
     ):
@@ -311,4 +319,5 @@ def _skip_host_frames(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _is_host_frame(filename: str) -> bool:
-    return filename.startswith((_HERE, "<frozen importlib")) or filename.endswith("/importlib/__init__.py")
+    is_import = filename.startswith("<frozen importlib") or filename.endswith("/importlib/__init__.py")
+    return is_import or filename.startswith(_HOST_FOLDER)

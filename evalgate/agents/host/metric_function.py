@@ -1,8 +1,9 @@
-"""A custom metric's function, served as an agent is: each request is a case and its run, each answer a score.
+"""Adapter that serves a custom metric's function as an agent.
 
-Three shapes of function, told apart by their parameters: ours `(case, run, **options)`; Google ADK's
-`(eval_metric, actual_invocations, expected_invocations, conversation_scenario)`; and the one that its guide
-shows, `(actual_invocation, expected_invocation, criterion)`, called turn by turn.
+Each request is a case with its run, and each answer is a score.
+There are three signatures, recognised by their parameters: evalgate's `(case, run, **options)`; Google ADK's
+`(eval_metric, actual_invocations, expected_invocations, conversation_scenario)`; and the one of ADK's guide,
+`(actual_invocation, expected_invocation, criterion)`, which is called once per turn.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def as_agent(function: object) -> Callable[[str], Any]:
-    """What answers the requests for `function`: asynchronous when it is.
+    """Return a function that answers requests with the scores of `function`, and is asynchronous if that is.
 
     Raises:
-        UnusableEntryError: it cannot be called as a metric.
+        UnusableEntryError: `function` has none of the three signatures.
     """
     if not callable(function):
         raise UnusableEntryError(f"it is of type {type(function).__name__}, not a function")
@@ -57,7 +58,7 @@ def as_agent(function: object) -> Callable[[str], Any]:
 
 
 class InvalidScoreError(Exception):
-    """The metric gave something that is no score; the message says what was expected."""
+    """Result of the metric that is no score; the message says what was expected."""
 
 
 def _describe_failure(error: BaseException) -> dict[str, str]:
@@ -71,7 +72,7 @@ def _describe_failure(error: BaseException) -> dict[str, str]:
 
 # --- calling ------------------------------------------------------------------------------------------------
 
-# A call is a generator: it gives what the function returned, and is sent what that was worth waiting for.
+# A generator that yields what the function returned, receives it awaited, and returns the answer.
 _Call = Any
 
 
@@ -150,10 +151,10 @@ def _call_each_turn(function: Callable[..., Any], request: dict[str, Any]) -> _C
     return {"score": math.fsum(turn["score"] for turn in turns) / len(turns), "turns": turns}
 
 
-# --- what the function gave ---------------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------------------
 
 _LONGEST = 10_000
-"""Characters of a reason: who writes more than that has put a document there."""
+"""Number of characters of a reason that are shown."""
 
 _EXPECTED = "expected a finite number or an object with `score` (as Google ADK's, with `overall_score`)"
 

@@ -1,4 +1,4 @@
-"""One agent host from start to end: take over stdin and stdout, load the agent, serve until they close."""
+"""Main program of the agent host: it takes over stdin and stdout, loads the agent and serves the gate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROTOCOL_VERSION = 1
 
 
 def main() -> None:
-    """Run as the options in `sys.argv[1]` say; returns when stdin is closed."""
+    """Run with the JSON options in `sys.argv[1]` until stdin is closed; then end the process."""
     options: dict[str, Any] = json.loads(sys.argv[1])
     sys.argv[1:] = []
     incoming, outgoing = _take_over_stdio()
@@ -32,27 +32,30 @@ def main() -> None:
     if options.get("capture"):
         from .capture import install_capture
 
-        install_capture()  # before the agent imports what is watched
+        install_capture()  # before the agent imports the packages that are patched
     host = _load_host(loop, options, outgoing)
     end_if_forked()
     watch_forks(loop)
     if not options.get("capture"):
         host = host._replace(capture=False)
     _serve_messages(loop, host, Channel(loop, incoming, outgoing), options["threads"])
-    # Threads that hang must not keep the process alive; what they print is flushed.
+    # `os._exit`, since a thread that hangs must not keep the process alive; it does not flush by itself.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def _take_over_stdio() -> tuple[int, int]:
-    """Private copies of stdin and stdout; afterwards what prints, also in C or a child, reaches stderr."""
+    """Return private copies of stdin and stdout; for all other code, also in C and in children, change them.
+
+    Their stdin becomes empty, and their stdout becomes stderr: nothing may write into the protocol.
+    """
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    # Not a terminal, so Python would buffer: a process that dies would take its last words along.
+    # Python buffers stdout if it is no terminal: a process that dies would lose its last output.
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(line_buffering=True)
@@ -87,17 +90,13 @@ def _find_agent(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, 
     return found
 
 
-def _build_ready_message(host: AgentHost) -> dict[str, Any]:
-    message: dict[str, Any] = {"type": "ready", "protocol": PROTOCOL_VERSION, "name": "python"}
-    return {**message, "features": list(host.features)} if host.features else message
-
-
 def _serve_messages(loop: asyncio.AbstractEventLoop, host: AgentHost, channel: Channel, threads: int) -> None:
     conversations = SessionManager(loop, host, channel, DaemonThreadPool(threads))
 
     def receive_message(message: dict[str, Any]) -> None:
         if message.get("type") == "hello":
-            channel.send(_build_ready_message(host))
+            ready: dict[str, Any] = {"type": "ready", "protocol": PROTOCOL_VERSION, "name": "python"}
+            channel.send({**ready, "features": list(host.features)} if host.features else ready)
         else:
             conversations.handle_message(message)
 
@@ -107,6 +106,6 @@ def _serve_messages(loop: asyncio.AbstractEventLoop, host: AgentHost, channel: C
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt) as error:
             end_if_forked(error)
-            # A task that the agent started called sys.exit. asyncio lets that through the loop; whoever
-            # awaits the task gets it too, and that turn reports it.
+            # A task that the agent started called sys.exit. asyncio raises that out of the loop too; the
+            # turn that awaits the task gets it as well, and reports it.
             continue

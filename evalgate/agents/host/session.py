@@ -1,4 +1,4 @@
-"""What an agent sees of its conversation, and the fixed results of mocked tools."""
+"""The `Session` that an agent receives, with its recorder of events and its mocks of tools."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, Callable, Optional
 from .failures import NoMatchingMockError
 
 FEATURE = "tool_mocks"
-"""The name under which a host says that it applies them."""
+"""Protocol feature of hosts that apply tool mocks."""
 
 
 class Mocks:
-    """The mocks of one session; a tool that has any is never called itself."""
+    """Mocks of one session; a tool with mocks is never called itself."""
 
     def __init__(self, given: list[dict[str, Any]]) -> None:
         self.missing: Optional[NoMatchingMockError] = None
-        """Set once a mocked tool was called in a way that no mock answers."""
+        """Error of the last call of a mocked tool that no mock matched."""
         self._given = given
         self._turn = -1
 
@@ -23,22 +23,22 @@ class Mocks:
         return bool(self._given)
 
     def begin_turn(self) -> None:
-        """The next turn starts: mocks of single turns change."""
+        """Start the next turn, which selects the mocks of that turn."""
         self._turn += 1
 
     def is_mocked(self, name: str) -> bool:
-        """Whether the tool is mocked in this turn."""
+        """Return True if the tool is mocked in this turn."""
         return bool(self._list_mocks(name))
 
     def is_ever_mocked(self, name: str) -> bool:
-        """Whether the tool is mocked in any turn."""
+        """Return True if the tool is mocked in any turn."""
         return any(each["name"] == name for each in self._given)
 
     def require_result(self, name: str, args: dict[str, Any]) -> Any:
-        """What stands in for this call of a mocked tool: the first that matches.
+        """Return the result of the first mock that matches the arguments.
 
         Raises:
-            NoMatchingMockError: none does. `missing` keeps it, since frameworks hide what a tool raises.
+            NoMatchingMockError: none does. `missing` holds it too, since frameworks hide errors of tools.
         """
         for mock in self._list_mocks(name):
             if _matches_args(mock.get("args"), args, mock.get("exact") is True):
@@ -63,7 +63,7 @@ def _matches_args(wanted: Optional[dict[str, Any]], args: dict[str, Any], exact:
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal; unlike in Python, true is not 1."""
+    """Return True if two JSON values are equal; unlike in Python, true is not 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -74,29 +74,29 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 
 class Recorder:
-    """Sends what an agent reports, while a turn is in progress."""
+    """Sender of the events that an agent reports while a turn is in progress."""
 
     def __init__(self, session: str, send: Callable[[dict[str, Any]], None]) -> None:
         self.open = False
-        """Whether a turn is in progress."""
+        """True while a turn is in progress."""
         self.events = 0
-        """Reports in this turn."""
+        """Number of events in this turn."""
         self.has_calls = False
-        """Whether the agent said which tools it called in this turn, if only that it called none."""
+        """True if the agent's answer listed the tool calls of this turn, even an empty list."""
         self.final: str | None = None
-        """The final response that the agent reported as a message, if any."""
+        """Final response that the agent reported as a message, if any."""
         self._session = session
         self._send = send
 
     def begin_turn(self) -> None:
-        """A turn starts."""
+        """Start a turn and forget the events of the one before."""
         self.open, self.events, self.has_calls, self.final = True, 0, False, None
 
     def report_event(self, kind: str, **fields: object) -> None:
         """Send one event.
 
         Raises:
-            RuntimeError: no turn is in progress: it is over, or it was cancelled.
+            RuntimeError: no turn is in progress: it ended or was cancelled.
             TypeError, ValueError, RecursionError: the event cannot be written as JSON.
         """
         if not self.open:
@@ -108,7 +108,7 @@ class Recorder:
 
 
 class Session:
-    """One conversation. Handed to agents that take a second argument; may be used from any thread."""
+    """One conversation, for agents that take a second argument. All methods may be called in any thread."""
 
     def __init__(self, start: dict[str, Any], recorder: Recorder) -> None:
         self.id: str = start["session"]
@@ -118,15 +118,15 @@ class Session:
         self.context_messages: list[dict[str, Any]] = start.get("context_messages") or []
         """Messages that precede the conversation, as the eval set holds them."""
         self.state: dict[str, Any] = start.get("state") or {}
-        """Yours to change. What it holds after the last turn is the final state."""
+        """State that the agent may change. Its value after the last turn is the final state."""
         self.history: list[dict[str, str]] = []
-        """The turns before this one: `{"role": "user" | "agent", "text": …}`, in order."""
+        """Messages of earlier turns in order: `{"role": "user" | "agent", "text": …}`."""
         self.attachments: list[Any] = []
-        """Parts of the user's message that are not text, as the eval set holds them."""
+        """Parts of the user's message that are not text, as in the eval set."""
         self.mocks = Mocks(start.get("tool_mocks") or [])
-        """Fixed results that stand in for tools, for hosts that apply them."""
+        """Fixed results that replace tools, for hosts that apply them."""
         self.recorder = recorder
-        """What hosts report through, as it is."""
+        """Recorder for hosts, which reports events without checking their types."""
 
     def tool_call(
         self,
@@ -148,13 +148,13 @@ class Session:
         id: str | None = None,  # noqa: A002  the name on the wire
         author: str | None = None,
     ) -> None:
-        """Report what a tool answered."""
+        """Report the result of a tool call."""
         _require_type("name", name, str)
         _require_texts(id=id, author=author)
         self.recorder.report_event("tool_result", name=name, result=result, id=id, author=author)
 
     def message(self, text: str, author: str | None = None, final: bool = False) -> None:
-        """Report something that the agent says on its way; `final`: it is the final response."""
+        """Report an intermediate message of the agent, or with `final` the final response."""
         _require_type("text", text, str)
         _require_texts(author=author)
         self.recorder.report_event("message", text=text, author=author, final=True if final else None)
@@ -162,7 +162,7 @@ class Session:
             self.recorder.final = text
 
     def usage(self, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float | None = None) -> None:
-        """Report what was consumed since the last report; reports add up."""
+        """Report tokens and cost since the last report; reports are added up."""
         _require_type("input_tokens", input_tokens, int)
         _require_type("output_tokens", output_tokens, int)
         _require_type("cost_usd", 0 if cost_usd is None else cost_usd, (int, float))

@@ -1,7 +1,7 @@
-"""A bounded pool of daemon threads, and the end of children that the agent forked.
+"""Bounded pool of daemon threads, and the termination of child processes that the agent forked.
 
-`concurrent.futures` joins its threads when the interpreter ends; one that hangs in the agent must not keep
-the process alive.
+`concurrent.futures` is not used, since it joins its threads when the interpreter ends: a thread that hangs in
+the agent must not keep the process alive.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _PID = os.getpid()
 
 
 def watch_forks(loop: asyncio.AbstractEventLoop) -> None:
-    """End each forked child in the first round of the host's event loop that it runs.
+    """Terminate each forked child in the first iteration of the host's event loop that it runs.
 
-    A child that ends by itself, or runs another program or event loop, as those of `subprocess` and
-    `multiprocessing` do, never comes there.
+    A child that exits by itself, or runs another program or event loop, as those of `subprocess` and
+    `multiprocessing` do, never runs that loop.
     """
     register = getattr(os, "register_at_fork", None)
     if register is not None:
@@ -32,14 +32,14 @@ def watch_forks(loop: asyncio.AbstractEventLoop) -> None:
 def _schedule_end_check(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.call_soon(end_if_forked)
-    except RuntimeError:  # the loop is closed, or debugged and of another thread: it does not go on here
+    except RuntimeError:  # the loop is closed, or in debug mode and of another thread: it does not run here
         return
 
 
 def end_if_forked(error: Optional[BaseException] = None) -> None:
-    """End this process if it is a child of the host's; `error` is what the agent's code in it ended with.
+    """Terminate this process if it is a forked child; `error` ended the agent's code in it and sets the code.
 
-    Never as the agent's code may: what stands in the buffers and what runs at exit is the parent's.
+    `os._exit` is used because buffers and exit handlers are copies of the parent's, and must not run twice.
     """
     if os.getpid() == _PID:
         return
@@ -57,7 +57,7 @@ _Job = Tuple["asyncio.AbstractEventLoop", "asyncio.Future[Any]", Callable[[], An
 
 
 class DaemonThreadPool:
-    """Up to `size` threads, started when they are needed."""
+    """Pool of up to `size` daemon threads, which are started when they are needed."""
 
     def __init__(self, size: int) -> None:
         self._size = max(1, size)
@@ -66,7 +66,7 @@ class DaemonThreadPool:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
 
     def run_in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Call `work` in a thread, with the caller's context variables. To be called in the event loop."""
+        """Call `work` in a thread with the caller's context variables; call this in the event loop."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         context = contextvars.copy_context()
@@ -82,7 +82,7 @@ class DaemonThreadPool:
             try:
                 result = work()
                 end_if_forked()
-            except BaseException as error:  # noqa: BLE001  a future carries it to whoever awaits the turn
+            except BaseException as error:  # noqa: BLE001  the future raises it where the turn is awaited
                 end_if_forked(error)
                 _finish_job(loop, done, None, error)
             else:

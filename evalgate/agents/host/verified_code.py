@@ -1,7 +1,7 @@
-"""Imports code of a folder only as the gate read it before the agent started.
+"""Import of a metric's code with verified digests.
 
-An agent that runs as the gate's own user can rewrite the copy that a metric runs from. So the gate says what
-each file of the copy hashes to, and what is executed here are the very bytes that were checked.
+An agent that runs as the gate's own user can rewrite the copy that a metric runs from. The gate therefore
+records the digest of each file of the copy, and only bytes that were checked are executed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from typing import Any, NoReturn
 from .failures import UnusableEntryError
 
 MANIFEST = ".evalgate-digests.json"
-"""The file in the folder that names every other one, with its SHA-256."""
+"""File in the folder with the SHA-256 of each other file."""
 
 _homes: dict[str, dict[str, str]] = {}
-"""Folder to digests by paths in it."""
+"""SHA-256 digests by folder and by the path below it."""
 
 
 def verify_code(home: str, digest: str) -> None:
-    """Check every file of a folder, and import from it only what is as it was.
+    """Check every file of a folder, and let imports from it check each file again.
 
     Args:
-        home: the folder.
+        home: The folder.
         digest: SHA-256 of its manifest.
 
     Raises:
@@ -52,23 +52,23 @@ def verify_code(home: str, digest: str) -> None:
 
 
 def find_loader(name: str, file: str) -> SourceFileLoader | None:
-    """Return what loads a file of such a folder; None for every other file."""
+    """Return a loader that checks a file of a verified folder; None for all other files."""
     return _VerifiedSourceLoader(name, file) if _find_home(file) else None
 
 
 class _VerifiedSourceLoader(SourceFileLoader):
-    """Compiles the bytes that were checked."""
+    """Loader that compiles the bytes that it has checked."""
 
     def get_data(self, path: str) -> bytes:
         return _read_verified(path) if _find_home(path) else super().get_data(path)
 
     def path_stats(self, path: str) -> NoReturn:
-        # Without them Python looks for no compiled file, which the agent could have put there.
+        # Without path statistics Python uses no `.pyc` file, which the agent could have written.
         raise OSError(path)
 
 
 class _VerifiedExtensionLoader(ExtensionFileLoader):
-    """Loads a compiled module that was checked a moment before."""
+    """Loader of extension modules that checks the file just before."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         _read_verified(self.path)
@@ -90,7 +90,7 @@ def _read_verified(path: str) -> bytes:
     """Return the content of a file.
 
     Raises:
-        UnusableEntryError: it is not what it was.
+        UnusableEntryError: its digest is not the one of the manifest.
     """
     home = _find_home(path)
     inner = os.path.relpath(path, home)
