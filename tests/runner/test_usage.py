@@ -145,7 +145,8 @@ def test_a_baseline_keeps_that_a_cost_is_not_known(used: Usage | None) -> None:
 @pytest.mark.parametrize(
     ("then", "now", "costs", "told"),
     [
-        (PAID, PAID, (0.5, 0.5), "0.5000 USD (±0.0000 USD)"),
+        (PAID, replace(PAID, cost_usd=0.7), (0.5, 0.7), "0.7000 USD (+0.2000 USD)"),
+        (PAID, PAID, (0.5, 0.5), ""),
         (UNPRICED, PAID, (None, 0.5), ""),
         (PAID, PARTLY, (0.5, None), ""),
     ],

@@ -141,7 +141,7 @@ def test_it_is_recognised_by_its_ids(content: Any, answer: bool) -> None:
             [
                 (
                     "f.json:2:27: `eval_cases[0].conversation[0].user_content.role` should be 'user', 'model', "
-                    "'system' or 'tool'"
+                    "'system' or 'tool', not 'assistant'"
                 ),
                 (
                     "f.json:3:12: `eval_cases[0].conversation[0].user_content.parts[0]` must hold one of text, "
