@@ -1,7 +1,8 @@
-"""Cases of tRPC-Agent-Go, with their tool mocks and rubrics.
+"""Pydantic models of tRPC-Agent-Go's cases, with their tool mocks and rubrics, and their conversion.
 
-Rules of `actual` are for the agent that is gated; those of `expected`, for a runner that makes expectations,
-are no concern of a gate. What cannot be applied is told, so that its case is not played.
+Of tool mocks only the rules of `actual` are read, which are for the agent. Those of `expected` are for a
+runner that makes expectations, which a gate does not need. A rule that cannot be applied is marked as
+unsupported, so that its case is not run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ _TREES = ("onlyTree", "ignoreTree", "numberTolerance")
 
 
 def parse_tool_mocks(given: object, turn: int) -> Iterator[ToolMock]:
-    """The mocks of a turn, counted from 0; the first that matches a call answers it."""
+    """Yield the mocks of turn number `turn`, from 0; the first that matches a call answers it."""
     rules = given.get("actual") if isinstance(given, Mapping) else None
     for rule in rules if isinstance(rules, list) else ():
         if isinstance(rule, Mapping) and isinstance(rule.get("name"), str) and rule["name"]:
@@ -65,7 +66,7 @@ class _RubricContent(TrpcModel):
 
 
 class TrpcRubric(TrpcModel):
-    """What a judge must affirm of a case, for one metric."""
+    """A statement about a case that a judge must affirm, for one metric."""
 
     id: str = ""
     metric_name: str = Field(alias="metricName")
@@ -82,13 +83,13 @@ class TrpcRubric(TrpcModel):
         return self
 
     def to_rubric(self, number: int) -> Rubric:
-        """The rubric; without an id it is called by its number."""
+        """Convert to evalgate's rubric; without an id it is named after its number."""
         own = self.id if self.id.strip() else build_default_rubric_id(number)
         return Rubric(own, self.content.text, self.type, self.description, self.metric_name)
 
 
 def build_default_rubric_id(number: int) -> str:
-    """What a judge calls the rubric of that number, from 1, which has no id."""
+    """Return the id of a rubric without one; `number` counts from 1."""
     return f"case_rubric_{number}"
 
 
@@ -100,7 +101,11 @@ class _Scenario(TrpcModel):
     max_allowed_invocations: Any = Field(default=None, alias="maxAllowedInvocations")
 
     def to_scenario(self) -> Scenario:
-        """The scenario. 0 turns are no limit; where nothing ends it, it ends as the run's own do."""
+        """Convert to evalgate's scenario.
+
+        A limit of 0 means no limit. Without a stop signal only the limit ends the conversation, and without
+        either the run's own settings do.
+        """
         limit = self.max_allowed_invocations
         is_limited = type(limit) is int and limit >= 0
         signal = self.stop_signal if isinstance(self.stop_signal, str) and self.stop_signal.strip() else None
@@ -114,7 +119,7 @@ class _Scenario(TrpcModel):
 
 
 class TrpcCase(TrpcModel):
-    """A case."""
+    """One eval case."""
 
     eval_id: Id = Field(alias="evalId")
     eval_mode: str = Field(default="", alias="evalMode")
@@ -129,7 +134,7 @@ class TrpcCase(TrpcModel):
 
     @model_validator(mode="after")
     def _check_playable(self) -> Self:
-        """What makes the original fail the case before it asks the agent is wrong with the file."""
+        # If the original fails a case before it asks the agent, the fault is the file's.
         fault = self._find_trace_fault() if self.eval_mode == "trace" else self._find_fault()
         asked = self.actual_conversation if self.eval_mode == "trace" else self.conversation
         if not fault and any(turn.user_content is None for turn in asked):
@@ -157,7 +162,7 @@ class TrpcCase(TrpcModel):
 
 
 class TrpcEvalSetFile(TrpcModel):
-    """An eval set, whose cases may be read one by one."""
+    """An eval set. Its cases may be read one by one."""
 
     eval_set_id: Id = Field(alias="evalSetId")
     name: str | None = None
@@ -167,8 +172,15 @@ class TrpcEvalSetFile(TrpcModel):
 
 
 def build_trpc_case(wire: TrpcCase, line: int) -> EvalCase:
-    """The case that stands in that line, as ours."""
-    plan = wire.scenario
+    """Convert a case that begins in that line."""
+    plan, recorded = wire.scenario, None
+    if wire.eval_mode == "trace":
+        recorded = tuple([turn.to_reply() for turn in wire.actual_conversation or wire.conversation])
+    mocks = [
+        mock
+        for index, turn in enumerate(wire.conversation)
+        for mock in parse_tool_mocks(turn.tool_mock, index)
+    ]
     return EvalCase(
         eval_id=wire.eval_id,
         turns=_build_turns(wire),
@@ -176,17 +188,12 @@ def build_trpc_case(wire: TrpcCase, line: int) -> EvalCase:
         session=wire.session.to_session_input(),
         line=line,
         context_messages=tuple(wire.context_messages),
-        recorded=_build_recorded_replies(wire),
+        recorded=recorded,
         rubrics=tuple([rubric.to_rubric(number) for number, rubric in enumerate(wire.rubrics, start=1)]),
         creation_timestamp=wire.creation_timestamp,
         native=_drop_empty({"trpc": _extract_native_data(wire)}),
-        tool_mocks=_collect_mocks(wire),
+        tool_mocks=tuple(mocks),
     )
-
-
-def _collect_mocks(case: TrpcCase) -> tuple[ToolMock, ...]:
-    turns = enumerate(case.conversation)
-    return tuple(mock for index, turn in turns for mock in parse_tool_mocks(turn.tool_mock, index))
 
 
 def _drop_empty(kept: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
@@ -194,7 +201,7 @@ def _drop_empty(kept: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
 
 
 def _extract_native_data(case: TrpcCase) -> JsonObject:
-    """What a case says that is in no field of ours."""
+    """Return values of a case that no field of `EvalCase` holds."""
     found: dict[str, object] = {"expectedRunnerEnabled": case.expected_runner}
     if case.conversation and case.actual_conversation:
         recorded = [_extract_recorded_native_data(turn) for turn in case.actual_conversation]
@@ -213,7 +220,7 @@ def _extract_recorded_native_data(recorded: TrpcInvocation) -> JsonObject:
 
 def _build_turns(case: TrpcCase) -> tuple[CaseTurn, ...]:
     if case.eval_mode == "trace" and not (case.conversation and case.actual_conversation):
-        # There is a recording and nothing to hold it against.
+        # There is a recording, and nothing to compare it with.
         asked = case.conversation or case.actual_conversation
         return tuple([_build_turn(turn, Reply(), turn) for turn in asked])
     pairs = zip_longest(case.conversation, case.actual_conversation)
@@ -236,9 +243,3 @@ def _build_turn(wire: TrpcInvocation, expected: Reply, recorded: TrpcInvocation 
 
 def _to_user_message(turn: TrpcInvocation) -> UserMessage:
     return turn.user_content.to_user_message() if turn.user_content else UserMessage("")
-
-
-def _build_recorded_replies(case: TrpcCase) -> tuple[Reply, ...] | None:
-    if case.eval_mode != "trace":
-        return None
-    return tuple([turn.to_reply() for turn in case.actual_conversation or case.conversation])

@@ -1,7 +1,8 @@
 """tRPC-Agent-Go's criteria for a text and for a JSON value, as its `.metrics.json` files hold them.
 
-`mismatch` gives "" when the criterion is met, else why it is not, in the words of the original. An unknown
-strategy or an invalid pattern is a mismatch, not an error: that is the original's rule, and it never passes.
+`find_mismatch` returns "" when the criterion is met, else the reason, in the words of the original. An
+unknown strategy or an invalid pattern is a mismatch, not an error: that is the original's rule, and it never
+passes.
 """
 
 import json
@@ -28,11 +29,11 @@ from evalgate.integrations.trpc.json_compare import (
 _LONGEST = 200
 
 BOUND: Mapping[str, object] = {"bound": True}
-"""Validation context of a criterion that is about to be used: what it needs must be there."""
+"""Validation context of a criterion that is about to be used: what it needs must be available."""
 
 
 class GoModel(BaseModel):
-    """Keys are read as Go reads them, in any case; snake_case is welcome too. Null counts as absent."""
+    """A model whose keys are read as Go reads them, in any case, and in snake_case. Null counts as absent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
@@ -49,7 +50,11 @@ class GoModel(BaseModel):
 
 
 def refuse_registered_name(name: str, info: ValidationInfo) -> str:
-    """`name` of something that Go code registers; refused in a criterion that is about to be used."""
+    """Return `name`, the name of registered Go code, unless the criterion is about to be used.
+
+    Raises:
+        ValueError: a name is given, and the criterion is about to be used.
+    """
     if name and info.context is BOUND:
         raise ValueError(f"names {name!r}, which is code of a Go program: evalgate cannot call it")
     return name
@@ -60,14 +65,14 @@ def _normalize_key(key: object) -> str:
 
 
 class LengthCriterion(GoModel):
-    """How many characters (code points) a text may have, both bounds inclusive."""
+    """Bounds for the number of characters (code points) of a text, both inclusive."""
 
     ignore: bool = False
     min: int | None = None
     max: int | None = None
 
     def find_mismatch(self, text: str) -> str:
-        """Why the text's length is wrong; "" when it is right."""
+        """Return the reason why the text's length is wrong, or "" if it is right."""
         if self.ignore:
             return ""
         if fault := self._find_config_fault():
@@ -93,7 +98,7 @@ class LengthCriterion(GoModel):
 
 
 class TextCriterion(GoModel):
-    """How two texts are compared."""
+    """Rules for comparing two texts."""
 
     ignore: bool = False
     case_insensitive: bool = Field(default=False, alias="caseInsensitive")
@@ -114,10 +119,10 @@ class TextCriterion(GoModel):
         return name
 
     def find_mismatch(self, actual: str, expected: str) -> str:
-        """Why the texts do not match; "" when they do.
+        """Return the reason why the texts do not match, or "" if they do.
 
         Raises:
-            RegexEngineMissingError: a pattern is to be read and `google-re2` is not installed.
+            RegexEngineMissingError: a pattern has to be read and `google-re2` is not installed.
         """
         if self.ignore:
             return ""
@@ -146,14 +151,14 @@ class TextCriterion(GoModel):
 
     @property
     def compares_whole_names(self) -> bool:
-        """Whether two texts match exactly when they are equal."""
+        """Return True if two texts match exactly when they are equal."""
         return self.match_strategy in {"", "exact"} and not (
             self.ignore or self.case_insensitive or self.length is not None
         )
 
 
 class JsonCriterion(GoModel):
-    """How two JSON values are compared."""
+    """Rules for comparing two JSON values."""
 
     ignore: bool = False
     ignore_tree: dict[str, Any] = Field(default_factory=dict, alias="ignoreTree")
@@ -177,7 +182,10 @@ class JsonCriterion(GoModel):
         return schema
 
     def find_mismatch(self, actual: object, expected: object) -> str:
-        """Why the values do not match; "" when they do. A text to be `valid` must hold JSON itself."""
+        """Return the reason why the values do not match, or "" if they do.
+
+        With `valid`, a text must hold JSON itself.
+        """
         if self.ignore:
             return ""
         if self._is_contradictory:
@@ -190,7 +198,10 @@ class JsonCriterion(GoModel):
         return self._find_schema_fault(subject) or self._compare_values(actual, expected)
 
     def find_text_mismatch(self, actual: str, expected: str) -> str:
-        """The same for two texts that hold JSON. Only what the criterion looks at has to be JSON."""
+        """Return the reason why two texts with JSON do not match, or "" if they do.
+
+        Only what the criterion looks at has to be JSON.
+        """
         if self.ignore:
             return ""
         if self._is_contradictory:
@@ -242,7 +253,7 @@ class JsonCriterion(GoModel):
 
     @property
     def compares_whole_values(self) -> bool:
-        """Whether every key of the values counts."""
+        """Return True if every key of the values counts."""
         return not (self.ignore or self.ignore_tree or self.only_tree) and self.match_strategy in {
             "",
             "exact",
@@ -253,14 +264,14 @@ _CONTRADICTION = "onlyTree and ignoreTree cannot be set at the same time"
 
 
 def truncate_text(text: str) -> str:
-    """`text`, shortened to fit a message."""
+    """Return `text`, shortened to fit a message."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def parse_json_text(text: str, *, exact: bool = False) -> tuple[object, str]:
-    """The one JSON value that a text holds, and what is wrong with it, or "".
+    """Return the one JSON value that a text holds, and the fault of the text, or "".
 
-    Numbers are doubles, and must be ones; `exact` keeps integers whole, as JSON Schema wants them.
+    Numbers are doubles and must fit into one. With `exact`, integers stay whole, as JSON Schema needs them.
     """
     try:
         value = json.loads(

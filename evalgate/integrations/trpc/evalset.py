@@ -1,6 +1,6 @@
-"""Eval sets of tRPC-Agent-Go, of all its releases: objects with `evalCases` and `{role, content}` messages.
+"""tRPC-Agent-Go's eval sets, of all its releases: objects with `evalCases` and `{role, content}` messages.
 
-What another program does (`expectedRunnerEnabled`) is kept for the way back.
+`expectedRunnerEnabled`, which concerns another program, is kept so that a writer can restore it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,14 +23,17 @@ _TRPC_SCENARIO_KEYS = {"driver", "stopsignal", "maxallowedinvocations"}
 
 
 class TrpcFormat:
-    """Reads tRPC-Agent-Go's `.evalset.json`."""
+    """The `.evalset.json` of tRPC-Agent-Go."""
 
     def matches_document(self, document: Document) -> bool:
-        """An object with eval cases as only tRPC-Agent-Go writes them; with `parts` they are ADK's too."""
+        """Return True for an object with eval cases as only tRPC-Agent-Go writes them.
+
+        Messages with `parts` do not count, since Google ADK writes them too.
+        """
         return any(map(_is_trpc_case, _to_list(get_member(document.value, "evalCases"))[:LOOKED_AT]))
 
     def read_eval_set(self, document: Document) -> EvalSet:
-        """The eval set, with the line of each case.
+        """Build the eval set, with the line number of each case.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -48,7 +51,7 @@ class TrpcFormat:
         return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
-        """See `ReportsIgnoredKeys`."""
+        """Yield the paths of keys whose values are not read into the eval set."""
         from evalgate.integrations.trpc.cases import TrpcEvalSetFile
 
         for found in collect_ignored_keys(TrpcEvalSetFile, document.value, spelled=normalize_key):
@@ -61,7 +64,10 @@ def _is_trpc_case(case: object) -> bool:
     scenario = get_member(case, "conversationScenario")
     if isinstance(scenario, dict) and _TRPC_SCENARIO_KEYS & set(map(normalize_key, scenario)):
         return True
-    has_rubrics = any(_is_trpc_rubric(each) for each in _to_list(get_member(case, "rubrics")))
+    has_rubrics = any(
+        isinstance(rubric, dict) and _TRPC_RUBRIC_KEYS & set(map(normalize_key, rubric))
+        for rubric in _to_list(get_member(case, "rubrics"))
+    )
     if (has_rubrics or _TRPC_CASE_KEYS & set(map(normalize_key, case))) and get_member(
         case, "finalSessionState"
     ) is None:
@@ -71,10 +77,6 @@ def _is_trpc_case(case: object) -> bool:
         ]
         return not any(_has_parts(turn) for turn in turns)
     return any(_is_trpc_turn(turn) for turn in _to_list(get_member(case, "conversation")))
-
-
-def _is_trpc_rubric(rubric: object) -> bool:
-    return isinstance(rubric, dict) and bool(_TRPC_RUBRIC_KEYS & set(map(normalize_key, rubric)))
 
 
 def _is_trpc_turn(turn: object) -> bool:
@@ -107,7 +109,7 @@ def _find_position(document: Document, location: Location) -> tuple[int, int]:
 
 
 def _get_header(value: object) -> object:
-    """What the file says beside its cases."""
+    """Return the file's object with an empty list of cases."""
     (key,) = match_spelling(value, ("evalCases",))
     return clear_items(value, str(key))
 

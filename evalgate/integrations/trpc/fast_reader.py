@@ -1,7 +1,7 @@
-"""The short way for what nearly every file of tRPC-Agent-Go holds: today's keys, texts, calls and a session.
+"""Fast reader of common tRPC-Agent-Go cases: those with today's keys, texts, calls and a session only.
 
-It gives a case exactly as the long way, through pydantic's models, gives it, in a third of the time; whatever
-else a case holds, and whatever is wrong with it, is left to the long way.
+It builds the same case as pydantic's models in a third of the time. Nearly every file holds only such cases.
+Any other content and any error is left to the models.
 """
 
 from evalgate.core.types import CaseTurn, EvalCase, Reply, SessionInput, UserMessage
@@ -19,7 +19,7 @@ _USER_ROLES = frozenset({"", "user"})
 
 
 def parse_common_case(raw: object, line: int) -> EvalCase | None:
-    """The case that stands in that line, or None when only the long way can tell."""
+    """Build the case that begins in that line, or return None if the models have to read it."""
     try:
         case = require_members(raw, _CASE)
         turns = tuple([_parse_turn(each) for each in require_list(case.get("conversation"))])
@@ -44,7 +44,11 @@ def _parse_turn(raw: object) -> CaseTurn:
     created = turn.get("creationTimestamp", 0.0)
     if not isinstance(created, float):
         raise UnexpectedShapeError
-    entries = [_parse_tool_entry(each) for each in require_list(turn.get("tools", []))]
+    entries: list[ToolEntry] = []
+    for each in require_list(turn.get("tools", [])):
+        tool = require_members(each, _TOOL)
+        name, own_id = require_text(tool.get("name", "")), require_text(tool.get("id", ""))
+        entries.append((own_id, name, tool.get("arguments"), tool.get("result")))
     reply = Reply(_parse_content(turn.get("finalResponse"), AGENT_ROLES), tuple(build_tool_events(entries)))
     user = UserMessage(_parse_content(turn.get("userContent"), _USER_ROLES))
     return CaseTurn(
@@ -57,9 +61,3 @@ def _parse_content(raw: object, roles: frozenset[str]) -> str:
     if require_text(message.get("role", "")) not in roles:
         raise UnexpectedShapeError
     return require_text(message.get("content", ""))
-
-
-def _parse_tool_entry(raw: object) -> ToolEntry:
-    tool = require_members(raw, _TOOL)
-    name = require_text(tool.get("name", ""))
-    return require_text(tool.get("id", "")), name, tool.get("arguments"), tool.get("result")

@@ -1,13 +1,14 @@
-"""What tRPC-Agent-Go's files hold, of every release: turns and sessions, as pydantic reads them.
+"""Pydantic models of the turns and sessions in tRPC-Agent-Go's files, of every release.
 
-Google's `parts` (until December 2025) are texts, and calls and answers that stood apart (`intermediateData`)
-become `tools`.
+Files from before December 2025 hold Google's `parts`, which become texts, and calls and answers in
+`intermediateData`, which become `tools`.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import override
 
 from evalgate.core.types import (
     Event,
@@ -23,11 +24,11 @@ from evalgate.datasets.turn_shapes import PART_KEYS
 from evalgate.integrations.trpc.keys import normalize_key
 
 AGENT_ROLES = frozenset({"", "assistant", "model"})
-"""Roles under which the agent speaks; Google's word is of 2025."""
+"""Roles of the agent's messages; `model`, Google's word, was used in 2025."""
 
 
 class TrpcModel(BaseModel):
-    """A Go struct: unknown keys are passed over, null counts as absent."""
+    """A Go struct: unknown keys are ignored, null counts as absent."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True, defer_build=True)
 
@@ -39,7 +40,7 @@ class TrpcModel(BaseModel):
     def _normalize_keys(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
-        # As nearly every file is: nothing to respell, nothing to convert.
+        # True of nearly every file: no key to respell, nothing to convert.
         if value.keys() <= cls._today and None not in value.values():
             return value
         known = cls.get_known_keys()
@@ -54,12 +55,12 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def convert_older_shape(cls, value: dict[str, object]) -> dict[str, object]:
-        """The shape of today for that of any release."""
+        """Return the object in today's shape, given one in the shape of any release."""
         return value
 
     @classmethod
     def get_known_keys(cls) -> Mapping[str, str]:
-        """Plain key → the key of today."""
+        """Return a map from normalized keys to the keys of today."""
         if "_spellings" not in cls.__dict__:
             names = [field.alias or name for name, field in cls.model_fields.items()]
             cls._spellings = {normalize_key(name): name for name in (*names, *cls.older_keys())}
@@ -68,7 +69,7 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def older_keys(cls) -> Mapping[str, object]:
-        """Return the keys that `convert_older_shape` reads, each with the model of the keys within."""
+        """Return the keys that `convert_older_shape` reads, each with the model of its value."""
         return {}
 
 
@@ -114,7 +115,7 @@ class _OldData(BaseModel):
 
 
 class TrpcMessage(TrpcModel):
-    """Something said."""
+    """A message in a conversation."""
 
     role: str = ""
     content: str = ""
@@ -125,14 +126,15 @@ class TrpcMessage(TrpcModel):
     reasoning_content: Any = None
     reasoning_signature: Any = None
 
+    @override
     @classmethod
     def older_keys(cls) -> Mapping[str, object]:
-        """Return Google's `parts`."""
         return {"parts": list[_OldPart]}
 
+    @override
     @classmethod
     def convert_older_shape(cls, value: dict[str, object]) -> dict[str, object]:
-        """Google's `parts` are the content, their texts one a line."""
+        # Google's `parts` become the content, their texts on a line each.
         parts = value.get("parts")
         if "content" in value or not isinstance(parts, list):
             return value
@@ -144,26 +146,26 @@ class TrpcMessage(TrpcModel):
         return {**value, "content": "\n".join(texts), **({"content_parts": found} if found else {})}
 
     def to_user_message(self) -> UserMessage:
-        """What the user says; parts that are not the text are attachments."""
+        """Convert to the user's message; parts other than the text become attachments."""
         return UserMessage(self.content, tuple(self.content_parts))
 
     def to_message(self) -> Message:
-        """What an agent says; the role is its name where it is no common one."""
+        """Convert to an agent's message; an unusual role becomes its author."""
         return Message(self.content, None if self.role in AGENT_ROLES else self.role)
 
     def is_plain_text(self, roles: Container[str]) -> bool:
-        """Whether it says nothing beside its content, and what `to_user_message` has."""
+        """Return True if the role is one of `roles`, and nothing is lost by `to_user_message`."""
         more = (self.tool_id, self.tool_name, self.tool_calls)
         reasons = (self.reasoning_content, self.reasoning_signature)
         return self.role in roles and not any((*more, *reasons))
 
     def to_json(self) -> JsonObject:
-        """The message in today's shape."""
+        """Return the message in today's shape."""
         return {"role": self.role, **self.model_dump(exclude={"role"}, exclude_defaults=True)}
 
 
 class TrpcTool(TrpcModel):
-    """A call with its result."""
+    """A tool call with its result."""
 
     id: str = ""
     name: str = ""
@@ -172,7 +174,7 @@ class TrpcTool(TrpcModel):
 
 
 class TrpcInvocation(TrpcModel):
-    """One turn."""
+    """One turn of a conversation."""
 
     user_content: TrpcMessage | None = Field(default=None, alias="userContent")
     final_response: TrpcMessage | None = Field(default=None, alias="finalResponse")
@@ -184,14 +186,14 @@ class TrpcInvocation(TrpcModel):
     tool_mock: Any = Field(default=None, alias="toolMock")
     execution_trace: dict[str, Any] | None = Field(default=None, alias="executionTrace")
 
+    @override
     @classmethod
     def older_keys(cls) -> Mapping[str, object]:
-        """Return where calls and answers stood apart."""
         return {"intermediateData": _OldData}
 
+    @override
     @classmethod
     def convert_older_shape(cls, value: dict[str, object]) -> dict[str, object]:
-        """`intermediateData` becomes `tools`."""
         data = value.get("intermediateData")
         if data is None:
             return value
@@ -208,28 +210,28 @@ class TrpcInvocation(TrpcModel):
         }
 
     def to_reply(self) -> Reply:
-        """What the agent did; each result right behind its call."""
-        said = [message.to_message() for message in self.intermediate_responses]
+        """Convert to the agent's reply, with each result right after its call."""
+        calls = build_tool_events([(tool.id, tool.name, tool.arguments, tool.result) for tool in self.tools])
+        messages = [message.to_message() for message in self.intermediate_responses]
         response = self.final_response
-        return Reply(None if response is None else response.content, (*self._build_tool_events(), *said))
+        return Reply(None if response is None else response.content, (*calls, *messages))
 
     def extract_native_data(self) -> JsonObject:
-        """What the turn says that is in no field of ours, in today's words."""
-        user, response, said = self.user_content, self.final_response, self.intermediate_responses
+        """Return values of the turn that no field of `CaseTurn` holds, in today's shape."""
+        user, response, messages = self.user_content, self.final_response, self.intermediate_responses
         found = {
             "contextMessages": self.context_messages,
             "userContent": user.to_json() if user and not user.is_plain_text({"", "user"}) else None,
-            "finalResponse": response.to_json() if response and _has_extra_fields_or_role(response) else None,
+            "finalResponse": response.to_json()
+            if response and _has_extra_fields(response, AGENT_ROLES)
+            else None,
             "toolMock": self.tool_mock,
-            "intermediateResponses": [each.to_json() for each in said]
-            if any(map(_has_extra_fields, said))
+            "intermediateResponses": [each.to_json() for each in messages]
+            if any(_has_extra_fields(each, {each.role}) for each in messages)
             else (),
             "executionTrace": self.execution_trace,
         }
         return {key: value for key, value in found.items() if value}
-
-    def _build_tool_events(self) -> Iterator[Event]:
-        return build_tool_events([(tool.id, tool.name, tool.arguments, tool.result) for tool in self.tools])
 
 
 ToolEntry: TypeAlias = tuple[str, str, object, object]
@@ -237,7 +239,7 @@ ToolEntry: TypeAlias = tuple[str, str, object, object]
 
 
 def build_tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
-    """Each call with its result right behind it."""
+    """Yield each call, with its result right after it."""
     ids = [entry[0] for entry in entries]
     # A result finds its call by an id of its own only.
     are_names = all(ids) and len(set(ids)) == len(ids)
@@ -251,23 +253,18 @@ def build_tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
             yield ToolResult(name, result, id_)
 
 
-def _has_extra_fields(message: TrpcMessage) -> bool:
-    return bool(message.content_parts) or not message.is_plain_text({message.role})
-
-
-def _has_extra_fields_or_role(message: TrpcMessage) -> bool:
-    return bool(message.content_parts) or not message.is_plain_text(AGENT_ROLES)
+def _has_extra_fields(message: TrpcMessage, roles: Container[str]) -> bool:
+    return bool(message.content_parts) or not message.is_plain_text(roles)
 
 
 def _normalize_messages(responses: object) -> object:
-    """Messages; in the first releases pairs of an author and parts."""
+    """Return messages; in the first releases they were pairs of an author and parts."""
     if not isinstance(responses, list):
         return responses
-    return [{"role": each[0], "parts": each[1]} if _is_pair(each) else each for each in responses]
-
-
-def _is_pair(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2
+    return [
+        {"role": each[0], "parts": each[1]} if isinstance(each, list) and len(each) == 2 else each
+        for each in responses
+    ]
 
 
 def _join_tools(data: Mapping[str, Any]) -> Iterator[dict[str, object]]:
@@ -317,12 +314,12 @@ def _normalize_members(value: object) -> dict[str, Any]:
 
 
 class TrpcSessionInput(TrpcModel):
-    """What the session starts with."""
+    """The state in which the session starts."""
 
     app_name: str = Field(default="", alias="appName")
     user_id: str = Field(default="", alias="userId")
     state: dict[str, Any] = Field(default_factory=dict)
 
     def to_session_input(self) -> SessionInput:
-        """The same in our model."""
+        """Convert to evalgate's session input."""
         return SessionInput(self.app_name, self.user_id, self.state)

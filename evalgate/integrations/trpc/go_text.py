@@ -1,7 +1,7 @@
-"""JSON, regular expressions and texts as Go's standard library has them.
+"""JSON, regular expressions and texts as Go's standard library handles them.
 
 Python's `re` has other patterns (look-around, back-references), other meanings (of `$` and the classes), and
-can take exponential time; so the engine is Google's own RE2, the optional package `google-re2`.
+can take exponential time. So the engine is Google's own RE2, the optional package `google-re2`.
 """
 
 import json
@@ -23,17 +23,17 @@ _FOLDED = str.maketrans("\u017f\u212a", "sk")  # the long s and the sign of kelv
 
 
 def trim_go_space(text: str) -> str:
-    """`strings.TrimSpace`: Python takes the separators U+001C to U+001F away as well."""
+    """Strip as `strings.TrimSpace` does; Python would strip the separators U+001C to U+001F too."""
     return text.strip(_SPACE)
 
 
 def fold_key(key: str) -> str:
-    """A key of JSON as `encoding/json` compares it with names of ASCII letters: in any case."""
+    """Fold a key's case as `encoding/json` does when it compares it with ASCII names."""
     return key.translate(_FOLDED).lower()
 
 
 class InvalidPatternError(ValueError):
-    """RE2 does not read the pattern; the text says why."""
+    """RE2 does not accept the pattern; the text says why."""
 
 
 class RegexEngineMissingError(RuntimeError):
@@ -46,7 +46,7 @@ _ANY_BYTE = re.compile(
 
 
 def has_regex_match(pattern: str, text: str) -> bool:
-    """Whether `pattern` matches anywhere in `text`, in time linear in its length.
+    """Return True if `pattern` matches anywhere in `text`, in time linear in its length.
 
     Raises:
         InvalidPatternError: Go would refuse the pattern.
@@ -56,7 +56,7 @@ def has_regex_match(pattern: str, text: str) -> bool:
 
 
 def check_regex_engine() -> None:
-    """Raise EngineMissing unless patterns can be read."""
+    """Raise RegexEngineMissingError unless patterns can be read."""
     _import_engine()
 
 
@@ -86,7 +86,7 @@ def _compile_pattern(pattern: str) -> Any:
 
 
 def lower_text(text: str) -> str:
-    """`text` in lower case, character by character: `İ` becomes `i`, and no sigma is final."""
+    """Return `text` in lower case, character by character: `İ` becomes `i`, and no sigma is final."""
     return text.lower() if text.isascii() else "".join([character.lower()[0] for character in text])
 
 
@@ -98,17 +98,17 @@ _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-6, 1e21
 
 
 class RawJson(str):
-    """JSON that is written already: a number as it stood in the text that it was read from, or an object."""
+    """JSON text that is inserted as it is: a number in its original spelling, or a whole object."""
 
     __slots__ = ()
 
 
 def dump_compact_json(value: object, *, for_html: bool = False) -> str:
-    """One line without blanks; the keys of objects in order, as Go has them of a map.
+    """Return JSON on one line without blanks, with keys in the order of a Go map.
 
     Args:
-        value: of JSON. Integers are doubles, as Go reads them, unless they are `RawJson`.
-        for_html: `<`, `>` and `&` are escaped, as Go does unless it is told otherwise.
+        value: a JSON value. Integers become doubles, as Go reads them, unless they are `RawJson`.
+        for_html: escape `<`, `>` and `&`, as Go does by default.
 
     Raises:
         RecursionError: the value nests too deep.
@@ -118,7 +118,7 @@ def dump_compact_json(value: object, *, for_html: bool = False) -> str:
 
 
 def dump_indented_json(value: object) -> str:
-    """The same over several lines, two blanks a level, for HTML."""
+    """Return JSON over several lines, indented by two blanks a level and escaped for HTML."""
     lines: list[str] = [""]
     depth, opened = 0, ""
     for piece in _PIECE.findall(dump_compact_json(value, for_html=True)):
@@ -137,7 +137,10 @@ def dump_indented_json(value: object) -> str:
 
 
 def dump_go_struct(members: Iterable[tuple[str, object]], *, for_html: bool = False) -> RawJson:
-    """An object whose keys stay in their order, as those of a Go struct do. See `dump_compact_json`."""
+    """Return an object whose keys stay in their order, as those of a Go struct do.
+
+    See `dump_compact_json` for the values.
+    """
     found = (f'"{name}":{dump_compact_json(value, for_html=for_html)}' for name, value in members)
     return RawJson(f"{{{','.join(found)}}}")
 
@@ -166,7 +169,7 @@ def _iter_pieces(value: object, escaped: Mapping[int, str]) -> Iterator[str]:
 
 def _iter_members(value: Mapping[object, object], escaped: Mapping[int, str]) -> Iterator[str]:
     yield "{"
-    # Bytes are compared, which for UTF-8 is the order of code points.
+    # Go compares bytes, which for UTF-8 is the order of code points.
     for at, key in enumerate(sorted(map(str, value))):
         yield "," if at else ""
         yield from _iter_pieces(key, escaped)
@@ -176,7 +179,7 @@ def _iter_members(value: Mapping[object, object], escaped: Mapping[int, str]) ->
 
 
 def format_go_number(value: float) -> str:
-    """The shortest digits that mean `value`; an exponent only below 1e-6 and from 1e21 on."""
+    """Return the shortest digits for `value`, with an exponent only below 1e-6 and from 1e21 on."""
     try:
         value = float(value)
     except OverflowError:  # an integer that Go would not have read

@@ -1,7 +1,7 @@
 """Compare two JSON values, or check one against a JSON Schema.
 
-The rules are those of tRPC-Agent-Go's JSON criterion (August 2026). Each function gives "" when the values
-match, else where and how they part.
+The rules are those of tRPC-Agent-Go's JSON criterion (August 2026). Each comparison returns "" if the values
+match, else where and how they differ.
 """
 
 import json
@@ -17,20 +17,30 @@ _LONGEST_VALUE = 120
 
 
 def find_difference(actual: object, expected: object, tolerance: float = DEFAULT_TOLERANCE) -> str:
-    """Every key and element, lists in order. A number is no boolean and no text; integers are doubles."""
+    """Compare every key and element, with lists in order, and integers as doubles.
+
+    A number equals neither a boolean nor a text.
+    """
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
         return _compare_objects(actual, expected, None, tolerance)
     if actual is None or expected is None:
         return "" if actual is expected else _describe_inequality(actual, expected)
     if isinstance(actual, list) or isinstance(expected, list):
         return _compare_lists(actual, expected, tolerance)
-    return "" if _is_equal(actual, expected, tolerance) else _describe_inequality(actual, expected)
+    if is_number(actual) and is_number(expected):
+        is_equal = abs(as_double(actual) - as_double(expected)) <= tolerance
+    else:
+        is_equal = type(actual) is type(expected) and actual == expected
+    return "" if is_equal else _describe_inequality(actual, expected)
 
 
 def find_unignored_difference(
     actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
 ) -> str:
-    """Return the `find_difference` without keys that are true in `tree`: objects descend, lists do not."""
+    """Compare as `find_difference`, but skip keys that are true in `tree`.
+
+    The tree applies to objects within objects, not within lists.
+    """
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
         return _compare_objects(actual, expected, tree, tolerance)
     return find_difference(actual, expected, tolerance)
@@ -39,9 +49,10 @@ def find_unignored_difference(
 def find_selected_difference(
     actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
 ) -> str:
-    """Only the keys that `tree` selects: true selects all below, an object descends, false selects nothing.
+    """Compare only the keys that `tree` selects.
 
-    A selected key must stand on both sides. What is no object is compared whole.
+    True selects all below, an object selects keys of the object below, and false selects nothing. A selected
+    key must exist on both sides. Values other than objects are compared whole.
     """
     if not (isinstance(actual, Mapping) and isinstance(expected, Mapping)):
         return find_difference(actual, expected, tolerance)
@@ -63,7 +74,7 @@ def find_selected_difference(
 
 
 def format_json_value(value: object) -> str:
-    """A value on one line, cut to a length that fits a message."""
+    """Return a value on one line, cut to a length that fits a message."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):
@@ -128,19 +139,16 @@ def _compare_lists(actual: object, expected: object, tolerance: float) -> str:
     return ""
 
 
-def _is_equal(actual: object, expected: object, tolerance: float) -> bool:
-    if is_number(actual) and is_number(expected):
-        return abs(as_double(actual) - as_double(expected)) <= tolerance
-    return type(actual) is type(expected) and actual == expected
-
-
 def is_number(value: object) -> bool:
-    """Whether JSON calls it a number."""
+    """Return True for a JSON number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def as_double(value: object) -> float:
-    """A number as JSON decoders without integers read it; NaN, equal to nothing, for what no double holds."""
+    """Return a number as a JSON decoder without integers reads it.
+
+    NaN, which equals nothing, stands for a value that no double holds.
+    """
     try:
         return float(value) if isinstance(value, (int, float)) else float("nan")
     except OverflowError:
@@ -159,7 +167,7 @@ class SchemaValidatorMissingError(RuntimeError):
 
 
 def check_schema_validator() -> None:
-    """Raise ValidatorMissing unless schemas can be checked."""
+    """Raise SchemaValidatorMissingError unless schemas can be checked."""
     try:
         import jsonschema  # noqa: F401  only whether it is there
     except ImportError:
@@ -169,7 +177,9 @@ def check_schema_validator() -> None:
 
 
 def find_schema_problem(value: object, schema: object) -> str:
-    """What the schema has against the value; "" when it is valid. A broken schema is a problem too.
+    """Return the schema's complaint about the value, or "" if it is valid.
+
+    A broken schema is a problem too.
 
     Raises:
         SchemaValidatorMissingError: `jsonschema` is not installed.

@@ -4,12 +4,12 @@ from evalgate.documents.strict_json import as_sequence
 
 
 def normalize_key(key: str) -> str:
-    """`evalid` for `evalId`, `EvalID` and `eval_id`."""
+    """Return `evalid` for `evalId`, `EvalID` and `eval_id`."""
     return key.replace("_", "").lower()
 
 
 def match_spelling(value: object, location: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """`location`, whose keys are those of today, as the document `value` spells them."""
+    """Return `location`, a path of today's keys, in the spelling of the document `value`."""
     spelled: list[str | int] = []
     for part in location:
         if isinstance(part, str) and isinstance(value, dict):
@@ -24,7 +24,7 @@ def match_spelling(value: object, location: tuple[str | int, ...]) -> tuple[str 
 
 
 def get_member(value: object, name: str) -> object:
-    """The member of an object under any spelling of `name`; None without."""
+    """Return the member of an object under any spelling of `name`, or None."""
     if not isinstance(value, dict):
         return None
     if name in value:

@@ -30,7 +30,7 @@ EVALUATORS = (
     "llm_verifier_pairwise",
 )
 _EXPANDED = ("providerName", "modelName", "variant", "baseURL", "apiKey")
-"""Fields of `judgeModel` in which placeholders count."""
+"""Fields of `judgeModel` in which placeholders are expanded."""
 
 _FIRST_RELEASE_CRITERION: Mapping[str, object] = {
     "toolTrajectory": {
@@ -38,7 +38,7 @@ _FIRST_RELEASE_CRITERION: Mapping[str, object] = {
         "defaultStrategy": {"name": {}, "arguments": {"numberTolerance": 0}},
     }
 }
-"""What the first release, which had no criteria, did: names and arguments in order, no results."""
+"""The rule of the first release, which had no criteria: names and arguments in order, no results."""
 
 
 class _Metric(TrpcModel):
@@ -51,10 +51,10 @@ class _Metric(TrpcModel):
 def parse_trpc_criteria(
     document: ConfigDocument, environ: Mapping[str, str] | None = None
 ) -> tuple[Criterion, ...]:
-    """The criteria of the file, under the names that the file gives them.
+    """Parse the criteria of the file, by the file's names.
 
-    Placeholders in a judge's settings are checked against `environ` (the gate's own by default) and left as
-    they are: a key belongs into no record.
+    Placeholders in a judge's settings are checked against `environ` (the process's own by default) and not
+    expanded, because a record must not hold a key.
 
     Raises:
         InvalidInputError: with every problem of the file.
@@ -81,7 +81,7 @@ def parse_trpc_criteria(
 
 
 def find_criterion_position(document: ConfigDocument, location: Location) -> tuple[int, int]:
-    """Line and column of a place in a criterion, given as ("criteria", name, key, …)."""
+    """Return line and column of a location in a criterion, given as ("criteria", name, key, …)."""
     items = document.value if isinstance(document.value, list) else []
     for index, item in enumerate(items):
         if location[1:2] == (get_member(item, "metricName"),):

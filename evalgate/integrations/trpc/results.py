@@ -1,4 +1,4 @@
-"""Results of tRPC-Agent-Go (`.evalset_result.json`), read for what the agent did, not for their scores."""
+"""Results of tRPC-Agent-Go (`.evalset_result.json`), read for the agent's replies, not for their scores."""
 
 import json
 from collections.abc import Iterable
@@ -14,14 +14,19 @@ from evalgate.integrations.trpc.keys import get_member, match_spelling
 
 
 class TrpcResultsFormat:
-    """Reads recorded conversations."""
+    """The recorded conversations in a results file."""
 
     def matches_document(self, document: Document) -> bool:
-        """An object with the results of cases; the first release wrote it as one JSON text."""
+        """Return True for an object with the results of cases.
+
+        The first release wrote the object as one JSON text.
+        """
         return isinstance(get_member(_decode_nested(document.value), "evalCaseResults"), list)
 
     def read_results(self, document: Document) -> Record:
-        """The conversations, the runs of a case in order. A run that failed before it was scored crashed.
+        """Read the conversations, with the runs of a case in order.
+
+        A run that failed before it was scored counts as crashed.
 
         Raises:
             InvalidInputError: with every problem of the file.
@@ -87,13 +92,12 @@ def _build_case_result(eval_set_id: str, eval_id: str, results: Iterable[_CaseRe
 
 
 def _build_run_result(number: int, result: _CaseResult) -> RunResult:
-    turns = tuple(_build_turn_result(each.actual) for each in result.turns if each.actual is not None)
+    turns = []
+    for actual in (each.actual for each in result.turns):
+        if actual is not None:
+            user = actual.user_content.content if actual.user_content else ""
+            turns.append(TurnResult(user, None, actual.to_reply()))
     if turns:
-        return RunResult(number, "answered", 0.0, turns)
+        return RunResult(number, "answered", 0.0, tuple(turns))
     message = result.error or "the results hold no conversation of this case"
     return RunResult(number, "crashed", 0.0, (), failure=Failure("recorded", message))
-
-
-def _build_turn_result(actual: TrpcInvocation) -> TurnResult:
-    user = actual.user_content.content if actual.user_content else ""
-    return TurnResult(user, None, actual.to_reply())

@@ -1,11 +1,11 @@
-"""ROUGE-N, ROUGE-L and ROUGE-Lsum as Google's reference package has them.
+"""ROUGE-N, ROUGE-L and ROUGE-Lsum as Google's reference package computes them.
 
-The rules are those of T. Kiss and J. Strunk, "Unsupervised Multilingual Sentence Boundary Detection",
-Computational Linguistics 32 (2006), as the Go package `neurosnap/sentences` applies them. Of the trained
-model there are its abbreviations, and what it says of some 350 common words; it knows 20,000.
+C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", ACL 2004. Only a–z and 0–9 make words.
+The order of the floating-point operations is the package's, since the last bit decides at a threshold.
 
-C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", ACL 2004. Only a–z and 0–9 make words;
-the order of the floating-point operations is the package's, since the last bit decides at a threshold.
+Sentences are split by T. Kiss and J. Strunk, "Unsupervised Multilingual Sentence Boundary Detection",
+Computational Linguistics 32 (2006), as the Go package `neurosnap/sentences` applies it. Of its trained model
+the abbreviations are here, and the data of some 350 common words out of 20,000.
 """
 
 import re
@@ -53,9 +53,9 @@ will with wonder work would year years you
 """
 _ABBREVIATIONS = frozenset(_SHORT.split())
 _STARTERS = frozenset(_FIRST.split())
-"""Words that start a sentence where a capital follows an abbreviation or an ellipsis."""
+"""Words that start a sentence if they are capitalised after an abbreviation or an ellipsis."""
 _COMMON = _STARTERS | frozenset(_SMALL.split())
-"""Words that are no name where a capital follows an initial."""
+"""Words that are not a name if they are capitalised after an initial."""
 
 _TOKEN = re.compile(
     r"[^\s\u3002\uff1b\uff01\uff1f]*[\u3002\uff1b\uff01\uff1f]|[^\s\u3002\uff1b\uff01\uff1f]+"
@@ -79,7 +79,7 @@ class _Token:
 
     @property
     def word(self) -> str:
-        """In lower case, without commas and a period at its end."""
+        """Return the token in lower case, without commas and a period at its end."""
         return self.text.lower().replace(",", "").removesuffix(".")
 
     @property
@@ -92,7 +92,10 @@ class _Token:
 
 
 def split_into_sentences(text: str) -> list[str]:
-    """The sentences of `text`, trimmed, none empty. A period that stands alone at a start is one itself."""
+    """Split `text` into trimmed sentences, none empty.
+
+    A lone period at the start of a sentence is a sentence itself.
+    """
     return [part for sentence in _split_at_breaks(text) for part in _split_lone_periods(sentence.strip())]
 
 
@@ -112,7 +115,7 @@ def _split_at_breaks(text: str) -> Iterator[str]:
 
 
 def _classify_token(token: _Token) -> None:
-    """What the word itself says: any end ends a sentence, but for an ellipsis and an abbreviation."""
+    """Decide from the word alone: any end of a sentence counts, except ellipses and abbreviations."""
     if _ENDING.search(token.text) or _ENDING_WITHIN.search(token.text):
         token.is_break = True
     elif token.text.endswith((".", "\u3002")) and not token.text.endswith(".."):
@@ -122,7 +125,10 @@ def _classify_token(token: _Token) -> None:
 
 
 def _reclassify_token(token: _Token, following: _Token) -> None:
-    """What the next word says of a period that may belong to an abbreviation, an initial or a number."""
+    """Correct the decision on a period by the next word.
+
+    The period may belong to an abbreviation, an initial or a number.
+    """
     starts = _starts_sentence(following)
     is_open = token.is_abbreviation or _ELLIPSIS.search(token.text) is not None
     if is_open and not token.is_initial and starts:
@@ -136,7 +142,7 @@ def _reclassify_token(token: _Token, following: _Token) -> None:
 
 
 def _starts_sentence(token: _Token) -> bool | None:
-    """Whether a sentence starts with the word, by how it is written; None where that does not tell."""
+    """Return True if the word's spelling starts a sentence, or None if it does not tell."""
     if token.text in _PUNCTUATION or token.text[0].islower():
         return False
     return True if token.text[0].isupper() and token.word in _STARTERS else None
@@ -152,7 +158,7 @@ def _split_lone_periods(sentence: str) -> Iterator[str]:
 
 
 class RougeScore(NamedTuple):
-    """Each in [0, 1]."""
+    """Precision, recall and F-measure, each in [0, 1]."""
 
     precision: float = 0.0
     recall: float = 0.0
@@ -165,7 +171,7 @@ _ROUGE_N = re.compile(r"rouge(\+?[0-9]{1,9})")
 
 
 def parse_rouge_kind(name: str) -> int | str:
-    """N for `rougeN`, else `rougeL` or `rougeLsum`.
+    """Return N for `rougeN`, else `rougeL` or `rougeLsum`.
 
     Raises:
         ValueError: it is no kind of ROUGE.
@@ -181,9 +187,9 @@ def parse_rouge_kind(name: str) -> int | str:
 def compute_rouge(
     expected: str, actual: str, name: str, *, stemmed: bool = False, split_sentences: bool = False
 ) -> RougeScore:
-    """The score of `actual` against `expected`.
+    """Compute the score of `actual` against `expected`.
 
-    `split_sentences`: for `rougeLsum`, find English sentences; without, each line is one.
+    With `split_sentences`, `rougeLsum` finds English sentences; without it, each line is one.
 
     Raises:
         ValueError: `name` is no kind of ROUGE.
@@ -196,7 +202,9 @@ def compute_rouge(
         return _score_summary(target, prediction)
     wanted, given = _split_tokens(expected, stemmed=stemmed), _split_tokens(actual, stemmed=stemmed)
     if isinstance(kind, int):
-        return _score_ngrams(wanted, given, kind)
+        target_ngrams, given_ngrams = _count_ngrams(wanted, kind), _count_ngrams(given, kind)
+        shared = (target_ngrams & given_ngrams).total()
+        return _compute_ratios(shared, target_ngrams.total(), given_ngrams.total())
     return _compute_ratios(_compute_lcs_length(wanted, given), len(wanted), len(given))
 
 
@@ -217,17 +225,12 @@ def _compute_ratios(shared: int, expected: int, actual: int) -> RougeScore:
     return RougeScore(precision, recall, 2 * precision * recall / total if total > 0 else 0.0)
 
 
-def _score_ngrams(expected: Sequence[str], actual: Sequence[str], n: int) -> RougeScore:
-    wanted, given = _count_ngrams(expected, n), _count_ngrams(actual, n)
-    return _compute_ratios((wanted & given).total(), wanted.total(), given.total())
-
-
 def _count_ngrams(words: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
     return Counter([tuple(words[at : at + n]) for at in range(len(words) - n + 1)])
 
 
 def _compute_lcs_length(expected: Sequence[str], actual: Sequence[str]) -> int:
-    """Length of the longest common subsequence.
+    """Return the length of the longest common subsequence.
 
     Bit-parallel: H. Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA 2004.
     """
@@ -251,7 +254,7 @@ def _score_summary(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[
         common = {at for other in actual for at in _find_lcs_indices(sentence, other)}
         for at in sorted(common):
             word = sentence[at]
-            # A word counts as often as both sides still have it.
+            # A word counts only as often as it occurs on both sides.
             if left_expected[word] > 0 and left_actual[word] > 0:
                 hits += 1
                 left_expected[word] -= 1
@@ -260,7 +263,7 @@ def _score_summary(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[
 
 
 def _find_lcs_indices(expected: Sequence[str], actual: Sequence[str]) -> list[int]:
-    """Indices into `expected` of one longest common subsequence: the one that the reference package finds."""
+    """Return indices into `expected` of one longest common subsequence, as the reference package finds it."""
     table = [[0] * (len(actual) + 1)]
     for word in expected:
         above, row = table[-1], [0]

@@ -1,4 +1,4 @@
-"""Write eval sets as tRPC-Agent-Go does today: camelCase, messages as `{role, content}`, nothing empty."""
+"""Writer of tRPC-Agent-Go's eval sets: camelCase, messages as `{role, content}`, nothing empty."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,6 @@ from evalgate.core.types import (
     Scenario,
     ToolCall,
     ToolResult,
-    UserMessage,
 )
 from evalgate.datasets.conversion_losses import check_cases_remain, describe_case_losses, to_trpc_part
 from evalgate.integrations.trpc.cases import build_default_rubric_id
@@ -24,15 +23,15 @@ from evalgate.integrations.trpc.cases import build_default_rubric_id
 
 @frozen
 class ToolCallPairs:
-    """The calls of a reply in order, each with its answer, if it has one."""
+    """The calls of a reply in order, each with its result, if it has one."""
 
     pairs: tuple[tuple[ToolCall, ToolResult | None], ...]
     strays: tuple[ToolResult, ...]
-    """Answers that no call asked for."""
+    """Results that belong to no call."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """An id for each call: its own where all have one, and each another; else its number."""
+        """Return the calls' original ids if all are present and unique, else their numbers from 1."""
         own = [call.id for call, _ in self.pairs if call.id]
         if len(own) == len(set(own)) == len(self.pairs):
             return tuple(own)
@@ -40,13 +39,13 @@ class ToolCallPairs:
 
 
 def match_tool_results(reply: Reply) -> ToolCallPairs:
-    """An answer belongs to the first call before or behind it that has its id, else its name."""
+    """Match each call with the first result, before or after it, that has its id, else its name."""
     open_answers = [event for event in reply.events if isinstance(event, ToolResult)]
     pairs = []
     for call in reply.tool_calls:
         answer = _find_answer(call, open_answers)
         if answer is not None:
-            # By identity: equal answers are as many as there are.
+            # By identity: of several equal answers only one is taken.
             open_answers = [each for each in open_answers if each is not answer]
         pairs.append((call, answer))
     return ToolCallPairs(tuple(pairs), tuple(open_answers))
@@ -79,13 +78,15 @@ _HOLDS = frozenset(
 
 
 class TrpcWriter:
-    """The file `<set>.evalset.json`."""
+    """Writer of the file `<set>.evalset.json`."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
-        """The file's text, and what it has no place for. A case without turns or a scenario has none.
+        """Return the file's text, and a list of what the format cannot hold.
+
+        A case with neither turns nor a scenario is left out.
 
         Raises:
-            InvalidInputError: no case can be said at all.
+            InvalidInputError: no case can be written at all.
         """
         cases = [_build_case(case) for case in eval_set.cases if _is_writable(case)]
         value = {
@@ -108,13 +109,13 @@ def _describe_losses(case: EvalCase) -> Iterator[str]:
         yield "the whole case: it has no turn"
         return
     yield from describe_case_losses(case, format_name=_NAME, holds=_HOLDS, attachment=to_trpc_part)
-    said = {id(rubric) for rubric in _iter_writable_rubrics(case)}
+    written = {id(rubric) for rubric in _iter_writable_rubrics(case)}
     yield from (
         f"the rubric `{rubric.rubric_id}`, which is for no metric"
         if rubric.text.strip()
         else "a rubric without a text"
         for rubric in case.rubrics
-        if id(rubric) not in said
+        if id(rubric) not in written
     )
     for number, turn in enumerate(case.turns, start=1):
         yield from (f"turn {number}: {what}" for what in _describe_tool_losses(turn.expected))
@@ -159,7 +160,7 @@ def _build_case(case: EvalCase) -> JsonObject:
 
 
 def _build_conversations(case: EvalCase, kept: object) -> JsonObject:
-    """What is expected, and what was recorded; one list where nothing is expected of a recording."""
+    """Return the expected turns and the recorded ones; only the recorded ones if nothing is expected."""
     if case.recorded is None:
         return _omit_empty(conversation=[_build_invocation(turn, turn.expected) for turn in case.turns])
     asked = [_build_invocation(turn, turn.expected) for turn in case.turns]
@@ -182,11 +183,11 @@ _EXPECTED = {"finalResponse", "tools", "intermediateResponses"}
 def _build_scenario(scenario: Scenario) -> JsonObject:
     limits = _omit_empty(driver=scenario.driver, stopSignal=scenario.stop_signal)
     if scenario.max_turns is not None:
-        # A limit alone would let the original's user talk until it is reached.
+        # With a limit alone, the original's user would talk until it is reached.
         own = {} if scenario.stop_signal is not None else {"stopSignal": _SIGNAL}
         limits |= {**own, "maxAllowedInvocations": max(scenario.max_turns, 0)}
     return {
-        # Written when empty, too: the file may pass for one of Google ADK's, which demands it.
+        # Written even if empty: the file may be taken for one of Google ADK's, which requires it.
         "startingPrompt": scenario.starting_prompt,
         "conversationPlan": scenario.conversation_plan,
         **limits,
@@ -197,7 +198,7 @@ _SIGNAL = "</finished>"
 
 
 def _iter_writable_rubrics(case: EvalCase) -> Iterator[Rubric]:
-    """Rubrics that the original accepts: it fails a case with one that is for no metric, or blank."""
+    """Yield rubrics that the original accepts; without a metric or text it would fail the case."""
     return (rubric for rubric in case.rubrics if rubric.metric.strip() and rubric.text.strip())
 
 
@@ -213,29 +214,23 @@ def _build_rubric(number: int, rubric: Rubric) -> JsonObject:
 
 def _build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None = None) -> JsonObject:
     kept = turn.native.get(_NAME, {}) if recorded is None else recorded
+    parts = [found for part in turn.user.attachments if (found := to_trpc_part(part)) is not None]
     response = None if reply.response is None else {"role": "assistant", "content": reply.response}
     built = {
         **_omit_empty(invocationId=turn.invocation_id),
-        "userContent": _build_user_content(turn.user),
+        "userContent": {"role": "user", "content": turn.user.text, **_omit_empty(content_parts=parts)},
         **_omit_empty(
             finalResponse=response,
             tools=_build_tools(reply),
             intermediateResponses=[
-                _build_message(event) for event in reply.events if isinstance(event, Message)
+                {"role": event.author or "assistant", "content": event.text}
+                for event in reply.events
+                if isinstance(event, Message)
             ],
             creationTimestamp=turn.creation_timestamp,
         ),
     }
     return {**built, **kept}
-
-
-def _build_user_content(user: UserMessage) -> JsonObject:
-    parts = [found for part in user.attachments if (found := to_trpc_part(part)) is not None]
-    return {"role": "user", "content": user.text, **_omit_empty(content_parts=parts)}
-
-
-def _build_message(message: Message) -> JsonObject:
-    return {"role": message.author or "assistant", "content": message.text}
 
 
 def _build_tools(reply: Reply) -> list[JsonObject]:

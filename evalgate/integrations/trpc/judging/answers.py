@@ -1,7 +1,7 @@
 """Parse a judge's answers: JSON, text fields or letter scores, and choose among samples.
 
-Go finds them with lazy groups between the names; looking for each name after the one before it finds the
-same, in one pass, whatever the judge wrote.
+Go finds text fields with lazy groups between their names. Here each name is searched for after the one before
+it, which finds the same in one pass over any answer.
 """
 
 import json
@@ -19,7 +19,7 @@ from evalgate.llm.sampling import UnparsableAnswerError
 
 @frozen
 class ItemScore:
-    """What the judge says of one rubric, or of one sentence."""
+    """The judge's score of one rubric, or of one sentence."""
 
     id: str
     score: float
@@ -28,34 +28,35 @@ class ItemScore:
 
 @frozen
 class Scorecard:
-    """One answer, read."""
+    """The scores in one answer."""
 
     score: float
     """In [0, 1]."""
     reason: str = ""
     items: tuple[ItemScore, ...] = ()
-    """In the judge's order; empty where it is asked for one score."""
+    """In the judge's order; empty if one score is asked for."""
     value: bool | str | None = None
-    """What the judge chose, where that is no number."""
+    """The judge's choice, if that is not a number."""
 
     @property
     def details(self) -> JsonObject:
-        """What the record holds beside score and reason."""
+        """Return what the record holds next to score and reason."""
         items = [{"id": item.id, "score": item.score, "reason": item.reason} for item in self.items]
         value = {} if self.value is None else {"value": self.value}
         return {**({"rubric_scores": items} if items else {}), **value}
 
 
 def combine_items(items: Sequence[ItemScore]) -> Scorecard:
-    """The mean of `items`, at least one, and their reasons, one a line."""
+    """Return the mean of `items`, at least one, and their reasons, one a line."""
     mean = compute_sequential_mean([item.score for item in items])
     return Scorecard(mean, "\n".join(item.reason for item in items), tuple(items))
 
 
 def choose_representative(cards: Sequence[Scorecard], threshold: float) -> Scorecard:
-    """The first card on the side of the majority, unaltered; of a tie, the first that fails.
+    """Return the first card on the side of the majority, or the first that fails if there is a tie.
 
-    tRPC-Agent-Go's `majority_vote`: a card passes at or above the threshold. `cards` holds at least one.
+    This is tRPC-Agent-Go's `majority_vote`. A card passes at or above the threshold. `cards` must not be
+    empty.
     """
     passing = [card for card in cards if card.score >= threshold]
     failing = [card for card in cards if card.score < threshold]
@@ -67,7 +68,7 @@ _WORST = len(SCALE) - 1
 
 
 def parse_pairwise_score(choices: Sequence[TokenChoice]) -> Scorecard:
-    """How much better A is than B: 0.5 when they are equal, 1.0 when A is best and B worst.
+    """Compute how much better A is than B: 0.5 if they are equal, 1.0 if A is best and B worst.
 
     Raises:
         UnparsableAnswerError: a tag, a letter or the probabilities are missing.
@@ -78,7 +79,7 @@ def parse_pairwise_score(choices: Sequence[TokenChoice]) -> Scorecard:
 
 
 def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
-    """The expected score of the letter after the first such tag, in [0, 1]."""
+    """Return the expected score of the letter after the first such tag, in [0, 1]."""
     if not choices:
         raise UnparsableAnswerError("it has no log probabilities: the model must give them (`logprobs`)")
     tag = f"<{name}>"
@@ -91,9 +92,9 @@ def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
 
 
 def _find_token(choices: Sequence[TokenChoice], place: int, name: str) -> tuple[TokenChoice, str]:
-    """The token in which the text goes on after `place`, and what of it is before.
+    """Return the token in which the text goes on at index `place`, and its part before that index.
 
-    Where a token ends at `place`, it is the next one, even an empty one.
+    If a token ends at `place`, the result is the next one, even if it is empty.
     """
     end = 0
     for at, choice in enumerate(choices):
@@ -106,7 +107,7 @@ def _find_token(choices: Sequence[TokenChoice], place: int, name: str) -> tuple[
 
 
 def _collect_logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
-    """Step on the scale (0 is the best) → the best logprob of the tokens that say so."""
+    """Return the steps of the scale (0 is the best), each with the best logprob of its tokens."""
     found: dict[int, float] = {}
     for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):
         letter = trim_go_space(token.removeprefix(before)).upper() if token.startswith(before) else ""
@@ -120,7 +121,7 @@ def _compute_expected_score(logprobs: Mapping[int, float], name: str) -> float:
     best = max(logprobs.values(), default=-math.inf)
     if best == -math.inf or any(map(math.isnan, logprobs.values())):
         raise UnparsableAnswerError(f"no letter from A to T follows `<{name}>`")
-    # Beside the best: the exponential of a small logprob is 0.
+    # Relative to the best: the exponential of a small logprob is 0.
     weights = {step: math.exp(logprob - best) for step, logprob in logprobs.items()}
     return math.fsum((1 - step / _WORST) * weight for step, weight in weights.items()) / math.fsum(
         weights.values()
@@ -138,13 +139,13 @@ _UNSUPPORTED = frozenset({"unsupported", "contradictory", "disputed"})
 
 
 def parse_final_response(text: str) -> Scorecard:
-    """Read `reasoning: … is_the_agent_response_valid: valid`; the score is 1.0 for that label alone.
+    """Parse `reasoning: … is_the_agent_response_valid: valid`; only that label scores 1.0.
 
-    As in Go the score is 0.0 for `invalid`, for `valid` in quotes or bold, and for no label at all. Other
-    labels, which Go takes for `invalid`, are no answer to the question.
+    As in Go the score is 0.0 for `invalid`, for `valid` in quotes or bold, and for no label at all. Go takes
+    any other label for `invalid`; here it is an error, since it does not answer the question.
 
     Raises:
-        UnparsableAnswerError: a field is missing, or the label speaks of neither `valid` nor `invalid`.
+        UnparsableAnswerError: a field is missing, or the label holds neither `valid` nor `invalid`.
     """
     found = next(_iter_blocks(text, _FINAL), None)
     if found is None:
@@ -156,7 +157,7 @@ def parse_final_response(text: str) -> Scorecard:
 
 
 def parse_rubric_blocks(text: str) -> Scorecard:
-    """Blocks of `ID:`, `Rubric:`, `Evidence:`, `Reason:` and `Verdict: yes`; their mean.
+    """Parse blocks of `ID:`, `Rubric:`, `Evidence:`, `Reason:` and `Verdict: yes`; return their mean.
 
     Raises:
         UnparsableAnswerError: there is no whole block.
@@ -171,7 +172,7 @@ def parse_rubric_blocks(text: str) -> Scorecard:
 
 
 def parse_sentence_blocks(text: str) -> Scorecard:
-    """Blocks of `ID:`, `Reason:`, `Label:` and `Verdict:` with blank lines between them; their mean.
+    """Parse blocks of `ID:`, `Reason:`, `Label:` and `Verdict:` between blank lines; return their mean.
 
     A sentence without a label is judged by its verdict.
 
@@ -196,7 +197,7 @@ def _parse_sentence(number: int, block: Sequence[str]) -> ItemScore:
 
 
 def _iter_blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -> Iterator[list[str]]:
-    """The values after each of `names`, without blanks around them; `end` is what the last one ends at."""
+    """Yield the trimmed values after each of `names`; `end` matches the end of the last one."""
     at = 0
     while True:
         starts: list[int] = []
@@ -218,7 +219,7 @@ _FENCE = "```"
 
 
 def looks_like_json(text: str) -> bool:
-    """Whether an answer means to be JSON, well-formed or not."""
+    """Return True if an answer is meant to be JSON, well-formed or not."""
     return _strip_fence(text).startswith(("{", "["))
 
 
@@ -226,7 +227,7 @@ def parse_rubric_scores(text: str) -> Scorecard:
     """Parse `{"rubricScores": [{"id", "score", "reason"}]}`: at least one, no id twice; return their mean.
 
     Raises:
-        UnparsableAnswerError: it is something else.
+        UnparsableAnswerError: it has another form.
     """
     found = _get_member(_parse_object(text), "rubricScores")
     if not isinstance(found, list) or not found:
@@ -239,10 +240,10 @@ def parse_rubric_scores(text: str) -> Scorecard:
 
 
 def check_rubric_ids(card: Scorecard, ids: Sequence[str]) -> Scorecard:
-    """A card that scores each of `ids` exactly once, in any order.
+    """Return the card if it scores each of `ids` exactly once, in any order.
 
     Raises:
-        UnparsableAnswerError: naming the first rubric that is missing, doubled or unknown.
+        UnparsableAnswerError: naming the first rubric that is missing, repeated or unknown.
     """
     scored = [item.id for item in card.items]
     for id_ in scored:
@@ -265,20 +266,20 @@ def _parse_item(value: object) -> ItemScore:
 
 
 def parse_single_score(text: str) -> Scorecard:
-    """`{"score": 0.7, "reason": "…"}`.
+    """Parse `{"score": 0.7, "reason": "…"}`.
 
     Raises:
-        UnparsableAnswerError: it is something else.
+        UnparsableAnswerError: it has another form.
     """
     found = _parse_object(text)
     return Scorecard(_get_score(found, "score"), _get_text(found, "reason"))
 
 
 def parse_boolean(text: str) -> Scorecard:
-    """`{"passed": true, "reason": "…"}`.
+    """Parse `{"passed": true, "reason": "…"}`; true scores 1.0.
 
     Raises:
-        UnparsableAnswerError: it is something else.
+        UnparsableAnswerError: it has another form.
     """
     found = _parse_object(text)
     passed = _get_member(found, "passed")
@@ -288,10 +289,10 @@ def parse_boolean(text: str) -> Scorecard:
 
 
 def parse_category(text: str, scores: Mapping[str, float]) -> Scorecard:
-    """`{"category": "good", "reason": "…"}`, worth what `scores` says; 0.0 for a category that it lacks.
+    """Parse `{"category": "good", "reason": "…"}`, with the score from `scores`, or 0.0 if it is unknown.
 
     Raises:
-        UnparsableAnswerError: it is something else.
+        UnparsableAnswerError: it has another form.
     """
     found = _parse_object(text)
     category, reason = _get_text(found, "category"), _get_text(found, "reason")
@@ -302,7 +303,7 @@ def parse_category(text: str, scores: Mapping[str, float]) -> Scorecard:
 
 
 def build_rubric_schema(ids: Sequence[str]) -> AnswerSchema:
-    """The form of `parse_rubric_scores`."""
+    """Build the JSON Schema for `parse_rubric_scores`, with exactly one score for each of `ids`."""
     item = _build_object_schema(
         {"id": {"type": "string"}, "score": {"type": "number", "enum": [0, 1]}, "reason": _TEXT}
     )
@@ -311,7 +312,7 @@ def build_rubric_schema(ids: Sequence[str]) -> AnswerSchema:
 
 
 def build_scores_schema() -> AnswerSchema:
-    """Return the form of `parse_rubric_scores` for a user's prompt, which says what is scored."""
+    """Build the JSON Schema for `parse_rubric_scores` with a user's prompt, which names the rubrics."""
     item = _build_object_schema({"id": _TEXT, "score": {"type": "number"}, "reason": _TEXT})
     return AnswerSchema(
         "rubric_scores_result", _build_object_schema({"rubricScores": {"type": "array", "items": item}})
@@ -319,21 +320,21 @@ def build_scores_schema() -> AnswerSchema:
 
 
 def build_single_score_schema() -> AnswerSchema:
-    """The form of `parse_single_score`."""
+    """Build the JSON Schema for `parse_single_score`."""
     return AnswerSchema(
         "single_score_result", _build_object_schema({"score": {"type": "number"}, "reason": _TEXT})
     )
 
 
 def build_boolean_schema() -> AnswerSchema:
-    """The form of `parse_boolean`."""
+    """Build the JSON Schema for `parse_boolean`."""
     return AnswerSchema(
         "boolean_result", _build_object_schema({"passed": {"type": "boolean"}, "reason": _TEXT})
     )
 
 
 def build_categorical_schema(labels: Sequence[str]) -> AnswerSchema:
-    """The form of `parse_category`."""
+    """Build the JSON Schema for `parse_category`."""
     category = {"type": "string", "enum": list(labels)}
     return AnswerSchema("categorical_result", _build_object_schema({"category": category, "reason": _TEXT}))
 
@@ -361,7 +362,7 @@ def _parse_object(text: str) -> Mapping[str, object]:
 
 
 def _strip_fence(text: str) -> str:
-    """What is in a code block, if the answer is nothing but one: of JSON, or of no language."""
+    """Return the content of a code block, if the answer is nothing else; of JSON, or of no language."""
     text = trim_go_space(text)
     if not text.startswith(_FENCE):
         return text
@@ -371,7 +372,7 @@ def _strip_fence(text: str) -> str:
 
 
 def _fold_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Keys count in any case, as Go reads them; of several spellings the last."""
+    # Keys count in any case, as in Go; of several spellings the last one.
     return {fold_key(key): value for key, value in pairs}
 
 

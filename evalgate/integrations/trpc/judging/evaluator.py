@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
 
 from evalgate.config.schema.judge import CUSTOM, PROVIDERS, JudgeConfig, require_variable_reference
 from evalgate.core.formatting import compute_sequential_mean, pluralize
@@ -52,16 +53,16 @@ from evalgate.llm.resolver import Judge, JudgeNotConfiguredError, JudgeResolver
 from evalgate.llm.sampling import Samples, UnparsableAnswerError, take_samples
 
 _OF_NO_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
-"""What Go sends where a judge has no `generationConfig`; one that is there replaces all of it."""
+"""The settings that Go sends if a judge has no `generationConfig`; one that exists replaces them all."""
 
 
 class TrpcJudgeModel(GoModel):
-    """Which model judges, and how. Without a name the run's own judge does."""
+    """The model that judges, with its settings. Without a name it is the run's own judge."""
 
     provider_name: str = Field(default="", alias="providerName")
     model_name: str = Field(default="", alias="modelName")
     variant: str = ""
-    """Go's word for a dialect of OpenAI's wire format; not needed here."""
+    """The dialect of OpenAI's wire format; not needed here."""
     base_url: str = Field(default="", alias="baseURL")
     api_key: str = Field(default="", alias="apiKey", repr=False)
     extra_fields: dict[str, Any] = Field(default_factory=dict, alias="extraFields")
@@ -83,7 +84,7 @@ class TrpcJudgeModel(GoModel):
         return self
 
     def build_parameters(self) -> dict[str, object]:
-        """How the model is asked, in the words of `JudgeConfig`. Nothing is streamed."""
+        """Return the model's parameters, by the keys of `JudgeConfig`; `stream` is left out."""
         own = _OF_NO_GENERATION if self.generation_config is None else self.generation_config
         generation = {**self.extra_fields, **{key: value for key, value in own.items() if key != "stream"}}
         return {
@@ -93,7 +94,7 @@ class TrpcJudgeModel(GoModel):
         }
 
     def build_config(self, base: JudgeConfig | None) -> JudgeConfig:
-        """This model, asked as patiently as `base`.
+        """Build the configuration of this model, with the other settings of `base`.
 
         Raises:
             pydantic.ValidationError: a value is wrong.
@@ -111,25 +112,25 @@ class TrpcJudgeModel(GoModel):
 
 
 class LlmJudgeOptions(GoModel):
-    """How a model judges."""
+    """The options of a judge."""
 
     rubrics: tuple[TrpcRubricOption, ...] = Field(default=(), strict=False)
     judge_model: TrpcJudgeModel | None = Field(default=None, alias="judgeModel")
     template: JudgeTemplate | None = None
     sample_parallelism_enabled: bool = Field(default=False, alias="sampleParallelismEnabled")
     sample_parallelism: int = Field(default=0, alias="sampleParallelism", ge=0)
-    """Samples are always asked for at the same time, as many as the judge's `concurrency` allows."""
+    """Not used: the judge's `concurrency` decides how many samples are asked for at the same time."""
 
     @property
     def samples(self) -> int:
-        """How often a turn is judged."""
+        """Return the number of samples for each turn."""
         return self.judge_model.num_samples if self.judge_model else 1
 
     def resolve_judge(self, bench: ProvidesJudges | None) -> Judge:
-        """Who judges: the model that is named here, unless the command line decrees another.
+        """Return the judge: the model that is named here, unless the command line names another.
 
         Raises:
-            JudgeNotConfiguredError: nobody names one.
+            JudgeNotConfiguredError: no model is named.
             pydantic.ValidationError: a value is wrong.
         """
         if not isinstance(bench, JudgeResolver):
@@ -142,10 +143,10 @@ class LlmJudgeOptions(GoModel):
 
 
 def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubricOption, ...]:
-    """`rubrics`, where a judge scores each by its id.
+    """Return `rubrics` if each has an id of its own, by which a judge scores it.
 
     Raises:
-        ValueError: one has no id, or that of another.
+        ValueError: one has no id, or the same as another.
     """
     seen = list(iter_visible_rubrics(rubrics))
     if any(not rubric.id for rubric in seen):
@@ -156,34 +157,37 @@ def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubri
 
 
 class RubricJudgeOptions(LlmJudgeOptions):
-    """How a model judges by rubrics, each of which it scores by its id."""
+    """The options of a judge that scores rubrics by their ids."""
 
     _require_unique_rubric_ids = field_validator("rubrics")(require_unique_ids)
 
 
 class TurnNotJudgeableError(Exception):
-    """A turn lacks what the evaluator needs; says what. The metric breaks, as in the original."""
+    """A turn lacks what the evaluator needs; the text names it.
+
+    The whole metric fails, as in the original.
+    """
 
 
 class LlmCriterion(GoModel):
-    """The criterion of a judged metric; criteria of other kinds beside it are overlooked."""
+    """The criterion of a judged metric; criteria of other kinds next to it are ignored."""
 
     llm_judge: LlmJudgeOptions = Field(default=LlmJudgeOptions(), alias="llmJudge")
     tool_trajectory: object = Field(default=None, alias="toolTrajectory")
     final_response: object = Field(default=None, alias="finalResponse")
     prompt: str = ""
-    """File of a prompt that is asked instead of ours, relative to the thresholds file."""
+    """File of a prompt to use instead of evalgate's, relative to the thresholds file."""
 
 
 @frozen
 class JudgeQuestion:
-    """What the judge is asked of one turn."""
+    """The question to the judge about one turn."""
 
     text: str
     schema: AnswerSchema | None = None
     parameters: JsonObject | None = None
     sentences: int | None = None
-    """How many an answer must label; None: it labels none."""
+    """Number of sentences that an answer must label; None if it labels none."""
 
 
 class LlmRubricCriterion(LlmCriterion):
@@ -200,22 +204,22 @@ class LlmEvaluator(ABC):
     needs_reference: ClassVar[bool] = False
     options_type: ClassVar[type[LlmCriterion]] = LlmCriterion
     prompt_name: ClassVar[str] = ""
-    """"": the prompt is the user's own."""
+    """Name of evalgate's prompt; "" if the prompt is always the user's own."""
     more_variables: ClassVar[frozenset[str]] = frozenset()
-    """What a prompt of the user's own is filled with beside the variables of ours."""
+    """Variables that a user's own prompt may use besides those of evalgate's prompt."""
 
     settings: LlmJudgeOptions
     judge: Judge
     name: str
-    """As the user calls the metric: rubrics of a case may be meant for it."""
+    """The user's name of the metric, by which a case's rubrics may select it."""
     threshold: float
-    """At or above it a sample passes, in the vote."""
+    """A sample with at least this score passes in the vote."""
     own_prompt: Prompt | None = None
-    """Instead of ours."""
+    """The user's prompt, which replaces evalgate's."""
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """The metric of a criterion object of `.metrics.json`.
+        """Build the metric of a criterion object of `.metrics.json`.
 
         Raises:
             ValidationError: an option is wrong.
@@ -232,16 +236,16 @@ class LlmEvaluator(ABC):
 
     @property
     def judged_by(self) -> JsonObject:
-        """See `Judged`."""
+        """Return the judge's identity and the version of the prompt."""
         return {**self.judge.identity, "prompt": self.prompt.version if self.prompt_name else ""}
 
     @property
     def prompt(self) -> Prompt:
-        """What the judge is asked with."""
+        """Return the user's prompt, or else evalgate's."""
         return self.own_prompt or load_prompt(self.prompt_name)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """The mean over the turns, in [0, 1]. A turn that is missing or unasked scores 0.0."""
+        """Return the mean over the turns, in [0, 1]. A turn that is missing or unasked scores 0.0."""
         found = list(iter_exchanges(case, run))
         rubrics = [(*self.collect_rubrics(case), *iter_turn_rubrics(each.rubrics)) for each in found]
         if reason := self._explain_not_applicable(found):
@@ -254,12 +258,11 @@ class LlmEvaluator(ABC):
             turns = [await self._score_turn(found[: at + 1], own) for at, own in enumerate(rubrics)]
         except TurnNotJudgeableError as error:
             return MetricFailure(str(error))
-        return MetricScore(
-            _compute_mean_score(turns), tuple(turns), _find_first_reason(turns, self.threshold)
-        )
+        mean = compute_sequential_mean([turn.score for turn in turns if turn.score is not None])
+        return MetricScore(mean, tuple(turns), _find_first_reason(turns, self.threshold))
 
     def collect_rubrics(self, case: EvalCase) -> tuple[JudgedRubric, ...]:
-        """The metric's rubrics, then those of the case that are meant for it."""
+        """Return the metric's rubrics, then those of the case that are meant for it."""
         return (*iter_visible_rubrics(self.settings.rubrics), *iter_case_rubrics(case, self.name))
 
     def _find_repeated_id(
@@ -322,16 +325,16 @@ class LlmEvaluator(ABC):
     async def build_question(
         self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
-        """What the judge is asked of the last of these turns.
+        """Build the question about the last of these turns.
 
         Raises:
             TurnNotJudgeableError: the turn lacks something.
-            JudgeError: the judge had to be asked something before, and gave no answer.
+            JudgeError: the judge had to be asked something before, and did not answer.
         """
 
     @abstractmethod
     def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
-        """What an answer says; `ids` are those of the rubrics.
+        """Parse an answer; `ids` are those of the rubrics.
 
         Raises:
             UnparsableAnswerError: it is not in the form that was asked for.
@@ -339,44 +342,43 @@ class LlmEvaluator(ABC):
 
 
 class RubricEvaluator(LlmEvaluator):
-    """Asks whether rubrics hold; reads the JSON of today's evaluators, and the blocks of the first ones."""
+    """An evaluator that asks whether rubrics hold.
+
+    It reads today's evaluators' JSON, and the blocks of the first ones.
+    """
 
     needs_rubrics = True
     options_type = LlmRubricCriterion
 
+    @override
     async def build_question(
         self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
-        """See `LlmEvaluator`."""
         text = self.prompt.render_text(**self.build_material(so_far[-1]), rubrics=format_rubrics(rubrics))
         return JudgeQuestion(text, build_rubric_schema([rubric.id for rubric in rubrics]))
 
     def build_material(self, exchange: TrpcExchange) -> Mapping[str, str]:
-        """What the prompt shows of a turn.
+        """Return the texts of a turn that the prompt shows.
 
         Raises:
             TurnNotJudgeableError: something is missing.
         """
         return get_exchange_texts(exchange)
 
+    @override
     def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
-        """See `LlmEvaluator`."""
         is_json = looks_like_json(answer.text)
         card = parse_rubric_scores(answer.text) if is_json else parse_rubric_blocks(answer.text)
         return check_rubric_ids(card, ids)
 
 
 def get_exchange_texts(exchange: TrpcExchange) -> dict[str, str]:
-    """User's text, final response and the expected one."""
+    """Return the user's text, the final response and the expected one, by the prompt's variables."""
     return {"user": exchange.user, "response": exchange.response, "reference": exchange.reference or ""}
 
 
-def _compute_mean_score(turns: Sequence[TurnScore]) -> float:
-    return compute_sequential_mean([turn.score for turn in turns if turn.score is not None])
-
-
 def _find_first_reason(turns: Sequence[TurnScore], threshold: float) -> str:
-    """Of the first turn below the threshold; where none is, of none."""
+    """Return the reason of the first turn below the threshold, or "" if there is none."""
     for number, turn in enumerate(turns, start=1):
         if turn.score is not None and turn.score < threshold and turn.reason:
             return f"turn {number}: {turn.reason}" if len(turns) > 1 else turn.reason

@@ -1,4 +1,4 @@
-"""What a judge is shown: turns, rubrics and the results of a knowledge search."""
+"""The material of a judge's prompt: turns, rubrics and the results of a knowledge search."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -16,26 +16,26 @@ class TrpcExchange:
 
     user: str
     reply: Reply | None
-    """None: the agent gave no such turn."""
+    """None if the agent made no such turn."""
     reference: str | None = None
-    """The final response that was expected; None when none was."""
+    """The expected final response; None if there is none."""
     is_asked_for: bool = True
-    """False: the recording is longer than its case."""
+    """False if the recording is longer than its case."""
     context: tuple[JsonObject, ...] = ()
-    """Messages that the conversation is preceded by."""
+    """Messages before the conversation."""
     execution: JsonObject | None = None
-    """What the agent's nodes did in this turn, where a recording says so."""
+    """The steps of the agent's nodes in this turn, if a recording has them."""
     rubrics: tuple[Rubric, ...] = ()
-    """Those of the turn, which an eval set of Google ADK may have."""
+    """Rubrics of the turn, which an eval set of Google ADK may have."""
 
     @property
     def response(self) -> str:
-        """The final response; "" when there is none."""
+        """Return the final response, or "" if there is none."""
         return (self.reply.response if self.reply else None) or ""
 
 
 def iter_exchanges(case: EvalCase, run: CaseRun) -> Iterator[TrpcExchange]:
-    """Every turn of the run: as it is written, or as a simulated user played it."""
+    """Yield every turn of the run, as it was written or as a simulated user said it."""
     context = case.context_messages
     if not case.turns:
         for message, reply in zip_longest(run.said, run.replies):
@@ -55,13 +55,13 @@ def iter_exchanges(case: EvalCase, run: CaseRun) -> Iterator[TrpcExchange]:
 
 
 class TrpcRubricOptionContent(GoModel):
-    """What a rubric says."""
+    """The text of a rubric."""
 
     text: str = ""
 
 
 class TrpcRubricOption(GoModel):
-    """Something that the judge must affirm. One without content is passed over."""
+    """A statement that the judge must affirm. One without content is ignored."""
 
     id: str = ""
     content: TrpcRubricOptionContent | None = None
@@ -79,28 +79,28 @@ class JudgedRubric:
     type: str = ""
 
     def to_go_json(self) -> RawJson:
-        """As Go writes it: what is empty is left out."""
+        """Return the JSON that Go writes, without empty fields."""
         content = dump_go_struct([("text", self.text)] if self.text else [])
         members = {"id": self.id, "content": content, "description": self.description, "type": self.type}
         return dump_go_struct((key, value) for key, value in members.items() if value)
 
 
 def iter_visible_rubrics(options: Iterable[TrpcRubricOption]) -> Iterator[JudgedRubric]:
-    """Those that say something."""
+    """Yield the rubrics that have content."""
     for each in options:
         if each.content is not None:
             yield JudgedRubric(each.id.strip(), each.content.text, each.description, each.type)
 
 
 def iter_case_rubrics(case: EvalCase, metric: str) -> Iterator[JudgedRubric]:
-    """Those of a case that are meant for `metric`, or for any."""
+    """Yield rubrics of a case that are meant for `metric`, or for any metric."""
     for each in case.rubrics:
         if each.metric in {"", metric}:
             yield _to_judged_rubric(each)
 
 
 def iter_turn_rubrics(rubrics: Iterable[Rubric]) -> Iterator[JudgedRubric]:
-    """Yield those of a turn that have no type: with one they are meant for a metric of Google ADK."""
+    """Yield rubrics of a turn that have no type; with one they are meant for a metric of Google ADK."""
     for each in rubrics:
         if not (each.type or "").strip():
             yield _to_judged_rubric(each)
@@ -112,12 +112,12 @@ def _to_judged_rubric(rubric: Rubric) -> JudgedRubric:
 
 
 def format_rubrics(rubrics: Sequence[JudgedRubric]) -> str:
-    """`id: text`, one a line."""
+    """Format the rubrics as `id: text`, one a line."""
     return "\n".join(f"{rubric.id}: {rubric.text}" for rubric in rubrics)
 
 
 def find_repeated_id(rubrics: Iterable[JudgedRubric]) -> str:
-    """The first id that two of them have; "" when there is none."""
+    """Return the first id that two rubrics have, or "" if there is none."""
     seen: set[str] = set()
     for rubric in rubrics:
         if rubric.id in seen:
@@ -135,17 +135,17 @@ _DOCUMENT: Mapping[str, tuple[type, ...]] = {
     "metadata": (Mapping,),
     "score": (int, float),
 }
-"""What a document holds, in Go's order, and of which type."""
+"""The keys of a document, in Go's order, with their types."""
 _ALWAYS: Mapping[str, object] = {"text": "", "score": 0}
-"""What stands there even where the search left it out."""
+"""The keys that are written even if the search left them out, with their defaults."""
 
 
 class InvalidKnowledgeError(Exception):
-    """A search's result is not of the form that tRPC-Agent-Go's own tools give."""
+    """A search's result is not in the form of tRPC-Agent-Go's own tools."""
 
 
 def format_knowledge(reply: Reply) -> str:
-    """One line of JSON for each search of the turn, with what a search gives and nothing else.
+    """Return one line of JSON for each search of the turn, with the known fields only.
 
     Raises:
         InvalidKnowledgeError: a result is of another form.

@@ -1,4 +1,4 @@
-"""`llm_judge_template`: a user's own prompt, with values of the turn bound to its variables."""
+"""`llm_judge_template`: a user's own prompt whose variables are bound to values of the turn."""
 
 import json
 import re
@@ -27,14 +27,14 @@ _STEP = re.compile(r"\.(?P<key>[^.\[\]*]+)|\[(?P<index>[+-]?[0-9]+)\]")
 
 
 class PathNotFoundError(Exception):
-    """A path leads nowhere in a text; says why."""
+    """A text has no value at a path; the message says why."""
 
 
 def parse_path(path: str) -> JsonPath:
-    """The steps of `path`; none for "" and "$", which mean the whole.
+    """Parse the steps of `path`; "" and "$" have none and mean the whole.
 
     Raises:
-        ValueError: it is no such path.
+        ValueError: it is not such a path.
     """
     rest = path.removeprefix("$")
     if rest == path and path and not path.startswith((".", "[")):
@@ -46,10 +46,10 @@ def parse_path(path: str) -> JsonPath:
 
 
 def extract_value(text: str, path: JsonPath) -> str:
-    """The value at `path` in the JSON that `text` is: a text as it is, anything else as JSON.
+    """Return the value at `path` in the JSON of `text`: a text as it is, anything else as JSON.
 
     Raises:
-        PathNotFoundError: the text is no JSON, or has nothing there.
+        PathNotFoundError: the text is no JSON, or has no such value.
     """
     try:
         value: object = json.loads(
@@ -80,23 +80,23 @@ _LISTS: Mapping[str, tuple[str, Sequence[str]]] = {
     "traceStepTools": ("tools", ("id", "name", "arguments", "result", "error")),
     "traceStepSkills": ("skills", ("name",)),
 }
-"""Where a step keeps them, and what is shown of each."""
+"""Keys of a step that hold lists, and the members that are shown of each item."""
 _TEXTS: Mapping[str, str] = {"traceStepInput": "input", "traceStepOutput": "output"}
 STEP_FIELDS = frozenset({*_LISTS, *_TEXTS})
 _OF_ANY_TYPE = frozenset({"arguments", "result"})
 
 
 class MissingTraceError(Exception):
-    """A turn's trace lacks what is asked of it; says what."""
+    """A turn's trace lacks a step or value; the message names it."""
 
 
 def read_step_field(trace: object, node: str, field: str) -> str:
-    """What the last step of `node` took in, gave out, called or loaded: a text, or a list as JSON.
+    """Return a value of the last step of `node`: a text, or a list as JSON.
 
-    `field` is one of STEP_FIELDS.
+    `field`, one of STEP_FIELDS, selects the step's input, output, tools or skills.
 
     Raises:
-        MissingTraceError: there is no such step, or nothing in it.
+        MissingTraceError: there is no such step, or no such value in it.
     """
     if trace is None:
         raise MissingTraceError("the turn has no `executionTrace`")
@@ -154,19 +154,19 @@ class TemplateError(Exception):
 
 
 class NodeSelector(GoModel):
-    """Which node of a trace is meant."""
+    """The node of a trace that is selected."""
 
     node: str = Field(default="", alias="nodeID")
 
 
 class VariableSource(GoModel):
-    """Where a variable's value comes from."""
+    """The source of a variable's value."""
 
     scope: Literal["actual", "expected", "metric"]
     field: str
     selector: NodeSelector = NodeSelector()
     path: str = ""
-    """Into JSON, as `$.a[1].b`; the whole text without."""
+    """A path into JSON, such as `$.a[1].b`; "" for the whole text."""
 
     @model_validator(mode="after")
     def _check_source(self) -> "VariableSource":
@@ -181,7 +181,7 @@ class VariableSource(GoModel):
         return self
 
     def resolve_value(self, exchange: TrpcExchange, rubrics: Sequence[JudgedRubric]) -> str:
-        """The text that stands for the variable.
+        """Return the text of the variable.
 
         Raises:
             TemplateError: there is none.
@@ -212,7 +212,7 @@ class VariableSource(GoModel):
 
 
 class VariableBinding(GoModel):
-    """A variable of the template and where its value comes from."""
+    """A variable of the template and the source of its value."""
 
     template_variable: str = Field(alias="templateVariable", min_length=1)
     source: VariableSource
@@ -226,7 +226,7 @@ class Category(GoModel):
 
 
 class ScorerOptions(GoModel):
-    """What a scorer needs."""
+    """The options of a scorer."""
 
     categories: tuple[Category, ...] = Field(default=(), strict=False)
 
@@ -239,7 +239,7 @@ class ScorerOptions(GoModel):
 
 
 class JudgeTemplate(GoModel):
-    """A prompt with variables, and how the answer is read."""
+    """A prompt with variables, and the form of the answer."""
 
     prompt: str
     scorer: AnswerForm = Field(alias="responseScorerName")
@@ -264,7 +264,9 @@ class JudgeTemplate(GoModel):
         return self
 
     def fill_template(self, exchange: TrpcExchange, rubrics: Sequence[JudgedRubric]) -> str:
-        """The text that the judge is sent. Values are not looked through for variables.
+        """Return the prompt with its variables filled.
+
+        Variables within values are not replaced.
 
         Raises:
             TemplateError: a variable has no value.
@@ -277,10 +279,15 @@ class JudgeTemplate(GoModel):
                 raise TemplateError(
                     f"the template's variable `{binding.template_variable}`: {error}"
                 ) from None
-        return _PLACEHOLDER.sub(lambda found: _fill_placeholder(found, values), self.prompt)
+
+        def fill_placeholder(found: re.Match[str]) -> str:
+            inner = _match_placeholder(found)
+            return values.get(inner["name"], "") if inner else found[0]
+
+        return _PLACEHOLDER.sub(fill_placeholder, self.prompt)
 
     def parse_answer(self, text: str, ids: Sequence[str]) -> Scorecard:
-        """An answer. Without rubrics the judge names those that it scores.
+        """Parse an answer; without `ids` the judge chooses the rubrics that it scores.
 
         Raises:
             UnparsableAnswerError: it is not in the scorer's form.
@@ -298,7 +305,7 @@ class JudgeTemplate(GoModel):
 
     @property
     def answer_schema(self) -> AnswerSchema:
-        """The form that the answer should have."""
+        """Return the JSON Schema of the answer."""
         match self.structured_output or self.scorer:
             case "single_score":
                 return answers.build_single_score_schema()
@@ -315,7 +322,7 @@ class JudgeTemplate(GoModel):
 
 
 def _match_placeholder(found: re.Match[str]) -> re.Match[str] | None:
-    """The name in a pair of braces, and whether it may lack a value; None: the braces are text."""
+    """Match the name in a pair of braces, and its mark for optional; None if the braces are plain text."""
     return _NAME.fullmatch(trim_go_space(found[1]))
 
 
@@ -324,8 +331,3 @@ def _iter_required_variables(prompt: str) -> Iterator[str]:
         inner = _match_placeholder(found)
         if inner and not inner["optional"]:
             yield inner["name"]
-
-
-def _fill_placeholder(found: re.Match[str], values: Mapping[str, str]) -> str:
-    inner = _match_placeholder(found)
-    return values.get(inner["name"], "") if inner else found[0]

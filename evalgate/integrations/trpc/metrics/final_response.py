@@ -1,4 +1,4 @@
-"""`trpc/final_response_avg_score`: whether the final response meets the criteria."""
+"""`trpc/final_response_avg_score`: compare the final response with the expected one."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,9 +25,10 @@ _ELEMENT = re.compile(rb"<[^!?/\s]")
 
 
 def find_xml_problem(text: str) -> str:
-    """What is wrong with the document; "" when it is well-formed. Nothing outside it is ever read.
+    """Return what is wrong with the document, or "" if it is well-formed.
 
-    A document that declares entities is refused: those of XML itself and characters by number are enough.
+    Nothing outside of the document is ever read. A document that declares entities is refused: those of XML
+    itself and characters by number are enough.
     """
     data = text.strip().encode("utf-8", "replace")
     if not data:
@@ -50,7 +51,7 @@ def find_xml_problem(text: str) -> str:
 
 
 class _XmlScan:
-    """What a document holds that expat reads and Go's `encoding/xml` does not."""
+    """Handlers that find what expat accepts and Go's `encoding/xml` does not."""
 
     def __init__(self) -> None:
         self.has_root = False
@@ -85,7 +86,7 @@ def _describe_syntax_error(error: expat.ExpatError, data: bytes, at: int, *, has
 
 
 class RougeThreshold(GoModel):
-    """What each of the three must reach."""
+    """The minimum of each of the three scores."""
 
     precision: float = 0.0
     recall: float = 0.0
@@ -93,12 +94,12 @@ class RougeThreshold(GoModel):
 
 
 class RougeCriterion(GoModel):
-    """How many words the response shares with the expected one."""
+    """A threshold for the words that the response and the expected one have in common."""
 
     ignore: bool = False
     rouge_type: str = Field(default="", alias="rougeType")
     measure: str = ""
-    """Which of the three the reason names first; all must reach their thresholds."""
+    """The score that the reason names first; all three must reach their thresholds."""
     threshold: RougeThreshold = RougeThreshold()
     use_stemmer: bool = Field(default=False, alias="useStemmer")
     split_summaries: bool = Field(default=False, alias="splitSummaries")
@@ -107,7 +108,7 @@ class RougeCriterion(GoModel):
     _is_available = field_validator("tokenizer_name")(refuse_registered_name)
 
     def find_mismatch(self, actual: str, expected: str) -> str:
-        """Why the criterion is not met; "" when it is."""
+        """Return the reason why the criterion is not met, or "" if it is."""
         if not self.rouge_type:
             return "rouge criterion requires rougeType"
         if self.measure not in {"", "f1", "precision", "recall"}:
@@ -134,14 +135,14 @@ class RougeCriterion(GoModel):
 
 
 class XmlCriterion(GoModel):
-    """Whether the response is XML; contents are not compared."""
+    """A check that the response is XML; contents are not compared."""
 
     ignore: bool = False
     valid: bool = False
     match_strategy: str = Field(default="", alias="matchStrategy")
 
     def find_mismatch(self, actual: str) -> str:
-        """Why the criterion is not met; "" when it is."""
+        """Return the reason why the criterion is not met, or "" if it is."""
         if not self.match_strategy:
             return "xml match strategy is empty"
         if self.match_strategy != "skip":
@@ -150,7 +151,7 @@ class XmlCriterion(GoModel):
 
 
 class ResponseCriterion(GoModel):
-    """All criteria that are named must be met; one at least must be named."""
+    """Criteria for the final response. At least one must be named, and all that are named must be met."""
 
     text: TextCriterion | None = None
     json_: JsonCriterion | None = Field(default=None, alias="json")
@@ -161,7 +162,10 @@ class ResponseCriterion(GoModel):
     _is_available = field_validator("compare_name")(refuse_registered_name)
 
     def find_mismatch(self, actual: str | None, expected: str | None) -> str:
-        """Why the responses do not match; "" when they do. None: there is no final response."""
+        """Return the reason why the responses do not match, or "" if they do.
+
+        None stands for no final response.
+        """
         if not (self.text or self.json_ or self.rouge or self.xml):
             return "final response criterion must configure text, json, rouge, or xml"
         if actual is None:
@@ -191,16 +195,16 @@ class TrpcFinalResponse(GoModel):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """The metric of a criterion object of `.metrics.json`; criteria of other kinds are overlooked.
+        """Build the metric of a criterion object of `.metrics.json`; ignore criteria of other kinds.
 
         Raises:
-            ValidationError: an option is wrong, or names what is not there.
+            ValidationError: an option is wrong, or names something that is not available.
         """
         del context
         return cls.model_validate(criterion.options, context=BOUND)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]. A turn that is missing or unasked scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0."""
         return await compute_turn_mean(case, run, self._score_turn)
 
     def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:

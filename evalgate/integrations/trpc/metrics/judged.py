@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion, JsonObject
@@ -49,15 +50,15 @@ class TrpcLlmFinalResponse(LlmEvaluator):
     needs_reference = True
     prompt_name = "trpc_final_response"
 
+    @override
     async def build_question(
         self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
-        """See `LlmEvaluator`."""
         del rubrics
         return JudgeQuestion(self.prompt.render_text(**get_exchange_texts(so_far[-1])))
 
+    @override
     def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
-        """See `LlmEvaluator`."""
         del ids
         return parse_final_response(answer.text)
 
@@ -73,15 +74,15 @@ class TrpcLlmHallucinations(LlmEvaluator):
 
     prompt_name = "trpc_hallucinations"
 
+    @override
     @property
     def judged_by(self) -> JsonObject:
-        """See `Judged`."""
         return {**self.judge.identity, "prompt": [self.prompt.version, load_prompt("trpc_sentences").version]}
 
+    @override
     async def build_question(
         self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
-        """See `LlmEvaluator`."""
         del rubrics
         sentences = await self._split_sentences(so_far[-1].response)
         return JudgeQuestion(
@@ -95,8 +96,8 @@ class TrpcLlmHallucinations(LlmEvaluator):
         (found,) = (await take_samples(self.judge.client, request, 1, _parse_sentences)).require_values()
         return found
 
+    @override
     def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
-        """See `LlmEvaluator`."""
         del ids
         return parse_sentence_blocks(answer.text)
 
@@ -109,7 +110,9 @@ def _parse_sentences(answer: ModelAnswer) -> list[str]:
 
 
 def format_evidence(so_far: Sequence[TrpcExchange]) -> str:
-    """What these turns brought to light, as the original shows it: nothing that the agent said proves itself.
+    """Format the facts that these turns revealed, as the original does.
+
+    The agent's own messages are left out, because they prove nothing.
 
     Raises:
         TurnNotJudgeableError: a tool's arguments or result are nested too deep to be shown.
@@ -127,7 +130,10 @@ def _iter_evidence(exchange: TrpcExchange) -> Iterator[str]:
     tools = collect_tool_records(exchange.reply) if exchange.reply else []
     sections = {
         "User prompt": trim_go_space(exchange.user),
-        "Context messages": "\n".join(map(_format_message, exchange.context)),
+        "Context messages": "\n".join(
+            f"- [{message.get('role') or ''}] {trim_go_space(str(message.get('content') or ''))}"
+            for message in exchange.context
+        ),
         "tool_calls": dump_indented_json([_dump_tool_struct(each, "args", each.arguments) for each in tools])
         if tools
         else "",
@@ -136,10 +142,6 @@ def _iter_evidence(exchange: TrpcExchange) -> Iterator[str]:
         else "",
     }
     yield from (f"{name}:\n{text}" for name, text in sections.items() if text)
-
-
-def _format_message(message: JsonObject) -> str:
-    return f"- [{message.get('role') or ''}] {trim_go_space(str(message.get('content') or ''))}"
 
 
 def _dump_tool_struct(tool: ToolRecord, name: str, value: object) -> RawJson:
@@ -170,25 +172,25 @@ class TrpcLlmJudgeTemplate(LlmEvaluator):
 
     template: JudgeTemplate = field(kw_only=True)
 
+    @override
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """See `LlmEvaluator`."""
         settings = _TemplateCriterion.model_validate(criterion.options, context=BOUND).llm_judge
         judge, name = settings.resolve_judge(context.bench), criterion.metric.removeprefix("trpc/")
         return cls(settings, judge, name, criterion.threshold, template=settings.template)
 
+    @override
     async def build_question(
         self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
-        """See `LlmEvaluator`."""
         try:
             text = self.template.fill_template(so_far[-1], rubrics)
         except TemplateError as error:
             raise TurnNotJudgeableError(str(error)) from None
         return JudgeQuestion(text, self.template.answer_schema)
 
+    @override
     def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
-        """See `LlmEvaluator`."""
         return self.template.parse_answer(answer.text, ids)
 
 
@@ -197,8 +199,8 @@ class TrpcLlmRubricKnowledgeRecall(RubricEvaluator):
 
     prompt_name = "trpc_rubric_knowledge_recall"
 
+    @override
     def build_material(self, exchange: TrpcExchange) -> Mapping[str, str]:
-        """See `RubricEvaluator`."""
         try:
             knowledge = format_knowledge(exchange.reply) if exchange.reply else NOTHING_FOUND
         except InvalidKnowledgeError as error:
@@ -237,15 +239,15 @@ class TrpcLlmVerifierPairwise(LlmEvaluator):
     needs_reference = True
     prompt_name = "trpc_verifier_pairwise"
 
+    @override
     async def build_question(
         self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
-        """See `LlmEvaluator`."""
         material = get_exchange_texts(so_far[-1])
         text = self.prompt.render_text(**material, rubrics=format_rubrics(rubrics))
         return JudgeQuestion(text, parameters={"logprobs": True, "top_logprobs": len(SCALE)})
 
+    @override
     def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
-        """See `LlmEvaluator`."""
         del ids
         return parse_pairwise_score(answer.choices)

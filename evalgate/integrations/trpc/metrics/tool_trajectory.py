@@ -1,4 +1,4 @@
-"""`trpc/tool_trajectory_avg_score`: whether the right tools were called and answered."""
+"""`trpc/tool_trajectory_avg_score`: compare the tool calls and their results with the expected ones."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -30,11 +30,11 @@ from evalgate.metrics.turnwise import compute_turn_mean
 
 
 def find_unmatched_indices(candidates: Sequence[range], fits: Callable[[int, int], bool]) -> tuple[int, ...]:
-    """Which of those with `candidates` get no partner of their own in a maximum matching, earlier ones first.
+    """Return the indices that have no partner of their own in a maximum matching; earlier ones match first.
 
-    `candidates` gives each the partners that `fits` may accept. H. W. Kuhn's augmenting paths (1955), over
-    edges that are asked for when they are needed: the memory is linear in the vertices, and what a search has
-    explored in vain is never explored again.
+    `candidates` holds, for each index, the partners that `fits` may accept. H. W. Kuhn's augmenting paths
+    (1955), over edges that are computed when they are needed: the memory is linear in the vertices, and a
+    vertex that was explored in vain is never explored again.
     """
     return _BipartiteMatching(candidates, fits).find_unmatched()
 
@@ -45,9 +45,9 @@ class _BipartiteMatching:
         self._fits = fits
         self._owner: dict[int, int] = {}
         self._dead: set[int] = set()
-        """Reached by a search that failed: no later path leads out of there."""
+        """Vertices that a failed search reached: no later path leads on from them."""
         self._start: dict[range, int] = {}
-        """How many at the front of a range are taken, so that they are skipped at once."""
+        """Number of taken partners at the front of each range, so that they are skipped at once."""
 
     def find_unmatched(self) -> tuple[int, ...]:
         return tuple([left for left in range(len(self._candidates)) if not self._assign_partner(left)])
@@ -72,7 +72,10 @@ class _BipartiteMatching:
         return None
 
     def _augment_path(self, root: int) -> bool:
-        """Depth first, without recursion: `path` holds who asks, and whom they may still ask."""
+        """Assign `root` a partner by moving others; return False if that is impossible.
+
+        The search is depth first, without recursion. `path` holds each vertex with its untried candidates.
+        """
         seen: set[int] = set()
         path: list[tuple[int, Iterator[int]]] = [(root, iter(self._candidates[root]))]
         taken: list[int] = []
@@ -106,8 +109,8 @@ _ROUNDING = 1e-9
 class CallIndex:
     """Calls by name and by the shape of their arguments, each shape in the order of its first number.
 
-    Whoever is not among the candidates of a call differs from it in name or arguments, numbers being equal
-    within the tolerance.
+    A call that is not among the candidates of another differs from it in name or arguments, numbers being
+    equal within the tolerance.
     """
 
     def __init__(self, calls: Sequence[ToolRecord], tolerance: float) -> None:
@@ -116,7 +119,7 @@ class CallIndex:
         for at, call in enumerate(calls):
             groups.setdefault(_get_call_key(call), []).append((_find_first_number(call.arguments), at))
         self.order: list[int] = []
-        """Place in the index → place in `calls`."""
+        """Position in the index → position in `calls`."""
         self._blocks: dict[_CallKey, tuple[int, list[float]]] = {}
         for key, members in groups.items():
             members.sort()
@@ -124,7 +127,7 @@ class CallIndex:
             self.order += [at for _, at in members]
 
     def find_candidates(self, call: ToolRecord) -> range:
-        """Places in the index that a call may be equal to."""
+        """Return the positions in the index that a call may be equal to."""
         start, numbers = self._blocks.get(_get_call_key(call), (0, []))
         if next(_find_numbers(call.arguments), None) is None:
             return range(start, start + len(numbers))
@@ -163,7 +166,7 @@ def _find_first_number(value: object) -> float:
 
 
 class ToolStrategy(GoModel):
-    """What of two calls is compared: only the parts that are named here."""
+    """The parts of two calls that are compared: only those that are set."""
 
     name: TextCriterion | None = None
     arguments: JsonCriterion | None = None
@@ -179,7 +182,7 @@ class ToolStrategy(GoModel):
         )
 
     def find_mismatch(self, actual: ToolRecord, expected: ToolRecord) -> str:
-        """Why the calls do not match; "" when they do."""
+        """Return the reason why the calls do not match, or "" if they do."""
         if self.name is not None and (fault := self.name.find_mismatch(actual.name, expected.name)):
             return f"name mismatch: {fault}"
         if self.arguments is not None and (
@@ -196,11 +199,12 @@ _BUILT_IN = ToolStrategy(name=TextCriterion(), arguments=JsonCriterion(), result
 
 
 class TrajectoryCriterion(GoModel):
-    """How the calls of a turn are compared."""
+    """Rules for comparing the calls of a turn."""
 
     default_strategy: ToolStrategy = Field(default=_BUILT_IN, alias="defaultStrategy")
     tool_strategy: dict[str, ToolStrategy] = Field(default_factory=dict, alias="toolStrategy")
-    """By the name of the actual tool, else of the expected one, instead of the default: nothing is merged."""
+    """Strategies by the name of the actual tool, else of the expected one. One replaces the default as a
+    whole; nothing is merged."""
     order_sensitive: bool = Field(default=False, alias="orderSensitive")
     subset_matching: bool = Field(default=False, alias="subsetMatching")
     compare_name: str = Field(default="", alias="compareName")
@@ -210,14 +214,14 @@ class TrajectoryCriterion(GoModel):
     @model_validator(mode="before")
     @classmethod
     def _accept_2025_keys(cls, value: object) -> object:
-        """Until December 2025 order counted unless `orderInsensitive` said otherwise."""
+        # Until December 2025 order counted unless `orderInsensitive` was set.
         if not isinstance(value, Mapping) or not _has_2025_keys(value):
             return value
         rest = {key: each for key, each in value.items() if key != _OLD_ORDER}
         return {**rest, "orderSensitive": not value.get(_OLD_ORDER, False)}
 
     def find_mismatch(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
-        """Why the calls do not match; "" when they do."""
+        """Return the reason why the calls do not match, or "" if they do."""
         if not actual and not expected:
             return ""
         given, wanted = len(actual), len(expected)
@@ -278,7 +282,7 @@ class TrajectoryCriterion(GoModel):
         return "; ".join(["cannot match all left vertices", *faults])
 
     def _explain_missing(self, wanted: ToolRecord, actual: Sequence[ToolRecord]) -> str:
-        """Names a call without a partner, and how the first call of the same tool differs from it."""
+        """Name a call without a partner, and how the first call of the same tool differs from it."""
         near = (self._describe_difference(given, wanted) for given in actual if given.name == wanted.name)
         fault = next(filter(None, near), "")
         return f"{_format_tool(wanted)} mismatch{fault and ': '}{fault}"
@@ -322,21 +326,21 @@ class TrpcToolTrajectory(GoModel):
 
     @property
     def allows_extra_calls(self) -> bool:
-        """See `AllowsExtraCalls`."""
+        """Return True with `subsetMatching`."""
         return self.tool_trajectory.subset_matching
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """The metric of a criterion object of `.metrics.json`; criteria of other kinds are overlooked.
+        """Build the metric of a criterion object of `.metrics.json`; ignore criteria of other kinds.
 
         Raises:
-            ValidationError: an option is wrong, or names what is not there.
+            ValidationError: an option is wrong, or names something that is not available.
         """
         del context
         return cls.model_validate(criterion.options, context=BOUND)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """In [0, 1]. A turn that is missing or unasked scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0."""
         try:
             return await compute_turn_mean(case, run, self._score_turn)
         except RecursionError:
