@@ -226,7 +226,7 @@ def _parse_common_case(raw: object, line: int) -> EvalCase | None:
 
 def _parse_common_turn(raw: object) -> CaseTurn:
     turn = require_members(raw, _TURN_KEYS)
-    if turn.get("expected_intermediate_agent_responses"):
+    if require_list(turn.get("expected_intermediate_agent_responses", [])):
         raise UnexpectedShapeError
     calls = []
     for each in require_list(turn.get("expected_tool_use", [])):
