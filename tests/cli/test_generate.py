@@ -50,7 +50,7 @@ def generated(folder: Path, *args: str) -> Result:
 
 
 def read(folder: Path, name: str, reader: Any) -> EvalSet:
-    found: EvalSet = reader.read(read_json(folder / name, name))
+    found: EvalSet = reader.read_eval_set(read_json(folder / name, name))
     return found
 
 
