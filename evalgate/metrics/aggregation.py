@@ -1,4 +1,4 @@
-"""What all cases come to: the table of metrics, the totals, and what disagrees with itself."""
+"""Summaries over all cases: the table of metrics, the totals, and the cases with inconsistent runs."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from evalgate.llm.judge_health import compute_self_agreement, read_sample_scores
 
 
 class MetricKey(NamedTuple):
-    """What the cases of one line of the table of metrics share."""
+    """Key of one row of the table of metrics."""
 
     name: str
     fingerprint: str
@@ -32,12 +32,15 @@ _EPSILON = 1e-9  # a mean is a sum: its last bits are noise
 
 
 def build_metric_key(metric: CaseMetric) -> MetricKey:
-    """Which line of the table of metrics the metric of a case belongs to."""
+    """Return the key of the row in the table of metrics that a case's metric belongs to."""
     return MetricKey(metric.name, metric.fingerprint, metric.threshold, metric.scope, metric.min_mean)
 
 
 class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
-    """The cases of one line of the table of metrics, each with the metric, in a fifth of a list's room."""
+    """Pairs of case and metric of one row of the table of metrics.
+
+    Two lists take a fifth of the memory that a list of pairs takes.
+    """
 
     def __init__(self) -> None:
         self.cases: list[CaseResult] = []
@@ -64,7 +67,7 @@ class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
 
 
 def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]:
-    """Every line of the table of metrics with the cases that gate, in the order of the summaries."""
+    """Group the cases by row of the table of metrics, in the order of the rows, without quarantined cases."""
     groups: dict[MetricKey, MetricGroup] = {}
     for case in cases:
         for metric in case.metrics if case.quarantine is None else ():
@@ -78,10 +81,10 @@ def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]
 
 
 def summarize_metrics(cases: Sequence[CaseResult]) -> tuple[MetricSummary, ...]:
-    """Each metric over all gating cases that it was asked of, in the order of the thresholds file.
+    """Return a summary of each metric over all gating cases, in the order of the thresholds file.
 
-    A name that stands for several metrics or thresholds (eval sets with a file of their own each) gives one
-    summary for each.
+    A name with several definitions or thresholds, as in eval sets with their own thresholds files, has a
+    summary for each of them.
     """
     groups = group_by_metric(cases)
     times = Counter((key.name, key.scope) for key in groups)
@@ -123,7 +126,7 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
 
 
 def _iter_votes(name: str, cases: Sequence[CaseResult]) -> Iterator[tuple[object, ...]]:
-    """What the samples of each question said, where a model judged."""
+    """Yield the scores of the samples of each question that a model judged, for one metric."""
     for run in (run for case in cases for run in case.runs if run.judge is not None):
         yield from (
             read_sample_scores(each.details) for each in run.metrics if each.details and each.name == name
@@ -141,8 +144,14 @@ def _is_not_applicable(case: CaseResult, metric: CaseMetric) -> bool:
 
 
 def compute_totals(cases: Sequence[CaseResult]) -> Totals:
-    """Counts over the whole run."""
-    usage = sum((used for case in cases for run in case.runs for used in _iter_usages(run)), Usage())
+    """Return the counts of cases by status, and the usage of agent and simulated users, for the run."""
+    runs = [run for case in cases for run in case.runs]
+    reported = (
+        each
+        for run in runs
+        for each in (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts))
+    )
+    usage = sum((each for each in reported if each is not None), Usage())
     statuses = [case.status for case in cases]
     return Totals(
         cases=len(cases),
@@ -157,14 +166,8 @@ def compute_totals(cases: Sequence[CaseResult]) -> Totals:
     )
 
 
-def _iter_usages(run: RunResult) -> Iterator[Usage]:
-    for used in (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts)):
-        if used is not None:
-            yield used
-
-
 def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
-    """A notice about gating cases whose runs disagree, or ""."""
+    """Return a notice about gating cases that passed in some runs and failed in others, or ""."""
     gating = (case for case in cases if case.quarantine is None)
     flipping = [
         case for case in gating if len({_has_passed(run) for run in case.runs if _is_conclusive(run)}) > 1

@@ -1,9 +1,8 @@
-"""Custom metrics: a Python function of the user's, whose code is read first and runs in its own process.
+"""Custom metrics: Python functions of the user, read before the agent starts and run in their own process.
 
-Its digest says whether scores of two versions compare; its files are what the metric's process runs.
-
-Nothing that it does reaches the gate: an exception, `sys.exit`, a hang, a segfault and a result that is no
-score are each a `MetricFailure` with a sentence. The process is the agent host with the function behind it.
+The digest of the code decides whether scores of two runs are comparable. The process is the agent host, which
+runs a copy of the files as they were read. An exception, `sys.exit`, a hang, a segfault or a result that is
+no score cannot harm evalgate itself: each becomes a `MetricFailure` with a sentence.
 """
 
 import ast
@@ -45,7 +44,7 @@ from evalgate.system.code_files import CodeFiles, FolderFiles
 _DIGITS = 16
 _MOST_OF_FILE = 8 * 1024 * 1024
 _MOST_OF_FOLDER = 32 * 1024 * 1024
-"""Bytes of files next to the module that are kept; what is imported always is."""
+"""Limits, in bytes, of the files next to the module that are copied. Imported files are always copied."""
 
 
 @frozen
@@ -53,11 +52,11 @@ class MetricCode:
     """The files of a metric, which are read once."""
 
     entry: str
-    """As the thresholds file has it."""
+    """Entry point as the thresholds file names it."""
     files: Mapping[str, bytes]
-    """Path in the workspace and content; empty if the metric's module is not in the workspace."""
+    """Content by path in the workspace; empty if the metric's module is not in the workspace."""
     imported: frozenset[str] = frozenset()
-    """Those of them that hold the metric and what it imports; the others stand next to it."""
+    """Paths of the metric's module and of everything that it imports; the other files are next to it."""
     roots: tuple[str, ...] = ("",)
     """Folders of the workspace in which Python looks for modules."""
     digest: str = ""
@@ -66,52 +65,52 @@ class MetricCode:
     """Files next to the module that are too large to keep."""
 
     def write_files(self, folder: Path) -> str:
-        """Write the files into an empty folder, readable by everybody and writable by nobody.
+        """Write the files into an empty folder, readable for all users and writable for none.
 
         Returns:
-            SHA-256 of the manifest there, by which the metric's process sees what an agent of the same user
-            changed all the same.
+            SHA-256 of the manifest there. With it the metric's process detects changes by an agent that runs
+            as the same user.
         """
         digests = {path: hashlib.sha256(content).hexdigest() for path, content in self.files.items()}
         manifest = json.dumps(digests).encode()
         (folder / MANIFEST).write_bytes(manifest)
-        for path, content in self.files.items():
-            place = folder / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
-            place.chmod(0o444)
-        for place in sorted({folder, *folder.rglob("*")}, reverse=True):
-            if place.is_dir():
-                place.chmod(0o555)
+        for name, content in self.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            path.chmod(0o444)
+        for path in sorted({folder, *folder.rglob("*")}, reverse=True):
+            if path.is_dir():
+                path.chmod(0o555)
         return hashlib.sha256(manifest).hexdigest()
 
 
 def read_place_code(place: MetricEnvironment, entry: str) -> MetricCode:
-    """Return the code that an entry names, as it is now: nothing changes it afterwards."""
+    """Return the current code of an entry point. Later changes of the files do not affect it."""
     roots = find_code_roots(place.folder, place.env.get("PYTHONPATH", ""))
     if place.read_code is not None:
-        found: MetricCode = place.read_code(entry, roots)
-        return found
+        code: MetricCode = place.read_code(entry, roots)
+        return code
     return read_metric_code(entry, place.folder, FolderFiles(place.folder), roots)
 
 
 def hash_metric_code(entry: str, folder: Path) -> str:
-    """Return the digest of the code of a metric; "" if its module is not below `folder`."""
+    """Return the digest of a metric's code: 16 hexadecimal digits, or "" for a module outside `folder`."""
     return read_metric_code(entry, folder, FolderFiles(folder)).digest
 
 
 def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[str] = ()) -> MetricCode:
-    """Read the code of a metric: its module, what it imports, and the folder that the module stands in.
+    """Read the code of a metric: its module, the files that it imports, and the other files of its folder.
 
-    For the digest counts the content of the module's file and of every file of the workspace that it imports,
-    directly or not, by an `import` statement anywhere in it. Installed packages do not count, nor does what
-    is imported by a computed name or read as data: the statements alone tell that, without running anything.
+    The digest covers the module and every file of the workspace that it imports, directly or indirectly. It
+    does not cover installed packages, imports by a computed name, or data files: nothing is executed, so only
+    `import` statements are followed.
 
     Args:
-        entry: of the metric.
-        home: the workspace, which an absolute path in the entry starts with.
-        files: those of the workspace, or of the same folder at a commit.
-        roots: folders of the workspace beside itself in which Python looks for modules.
+        entry: entry point of the metric.
+        home: path of the workspace, with which an absolute path in the entry begins.
+        files: files of the workspace, or of the same folder at a commit.
+        roots: further folders of the workspace in which Python looks for modules.
     """
     reader = _CodeReader(files, ("", *roots))
     first = reader.find_entry(entry, home)
@@ -132,8 +131,8 @@ def find_code_roots(home: Path, python_path: str) -> tuple[str, ...]:
 
     `src` is where an editable installation of the workspace's own package points to.
     """
-    said = (os.path.relpath(home / each, home) for each in python_path.split(os.pathsep) if each)
-    inner = (each for each in said if each != "." and not each.startswith(".."))
+    paths = (os.path.relpath(home / each, home) for each in python_path.split(os.pathsep) if each)
+    inner = (each for each in paths if each != "." and not each.startswith(".."))
     return tuple(dict.fromkeys([*inner, "src"]))
 
 
@@ -144,7 +143,7 @@ def strip_python_path(home: Path, python_path: str) -> str:
 
 
 class _CodeReader:
-    """Reads files of a workspace once, and follows what they import."""
+    """Reads each file of a workspace at most once, and follows import statements."""
 
     def __init__(
         self, files: CodeFiles, roots: tuple[str, ...], contents: dict[str, bytes] | None = None
@@ -153,26 +152,31 @@ class _CodeReader:
         self.roots = roots
         self.contents: dict[str, bytes] = {} if contents is None else contents
         self.found_in_workspace = True
-        """Whether the entry is found without the further roots."""
+        """True unless the entry's module was found only in one of the further roots."""
 
     def find_entry(self, entry: str, home: Path) -> str:
         """Return the file of the module that an entry names; "" if it is not in the workspace."""
-        where = entry.rpartition(":")[0]
-        if where.endswith(".py"):
-            path = os.path.relpath(home / where, home)
+        module = entry.rpartition(":")[0]
+        if module.endswith(".py"):
+            path = os.path.relpath(home / module, home)
             return path if not path.startswith("..") and self._files.is_file(path) else ""
         for root in self.roots:
-            if found := self._find_module(where.split("."), root):
+            if found := self._find_module(module.split("."), root):
                 self.found_in_workspace = not root
                 return found
         return ""
 
     def find_imported_files(self, first: str, *, with_packages: bool) -> frozenset[str]:
-        """Return the files that are imported from the first on; with the packages that each stands in."""
+        """Return `first` and all files that it imports, directly or indirectly.
+
+        `with_packages` adds the `__init__.py` files of the packages that contain them.
+        """
         found, open_ = {first}, [first]
         while open_:
             path = open_.pop()
-            imported = list(self._find_imports(path, self._read_content(path)))
+            if path not in self.contents:
+                self.contents.update(self._files.read_files([path]))
+            imported = list(self._find_imports(path, self.contents[path]))
             packages = self._find_packages(path) if with_packages else ()
             for each in (*imported, *packages):
                 if each not in found:
@@ -181,7 +185,7 @@ class _CodeReader:
         return frozenset(found)
 
     def read_folder(self, folder: str) -> tuple[str, ...]:
-        """Read the other files of a folder; returns those that are too large."""
+        """Read the other files of a folder. Return the paths of those that are too large."""
         sizes = {
             path: size for path, size in self._files.list_folder(folder).items() if path not in self.contents
         }
@@ -193,21 +197,16 @@ class _CodeReader:
         self.contents.update(self._files.read_files(kept))
         return tuple(sorted(sizes.keys() - set(kept)))
 
-    def _read_content(self, path: str) -> bytes:
-        if path not in self.contents:
-            self.contents.update(self._files.read_files([path]))
-        return self.contents[path]
-
     def _find_imports(self, path: str, content: bytes) -> Iterator[str]:
         """Yield the files of the workspace that the import statements of a file name."""
         try:
             tree = ast.parse(content)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return  # the metric tells when it is called
+            return  # the metric fails with this error when it is called
         for node in ast.walk(tree):
             for names, roots in self._find_import_names(node, path):
                 for root in roots:
-                    # `from package import name`: a module of the package, or something in it.
+                    # In `from package import name`, the name may be a module or an object of the package.
                     for end in range(1, len(names) + 1):
                         if found := self._find_module(names[:end], root):
                             yield found
@@ -227,22 +226,22 @@ class _CodeReader:
             yield from (([*module, each.name], roots) for each in node.names)
 
     def _find_import_root(self, path: str) -> str:
-        """Return the folder that Python looks in for the modules beside a file: above its packages."""
+        """Return the folder that contains the outermost package of a file."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             folder = folder.parent
         return _to_text(folder)
 
     def _find_packages(self, path: str) -> Iterator[str]:
-        """Yield the files of the packages that a module stands in: Python runs them first."""
+        """Yield the `__init__.py` of each package that contains a module: Python runs them first."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             yield str(folder / "__init__.py")
             folder = folder.parent
 
     def _find_module(self, names: Sequence[str], root: str) -> str:
-        place = PurePosixPath(root, *names)
-        for path in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+        module = PurePosixPath(root, *names)
+        for path in (module.with_name(f"{module.name}.py"), module / "__init__.py"):
             if self._files.is_file(str(path)):
                 return str(path)
         return ""
@@ -254,9 +253,9 @@ def _to_text(folder: PurePosixPath) -> str:
 
 def _compute_digest(contents: Mapping[str, bytes]) -> str:
     whole = hashlib.sha256()
-    # Folders are parts of a path: `own/a.py` comes before `own.py`, as it always did.
+    # Sorted as paths, not as texts: `own/a.py` comes before `own.py`. Stored digests depend on this order.
     for path in sorted(contents, key=PurePosixPath):
-        content = contents[path].replace(b"\r\n", b"\n")  # a checkout of Windows is no other metric
+        content = contents[path].replace(b"\r\n", b"\n")  # a checkout on Windows has the same digest
         for part in (path.encode(), content):
             whole.update(hashlib.sha256(part).digest())
     return whole.hexdigest()[:_DIGITS]
@@ -268,7 +267,7 @@ _SHOWN_FILES = 5
 
 
 class CustomMetric:
-    """Scores by a function. Its process is started with the first case and ended by `aclose`."""
+    """A metric that calls the user's function. Its process starts with the first case, until `aclose`."""
 
     def __init__(
         self, criterion: Criterion, config: CustomMetricConfig, place: MetricEnvironment, code: MetricCode
@@ -281,7 +280,7 @@ class CustomMetric:
         self._pool: WorkerPool | None = None
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """What the function says; any finite number, unless the file declares a range."""
+        """Return the function's result: any finite number, unless the thresholds file declares a range."""
         if self._pool is None:
             self._pool = WorkerPool(
                 self._build_launch_spec(), PoolOptions(workers=1, timeout_s=self._config.timeout)
@@ -297,7 +296,7 @@ class CustomMetric:
         return self._add_file_hint(self._check_range(_parse_result(json.loads(reply.response or "{}"))))
 
     def _add_file_hint(self, result: MetricResult) -> MetricResult:
-        """Return the result; one that misses a file says where the metric may read."""
+        """Return the result; a failure about a missing file gets a hint where the metric may read."""
         if not isinstance(result, MetricFailure) or "FileNotFoundError" not in result.reason:
             return result
         hint = "The metric runs from a copy of its module's folder: keep the files that it reads in there"
@@ -306,7 +305,7 @@ class CustomMetric:
         return MetricFailure(f"{result.reason}. {hint}.") if self._code.files else result
 
     def _check_range(self, result: MetricResult) -> MetricResult:
-        """The result; a metric that leaves the range which the file declares is broken."""
+        """Return the result, or a failure if a score is outside the declared range."""
         if self._config.range is None or not isinstance(result, MetricScore):
             return result
         low, high = self._config.range
@@ -321,7 +320,7 @@ class CustomMetric:
         return MetricFailure(f"the metric gave {score}, which is not in its range of {low:g} to {high:g}")
 
     async def aclose(self) -> None:
-        """End the process."""
+        """End the process, and remove the copy of the code."""
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.__aexit__()
@@ -330,11 +329,11 @@ class CustomMetric:
             copy.cleanup()
 
     def _build_launch_spec(self) -> LaunchSpec:
-        """Write the metric's code where an agent cannot, and return how its process is started on that copy.
+        """Write the metric's code into a folder of its own, and return the command that runs this copy.
 
-        The code comes from memory, where it has been since before the agent started: what the agent wrote
-        into the workspace in the meantime is not imported. The process works in the workspace all the same,
-        because a metric may look at files that the agent made there.
+        The code was read into memory before the agent started, so nothing is imported that the agent wrote
+        into the workspace. The process still works in the workspace, because a metric may read files that
+        the agent made there.
         """
         place, code = self._place, self._code
         options: dict[str, Any] = {"entry": self._config.entry, "threads": _THREADS, "metric": True}
@@ -346,14 +345,14 @@ class CustomMetric:
             path = [str(home / root) for root in code.roots]
             options |= {"home": str(home), "digest": digest, "path": path}
         elif not self._config.entry.rpartition(":")[0].endswith(".py"):
-            options |= {"path": []}  # an installed package, whose place no module of the workspace may take
+            options |= {"path": []}  # an installed package: no module of the workspace may replace it
         if "path" in options and "PYTHONPATH" in env:
             env["PYTHONPATH"] = strip_python_path(place.folder, env["PYTHONPATH"])
         argv = (self._config.python or sys.executable, str(_WORKER), json.dumps(options))
         return LaunchSpec(argv, place.folder, env, place.uid, place.gid)
 
     async def _ask_worker(self, pool: WorkerPool, case: EvalCase, request: str) -> Reply:
-        """Ask; once more, alone, when the question was lost because of a neighbour."""
+        """Ask the worker; ask once more, alone, if another case's crash lost the request."""
         try:
             return await self._ask_worker_once(pool, case, request, alone=False)
         except SessionLostError:
@@ -384,12 +383,12 @@ class CustomMetric:
 def build_custom_metric(
     criterion: Criterion, config: CustomMetricConfig, place: MetricEnvironment, code: MetricCode | None = None
 ) -> CustomMetric:
-    """Return the metric of a thresholds file's `custom_metrics` section. Starts nothing yet."""
+    """Return the metric of an entry in `custom_metrics`. No process is started yet."""
     return CustomMetric(criterion, config, place, code or read_place_code(place, config.entry))
 
 
 def _describe_failure(failure: Failure) -> str:
-    """The host's sentence; it calls whatever it hosts an agent."""
+    """Return the host's sentence about the metric: the host calls everything that it runs an agent."""
     message = failure.message.replace("the agent", "the metric").removesuffix(" (turn 1)")
     return f"the metric gave {message}" if message.startswith("no answer") else message
 
@@ -405,7 +404,7 @@ def _parse_result(answer: dict[str, Any]) -> MetricResult:
     return MetricScore(answer["score"], turns, answer.get("reason", ""), passed=answer.get("passed"))
 
 
-# --- what the function sees ---------------------------------------------------------------------------------
+# --- the arguments of the function --------------------------------------------------------------------------
 
 
 def _dump_case(case: EvalCase) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`final_session_state`: whether the conversation left the session as the eval set expects."""
+"""`final_session_state`: compares the session's state after the conversation with the expected one."""
 
 import json
 from collections.abc import Mapping
@@ -21,24 +21,24 @@ from evalgate.core.types import (
 class FinalSessionState(BaseModel):
     """1.0 when every key of the case's expected state has its value in the session's final state, else 0.0.
 
-    Values are equal as in Python, to any depth; keys that nobody expects do not matter. Google ADK documents
-    `final_session_state` as "asserted after the run", but no release reads it.
+    Values are compared with Python's `==`, to any depth. Keys that the case does not expect are ignored.
+    Google ADK documents `final_session_state` as "asserted after the run", but no release reads it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """The metric, the same for every release.
+        """Build the metric; `context` is ignored.
 
         Raises:
-            ValidationError: there are options; it has none.
+            ValidationError: the criterion has options, and this metric has none.
         """
         del context
         return cls.model_validate(criterion.options)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """0.0 or 1.0. Not applicable to a case that expects no state."""
+        """Return 0.0 or 1.0; not applicable to a case that expects no state."""
         if case.final_state is None:
             return NotApplicable("the case expects no final session state")
         if run.final_state is None:
@@ -51,7 +51,7 @@ class FinalSessionState(BaseModel):
 
 
 def _find_difference(expected: Mapping[str, object], actual: Mapping[str, object]) -> str:
-    """The first key that is not as expected; "" when all are."""
+    """Return a sentence about the first key with another value than expected; "" if there is none."""
     for key, value in expected.items():
         if key not in actual:
             return f"state `{key}`: expected {_format_value(value)}, but the key is missing"

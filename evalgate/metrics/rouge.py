@@ -1,11 +1,11 @@
-"""ROUGE-1 between two texts, with the Porter stemmer.
+"""ROUGE-1 of two texts, with the Porter stemmer.
 
-With the deviations of NLTK's default mode (an irregular pool, `ies`/`ied` on four letters, `y` → `i` only
-after a consonant, `alli` first and again, `fulli`, `logi`), because ROUGE scores depend on every one of them.
-Stems are the same as those of `nltk.stem.porter.PorterStemmer()`.
+Scores equal, to the last bit, those of the `rouge_score` package with its stemmer, after the tokenizer of
+Google ADK's `response_match_score`.
 
-Scores are the same, to the last bit, as those of the `rouge_score` package with its stemmer, behind the
-tokenizer of Google ADK's `response_match_score`.
+Stems equal those of `nltk.stem.porter.PorterStemmer()`. ROUGE scores depend on each deviation of NLTK's
+default mode from Porter's paper: a pool of irregular words, `ies`/`ied` on four letters, `y` to `i` only
+after a consonant, `alli` first and again, `fulli`, `logi`.
 """
 
 import re
@@ -34,7 +34,7 @@ _IRREGULAR = {
     for form in forms
 }
 
-# Per step, suffix → replacement. Of several suffixes that fit, the longest counts, and it alone.
+# Replacement of each suffix, by step of Porter's algorithm. Only the longest matching suffix counts.
 _STEP_2 = {
     "ational": "ate",
     "tional": "tion",
@@ -78,7 +78,7 @@ _LONGEST_SUFFIX = 7
 
 
 def stem_word(word: str) -> str:
-    """The stem of a lower-case word; words of one or two letters are their own."""
+    """Return the stem of a lower-case word; a word of one or two letters is its own stem."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if len(word) <= 2:
@@ -91,7 +91,7 @@ def stem_word(word: str) -> str:
 
 
 def _classify_letters(word: str) -> str:
-    """`c` for each consonant, `v` for each vowel; a `y` after a consonant is a vowel."""
+    """Return `c` for each consonant and `v` for each vowel; a `y` after a consonant is a vowel."""
     marks, previous = [], ""
     for letter in word:
         previous = "v" if letter in "aeiou" or (letter == "y" and previous == "c") else "c"
@@ -100,12 +100,12 @@ def _classify_letters(word: str) -> str:
 
 
 def _compute_measure(word: str) -> int:
-    """Porter's m: how often a consonant follows a vowel."""
+    """Return Porter's m, the number of consonants that follow a vowel directly."""
     return _classify_letters(word).count("vc")
 
 
 def _has_short_ending(word: str) -> bool:
-    """Porter's *o, and NLTK's: also a word of one vowel and one consonant."""
+    """Return Porter's condition *o; with NLTK it also holds for one vowel and one consonant."""
     shape = _classify_letters(word)
     return (shape.endswith("cvc") and word[-1] not in "wxy") or shape == "vc"
 
@@ -140,7 +140,7 @@ def _strip_participle(word: str) -> str:
 
 
 def _repair_root(root: str) -> str:
-    """Give back what a word loses before -ed and -ing: siz(ed) → size, hopp(ing) → hop, fil(ing) → file."""
+    """Restore a root without -ed or -ing: siz(ed) to size, hopp(ing) to hop, fil(ing) to file."""
     if root.endswith(("at", "bl", "iz")):
         return root + "e"
     if root[-1:] == root[-2:-1] and _classify_letters(root)[-1] == "c":
@@ -150,7 +150,7 @@ def _repair_root(root: str) -> str:
 
 def _replace_derivation(word: str) -> str:
     if word.endswith("alli") and _compute_measure(word[:-4]) > 0:
-        word = word[:-2]
+        word = word[:-2]  # NLTK applies step 2 again to the result
     if word.endswith("logi"):
         return word[:-1] if _compute_measure(word[:-3]) > 0 else word
     return _replace_ending(word, _STEP_2, above=0)
@@ -171,18 +171,18 @@ def _trim_ending(word: str) -> str:
 
 
 Profile: TypeAlias = Literal["adk>=2.6", "adk<=2.5"]
-"""Which release's tokenizer. The older one knows only a–z and 0–9, so other scripts have no words."""
+"""Release of Google ADK with the tokenizer. The older one finds only words of a–z and 0–9."""
 
 
 class StemCounts(NamedTuple):
-    """A text as ROUGE sees it: a bag of stems."""
+    """The number of occurrences of each stem in a text, and of all stems together."""
 
     counts: Mapping[str, int]
     total: int
 
 
 class WordOverlap(NamedTuple):
-    """How many words two texts share, and how many each has."""
+    """The number of words that two texts share, and the number of words in each."""
 
     shared: int
     expected: int
@@ -190,9 +190,9 @@ class WordOverlap(NamedTuple):
 
     @property
     def f_measure(self) -> float:
-        """Harmonic mean of precision and recall, in [0, 1]; 0.0 when nothing is shared.
+        """Return the harmonic mean of precision and recall, in [0, 1]; 0.0 if nothing is shared.
 
-        The order of the operations is that of `rouge_score`: the last bit decides at a threshold.
+        The operations have the order of `rouge_score`, because the last bit decides at a threshold.
         """
         precision = self.shared / max(self.actual, 1)
         recall = self.shared / max(self.expected, 1)
@@ -201,46 +201,41 @@ class WordOverlap(NamedTuple):
 
 
 def compute_rouge_1(expected: str, actual: str, profile: Profile = "adk>=2.6") -> WordOverlap:
-    """The words that two texts share. A text that is expected again and again is split only once."""
-    wanted, given = _count_stems_cached(expected, profile), count_stems(actual, profile)
+    """Count the words that two texts share. The stems of recent expected texts are cached."""
+    expected_stems, actual_stems = _count_stems_cached(expected, profile), count_stems(actual, profile)
     shared = 0
-    for word, count in given.counts.items():
-        available = wanted.counts.get(word)
+    for word, count in actual_stems.counts.items():
+        available = expected_stems.counts.get(word)
         if available:
             shared += min(count, available)
-    return WordOverlap(shared, wanted.total, given.total)
+    return WordOverlap(shared, expected_stems.total, actual_stems.total)
 
 
 def count_stems(text: str, profile: Profile = "adk>=2.6") -> StemCounts:
-    """The bag of stems of a text."""
+    """Count the stems of a text, after splitting it as `profile` does."""
     if text.isascii():
-        found = text.encode("ascii").translate(_ASCII_SPACING).decode("ascii").split()
+        words = text.encode("ascii").translate(_ASCII_SPACING).decode("ascii").split()
     elif profile == "adk>=2.6":
-        found = _split_unicode_words(text)
+        words = unicodedata.normalize("NFKC", text).lower().translate(_SPACING).split()
     else:
-        found = _ascii_word.findall(text.lower())
-    return StemCounts(Counter(map(_STEMS.__getitem__, found)), len(found))
+        words = _ascii_word.findall(text.lower())
+    return StemCounts(Counter(map(_STEMS.__getitem__, words)), len(words))
 
 
-# A run repeats a case's text; 256 texts are more than what is in flight at once.
+# Several runs of a case repeat its expected texts. 256 texts are more than the concurrent cases have.
 _count_stems_cached = lru_cache(maxsize=256)(count_stems)
 
 _ascii_word = re.compile("[a-z0-9]+")
 _ASCII_SPACING = bytes(
     ord(chr(code).lower()) if chr(code).isalnum() else ord(" ") for code in range(128)
 ).ljust(256)
-"""What `lower()` and the pattern above do to ASCII text, as a table: several times faster."""
-
-
-def _split_unicode_words(text: str) -> list[str]:
-    return unicodedata.normalize("NFKC", text).lower().translate(_SPACING).split()
-
+"""Table that does to ASCII text the same as `lower()` and the pattern above, but several times faster."""
 
 _MOST_REMEMBERED = 1 << 16
 
 
 class _StemCache(dict[str, str]):
-    """word → stem, worked out once. Words of up to three letters or of other alphabets are their own."""
+    """Cached stems by word. Words of up to three characters or outside ASCII are their own stems."""
 
     def __missing__(self, word: str) -> str:
         if len(self) >= _MOST_REMEMBERED:
@@ -253,10 +248,10 @@ _STEMS = _StemCache()
 
 
 class _SpacingTable(dict[int, str]):
-    """Code point → itself with the blanks that part it from its neighbours; one blank for what is no word.
+    """Table for `str.translate` that puts blanks between words, and replaces other characters by blanks.
 
-    Chinese, Japanese and Korean characters are words of their own; in scripts without blanks a base character
-    starts a word and its marks join it; elsewhere letters, digits and marks form words.
+    Each Chinese, Japanese or Korean character is a word. In scripts without blanks a base character starts a
+    word, and its marks belong to it. Elsewhere letters, digits and marks form words.
     """
 
     def __missing__(self, code: int) -> str:

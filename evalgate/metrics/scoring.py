@@ -1,9 +1,9 @@
-"""The step "score": score what the agent did, metric by metric.
+"""Scoring of runs and cases with every metric.
 
-Unbiased estimators from n ≥ k runs of which c passed: pass^k is C(c, k) / C(n, k) (Yao et al. 2024,
-arXiv:2406.12045), pass@k is 1 − C(n − c, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374).
+pass^k and pass@k are estimated without bias from n ≥ k runs of which c passed. pass^k is C(c, k) / C(n, k)
+(Yao et al. 2024, arXiv:2406.12045). pass@k is 1 − C(n − c, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374).
 
-A crashed run is not scored 0: it is carried as crashed. A metric that raises becomes `MetricFailure`.
+A crashed run has no score, which is not the same as 0. A metric that raises results in a `MetricFailure`.
 """
 
 import math
@@ -46,22 +46,25 @@ from evalgate.llm.usage import track_usage
 
 
 def estimate_reliability(wanted: ReliabilityRule, *, passed: int, runs: int) -> float:
-    """In [0, 1], exact at both ends. `runs` must be at least `wanted.k`, and `passed` at most `runs`."""
-    of = comb(runs, wanted.k)
+    """Estimate pass^k or pass@k, in [0, 1] and exact at both ends.
+
+    `runs` must be at least `wanted.k`, and `passed` at most `runs`.
+    """
+    samples = comb(runs, wanted.k)
     if wanted.kind == "pass^k":
-        return comb(passed, wanted.k) / of
-    return (of - comb(runs - passed, wanted.k)) / of
+        return comb(passed, wanted.k) / samples
+    return (samples - comb(runs - passed, wanted.k)) / samples
 
 
-def validate_result(given: object) -> MetricResult:
-    """`given` itself, or how the metric failed: it gave something else, or a score that is not finite."""
-    if not isinstance(given, MetricScore):
-        if isinstance(given, NotApplicable | MetricFailure):
-            return given
-        return MetricFailure(f"the metric gave no result, but a value of type {type(given).__name__}")
-    scores: list[object] = [turn.score for turn in given.turns if turn.score is not None]
-    wrong = [score for score in (given.score, *scores) if not _is_finite(score)]
-    return MetricFailure(f"the metric gave the score {wrong[0]!r:.80}, no finite number") if wrong else given
+def validate_result(result: object) -> MetricResult:
+    """Return `result`, or a failure if it is no metric's result or has a score that is not finite."""
+    if not isinstance(result, MetricScore):
+        if isinstance(result, NotApplicable | MetricFailure):
+            return result
+        return MetricFailure(f"the metric gave no result, but a value of type {type(result).__name__}")
+    scores: list[object] = [turn.score for turn in result.turns if turn.score is not None]
+    wrong = [score for score in (result.score, *scores) if not _is_finite(score)]
+    return MetricFailure(f"the metric gave the score {wrong[0]!r:.80}, no finite number") if wrong else result
 
 
 def _is_finite(score: object) -> bool:
@@ -80,26 +83,26 @@ class BoundMetric:
     fingerprint: str = ""
     """Hash of the metric and its options."""
     scope: str = ""
-    """The cases that the threshold holds for, as reports name them; "" when for all."""
+    """The cases that the threshold applies to, as reports name them; "" for all cases."""
 
     @property
     def name(self) -> str:
-        """As the user wrote it."""
+        """Return the metric's name as the user wrote it."""
         return self.criterion.metric
 
     def apply_threshold(self, own: ScopedThreshold | None) -> "BoundMetric":
-        """The same, with a case's own threshold where it has one."""
+        """Return the metric with a case's own threshold, or unchanged for None."""
         if own is None:
             return self
         common = self.criterion.min_mean
-        # Where the mean must reach what each case must, it must reach the cases' own threshold.
+        # If the mean must reach the same score as each case, it must now reach the case's own threshold.
         inherited = own.threshold if common == self.criterion.threshold else common
         min_mean = inherited if own.min_mean is None else own.min_mean
         criterion = replace(self.criterion, threshold=own.threshold, min_mean=min_mean)
         return replace(self, criterion=criterion, scope=own.scope)
 
     def decide_status(self, score: float | None, passed: bool | None = None) -> Status:
-        """Literal, unless the metric's owner says whether it `passed`: at or above the threshold does."""
+        """Return "passed" at or above the threshold, unless the metric itself decided with `passed`."""
         if score is None:
             return "not_evaluated"
         if passed is None:
@@ -108,7 +111,7 @@ class BoundMetric:
 
 
 async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:
-    """One run with every metric's opinion of it."""
+    """Return the result of one run, scored by every metric if the agent answered."""
     results: dict[str, MetricResult] = {}
     with track_usage() as tally:
         for bound in metrics if run.outcome == "answered" else ():
@@ -133,7 +136,7 @@ async def _score_metric(metric: Metric, case: EvalCase, run: CaseRun) -> MetricR
         return validate_result(await metric.score(case, run))
     except JudgeError as failure:
         return MetricFailure(str(failure), failure.kind)
-    except Exception as error:  # noqa: BLE001  a metric may be anybody's code; its fault is its result
+    except Exception as error:  # noqa: BLE001  a metric may be a user's code: its error must not end the run
         return MetricFailure(f"the metric raised {type(error).__name__}: {error}")
 
 
@@ -144,12 +147,12 @@ def _build_turn_results(
     rows = zip_longest(case.turns, run.replies, run.said)
     return tuple(
         TurnResult(
-            user=said.text if said else turn.user.text if turn else "",
+            user=message.text if message else turn.user.text if turn else "",
             expected=turn.expected if turn else None,
             actual=reply,
             metrics=tuple(_build_turn_metrics(index, metrics, results)) if results else (),
         )
-        for index, (turn, reply, said) in enumerate(rows)
+        for index, (turn, reply, message) in enumerate(rows)
     )
 
 
@@ -187,7 +190,7 @@ def score_case(
     fingerprint: str = "",
     policy: CasePolicy = DEFAULT_CASE_POLICY,
 ) -> CaseResult:
-    """All runs of one case, summed up; `metrics` are held to the case's own thresholds already."""
+    """Return the result of a case over all its runs. `metrics` have the case's own thresholds already."""
     counting = [run for run in runs if not run.confirms]
     unanswered = next((run for run in counting if run.outcome != "answered"), None)
     if unanswered is None:
@@ -212,11 +215,12 @@ def score_case(
 
 def _build_unanswered_metric(bound: BoundMetric, run: RunResult) -> CaseMetric:
     status: Status = "not_evaluated" if run.outcome in NON_AGENT_OUTCOMES else "errored"
-    return _create_case_metric(bound, None, status, _get_failure_text(run))
+    reason = run.failure.message if run.failure else run.outcome.replace("_", " ")
+    return _create_case_metric(bound, None, status, reason)
 
 
 def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> CaseMetric:
-    # As few calls as may be: that is asked of every case of a run that was made elsewhere.
+    # Written for speed: merging shards calls this for every case of every shard.
     name = bound.criterion.metric
     own = [metric for run in runs for metric in run.metrics if metric.name == name]
     broken = [metric for metric in own if metric.status == "errored"]
@@ -251,7 +255,7 @@ def _create_case_metric(
 def _summarize_reliability(
     bound: BoundMetric, wanted: ReliabilityRule, judged: Sequence[RunMetric], score: float
 ) -> CaseMetric:
-    """The case passes by how often its runs do; its score stays their mean."""
+    """Return the case's metric with a status by pass^k or pass@k; the score is still the mean."""
     passed = sum(run.status == "passed" for run in judged)
     if len(judged) < wanted.k:
         reason = f"{wanted.kind} with k = {wanted.k} needs as many runs; {len(judged)} have a score"
@@ -267,14 +271,10 @@ def _summarize_reliability(
 
 
 def _apply_owners_rule(judged: Sequence[RunMetric]) -> bool | None:
-    """Whether every run passed, where the metric's owner decides rather than the mean; else None."""
+    """Return True if every run passed; None if no metric decided by itself, so that the mean decides."""
     if not [run for run in judged if not run.literal]:
         return None
     return all(run.status == "passed" for run in judged)
-
-
-def _get_failure_text(run: RunResult) -> str:
-    return run.failure.message if run.failure else run.outcome.replace("_", " ")
 
 
 def _decide_case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric]) -> Status:

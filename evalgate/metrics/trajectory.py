@@ -1,8 +1,8 @@
-"""Compare tool calls and lists of tool calls, expected and actual.
+"""Comparison and alignment of expected and actual tool calls, and the lines of their difference.
 
-Names and arguments are compared as Python does, which is Google ADK's rule: 1 == 1.0 == true, keys in any
-order, lists in theirs, text to the letter, no arguments at all different from an empty object. Ids do not
-count. Comparing arguments that are nested too deep raises RecursionError.
+Names and arguments are compared with Python's `==`, which is Google ADK's rule. So 1 == 1.0 == true, the
+order of keys does not matter, and missing arguments differ from an empty object. Ids are ignored. Comparing
+arguments that are nested too deep raises RecursionError.
 """
 
 import json
@@ -14,12 +14,12 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import escape_invisible, shorten_text
-from evalgate.core.types import JsonObject, Reply, ToolCall, ToolResult
+from evalgate.core.types import Reply, ToolCall, ToolResult
 
 
 @dataclass(slots=True)
 class ToolRecord:
-    """One call and its result; None where there is none, which is not the same as an empty object."""
+    """One call and its result. None stands for no value, which is not the same as an empty object."""
 
     name: str
     arguments: object = None
@@ -29,22 +29,19 @@ class ToolRecord:
 
 
 def collect_tool_records(reply: Reply) -> list[ToolRecord]:
-    """The calls in their order.
+    """Return the calls of a reply in their order, each with its result.
 
-    A result belongs to the first unanswered call of its id, or without an id of its tool. A result without a
-    call belongs to none and is left out.
+    A result belongs to the first unanswered call with its id, or, without an id, to the first one of its
+    tool. A result without a call is left out.
     """
     records: list[ToolRecord] = []
     for event in reply.events:
         if isinstance(event, ToolCall):
-            records.append(ToolRecord(event.name, _get_arguments(event), id=event.id or ""))
+            arguments = event.other_args if event.args is None else event.args
+            records.append(ToolRecord(event.name, arguments, id=event.id or ""))
         elif isinstance(event, ToolResult) and (record := _find_unanswered_call(records, event)) is not None:
             record.result, record.is_answered = event.result, True
     return records
-
-
-def _get_arguments(call: ToolCall) -> JsonObject | object:
-    return call.other_args if call.args is None else call.args
 
 
 def _find_unanswered_call(records: list[ToolRecord], result: ToolResult) -> ToolRecord | None:
@@ -57,26 +54,26 @@ def _find_unanswered_call(records: list[ToolRecord], result: ToolResult) -> Tool
 TOO_DEEP = "the arguments of a tool call are nested too deep to be compared"
 
 _PAIRS_COMPARED_ONE_BY_ONE = 10_000
-"""Below, comparing each with each is faster than hashing all."""
+"""Up to this number of pairs, comparing each pair is faster than hashing all calls."""
 
 
 @frozen
 class ToolCallComparator:
-    """Compares lists of calls.
+    """Compares lists of tool calls.
 
-    `compare_exact`, `compare_in_order` and `compare_any_order` say where the lists part for the first
-    time; "" when they match.
+    `compare_exact`, `compare_in_order` and `compare_any_order` return a sentence about the first difference,
+    or "" if the lists match.
     """
 
     ignore_args: bool = False
-    """Compare names only."""
+    """True to compare names only."""
 
     def is_same_call(self, one: ToolCall, other: ToolCall) -> bool:
-        """Whether the two are the same call."""
+        """Return True if both calls have the same name and, unless ignored, equal arguments."""
         return one.name == other.name and (self.ignore_args or one.args == other.args)
 
     def compare_exact(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """The same calls in the same order, no more."""
+        """Require the same calls in the same order, and no others."""
         for number, (wanted, given) in enumerate(zip_longest(expected, actual), start=1):
             if wanted is None:
                 return f"call {number}: expected no further call, got {format_call(given)}"
@@ -87,7 +84,7 @@ class ToolCallComparator:
         return ""
 
     def compare_in_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """All expected calls in their order, others between."""
+        """Require all expected calls in their order; other calls may be in between."""
         rest = iter(actual)
         for number, wanted in enumerate(expected, start=1):
             if not any(self.is_same_call(wanted, given) for given in rest):
@@ -96,23 +93,23 @@ class ToolCallComparator:
         return ""
 
     def compare_any_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """All expected calls, each with an actual one of its own, whatever else there is."""
-        lacking = next(iter(self.find_unmatched_calls(expected, actual)), None)
-        if lacking is None:
+        """Require all expected calls in any order, each with an actual one of its own; others may exist."""
+        missing = next(iter(self.find_unmatched_calls(expected, actual)), None)
+        if missing is None:
             return ""
-        wanted = expected[lacking]
-        times = sum(self.is_same_call(wanted, other) for other in expected[: lacking + 1])
+        wanted = expected[missing]
+        times = sum(self.is_same_call(wanted, other) for other in expected[: missing + 1])
         often = f" {times} times" if times > 1 else ""
         got = times - 1 or "none"
-        return f"call {lacking + 1}: expected {format_call(wanted)}{often} in any order, got {got}"
+        return f"call {missing + 1}: expected {format_call(wanted)}{often} in any order, got {got}"
 
     def find_unmatched_calls(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
-        """Indices of the `calls` for which no one of the `others` is left: each of those serves once."""
+        """Return the indices of those `calls` that match none of `others`; each of these matches once."""
         if len(calls) * len(others) <= _PAIRS_COMPARED_ONE_BY_ONE:
             return self._match_by_pairs(calls, others)
         try:
             return self._match_by_count(calls, others)
-        except TypeError:  # an argument that JSON does not know
+        except TypeError:  # an argument that is no JSON value cannot be hashed
             return self._match_by_pairs(calls, others)
 
     def _match_by_count(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
@@ -143,9 +140,9 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def _to_hashable(value: object) -> Hashable:
-    """A hashable value that is equal to another's exactly when the JSON values are equal in Python."""
+    """Return a hashable value. Two of them are equal if and only if the JSON values are equal in Python."""
     if isinstance(value, Mapping):
-        # Most arguments are plain: asking here saves a call each.
+        # Most arguments are scalars: testing the type here saves a recursive call for each.
         return frozenset(
             [(key, item if type(item) in _PLAIN else _to_hashable(item)) for key, item in value.items()]
         )
@@ -161,13 +158,12 @@ _LONGEST_CALL = 160
 
 
 def format_call(call: ToolCall) -> str:
-    """`name(key=value, …)`, cut to a length that fits a line."""
-    pairs = ", ".join(f"{key}={_format_argument(value)}" for key, value in (call.args or {}).items())
+    """Return `name(key=value, …)` in backticks, with at most 160 characters of a call and 60 of a value."""
+    texts = {
+        key: json.dumps(value, ensure_ascii=False, default=str) for key, value in (call.args or {}).items()
+    }
+    pairs = ", ".join(f"{key}={_truncate_text(text, _LONGEST_VALUE)}" for key, text in texts.items())
     return f"`{_truncate_text(f'{call.name}({pairs})', _LONGEST_CALL)}`"
-
-
-def _format_argument(value: object) -> str:
-    return _truncate_text(json.dumps(value, ensure_ascii=False, default=str), _LONGEST_VALUE)
 
 
 def _truncate_text(text: str, length: int) -> str:
@@ -176,32 +172,36 @@ def _truncate_text(text: str, length: int) -> str:
 
 Sign: TypeAlias = Literal[" ", "-", "+"]
 
-_LONGEST_ALIGNED = 80  # calls a side; beyond the common start and end, longer middles are not aligned
-_SAME, _SAME_TOOL = 3, 1
+_LONGEST_ALIGNED = 80  # calls per side between the common start and end; longer parts are not aligned
+_SAME, _SAME_TOOL = 3, 1  # scores of an aligned pair
 
 
 @frozen
 class DiffLine:
-    """One call, or a remark about calls that are not shown."""
+    """One call of a difference, or a remark about calls that are not shown."""
 
     sign: Sign
-    """"-" expected and not made, "+" made and not expected, " " as expected."""
+    """"-" for expected but not made, "+" for made but not expected, " " for as expected."""
     text: str
-    """One visible line; may hold anything that an agent wrote."""
+    """The call on one line, with invisible characters escaped; its content is not trusted."""
     diverges: bool = False
-    """Whether the two lists part here."""
+    """True for the line of the first divergence."""
 
 
 def diff_trajectories(
     expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, lines: int = 10, width: int = 120
 ) -> tuple[DiffLine, ...]:
-    """The aligned difference around the first divergence, in at most `lines` (6 or more); empty if none.
+    """Return the aligned difference around the first divergence; empty if there is none.
 
-    Calls are the same when tool and arguments are; no arguments and none named count as the same. A call that
-    differs in its arguments alone stands under the expected one, both shortened around what differs.
+    It has at most `lines` lines (6 or more) of `width` characters. Calls are equal if tool and arguments are
+    equal; missing arguments equal an empty object here. A call that differs only in its arguments follows the
+    expected one, and both are shortened around the difference.
     """
     pairs = _align_calls(expected, actual)
-    first = next((at for at, pair in enumerate(pairs) if not _is_same_pair(pair)), None)
+    first = next(
+        (at for at, (one, other) in enumerate(pairs) if not (one and other and _is_same_call(one, other))),
+        None,
+    )
     if first is None:
         return ()
     start = max(0, first - 2)
@@ -219,7 +219,7 @@ _CallPair: TypeAlias = tuple[ToolCall | None, ToolCall | None]
 
 
 def _align_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> list[_CallPair]:
-    """Pairs in order; None where one side has no counterpart."""
+    """Return pairs of expected and actual calls in order; None stands for a missing counterpart."""
     shorter = min(len(expected), len(actual))
     head = next((at for at in range(shorter) if not _is_same_call(expected[at], actual[at])), shorter)
     room = shorter - head
@@ -237,7 +237,10 @@ def _align_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> li
 
 
 def _find_best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) -> Iterator[_CallPair]:
-    """Global alignment by dynamic programming (Needleman and Wunsch, 1970) that rewards equal calls most."""
+    """Yield a global alignment by dynamic programming (Needleman and Wunsch, 1970).
+
+    A pair of equal calls scores 3, a pair of the same tool 1, and a gap 0.
+    """
     best = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for i in reversed(range(len(left))):
         for j in reversed(range(len(right))):
@@ -261,7 +264,6 @@ def _find_best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) ->
 
 
 def _score_likeness(one: ToolCall, other: ToolCall) -> int:
-    """0: different tools."""
     if one.name != other.name:
         return 0
     return _SAME if _is_same_call(one, other) else _SAME_TOOL
@@ -271,22 +273,16 @@ def _is_same_call(one: ToolCall, other: ToolCall) -> bool:
     return one.name == other.name and (one.args or {}) == (other.args or {})
 
 
-def _is_same_pair(pair: _CallPair) -> bool:
-    expected, actual = pair
-    return expected is not None and actual is not None and _is_same_call(expected, actual)
-
-
 # --- text ---------------------------------------------------------------------------------------------------
 
 
 def render_call(call: ToolCall) -> str:
-    """`tool(key="value", …)` on one line, invisible characters spelled out."""
-    arguments = ", ".join(f"{name}={_to_json(value)}" for name, value in (call.args or {}).items())
+    """Return `tool(key="value", …)` on one line, with invisible characters escaped."""
+    arguments = ", ".join(
+        f"{name}={json.dumps(value, ensure_ascii=False, default=repr)}"
+        for name, value in (call.args or {}).items()
+    )
     return escape_invisible(f"{call.name}({arguments})")
-
-
-def _to_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=repr)
 
 
 def _build_diff_lines(pair: _CallPair, width: int, *, diverges: bool) -> Iterator[DiffLine]:
@@ -305,7 +301,7 @@ def _build_diff_lines(pair: _CallPair, width: int, *, diverges: bool) -> Iterato
 
 
 def _shorten_pair(one: str, other: str, width: int) -> tuple[str, str]:
-    """Both cut to `width`, to the same window, so that the first character that differs is in sight."""
+    """Cut both texts to the same part of `width` characters, with the first difference visible."""
     if max(len(one), len(other)) <= width:
         return one, other
     shorter = min(len(one), len(other))

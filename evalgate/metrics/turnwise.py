@@ -1,4 +1,4 @@
-"""Scoring turn by turn: every expected turn meets the agent's, and none is lost between them."""
+"""Scoring turn by turn: each expected turn is paired with the agent's, and a missing one scores 0.0."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,10 +24,10 @@ _WEIGHT_OF_AN_EVENT = 100
 async def compute_turn_mean(
     case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """Return the mean of `judge` over all turns; a turn that is left out, or not asked for, scores 0.0.
+    """Return the mean of `judge` over all turns; a turn that is missing, or not expected, scores 0.0.
 
-    Not applicable to a case without written turns. `judge` must give a score, not None. It is called in a
-    thread if the answers are large, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
+    Not applicable to a case without written turns. `judge` must return a score that is not None. It runs in a
+    thread if the texts are large, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
     """
     if not case.turns:
         return NotApplicable("the case has no written turns to compare with")
@@ -37,7 +37,7 @@ async def compute_turn_mean(
 
 
 def _estimate_size(case: EvalCase, run: CaseRun) -> int:
-    """Return about how many characters are compared."""
+    """Estimate the number of characters that are compared."""
     replies = [turn.expected for turn in case.turns] + [reply for reply in run.replies if reply is not None]
     return sum(len(each.response or "") + len(each.events) * _WEIGHT_OF_AN_EVENT for each in replies)
 
@@ -52,9 +52,9 @@ def _judge_turns(case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply]
 async def compute_turn_mean_all_pass(
     case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """As `compute_turn_mean`, and passed exactly when every turn passed, whatever the mean is.
+    """Return the mean as `compute_turn_mean` does; the case passes if every turn passes, at any mean.
 
-    `judge` says of each turn whether it passed. A turn that is missing or unasked fails at any threshold.
+    `judge` decides for each turn whether it passed. A turn that is missing, or not expected, fails.
     """
     result = await compute_turn_mean(case, run, judge)
     if not isinstance(result, MetricScore):
