@@ -254,7 +254,7 @@ class PullRequestThread:
     longest = LONGEST_COMMENT
 
     def get_author(self) -> str:
-        """Return the configured login."""
+        """Return the login that the user configured."""
         return self.login
 
     def list_comments(self) -> list[Comment]:

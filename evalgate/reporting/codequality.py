@@ -1,7 +1,9 @@
-"""`gl-code-quality-report.json`: each failing case on its line of the eval set, for GitLab's merge requests.
+"""Render `gl-code-quality-report.json`: each failing case on its line of the eval set, for GitLab.
 
-GitLab shows what is in the report of a change and not in that of its target branch, and knows an issue by its
-fingerprint alone: one stands for a case and what is wrong with it, whatever the scores are today.
+A merge request shows the issues that are in its own report and not in that of the target branch. GitLab
+recognises an issue by its fingerprint alone. So the fingerprint depends on the case and the failed metric,
+and not on the scores of a run.
+
 https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 """
 
@@ -25,19 +27,19 @@ _LONGEST_PATH = 1000
 
 @frozen
 class CodeQualityReport:
-    """GitLab's Code Quality report: a list of what is wrong, empty when nothing is."""
+    """GitLab's Code Quality report: a list of issues, empty if there are none."""
 
     folder: str = ""
-    """Where paths in the record start, as the repository's root sees it."""
+    """The folder that paths in the record start from, relative to the repository's root."""
 
     file_name = "gl-code-quality-report.json"
 
     def prefix_paths(self, folder: str) -> "CodeQualityReport":
-        """See `evalgate.core.protocols.PrefixesPaths`."""
+        """Return a report for a record with paths that start in `folder`, seen from the repository's root."""
         return replace(self, folder=folder)
 
     def render(self, record: Record) -> str:
-        """A JSON list, a line for each metric that a case failed and for each case without an answer."""
+        """Return a JSON list with an issue for each failed metric and each case without an answer."""
         issues = [
             json.dumps(issue) for finding in list_findings(record) for issue in self._build_issues(finding)
         ]
@@ -45,17 +47,20 @@ class CodeQualityReport:
 
     def _build_issues(self, finding: Finding) -> Iterator[dict[str, object]]:
         case = finding.case
+        severity: Severity = "critical" if case.status == "errored" else "major"
         for name, fault in _list_named_faults(case):
+            # JSON separates the parts whatever they hold, and escapes lone surrogates for UTF-8.
+            identity = json.dumps((case.path, case.eval_set_id, case.eval_id, name))
             yield {
                 "description": to_log_line(f"{finding.name}: {fault}", _LONGEST_TEXT),
                 "check_name": to_log_line(f"evalgate/{name}"),
-                "fingerprint": _compute_fingerprint(case.path, case.eval_set_id, case.eval_id, name),
-                "severity": _classify_severity(finding),
+                "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
+                "severity": "blocker" if finding.is_new else severity,
                 "location": {"path": self._normalize_path(case.path), "lines": {"begin": max(1, case.line)}},
             }
 
     def _normalize_path(self, path: str) -> str:
-        """Relative to the repository, or what GitLab could still find there."""
+        """Return the path relative to the repository, without `.` and `..`; "unknown" if nothing is left."""
         inside = resolve_from_root(self.folder, path)
         parts = [
             part for part in to_log_line(inside, _LONGEST_PATH).split("/") if part not in {"", ".", ".."}
@@ -64,19 +69,11 @@ class CodeQualityReport:
 
 
 def _list_named_faults(case: CaseResult) -> Iterator[tuple[str, str]]:
-    """What stands against the case, under the name of the metric or of how the agent ended."""
+    """Yield the faults of a case as (name, sentence).
+
+    The name is that of the metric, or the outcome of the run if the agent did not answer.
+    """
     unanswered = [run.outcome for run in case.runs if run.outcome != "answered"][:1]
     metrics = [metric.name for metric in case.metrics if metric.status in {"failed", "errored"}]
-    found = list(zip(unanswered or metrics, describe_faults(case), strict=True))
-    yield from found or [(case.status, f"the case {case.status}")]
-
-
-def _compute_fingerprint(*parts: str) -> str:
-    # JSON keeps the parts apart whatever they hold, lone surrogates included.
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _classify_severity(finding: Finding) -> Severity:
-    if finding.is_new:
-        return "blocker"
-    return "critical" if finding.case.status == "errored" else "major"
+    faults = list(zip(unanswered or metrics, describe_faults(case), strict=True))
+    yield from faults or [(case.status, f"the case {case.status}")]

@@ -1,4 +1,4 @@
-"""Likely causes of a result that is not the agent's: what a reader would otherwise search for a long time."""
+"""Name likely causes of a bad result that are not the agent's fault and take long to find."""
 
 import re
 from collections import Counter
@@ -25,18 +25,18 @@ _KEYS = {
     "openai": ("OPENAI_API_KEY",),
     "openrouter": ("OPENROUTER_API_KEY",),
 }
-"""Variables that a package reads, by a word in its traceback: not every error names them."""
+"""Environment variables that a package reads, by a word in its traceback. Not every error names them."""
 
 
 def describe_missing_variables(
     cases: Iterable[CaseResult], withheld: Collection[str], unreachable: str = ""
 ) -> Iterator[str]:
-    """Yield a sentence for each variable that the agent failed for, and that is set in the gate alone.
+    """Yield a sentence for each variable that the agent failed for and that only the gate has.
 
     Args:
-        cases: All of the run.
-        withheld: Names of variables that the gate has and the agent does not get, but could.
-        unreachable: Why the agent could not be started; "" when it could.
+        cases: All cases of the run.
+        withheld: Names of variables that the gate has and does not pass to the agent, but could.
+        unreachable: The reason why the agent could not be started; "" if it was started.
     """
     failures = Counter({Failure("import", unreachable): 1}) if unreachable else Counter[Failure]()
     failures.update(run.failure for case in cases for run in case.runs if run.failure is not None)
@@ -49,7 +49,10 @@ def describe_missing_variables(
 
 
 def _find_variables(failure: Failure) -> Iterator[str]:
-    """Yield the variables that a failure names; if it names none and is about a key, those of its package."""
+    """Yield the variables that a failure names.
+
+    If it names none and is about a key, yield those of its package.
+    """
     named = _VARIABLE.findall(failure.message)
     yield from named
     if not named and _NO_KEY.search(failure.message):
@@ -60,12 +63,12 @@ def _find_variables(failure: Failure) -> Iterator[str]:
 
 
 def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) -> str:
-    """Return what to do when cases expect tool calls and no run made one; "" when all is well.
+    """Return advice if cases expect tool calls and no run made one; "" otherwise.
 
     Args:
-        cases: All of the run.
-        kind: Of the agent.
-        options: Its kind's own.
+        cases: All cases of the run.
+        kind: The kind of the agent.
+        options: The options of this kind.
     """
     if any(_has_calls(run) for case in cases for run in case.runs):
         return ""
@@ -125,7 +128,7 @@ def _suggest_remedy(kind: str, options: object) -> str:
 
 
 def describe_unrecorded_results(cases: Iterable[CaseResult], answer: JsonObject) -> str:
-    """Return which tools evalgate answered itself with `answer`, as nothing was recorded; "" when none."""
+    """Return a sentence about tools that got `answer`, as no result was recorded; "" if there are none."""
     tools = Counter(
         event.name
         for case in cases

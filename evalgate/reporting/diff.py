@@ -1,4 +1,4 @@
-"""Where a turn went another way than it should: what is compared with what, in the words of every report."""
+"""Compare tool calls and responses with the baseline or with the expected ones, for every report."""
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -13,79 +13,83 @@ from evalgate.reporting.findings import Finding
 
 @frozen
 class DifferenceLine:
-    """A line of a difference, all of its characters visible."""
+    """A line of a difference, with all its characters visible."""
 
     sign: Sign
     text: str
     diverges: bool = False
-    """Whether the two sides part here."""
+    """True if the two sides diverge at this line."""
 
 
 @frozen
 class Difference:
-    """Two sides of one thing."""
+    """The difference between two sides of a turn: its tool calls or its response."""
 
     what: Literal["Tool calls", "Response"]
     is_since: bool
-    """Whether beside the baseline, else beside what the case expects."""
+    """True if compared with the baseline, False if compared with the expected turn of the case."""
     lines: tuple[DifferenceLine, ...]
 
     @property
     def sides(self) -> str:
-        """What `-` and `+` stand for."""
+        """Return the meaning of `-` and `+`."""
         return "baseline (−) and now (+)" if self.is_since else "expected (−) and actual (+)"
 
 
 @frozen
 class DiffLimits:
-    """How much of a difference is shown."""
+    """The limits of a shown difference."""
 
     calls: int
-    """Lines of tool calls, about."""
+    """The number of lines of tool calls, about."""
     lines: int
-    """Of a response."""
+    """The number of lines of a response."""
     width: int
-    """Characters of a line of a response."""
+    """The number of characters of a line of a response."""
     call_width: int = 120
 
 
 def get_baseline_reply(finding: Finding, number: int) -> Reply | None:
-    """What the agent did in that turn (1-based) in the baseline, where that is known."""
+    """Return the agent's reply in a turn (1-based) of the baseline; None if it is unknown."""
     return finding.baseline_replies[number - 1] if 0 < number <= len(finding.baseline_replies) else None
 
 
-def find_differences(turn: TurnResult, before: Reply | None, extent: DiffLimits) -> Iterator[Difference]:
-    """Tool calls and response, beside the baseline's where that has other ones, else beside the expected."""
+def find_differences(turn: TurnResult, before: Reply | None, limits: DiffLimits) -> Iterator[Difference]:
+    """Yield the differences in tool calls and response.
+
+    Each is compared with the baseline. If `before` is None or equal, it is compared with what the case
+    expects.
+    """
     if turn.actual is None:
         return
     if calls := _build_difference(
-        tuple(_diff_tool_calls(before, turn.actual, extent)) if before else (),
-        tuple(_diff_tool_calls(turn.expected, turn.actual, extent)),
+        tuple(_diff_tool_calls(before, turn.actual, limits)) if before else (),
+        tuple(_diff_tool_calls(turn.expected, turn.actual, limits)),
         "Tool calls",
     ):
         yield calls
     if response := _build_difference(
-        tuple(_diff_response(before, turn.actual, extent)) if before else (),
-        tuple(_diff_response(turn.expected, turn.actual, extent)),
+        tuple(_diff_response(before, turn.actual, limits)) if before else (),
+        tuple(_diff_response(turn.expected, turn.actual, limits)),
         "Response",
     ):
         yield response
 
 
 def _build_difference(
-    since: tuple[DifferenceLine, ...],
-    beside: tuple[DifferenceLine, ...],
+    since_baseline: tuple[DifferenceLine, ...],
+    from_expected: tuple[DifferenceLine, ...],
     what: Literal["Tool calls", "Response"],
 ) -> Difference | None:
-    if since:
-        return Difference(what, True, since)
-    return Difference(what, False, beside) if beside else None
+    if since_baseline:
+        return Difference(what, True, since_baseline)
+    return Difference(what, False, from_expected) if from_expected else None
 
 
 def describe_odd_turn(turns: Sequence[TurnResult], number: int) -> Iterator[str]:
-    """What is wrong with a turn (1-based; 0 is none) that only one side has.
+    """Yield a sentence if a turn (1-based; 0 means none) has no answer or was not expected.
 
-    Where no turn at all was expected, a simulated user spoke: none is one too many.
+    If the case expects no turn at all, a simulated user spoke, so no turn is too many.
     """
     if not number:
         return
@@ -97,16 +101,16 @@ def describe_odd_turn(turns: Sequence[TurnResult], number: int) -> Iterator[str]
 
 
 def _diff_tool_calls(
-    before: Reply | None, after: Reply | None, extent: DiffLimits
+    before: Reply | None, after: Reply | None, limits: DiffLimits
 ) -> Iterator[DifferenceLine]:
     one, other = before.tool_calls if before else (), after.tool_calls if after else ()
-    for line in diff_trajectories(one, other, lines=extent.calls, width=extent.call_width):
+    for line in diff_trajectories(one, other, lines=limits.calls, width=limits.call_width):
         yield DifferenceLine(line.sign, line.text, line.diverges)
 
 
-def _diff_response(one: Reply | None, other: Reply | None, extent: DiffLimits) -> Iterator[DifferenceLine]:
-    """Line by line; nothing when both are equal or neither says anything."""
-    before, after = _split_response(one, extent), _split_response(other, extent)
+def _diff_response(one: Reply | None, other: Reply | None, limits: DiffLimits) -> Iterator[DifferenceLine]:
+    """Yield the lines of both responses; none if they are equal."""
+    before, after = _split_response(one, limits), _split_response(other, limits)
     if before == after:
         return
     for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
@@ -117,9 +121,9 @@ def _diff_response(one: Reply | None, other: Reply | None, extent: DiffLimits) -
             yield from (DifferenceLine("+", line) for line in after[k:m])
 
 
-def _split_response(reply: Reply | None, extent: DiffLimits) -> list[str]:
+def _split_response(reply: Reply | None, limits: DiffLimits) -> list[str]:
     if reply is None or reply.response is None:
         return []
-    lines = reply.response.split("\n", extent.lines)
-    shown = [shorten_text(escape_invisible(line), extent.width) for line in lines[: extent.lines]]
-    return [*shown, "…"] if len(lines) > extent.lines else shown
+    lines = reply.response.split("\n", limits.lines)
+    shown = [shorten_text(escape_invisible(line), limits.width) for line in lines[: limits.lines]]
+    return [*shown, "…"] if len(lines) > limits.lines else shown

@@ -1,6 +1,6 @@
-"""What a reader of a run wants to know first: which cases are bad, how bad, and where each went wrong.
+"""The facts of a run that every report shows: its failing cases, their faults, and what changed.
 
-Every report that is read by people asks here, so that they tell the same story in the same order.
+All reports for people use these functions, so that they show the same facts in the same order.
 """
 
 import posixpath
@@ -30,37 +30,40 @@ from evalgate.core.types.record import describe_comparison
 
 _LEAST_SHARE = 0.2
 _LEAST_SECONDS = 0.1
-"""Changes of what a run takes that are smaller are noise of machines, networks and models."""
+"""The smallest changes in time, tokens and cost that are shown. Smaller ones are noise."""
 
 _MOST_REASONS = 10
-"""Reasons of a verdict that reports show in full."""
+"""The most reasons of a verdict that reports show in full."""
 
 
 @frozen
 class Finding:
-    """One case that failed or could not be judged."""
+    """A case that failed or could not be judged."""
 
     case: CaseResult
     is_new: bool = False
-    """The baseline has it passing."""
+    """True if the case passed in the baseline."""
     baseline_replies: tuple[Reply | None, ...] = ()
-    """What the agent did in the baseline, turn by turn, where that is known."""
+    """The agent's replies in the baseline, turn by turn, if they are known."""
 
     @property
     def name(self) -> str:
-        """`eval_set/eval_id`; written by whoever wrote the eval set."""
+        """Return `eval_set/eval_id`. It comes from the eval set, so it may hold any characters."""
         return format_case_name(self.case)
 
     @property
     def run(self) -> RunResult | None:
-        """The run to look at: the first without an answer, else the first that fell short."""
+        """Return the run to look at: the first without an answer, else the first that fell short."""
         runs = self.case.runs
         unanswered = (run for run in runs if run.outcome != "answered")
         return next(unanswered, next(filter(_has_failed_metric, runs), runs[0] if runs else None))
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:
-        """Number (1-based) and result of the turn where that run went wrong; None when no single turn did."""
+        """Return the number (1-based) and result of the turn where that run went wrong.
+
+        Returns None if no single turn did.
+        """
         if self.run is None:
             return None
         numbered = list(enumerate(self.run.turns, 1))
@@ -70,27 +73,27 @@ class Finding:
 
 
 def list_findings(record: Record) -> list[Finding]:
-    """Every failed or errored case: the newly failing first, each group in file order."""
+    """Return the gating cases that failed or errored, newly failing ones first, each group in file order."""
     newly = {
         (change.eval_set_id, change.eval_id): change.then
         for change in (record.comparison.changes if record.comparison else ())
         if change.change == "newly_failing"
     }
-    found = [
+    findings = [
         Finding(case, key in newly, newly.get(key, ()))
         for case in record.cases
         for key in [_get_case_key(case)]
         if case.status in {"failed", "errored"} and case.quarantine is None
     ]
-    return sorted(found, key=lambda finding: not finding.is_new)
+    return sorted(findings, key=lambda finding: not finding.is_new)
 
 
 @frozen
 class FindingGroup:
-    """Cases that failed for the same reason, as far as what they left behind tells."""
+    """Cases that failed for the same reason, as far as their outcomes, scores and messages show."""
 
     first: Finding
-    """The one that is shown."""
+    """The case that is shown in full."""
     others: tuple[Finding, ...] = ()
 
     @property
@@ -107,15 +110,15 @@ class FindingGroup:
 _NUMBER = re.compile(r"\d+")
 
 
-def group_findings(found: Iterable[Finding]) -> list[FindingGroup]:
+def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
     """Group findings with one cause: same outcome or same metrics and scores, same reason but for numbers.
 
     Groups keep the order of their first finding. Newly failing cases never join others, and a case that gives
     no reason joins none: nothing says that it failed like another one.
     """
     groups: dict[object, list[Finding]] = {}
-    for at, finding in enumerate(found):
-        groups.setdefault(_build_cause_key(finding) or at, []).append(finding)
+    for index, finding in enumerate(findings):
+        groups.setdefault(_build_cause_key(finding) or index, []).append(finding)
     return [FindingGroup(members[0], tuple(members[1:])) for members in groups.values()]
 
 
@@ -133,7 +136,7 @@ def _build_cause_key(finding: Finding) -> tuple[object, ...]:
 
 
 def find_still_failing(record: Record) -> list[CaseResult]:
-    """The gating cases that failed in the baseline as well; none when there is no baseline."""
+    """Return the gating cases that failed in the baseline as well; none if there is no baseline."""
     if record.comparison is None:
         return []
     other = {(change.eval_set_id, change.eval_id) for change in record.comparison.changes}
@@ -143,41 +146,41 @@ def find_still_failing(record: Record) -> list[CaseResult]:
 
 
 def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
-    """The gating cases whose runs disagree, each with how many passed of how many that say something."""
+    """Return the gating cases with runs that disagree, as (case, passed runs, conclusive runs)."""
     gating = (case for case in record.cases if case.quarantine is None)
-    told = ((case, count_passed_runs(case)) for case in gating)
-    return [(case, *found) for case, found in told if 0 < found[0] < found[1]]
+    counted = ((case, *count_passed_runs(case)) for case in gating)
+    return [(case, passed, runs) for case, passed, runs in counted if 0 < passed < runs]
 
 
 def count_passed_runs(case: CaseResult) -> tuple[int, int]:
-    """How many runs passed, of how many that say something."""
-    passed = [_has_passed(run) for run in case.runs if _is_conclusive(run)]
-    return sum(passed), len(passed)
+    """Return the number of passed runs and of conclusive runs."""
+    conclusive = [run for run in case.runs if _is_conclusive(run)]
+    passed = sum(run.outcome == "answered" and not _has_failed_metric(run) for run in conclusive)
+    return passed, len(conclusive)
 
 
 def _is_conclusive(run: RunResult) -> bool:
-    """Whether the run says something of the agent: no metric, judge or service broke in it."""
+    """Return True if the result of a run is due to the agent: no metric, judge or service failed."""
     if run.outcome in NON_AGENT_OUTCOMES:
         return False
     return run.outcome in AGENT_FAULT_OUTCOMES or all(metric.status != "errored" for metric in run.metrics)
 
 
-def _has_passed(run: RunResult) -> bool:
-    return run.outcome == "answered" and not _has_failed_metric(run)
-
-
 def format_case_name(case: CaseResult) -> str:
-    """How reports call a case."""
+    """Return the name of a case in reports: `eval_set/eval_id`."""
     return f"{case.eval_set_id}/{case.eval_id}"
 
 
 def resolve_from_root(folder: str, path: str) -> str:
-    """A path of the record as the repository's root sees it, when the record's paths start in `folder`."""
+    """Return a path of the record relative to the repository's root; record paths start in `folder`."""
     return posixpath.normpath(posixpath.join(folder, path))
 
 
 def describe_faults(case: CaseResult) -> Iterator[str]:
-    """Why the case is not passed, a sentence each: how the agent failed, or each metric that fell short."""
+    """Yield the reasons why a case did not pass, one sentence each.
+
+    If the agent did not answer, there is no other reason. Otherwise each metric that fell short is one.
+    """
     if agent_fault := _describe_agent_fault(case):
         yield agent_fault
         return
@@ -189,13 +192,13 @@ def describe_faults(case: CaseResult) -> Iterator[str]:
 
 
 def explain_not_evaluated(case: CaseResult) -> str:
-    """Why nothing can be said about the case."""
+    """Return the reason why a case could not be evaluated."""
     reasons = (metric.reason for metric in case.metrics if metric.reason)
     return _describe_agent_fault(case) or next(reasons, "no metric applies to this case")
 
 
 def format_score_and_threshold(metric: CaseMetric) -> str:
-    """`0.50 < 1.00`, with as many digits as it takes not to contradict the sign."""
+    """Return `0.50 < 1.00`, with as many digits as it takes not to contradict the sign."""
     if metric.score is None:
         return f"– of {format_threshold(metric.threshold)}"
     sign = "<" if metric.score < metric.threshold else "≥"
@@ -205,14 +208,14 @@ def format_score_and_threshold(metric: CaseMetric) -> str:
 
 
 def get_effective_status(metric: MetricSummary) -> Status:
-    """What a line of the metric table says: a metric that closes the gate by its drop is no passed one."""
+    """Return the status for the metric table: a passed metric that closes the gate by its drop has failed."""
     return "failed" if metric.regressed and metric.status == "passed" else metric.status
 
 
 def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
-    """Yield label and sentence of what the statistics say and the verdict's reasons do not.
+    """Yield label and sentence of statistical findings that the verdict's reasons do not contain.
 
-    A metric of which the runs cannot tell is said, too, if something else decides.
+    A metric that the runs cannot decide is included, even if another metric decides the verdict.
     """
     reasons = frozenset(record.verdict.reasons[:_MOST_REASONS])
     for metric in record.metrics:
@@ -220,7 +223,7 @@ def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
         if judgement is None or judgement.reason == "nothing_asked":
             continue
         if judgement.reason == "no_baseline" and record.comparison is None:
-            continue  # that there is none at all is said once
+            continue  # reports say once that there is no baseline at all
         yield from (
             (label, sentence)
             for label, sentence in describe_comparison(metric)
@@ -229,9 +232,9 @@ def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def format_run_counts(record: Record) -> str:
-    """Return how many runs were made: `3 runs each, 2 follow-up runs`; "" if each case was run once.
+    """Return the number of runs: `3 runs each, 2 follow-up runs`; "" if each case was run once.
 
-    Of `runs: auto`: all runs, and how many a fixed number would have taken more.
+    With `runs: auto`: the number of all runs, and how many more a fixed number would have taken.
     """
     further = sum(run.confirms for case in record.cases for run in case.runs)
     followed = pluralize(further, "follow-up run") if further else ""
@@ -245,13 +248,13 @@ def format_run_counts(record: Record) -> str:
 
 
 def format_threshold(threshold: float) -> str:
-    """A threshold as somebody wrote it: two decimals unless it has more."""
+    """Return a threshold as it was written: with two decimals unless it has more."""
     text = f"{threshold:.2f}"
     return text if float(text) == threshold else str(threshold)
 
 
 def format_minimum(metric: MetricSummary) -> str:
-    """Return what the mean must reach, and what each case must reach where that is another number."""
+    """Return the minimum of the mean, and the minimum of each case if it differs."""
     each = f"{format_threshold(metric.threshold)} a case"
     if metric.mean_judged_by == "baseline":
         return each
@@ -268,35 +271,38 @@ CHANGES: dict[Change, str] = {
     "new": "new",
     "removed": "removed",
 }
-"""How reports call each kind of change, the most telling first."""
+"""The name of each kind of change in reports, the most important first."""
 
 
 def group_changes(record: Record, comparison: Comparison) -> dict[Change, list[CaseChange]]:
-    """The changes of each kind that there are, in the order of `CHANGES`; none of a case in quarantine."""
-    resting = {_get_case_key(case) for case in record.cases if case.quarantine is not None}
+    """Return the changes by kind, in the order of `CHANGES`, without empty kinds and quarantined cases."""
+    quarantined = {_get_case_key(case) for case in record.cases if case.quarantine is not None}
     groups: dict[Change, list[CaseChange]] = {change: [] for change in CHANGES}
     for change in comparison.changes:
-        if (change.eval_set_id, change.eval_id) not in resting:
+        if (change.eval_set_id, change.eval_id) not in quarantined:
             groups[change.change].append(change)
     return {change: found for change, found in groups.items() if found}
 
 
 def format_change_counts(record: Record, comparison: Comparison) -> str:
-    """`1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`."""
+    """Return `1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`."""
     groups = group_changes(record, comparison)
     counts = [f"{len(found):,} {CHANGES[change]}" for change, found in groups.items()]
-    resting = [case for case in record.cases if case.quarantine is not None]
+    quarantined = [case for case in record.cases if case.quarantine is not None]
     changed = {(change.eval_set_id, change.eval_id) for change in comparison.changes}
-    steady = sum(case.is_conclusive and _get_case_key(case) not in changed for case in resting)
-    unchanged = max(0, comparison.unchanged - steady)
-    others = {"quarantined": len(resting), "not part of this run": comparison.left_out}
+    # The comparison counts quarantined cases as unchanged too; here they have a count of their own.
+    unchanged_quarantined = sum(
+        case.is_conclusive and _get_case_key(case) not in changed for case in quarantined
+    )
+    unchanged = max(0, comparison.unchanged - unchanged_quarantined)
+    others = {"quarantined": len(quarantined), "not part of this run": comparison.left_out}
     return ", ".join(
         [*counts, f"{unchanged:,} unchanged", *(f"{many:,} {what}" for what, many in others.items() if many)]
     )
 
 
 def explain_delta(record: Record) -> Iterator[str]:
-    """Why Δ is not simply the score less the baseline."""
+    """Yield the reasons why Δ is not simply the score minus the baseline."""
     compared = {metric.compared for metric in record.metrics if 0 < metric.compared < metric.n}
     if compared:
         yield f"Δ is over the {pluralize(max(compared), 'case')} that can be compared."
@@ -305,7 +311,7 @@ def explain_delta(record: Record) -> Iterator[str]:
 
 
 def describe_missing_baseline(record: Record) -> str:
-    """What is said in the place of a comparison."""
+    """Return the sentence that replaces a comparison."""
     if record.shard is not None:
         return "One shard alone is compared with no baseline: that is done when all are merged."
     return "No baseline: absolute thresholds only."
@@ -316,7 +322,7 @@ def _get_case_key(case: CaseResult) -> tuple[str, str]:
 
 
 def format_case_counts(totals: Totals) -> str:
-    """`3 cases: 2 passed, 1 failed`."""
+    """Return `3 cases: 2 passed, 1 failed`."""
     counts = {
         "passed": totals.passed,
         "failed": totals.failed,
@@ -328,7 +334,7 @@ def format_case_counts(totals: Totals) -> str:
 
 
 def format_total_cost(record: Record) -> str:
-    """`0.0123 USD`, `at least 0.0123 USD: the cost of 3 runs is not known`; "" when it is nothing."""
+    """Return `0.0123 USD` or `at least 0.0123 USD: the cost of 3 runs is not known`; "" if it is zero."""
     totals = record.totals
     if totals.cost_usd is not None:
         return f"{totals.cost_usd:,.4f} USD" if totals.cost_usd else ""
@@ -377,7 +383,7 @@ OUTCOMES: dict[Outcome, str] = {
     "faulted": "could not be played",
     "not_run": "not run",
 }
-"""How a run ended, in words."""
+"""The words for each outcome of a run."""
 
 
 def _describe_agent_fault(case: CaseResult) -> str:

@@ -1,7 +1,7 @@
-"""GitHub Actions' edges: step summary, outputs and annotations.
+"""Step summary, outputs, annotations and masks of GitHub Actions.
 
-Everything is a no-op outside GitHub Actions, and nothing here can fail a run: what the runner does not offer
-is told to the given stream.
+Outside GitHub Actions the functions do nothing, and an unusable command file never fails a run: a warning is
+written to the given stream.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,19 +27,19 @@ OUTPUTS = (
     "comment",
     "html",
 )
-"""What later steps of a workflow can read; action.yml declares each."""
+"""The outputs that later steps of a workflow can read. action.yml declares each of them."""
 
 SUMMARY_LIMIT = 1024 * 1024
-"""Bytes a step may have in its summary; the runner drops the whole file when it is larger."""
+"""The most bytes of a step's summary. The runner drops the whole file if it is larger."""
 
 MOST_ANNOTATIONS = 10
-"""GitHub shows no more of one kind for a step."""
+"""The most annotations of one level that GitHub shows for a step."""
 
 AnnotationLevel: TypeAlias = Literal["notice", "warning", "error"]
 
 
 def is_github_actions(environ: Mapping[str, str]) -> bool:
-    """Whether GitHub's runner started us."""
+    """Return True if GitHub's runner started this process."""
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
@@ -52,9 +52,15 @@ def write_step_outputs(
     stream: TextIO,
     folder: str = "",
 ) -> None:
-    """Step summary, outputs and annotations of a finished run. `stream` must be one that the runner reads.
+    """Write the step summary, outputs and annotations of a finished run.
 
-    `folder` is where paths in the record start, relative to the repository's root.
+    Args:
+        record: The finished run.
+        comment: The Markdown for the step summary.
+        outputs: The values by the names of `OUTPUTS`.
+        environ: The environment of the step.
+        stream: A stream that the runner reads workflow commands from.
+        folder: The folder that paths in the record start from, relative to the repository's root.
     """
     if not is_github_actions(environ):
         return
@@ -64,9 +70,9 @@ def write_step_outputs(
 
 
 def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Ask the runner to hide texts in the log of this job, from here on. It takes one line at a time.
+    """Ask the runner to hide texts in the log of this job from here on, each line as a mask of its own.
 
-    `stream` must be one that the runner reads; nothing else may have been written there.
+    `stream` must be one that the runner reads, and nothing may have been written to it before.
     """
     if not is_github_actions(environ):
         return
@@ -76,7 +82,7 @@ def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: 
 
 
 def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Append to the summary page of the step, or say why not."""
+    """Append to the step's summary page, or write a warning if that is impossible."""
     path = environ.get("GITHUB_STEP_SUMMARY", "")
     if path and measure_command_file(path) + len(markdown.encode()) + 1 > SUMMARY_LIMIT:
         _write_warning(stream, "The step summary is full: this report is not in it. See the report files.")
@@ -87,22 +93,25 @@ def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) ->
 
 
 def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Set the step's outputs; names are ours, values may hold anything."""
+    """Set the step's outputs. Values may hold any characters; names must be those of `OUTPUTS`."""
     text = "".join(_format_output(name, value) for name, value in outputs.items())
     _append_text("GITHUB_OUTPUT", environ.get("GITHUB_OUTPUT", ""), text, stream)
 
 
 def write_annotations(record: Record, stream: TextIO, folder: str = "") -> None:
-    """One annotation for each failing case, on its line of the eval set; the last stands for the rest."""
-    found = list_findings(record)
-    shown = found if len(found) <= MOST_ANNOTATIONS else found[: MOST_ANNOTATIONS - 1]
+    """Write an annotation for each failing case, on its line of the eval set.
+
+    If there are more than `MOST_ANNOTATIONS`, the last one counts the rest.
+    """
+    findings = list_findings(record)
+    shown = findings if len(findings) <= MOST_ANNOTATIONS else findings[: MOST_ANNOTATIONS - 1]
     for finding in shown:
         message = "\n".join(to_one_line(fault, 500) for fault in describe_faults(finding.case)) or "failed"
         case = finding.case
         file = resolve_from_root(folder, case.path)
         stream.write(format_workflow_command("error", message, file=file, line=case.line, title=finding.name))
-    if len(shown) < len(found):
-        rest = len(found) - len(shown)
+    if len(shown) < len(findings):
+        rest = len(findings) - len(shown)
         stream.write(
             format_workflow_command(
                 "error", f"{pluralize(rest, 'more failing case')}: see the step summary.", title="evalgate"
@@ -114,7 +123,7 @@ def write_annotations(record: Record, stream: TextIO, folder: str = "") -> None:
 def format_workflow_command(
     level: AnnotationLevel, message: str, *, file: str = "", line: int = 0, title: str = ""
 ) -> str:
-    """A workflow command that annotates; everything in it is escaped, so text cannot become a command."""
+    """Return a workflow command that annotates. All texts are escaped, so none can become a command."""
     values = {
         "file": to_one_line(file, 500),
         "line": str(line) if file and line else "",
@@ -126,7 +135,7 @@ def format_workflow_command(
 
 
 def _escape_message(text: str) -> str:
-    """As `@actions/core` escapes data; and nothing that the runner looks for anywhere in a line."""
+    """Return a text escaped as `@actions/core` escapes data, and without commands within a line."""
     return _escape_data(disable_commands(text))
 
 
@@ -139,7 +148,7 @@ def _escape_property(text: str) -> str:
 
 
 def _format_output(name: str, value: str) -> str:
-    """The heredoc form, with a delimiter that nobody can foresee and the value does not hold."""
+    """Return an output in heredoc form, with a random delimiter that the value does not hold."""
     import secrets
 
     text = strip_invisible(value)
@@ -160,7 +169,7 @@ def _append_text(variable: str, path: str, text: str, stream: TextIO) -> None:
 
 
 def write_warnings(sentences: Iterable[str], stream: TextIO) -> None:
-    """Annotate the step with what became of the command files."""
+    """Write each sentence as a warning annotation of the step."""
     for sentence in sentences:
         _write_warning(stream, sentence)
 

@@ -1,10 +1,11 @@
-"""`junit.xml`, for the test tab of every CI system.
+"""Render `junit.xml`, for the test tab of every CI system.
 
-One `testsuite` for each eval set, one `testcase` for each case, and a last suite `evalgate` whose only test,
-`gate`, carries the verdict: a consumer that reads nothing but JUnit is red exactly when the gate is not open.
+There is one `testsuite` for each eval set and one `testcase` for each case. A last suite `evalgate` has a
+single test `gate` with the verdict: a consumer that reads only JUnit is red exactly if the gate is not open.
 
-The package junit-xml knows the format; its gaps are fenced here. It writes characters that XML forbids, an
-attribute `disabled` that the strict schema forbids, and times with six decimals where three are allowed.
+The package junit-xml writes the format. This module corrects its faults: it writes characters that XML
+forbids, an attribute `disabled` that the strict schema forbids, and times with six decimals, of which three
+are allowed.
 """
 
 from array import array
@@ -31,20 +32,20 @@ _Kind: TypeAlias = Literal["passed", "failures", "errors", "skipped"]
 _AT_ONCE = 500
 _LONGEST_TEXT = 8000
 _LONGEST_NAME = 500
-_DETAILED = 1000  # failing cases: a report of more than 30 MB is refused by GitLab
+_DETAILED = 1000  # failing cases: GitLab refuses a report of more than 30 MB
 
 
 class JUnitReport:
-    """JUnit XML that is valid whatever the agent wrote."""
+    """A JUnit report that is valid XML even if the agent wrote characters that XML forbids."""
 
     file_name = "junit.xml"
 
     def render(self, record: Record) -> str:
-        """The whole document, on a few long lines."""
+        """Return the whole document, on a few long lines."""
         return "".join(self.iter_chunks(record))
 
     def iter_chunks(self, record: Record) -> Iterator[str]:
-        """See `StreamingReporter`."""
+        """Yield the document in pieces, so that a large one need not be in memory at once."""
         yield '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n'
         for suite in (*_build_suites(record), _build_gate_suite(record)):
             yield from suite.iter_lines()
@@ -53,22 +54,25 @@ class JUnitReport:
 
 @frozen
 class _TestSuite:
-    """One eval set, whose tests are made a few at a time: as elements they take many times their text."""
+    """The tests of one eval set.
+
+    They are made a few at a time: as elements they take many times their text.
+    """
 
     name: str
     tests: "Iterator[TestCase]"
-    """At least one."""
+    """At least one test."""
     counts: Mapping[str, int]
-    """Attribute of a suite → how many of the tests."""
+    """The number of tests by attribute of the suite: `errors`, `failures`, `skipped`, `tests`."""
     seconds: float
     timestamp: str
     file: str | None = None
 
     def iter_lines(self) -> Iterator[str]:
-        """Its lines."""
+        """Yield the lines of the suite."""
         is_open = False
-        while some := list(islice(self.tests, _AT_ONCE)):
-            element = self._build_element(some)
+        while batch := list(islice(self.tests, _AT_ONCE)):
+            element = self._build_element(batch)
             if not is_open:
                 yield f" {self._build_opening_tag(element.attrib)}\n"
                 is_open = True
@@ -92,7 +96,7 @@ class _TestSuite:
 
 
 def _format_children(element: ET.Element) -> str:
-    """The children of a suite, indented; no attribute holds a line end as it is."""
+    """Return the children of a suite, indented. Line ends within attributes are escaped already."""
     ET.indent(element, " ", level=1)
     _, _, lines = ET.tostring(element, encoding="unicode").partition("\n")
     return lines.removesuffix(f" </{element.tag}>")
@@ -109,7 +113,7 @@ def _build_suites(record: Record) -> Iterator[_TestSuite]:
         grouped.setdefault((case.path, case.eval_set_id), []).append(case)
     names = _UniqueNames(GATE)
     for (path, eval_set_id), cases in grouped.items():
-        name = names.name(eval_set_id)
+        name = names.choose_name(eval_set_id)
         yield _TestSuite(
             name,
             _build_tests(name, cases, detailed),
@@ -127,8 +131,8 @@ def _classify_case(case: CaseResult) -> _Kind:
 
 
 def _count_kinds(kinds: Iterable[_Kind]) -> Mapping[str, int]:
-    found = Counter(kinds)
-    return {name: found[name] for name in ("errors", "failures", "skipped")} | {"tests": found.total()}
+    counts = Counter(kinds)
+    return {name: counts[name] for name in ("errors", "failures", "skipped")} | {"tests": counts.total()}
 
 
 def _sum_durations(case: CaseResult) -> float:
@@ -136,7 +140,7 @@ def _sum_durations(case: CaseResult) -> float:
 
 
 def _build_tests(suite: str, cases: Sequence[CaseResult], detailed: Container[int]) -> "Iterator[TestCase]":
-    """`detailed` are the `id()`s of the cases with room for the whole story."""
+    """Yield the tests of a suite. `detailed` are the `id()`s of the cases that are described in detail."""
     from junit_xml import TestCase
 
     for case, name in zip(cases, _name_tests(cases), strict=True):
@@ -147,31 +151,26 @@ def _build_tests(suite: str, cases: Sequence[CaseResult], detailed: Container[in
             case "errors":
                 _add_failure(test.add_error_info, case, "errored", in_detail=id(case) in detailed)
             case "skipped":
-                message = _explain_skip(case)
+                reason = (
+                    explain_not_evaluated(case)
+                    if case.quarantine is None
+                    else f"{case.status}, but quarantined {describe_quarantine(case)}"
+                )
+                message = _to_attribute(reason)
                 test.add_skipped_info(message, message)
         yield test
 
 
-def _explain_skip(case: CaseResult) -> str:
-    if case.quarantine is not None:
-        return _to_attribute(f"{case.status}, but quarantined {describe_quarantine(case)}")
-    return _to_attribute(explain_not_evaluated(case))
-
-
 def _add_failure(add: Any, case: CaseResult, kind: str, *, in_detail: bool) -> None:
-    why = list(describe_faults(case)) or [f"the case {kind}"]
-    text = "\n".join([*why, *(_describe_failure(case) if in_detail else ("details: see results.json",))])
-    message = _to_attribute("; ".join(why)) or kind  # without any, the package would not count it
-    add(message, to_xml_text(truncate_block(text, _LONGEST_TEXT, lines=100)), _get_failure_type(case, kind))
-
-
-def _get_failure_type(case: CaseResult, kind: str) -> str:
-    """How the agent ended, when it did not answer; else the status of the case."""
-    return next((run.outcome for run in case.runs if run.outcome != "answered"), kind)
+    faults = list(describe_faults(case)) or [f"the case {kind}"]
+    text = "\n".join([*faults, *(_describe_failure(case) if in_detail else ("details: see results.json",))])
+    message = _to_attribute("; ".join(faults)) or kind  # junit-xml does not count a failure without a message
+    failure_type = next((run.outcome for run in case.runs if run.outcome != "answered"), kind)
+    add(message, to_xml_text(truncate_block(text, _LONGEST_TEXT, lines=100)), failure_type)
 
 
 def _describe_failure(case: CaseResult) -> Iterator[str]:
-    """The place in the eval set, the turn, and the first divergence."""
+    """Yield the position in the eval set, the turn, the first divergence and the end of the traceback."""
     if case.path:
         yield f"at {case.path}:{case.line}" if case.line else f"in {case.path}"
     finding = Finding(case)
@@ -211,7 +210,7 @@ def _build_gate_suite(record: Record) -> _TestSuite:
 
 
 def _format_timestamp(record: Record) -> str:
-    """ISO 8601 without a zone, as the format's users expect; it is UTC."""
+    """Return the start in ISO 8601 without a zone, as consumers expect it; it is UTC."""
     return _to_attribute(record.created_at.removesuffix("Z").removesuffix("+00:00"))
 
 
@@ -220,10 +219,13 @@ def _to_attribute(text: str) -> str:
 
 
 def _name_tests(cases: Sequence[CaseResult]) -> Iterator[str]:
-    """What each is called. Those of a large set are only kept where some seem to be equal."""
+    """Yield a unique name for each test.
+
+    The names of a large set are kept in memory only if some of them seem to be equal.
+    """
     hashes = sorted(array("q", (hash(_format_name(case.eval_id)) for case in cases)))
     if any(map(eq, hashes, hashes[1:])):
-        yield from map(_UniqueNames().name, (case.eval_id for case in cases))
+        yield from map(_UniqueNames().choose_name, (case.eval_id for case in cases))
     else:
         yield from (_format_name(case.eval_id) for case in cases)
 
@@ -233,12 +235,12 @@ def _format_name(text: str) -> str:
 
 
 class _UniqueNames:
-    """Names made different by a number: consumers drop the second test of the same name."""
+    """Makes names unique by a number, because consumers drop the second test of the same name."""
 
     def __init__(self, *taken: str) -> None:
         self._seen = Counter(taken)
 
-    def name(self, text: str) -> str:
+    def choose_name(self, text: str) -> str:
         wanted = _format_name(text)
         name = wanted
         while name in self._seen:

@@ -1,4 +1,4 @@
-"""Render the record with every reporter into files, `results.json` among them."""
+"""Write the report of every reporter into the report folder, including `results.json`."""
 
 import contextlib
 import os
@@ -13,23 +13,23 @@ from evalgate.system.files import AnchoredFolder, Owner, make_folder, replace_fi
 
 
 class ResultsJsonReport:
-    """Every fact of the run; all other reports can be rendered from it again."""
+    """The record itself, with every fact of the run. All other reports can be rendered from it again."""
 
     file_name = "results.json"
 
     def render(self, record: Record) -> str:
-        """The record as JSON."""
+        """Return the record as JSON."""
         return dump_record(record)
 
     def iter_chunks(self, record: Record) -> Iterator[str]:
-        """See `evalgate.core.protocols.StreamingReporter`."""
+        """Yield the record as JSON in pieces."""
         return iter_record_chunks(record)
 
 
 class ReportWriteError(EvalgateError):
-    """Some reports could not be written although the folder could be at the start: a full disk, mostly.
+    """Some reports could not be written although the folder was writable at the start, as with a full disk.
 
-    The verdict stands; `written` are the files that are there.
+    The verdict stands. `written` are the files that exist.
     """
 
     exit_code = 2
@@ -40,17 +40,17 @@ class ReportWriteError(EvalgateError):
 
 
 _PROBE = ".evalgate-probe"
-"""Written and removed to see whether reports can be written."""
+"""The name of a file that is written and removed to test whether reports can be written."""
 
 
 def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None = None) -> AnchoredFolder:
-    """Make sure, before anything runs, that reports can be written to the folder `out`; it is created.
+    """Create the report folder `out` and check, before the run, that files can be written to it.
 
     Returns:
-        The folder, which no link can replace from now on; `root` is the folder of the project.
+        The folder, which no link can replace from now on. `root` is the folder of the project.
 
     Raises:
-        InvalidInputError: they cannot.
+        InvalidInputError: The folder cannot be written.
     """
     probe = out / _PROBE
     try:
@@ -66,22 +66,22 @@ def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None =
 
 
 PREVIOUS_RECORD = "results.json.previous"
-"""Where the record of the last run is kept when another one begins."""
+"""The name of the last run's record while another run is under way."""
 
 
 def keep_previous_record(out: AnchoredFolder) -> None:
-    """Move the record of an earlier run aside, in the place of the one that was kept before it.
+    """Move the record of an earlier run aside, replacing the one that was moved before.
 
-    Nothing takes it there for the record of the run that begins, and nothing is lost should that one fail.
+    So no reader takes it for the record of the new run, and it is not lost if the new run fails.
     """
     with contextlib.suppress(OSError), out.open_folder() as folder:
         os.replace("results.json", PREVIOUS_RECORD, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def remove_reports(out: AnchoredFolder, reporters: Sequence[Reporter], *, but: Collection[Path] = ()) -> None:
-    """Remove earlier reports from the folder `out`, so that none can be taken for one that is missing.
+    """Remove earlier reports from the folder `out`, so that none is taken for a report of this run.
 
-    What cannot be removed stays; neither do other files and those in `but` (resolved paths) go.
+    Files that cannot be removed stay. So do other files and those in `but` (resolved paths).
     """
     with contextlib.suppress(OSError), out.open_folder() as folder:
         for reporter in reporters:
@@ -91,7 +91,7 @@ def remove_reports(out: AnchoredFolder, reporters: Sequence[Reporter], *, but: C
 
 
 def remove_leftovers(out: AnchoredFolder, reporters: Sequence[Reporter]) -> None:
-    """Remove the halves of reports in `out` that a killed run left. Nobody else may be writing there."""
+    """Remove incomplete reports in `out` that a killed run left. No other process may be writing there."""
     names = (*(reporter.file_name for reporter in reporters), _PROBE)
     beginnings = tuple(f".{name}." for name in names)
     with contextlib.suppress(OSError), out.open_folder() as folder:
@@ -104,13 +104,13 @@ def remove_leftovers(out: AnchoredFolder, reporters: Sequence[Reporter]) -> None
 def write_reports(
     record: Record, out: AnchoredFolder, reporters: Sequence[Reporter], *, owner: Owner | None = None
 ) -> tuple[Path, ...]:
-    """Render and write every report; the paths, in the order of the reporters.
+    """Render and write every report, and return the paths in the order of the reporters.
 
-    Each file is replaced atomically: a reader sees the old or the new one whole. One that fails does not stop
-    the others.
+    Each file is replaced atomically, so a reader sees either the old or the new one. A failure does not stop
+    the other reports.
 
     Raises:
-        ReportWriteError: with every file that failed.
+        ReportWriteError: Some files could not be written. The message names each of them.
     """
     written: list[Path] = []
     failed: list[str] = []

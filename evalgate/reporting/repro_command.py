@@ -1,4 +1,4 @@
-"""The commands that repeat a case: what a reader of a report types."""
+"""Build the shell commands that repeat failing cases."""
 
 import re
 import shlex
@@ -15,21 +15,21 @@ _OF_AN_AGENT = frozenset({"--env", "--python", "--setup", "--simulated-user", "-
 
 
 def build_repro_command(record: Record, case: CaseResult) -> str:
-    """The shell command that runs the case alone, on one line; "" when no command line can hold its names."""
+    """Return the command that runs one case, on one line; "" if no command line can hold its names."""
     return _build_command(case, f"{record.agent.kind}:{record.agent.what}", record.options)
 
 
 def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[str, str]:
-    """Return the shell command that runs all of the cases, on one line, and the words that say so.
+    """Return the command that runs all of the cases, on one line, and words such as `all 3 cases`.
 
-    Cases that no command line can hold are left out, and those that would make the line longer than a reader
-    pastes: the words count those that are run. Both are "" for fewer than two cases.
+    Cases that no command line can hold are left out. So are cases that would make the line longer than 2,000
+    characters: the words count those that are run. Both texts are "" for fewer than two cases.
     """
     rest = shlex.join(("--agent", f"{record.agent.kind}:{record.agent.what}", *record.options))
     named: list[str] = []
     left = _LONGEST_COMMAND - len(rest)
     for case in cases[:_MOST_CASES]:
-        # A word for each: ids joined by commas could be the id of another case.
+        # One word for each case: ids joined by commas could be the id of another case.
         word = shlex.join([f"{case.path}:{case.eval_id}"])
         left -= len(word) + 1
         if left < 0:
@@ -43,10 +43,9 @@ def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[st
 
 
 def build_replay_command(record: Record, case: CaseResult) -> str:
-    """The command that scores what the agent did again, without an agent, from the kept `results.json`.
+    """Return the command that scores the recorded runs again without an agent, from `results.json`.
 
-    As `build_repro_command`; "" as well where there is nothing to replay, or the agent was a recording
-    itself.
+    Returns "" if no command line can hold the names, no run has an answer, or the agent was a recording.
     """
     answered = any(run.outcome == "answered" for run in case.runs)
     if not answered or record.agent.kind == "replay":
@@ -57,33 +56,30 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
 
 
 def resolve_record_path(record: Record) -> str:
-    """Return where the record of the run is, in the folder that its commands work in.
+    """Return the path of the run's record, relative to the folder in which the commands are run.
 
-    Whoever repeats a case writes to a folder in that of the reports, so the record is in the one around it.
+    A repeated case writes to a folder within the report folder, so the record is in the parent of that
+    folder.
     """
     again = dict(_iter_option_pairs(record.options)).get("--out", "results.json")
     return str(PurePosixPath(again).parent / "results.json")
 
 
 def _drop_agent_options(options: Sequence[str]) -> Iterator[str]:
-    """The options but those that only an agent needs."""
     for name, value in _iter_option_pairs(options):
         if name not in _OF_AN_AGENT:
             yield from (name, value)
 
 
 def _iter_option_pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The options, each a name and a value."""
     return zip(options[::2], options[1::2], strict=False)
 
 
 def _build_command(case: CaseResult, agent: str, options: Sequence[str]) -> str:
     words = [f"{case.path}:{case.eval_id}", "--agent", agent, *options]
     is_named = case.path and case.eval_id and case.eval_id == case.eval_id.strip()
-    if not is_named or case.path[0] == "-" or any(map(_is_untypeable, words)):
+    if not is_named or case.path[0] == "-":
+        return ""
+    if any(_UNTYPEABLE.search(word) or strip_invisible(word) != word for word in words):
         return ""
     return f"evalgate run {shlex.join(words)}"
-
-
-def _is_untypeable(word: str) -> bool:
-    return _UNTYPEABLE.search(word) is not None or strip_invisible(word) != word

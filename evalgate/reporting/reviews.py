@@ -1,4 +1,4 @@
-"""Post the report to a pull or merge request. Never changes the verdict."""
+"""Post the report to a pull or merge request. Failures to post never change the verdict."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -19,10 +19,10 @@ from evalgate.core.types import Record, VerdictStatus
 from evalgate.reporting.findings import describe_faults, list_findings, resolve_from_root
 
 ROOM = 60_000
-"""Characters of a comment that nobody shares; GitHub takes a little more."""
+"""The most characters of a comment with a single section. GitHub accepts a little more."""
 
 ONLY_GATE = "evalgate"
-"""The name of a gate that nobody gave one."""
+"""The name of a gate without a name of its own."""
 
 _RUN = ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT")
 _TOKEN_ENV = "GITHUB_TOKEN"  # noqa: S105  the variable's name
@@ -39,23 +39,23 @@ _SHOWN_OF_COMMIT = 12
 
 @frozen
 class PostOptions:
-    """What is posted, and as whose."""
+    """The user's choice of posts and of the account for them."""
 
     comment: bool = False
     check: bool = False
     name: str = ONLY_GATE
-    """The gate; gates of different names have comments and check runs of their own."""
+    """The name of the gate. Gates of different names have comments and check runs of their own."""
     section: str = ""
-    """The matrix leg or suite that this job speaks for, in a comment that several share."""
+    """The matrix leg or suite of this job, in a comment that several jobs share."""
     token_env: str = ""
-    """The variable that holds the token; "": where the service's users keep it."""
+    """The variable that holds the token; "" for the usual one of the service."""
     author: str = ACTIONS_BOT
-    """Whom the token speaks for, where the service does not say that itself."""
+    """The account of the token, if the service does not name it."""
 
 
 @frozen
 class PostNotice:
-    """What became of a post."""
+    """A message for the log about a post."""
 
     level: Literal["info", "notice", "warning"]
     sentence: str
@@ -70,10 +70,10 @@ def post_pull_request(
     folder: str = "",
     timeouts: PostTimeouts | None = None,
 ) -> Iterator[PostNotice]:
-    """Post what `posting` asks for; gives what became of it.
+    """Post what `posting` asks for, and yield a notice about each post.
 
-    `render` gives the comment in at most so many characters; `folder` is where paths in the record start,
-    relative to the repository's root.
+    `render` returns the comment in at most a number of characters. `folder` is the folder that paths in the
+    record start from, relative to the repository's root.
     """
     account = Account.from_environment(environ, environ.get(posting.token_env or _TOKEN_ENV, ""))
     subject = find_subject(environ)
@@ -103,15 +103,18 @@ def post_pull_request(
 def build_section(
     posting: PostOptions, text: str, environ: Mapping[str, str], names: tuple[str, str]
 ) -> CommentSection:
-    """The section; `names` are the variables that hold the numbers of the run and of its attempt."""
+    """Return the section of this job.
+
+    `names` are the variables with the numbers of the run and its attempt.
+    """
     run, attempt = (_read_number(environ, name) for name in names)
     return CommentSection(posting.section, text, run, attempt, _hash_job_name(environ))
 
 
 def _hash_job_name(environ: Mapping[str, str]) -> str:
-    """Return a name that no other job of the run has, shortened to a hash; "" if the runner tells none.
+    """Return a short hash that no other job of the run has; "" if the runner names no job.
 
-    GitHub gives the legs of a matrix the same GITHUB_JOB, and each its own runner.
+    GitHub uses one GITHUB_JOB for all legs of a matrix, but each leg has a runner of its own.
     """
     if name := environ.get("CI_JOB_NAME", ""):
         return sha256(name.encode()).hexdigest()[:12]
@@ -120,7 +123,7 @@ def _hash_job_name(environ: Mapping[str, str]) -> str:
 
 
 def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
-    """Which commit a comment speaks of, and the run that has its files; "" when the runner says neither."""
+    """Return the commit and a link to the run with the files, as HTML; "" if the runner names neither."""
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha):
             pass
@@ -136,13 +139,13 @@ def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, s
 
 
 def _read_number(environ: Mapping[str, str], name: str) -> int:
-    """A variable's number; 0 when it holds none."""
+    """Return the number in a variable; 0 if it holds none."""
     text = environ.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 
 
 def to_post_notice(what: str, outcome: PostResult) -> PostNotice:
-    """What became of a post, for the log."""
+    """Return the message for the log about the result of a post."""
     if outcome.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if outcome.kind == "skipped" else "warning"
         return PostNotice(level, f"The {what} was not posted: {outcome.reason}. The verdict stands.")
@@ -171,7 +174,7 @@ def _post_check(
 
 
 def build_check(record: Record, posting: PostOptions, summary: str, folder: str = "") -> Check:
-    """The check run of a record: an annotation for each failing case, on its line of the eval set."""
+    """Return the check run of a record, with an annotation on the eval-set line of each failing case."""
     name = " / ".join(filter(None, (posting.name, posting.section)))
     title = record.verdict.reasons[0] if record.verdict.reasons else pluralize(record.totals.cases, "case")
     notes = tuple(_build_annotations(record, folder))
@@ -187,12 +190,12 @@ def _build_annotations(record: Record, folder: str) -> Iterator[Annotation]:
 
 _TOKEN_ENVS = ("EVALGATE_GITLAB_TOKEN", "GITLAB_TOKEN")
 _PIPELINE = ("CI_PIPELINE_ID", "CI_JOB_ID")
-"""A job that is tried again belongs to the same pipeline and gets a number of its own."""
+"""A repeated job has the same pipeline and a new job id."""
 _NO_CHECKS = "GitLab has none: it shows the Code Quality report instead"
 
 
 def is_gitlab_ci(environ: Mapping[str, str]) -> bool:
-    """Whether GitLab's runner started us."""
+    """Return True if GitLab's runner started this process."""
     return environ.get("GITLAB_CI") == "true"
 
 
@@ -203,7 +206,10 @@ def post_merge_request(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> Iterator[PostNotice]:
-    """Post what `posting` asks for; gives what became of it. `render` as in `post_pull_request`."""
+    """Post what `posting` asks for, and yield a notice about each post.
+
+    `render` is as in `post_pull_request`.
+    """
     if posting.comment:
         names = (posting.token_env,) if posting.token_env else _TOKEN_ENVS
         token = next(filter(None, (environ.get(name, "") for name in names)), "")
@@ -229,7 +235,7 @@ def post_review(
     folder: str = "",
     timeouts: PostTimeouts | None = None,
 ) -> Iterator[PostNotice]:
-    """Post what `posting` asks for to the pull or merge request; gives what became of it.
+    """Post what `posting` asks for to the pull or merge request, and yield a notice about each post.
 
     The arguments are those of `post_pull_request`.
     """
@@ -246,7 +252,7 @@ def post_review(
 
 
 def _format_title(posting: PostOptions) -> str:
-    """A heading that tells sections, and gates of other names, apart; "" where there is nothing to tell."""
+    """Return a heading that names the gate and the section; "" if both have the default."""
     name = posting.name if posting.name != ONLY_GATE else ""
     title = " / ".join(filter(None, (name, posting.section)))
     return f"## {to_md_text(title, 200)}\n\n" if title else ""

@@ -1,6 +1,6 @@
-"""Verdict, metrics, baseline, judges and quarantined cases, each in a line.
+"""Lines about the verdict, metrics, baseline, judges and quarantined cases, shared by all reports.
 
-All of it is text as it stands in the record, which anybody may have written: reports make it harmless.
+Texts of the record are returned as they are, and may hold any characters: reports have to escape them.
 """
 
 import re
@@ -41,14 +41,14 @@ from evalgate.reporting.findings import (
 
 
 def describe_agreements(record: Record) -> Iterator[str]:
-    """How far the judge agrees with itself, metric by metric."""
+    """Yield a sentence for each metric about how far the judge agrees with itself."""
     for metric in record.metrics:
-        if told := describe_agreement(metric.agreement):
-            yield f"{format_metric_label(metric)}: {told}"
+        if agreement := describe_agreement(metric.agreement):
+            yield f"{format_metric_label(metric)}: {agreement}"
 
 
 def format_judge_usage(totals: ModelUsage) -> str:
-    """`12 judge calls (3,400 tokens, $0.02), 8 spared by the cache`."""
+    """Return `12 judge calls (3,400 tokens, $0.02), 8 spared by the cache`."""
     return (
         f"{pluralize(totals.calls, 'judge call')}{_format_usage(totals)}, {totals.spared:,} spared by "
         f"the cache"
@@ -59,15 +59,14 @@ def _format_usage(totals: ModelUsage) -> str:
     if not totals.calls:
         return ""
     tokens = pluralize(totals.input_tokens + totals.output_tokens, "token")
-    cost = _format_usd(totals.cost_usd) if totals.calls > totals.unpriced else "cost unknown"
-    if totals.unpriced and totals.calls > totals.unpriced:
+    if totals.calls <= totals.unpriced:
+        return f" ({tokens}, cost unknown)"
+    # Two decimals, or as many as it takes to show a small cost as more than nothing.
+    usd = totals.cost_usd
+    cost = f"${usd:,.2f}" if usd >= 0.01 or not usd else f"${usd:.1g}"
+    if totals.unpriced:
         cost += f" and the unknown cost of {pluralize(totals.unpriced, 'call')}"
     return f" ({tokens}, {cost})"
-
-
-def _format_usd(cost: float) -> str:
-    """With two decimals, or as many as it takes to be more than nothing."""
-    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.1g}"
 
 
 HEADLINES: dict[VerdictStatus, tuple[str, str]] = {
@@ -76,7 +75,7 @@ HEADLINES: dict[VerdictStatus, tuple[str, str]] = {
     "inconclusive": ("⚠️", "Inconclusive"),
     "error": ("⚠️", "No verdict"),
 }
-"""Symbol and words of each verdict."""
+"""The symbol and the words of each verdict."""
 SYMBOLS: dict[Status, str] = {"passed": "✅", "failed": "❌", "errored": "💥", "not_evaluated": "⚪"}
 STATUSES: dict[Status, str] = {
     "passed": "passed",
@@ -84,36 +83,36 @@ STATUSES: dict[Status, str] = {
     "errored": "errored",
     "not_evaluated": "not evaluated",
 }
-"""In words."""
+"""The words of each status."""
 
 _LONGEST_HEADLINE = 160
 _SENTENCE_END = re.compile(r"(?<=\.)\s")
-_FEWEST_POINTS = 2  # of the past; one is the baseline itself
+_FEWEST_POINTS = 2  # past gate runs; one is the baseline itself
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def format_start_time(record: Record) -> str:
-    """When the run began, to the minute."""
+    """Return the start of the run to the minute, in UTC."""
     return f"{record.created_at[:16].replace('T', ' ')} UTC"
 
 
 def build_headline(record: Record) -> tuple[str, tuple[str, ...]]:
-    """The verdict with the sentences of its first reason that fit on a line, and what else there is."""
+    """Return the verdict with its first reason, as far as that fits on a line, and the remaining reasons."""
     words, reasons = HEADLINES[record.verdict.status][1], record.verdict.reasons
     why, rest = _split_first_sentences(reasons[0]) if reasons else ("", "")
     if not why:
         return words, reasons
     why = why.removesuffix(".")
-    # What went wrong is quoted as it stands, with the colons of its files and lines.
+    # An error is quoted unchanged, with the colons of its files and lines.
     line = f"{words}: {why}" if record.verdict.status == "error" else _join_reason(words, why)
     return line, (*((rest,) if rest else ()), *reasons[1:])
 
 
 def _join_reason(words: str, why: str) -> str:
-    """Return the verdict and why with one colon: a reason that has one itself is a sentence of its own.
+    """Return the verdict and its reason with a single colon. A reason with a colon becomes its own sentence.
 
-    That the average is a regression goes without saying beside a closed gate; a metric and one of its cases
-    are told with a comma.
+    The word "Regression" is left out, as a closed gate implies it. If the reason has two colons, the first
+    becomes a comma.
     """
     why = why.replace(": Regression: ", ": ", 1)
     if ": " not in why:
@@ -122,7 +121,7 @@ def _join_reason(words: str, why: str) -> str:
 
 
 def _split_first_sentences(text: str) -> tuple[str, str]:
-    """The beginning that fits a headline, "" when not even a sentence does, and the rest."""
+    """Return the first sentences that fit in a headline ("" if none fits), and the rest."""
     ends = [len(text), *(match.start() for match in _SENTENCE_END.finditer(text))]
     end = max((end for end in ends if end <= _LONGEST_HEADLINE), default=0)
     return text[:end].rstrip(), text[end:].lstrip()
@@ -130,31 +129,31 @@ def _split_first_sentences(text: str) -> tuple[str, str]:
 
 @frozen
 class MetricLine:
-    """A line of the metric table."""
+    """A row of the metric table."""
 
     status: Status
     name: str
     scope: str
-    """The cases that the threshold holds for; "" when for all."""
+    """The cases that the threshold applies to; "" if it applies to all."""
     score: str
     threshold: str
     baseline: str
     delta: str
-    """With what luck alone moves the score by, where that is known."""
+    """The change since the baseline, with the noise of the score if it is known."""
     trend: str
-    """A tiny chart of the last gate runs; "" where there were too few."""
+    """A sparkline of the last gate runs; "" if there are too few."""
     cases: str
     agreement: str
-    """How far the judge agrees with itself; "" where no model judges, or only once."""
+    """How far the judge agrees with itself; "" if no model judges, or judges only once."""
 
     @property
     def has_noise(self) -> bool:
-        """Whether `delta` names the noise, too."""
+        """Return True if `delta` includes the noise."""
         return f"±{_NO_BREAK}" in self.delta
 
 
 def build_metric_line(metric: MetricSummary) -> MetricLine:
-    """The metric as every table shows it."""
+    """Return the row of a metric, the same for every table."""
     errors = f" ({pluralize(metric.errors, 'error')})" if metric.errors else ""
     return MetricLine(
         status=get_effective_status(metric),
@@ -173,9 +172,9 @@ def build_metric_line(metric: MetricSummary) -> MetricLine:
 
 
 def _format_metric_score(metric: MetricSummary) -> str:
-    """With as many digits as tell it from its threshold and, where it changed, from its baseline."""
-    beside = [metric.minimum, metric.threshold, *([metric.baseline] if metric.delta else [])]
-    return max((format_score(metric.score, beside=each) for each in beside), key=len)
+    """Return the score with enough digits to differ from its threshold, and from a changed baseline."""
+    others = [metric.minimum, metric.threshold, *([metric.baseline] if metric.delta else [])]
+    return max((format_score(metric.score, beside=other) for other in others), key=len)
 
 
 def _format_delta(metric: MetricSummary) -> str:
@@ -194,23 +193,23 @@ def _format_trend(metric: MetricSummary) -> str:
 
 @frozen
 class BaselineLine:
-    """What the run is held against."""
+    """The baseline that the run is compared with."""
 
     source: str
     version: str
     gate_runs: str
-    """How many, where they are several."""
+    """The number of gate runs in the baseline; "" if there is only one."""
     branch: str
     commit: str
     date: str
     counts: str
     compared: str
     took: str
-    """What a run took, then and now."""
+    """The time, tokens and cost of a run, compared with the baseline."""
 
 
 def build_baseline_line(record: Record) -> BaselineLine | None:
-    """None where there is no baseline."""
+    """Return the line about the baseline, or None if there is no baseline."""
     comparison = record.comparison
     if comparison is None:
         return None
@@ -229,16 +228,19 @@ def build_baseline_line(record: Record) -> BaselineLine | None:
 
 @frozen
 class NamedCases:
-    """Cases of which one thing is said."""
+    """Cases with a common description."""
 
     what: str
     names: tuple[str, ...]
     more: int
-    """Cases that are not named."""
+    """The number of cases that are not named."""
 
 
 def list_changed_cases(record: Record, most: int) -> Iterator[NamedCases]:
-    """What changed since the baseline, `most` names of each kind; what fails stands before the rest."""
+    """Yield the cases that changed since the baseline, by kind, with at most `most` names each.
+
+    The failing kinds come first.
+    """
     if record.comparison is None:
         return
     groups = group_changes(record, record.comparison)
@@ -264,7 +266,7 @@ def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> 
 
 
 def list_unjudged_cases(record: Record, most: int) -> list[NamedCases]:
-    """The cases that nothing can be said about, by the reason, `most` names for each."""
+    """Return the cases that could not be evaluated, by reason, with at most `most` names each."""
     groups: dict[str, list[str]] = {}
     for case in record.cases:
         if case.status == "not_evaluated" and case.quarantine is None:
@@ -275,7 +277,7 @@ def list_unjudged_cases(record: Record, most: int) -> list[NamedCases]:
 
 
 def list_flaky_cases(record: Record) -> list[tuple[str, str]]:
-    """Every gating case whose runs disagree, and how often it passed."""
+    """Return the gating cases with runs that disagree, as (name, sentence)."""
     return [
         (format_case_name(case), f"{passed} of {runs} runs passed")
         for case, passed, runs in find_flaky_cases(record)
@@ -283,7 +285,7 @@ def list_flaky_cases(record: Record) -> list[tuple[str, str]]:
 
 
 def describe_run_totals(record: Record) -> Iterator[str]:
-    """Cases, runs, time, tokens and cost of the whole run."""
+    """Yield the cases, runs, time, tokens and cost of the whole run."""
     totals = record.totals
     yield format_case_counts(totals)
     if runs := format_run_counts(record):
@@ -297,7 +299,7 @@ def describe_run_totals(record: Record) -> Iterator[str]:
 
 @frozen
 class QuarantinedCase:
-    """A case in quarantine; all but its status was written by whoever wrote the files."""
+    """A case in quarantine. All but its status comes from the user's files, so it may hold any characters."""
 
     name: str
     status: str
@@ -307,7 +309,7 @@ class QuarantinedCase:
 
 
 def list_quarantined(record: Record) -> Iterator[QuarantinedCase]:
-    """The quarantined cases, in file order."""
+    """Yield the quarantined cases, in file order."""
     for case in record.cases:
         if case.quarantine is not None:
             yield QuarantinedCase(
@@ -316,13 +318,13 @@ def list_quarantined(record: Record) -> Iterator[QuarantinedCase]:
 
 
 def _format_status(case: CaseResult) -> str:
-    """`failed`, and how often where its runs disagree."""
+    """Return `failed`, with the number of passed runs if its runs disagree."""
     passed, runs = count_passed_runs(case)
     how_often = f" ({passed} of {runs} runs passed)" if 0 < passed < runs else ""
     return f"{STATUSES[case.status]}{how_often}"
 
 
 def describe_quarantine(case: CaseResult) -> str:
-    """Why the case rests; "" when it does not."""
+    """Return the end and the reason of a case's quarantine; "" if it is not quarantined."""
     about = case.quarantine
     return f"until {about.expires}, {about.owner}: {about.reason}" if about else ""

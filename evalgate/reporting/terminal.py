@@ -1,9 +1,9 @@
 """Progress and the report for a terminal or a CI log.
 
-Failures are counted here and explained in the report that follows, so that each stands in a log once.
+Progress only counts failures. The report that follows explains them, so that each appears in a log once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal, TextIO, TypeAlias
@@ -41,15 +41,15 @@ _ERASE = "\r\x1b[2K"
 
 @dataclass
 class LiveProgress:
-    """Writes to `stream` as cases finish. Call `close` before anything else writes there."""
+    """Writes progress to `stream` as case-runs finish. Call `close` before other code writes there."""
 
     stream: TextIO
     tty: bool
     clock: Callable[[], float]
-    """Seconds; monotonic."""
+    """Returns monotonic seconds."""
     width: int = 80
     redact: Callable[[str, object], str] = lambda text, _source: text
-    """Takes the secrets out of a line that is made from a source."""
+    """Removes the secrets from a line; the second argument is the object that the line was made from."""
     total: int = field(default=0, init=False)
     passed: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
@@ -58,10 +58,10 @@ class LiveProgress:
     _drawn_at: float = field(default=float("-inf"), init=False)
     _step: int = field(default=0, init=False)
     _last_failure: str = field(default="", init=False)
-    """The newest case-run that failed, by its name."""
+    """The name of the newest case-run that failed."""
 
     def on_runs_planned(self, runs: int) -> None:
-        """So many further case-runs are about to be made."""
+        """Add a number of case-runs that are about to start to the total."""
         self.total += runs
         if self._started_at is None:
             self._started_at = self.clock()
@@ -69,10 +69,10 @@ class LiveProgress:
             self._draw_line()
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Count one case-run."""
+        """Count one finished case-run, and show it."""
         if _is_inconclusive(result):
             self.not_evaluated += 1
-        elif _has_failed(result):
+        elif result.outcome != "answered" or any(metric.status == "failed" for metric in result.metrics):
             self.failed += 1
             self._last_failure = self.redact(to_log_line(f"{eval_set_id}/{eval_id}", _LONGEST_NAME), result)
         else:
@@ -83,7 +83,7 @@ class LiveProgress:
             self._log_step()
 
     def close(self) -> None:
-        """Leave the terminal's line empty for what follows."""
+        """Clear the terminal's line for the output that follows."""
         if self.tty:
             self._write_text(_ERASE)
 
@@ -121,22 +121,21 @@ class LiveProgress:
         return f"{text}  {speed}" + (f"  eta {_format_duration(left)}" if self._done < self.total else "")
 
     def _write_text(self, text: str) -> None:
-        """Never let a terminal that cannot show a character end the run."""
+        """Write a text.
+
+        Characters that the terminal cannot show are replaced, as an error would end the run.
+        """
         encoding = self.stream.encoding or "utf-8"
         self.stream.write(text.encode(encoding, "replace").decode(encoding))
         self.stream.flush()
 
 
 def _is_inconclusive(result: RunResult) -> bool:
-    """Neither passed nor failed: it was not run, a metric broke, or none has anything to say about it."""
+    """Return True if a run neither passed nor failed: not run, a broken metric, or no applicable metric."""
     if result.outcome != "answered":
         return result.outcome in NON_AGENT_OUTCOMES
     statuses = {metric.status for metric in result.metrics}
     return statuses == {"not_evaluated"} or ("errored" in statuses and "failed" not in statuses)
-
-
-def _has_failed(result: RunResult) -> bool:
-    return result.outcome != "answered" or any(metric.status == "failed" for metric in result.metrics)
 
 
 def _format_duration(seconds: float) -> str:
@@ -169,16 +168,19 @@ _WITH_DIFF = 5
 
 @frozen
 class TerminalReport:
-    """Plain text in aligned columns; the verdict last, where the eye is when the run ends."""
+    """A report of plain text in aligned columns.
+
+    The verdict comes last, where readers look when the run ends.
+    """
 
     color: bool = False
     width: int = 160
-    """Columns that a failing case takes at most; the verdict's reasons are never cut by it."""
+    """The most columns of a failing case. The verdict's reasons are not limited by it."""
 
     file_name = "report.txt"
 
     def render(self, record: Record) -> str:
-        """The whole report, ending in a newline."""
+        """Return the whole report, ending in a newline."""
         parts = (
             self._format_failing(record),
             self._format_metrics(record),
@@ -198,7 +200,10 @@ class TerminalReport:
             line = f"{to_log_line(finding.name, 120)}{newly}  {why}"
             yield f"{self._apply_color(colour, word)} {shorten_text(line, self.width - len(word) - 1)}"
             if group.others:
-                yield shorten_text(self._format_others(group.others), self.width)
+                # Each name takes a column at least, so more names than columns cannot be seen.
+                names = ", ".join(to_log_line(other.name, 80) for other in group.others[: self.width])
+                same = f"     the same in {pluralize(len(group.others), 'more case')}: {names}"
+                yield shorten_text(same, self.width)
             if at < _WITH_DIFF:
                 yield from self._format_divergence(finding)
             for words, command in _list_commands(record, group):
@@ -206,10 +211,6 @@ class TerminalReport:
         left_out = sum(group.size for group in groups[_MOST_GROUPS:])
         if left_out:
             yield f"… and {pluralize(left_out, 'more failing case')}: see results.json"
-
-    def _format_others(self, found: Sequence[Finding]) -> str:
-        names = ", ".join(to_log_line(finding.name, 80) for finding in found[: self.width])
-        return f"     the same in {pluralize(len(found), 'more case')}: {names}"
 
     def _format_divergence(self, finding: Finding) -> Iterator[str]:
         number, turn = finding.turn or (0, None)
@@ -271,9 +272,10 @@ class TerminalReport:
     def _format_summary(self, record: Record) -> Iterator[str]:
         for notice in record.notices:
             yield f"Note: {to_log_line(notice, 500)}"
-        cost = f", {told}" if (told := format_total_cost(record)) else ""
-        runs = f", {told}" if (told := format_run_counts(record)) else ""
-        yield f"{format_case_counts(record.totals)} in {record.duration_s:,.1f} s{runs}{cost}"
+        extras = "".join(
+            f", {text}" for text in (format_run_counts(record), format_total_cost(record)) if text
+        )
+        yield f"{format_case_counts(record.totals)} in {record.duration_s:,.1f} s{extras}"
         if record.judge is not None:
             yield to_log_line(format_judge_usage(record.judge))
         yield from map(to_log_line, describe_agreements(record))
@@ -288,14 +290,14 @@ class TerminalReport:
 
 def _list_commands(record: Record, group: FindingGroup) -> Iterator[tuple[str, str]]:
     """Yield the commands that run the first case and all of its group, if a log shows them unchanged."""
-    from evalgate.reporting.repro_command import (  # a run in which all passes needs none
+    from evalgate.reporting.repro_command import (  # only needed if a case fails
         build_group_command,
         build_repro_command,
     )
 
     together, which = build_group_command(record, group.cases)
-    made = (("run it alone", build_repro_command(record, group.first.case)), (f"run {which}", together))
-    for words, command in made:
+    alone = build_repro_command(record, group.first.case)
+    for words, command in (("run it alone", alone), (f"run {which}", together)):
         if command and to_log_line(command, len(command) + 1) == command:
             yield words, command
 

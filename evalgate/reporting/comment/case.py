@@ -1,4 +1,4 @@
-"""One failing case in the comment."""
+"""Render a group of failing cases for the comment."""
 
 import html
 from collections.abc import Iterable, Iterator
@@ -26,16 +26,16 @@ from evalgate.reporting.repro_command import (
 _MOST_FAULTS = 8
 _MOST_NAMES = 10
 _LINES = 12
-_EXTENT = DiffLimits(calls=9, lines=_LINES, width=400)  # and a line that says where the calls part
+_LIMITS = DiffLimits(calls=9, lines=_LINES, width=400)  # and one line that marks the first divergence
 _SYMBOLS = {"failed": "❌", "errored": "💥"}
 
 
 def render_case(
     record: Record, group: FindingGroup, *, is_open: bool, everything: bool, commands: bool
 ) -> str:
-    """Return the first case of a group as a `<details>` block, which names the others.
+    """Return the first case of a group as a `<details>` block that also names the others.
 
-    Without `everything`: what failed and where the tool calls part.
+    Without `everything`, the block shows only the faults and the difference in tool calls.
     """
     finding = group.first
     number, turn = finding.turn or (0, None)
@@ -49,7 +49,7 @@ def render_case(
         others=[other.name for other in group.others[:_MOST_NAMES]],
         more_others=max(0, len(group.others) - _MOST_NAMES),
         is_new=finding.is_new,
-        place=Markdown(_describe_position(finding, number)),
+        position=Markdown(_describe_position(finding, number)),
         short=Markdown("" if is_open else _summarize_reason(finding)),
         faults=[
             *islice(describe_faults(finding.case), _MOST_FAULTS),
@@ -80,7 +80,7 @@ def _get_symbol(finding: Finding) -> str:
 
 
 def _summarize_reason(finding: Finding) -> str:
-    """What a collapsed case shows of its reason."""
+    """Return the reason that a collapsed case shows."""
     outcome = next((run.outcome for run in finding.case.runs if run.outcome != "answered"), None)
     if outcome is not None:
         return outcome.replace("_", " ")
@@ -92,7 +92,7 @@ def _summarize_reason(finding: Finding) -> str:
 
 
 def _describe_position(finding: Finding, number: int) -> str:
-    """Which turn of how many, which run of how many; "" where there is one of each."""
+    """Return which of several turns and of several runs is shown; "" if there is only one of each."""
     if finding.run is None:
         return ""
     parts = []
@@ -104,17 +104,18 @@ def _describe_position(finding: Finding, number: int) -> str:
 
 
 class _DiffBlock(NamedTuple):
-    """One diff block."""
-
     what: Markdown
     text: str
 
 
 def _build_diff_blocks(turn: TurnResult, before: Reply | None, *, everything: bool) -> Iterator[_DiffBlock]:
-    for found in find_differences(turn, before, _EXTENT):
-        if found.what == "Response" and not everything:
+    for difference in find_differences(turn, before, _LIMITS):
+        if difference.what == "Response" and not everything:
             continue
-        yield _DiffBlock(Markdown(f"**{found.what}**, {found.sides}:"), "\n".join(_format_lines(found.lines)))
+        yield _DiffBlock(
+            Markdown(f"**{difference.what}**, {difference.sides}:"),
+            "\n".join(_format_lines(difference.lines)),
+        )
 
 
 def _format_lines(lines: Iterable[DifferenceLine]) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The templates of the comment, where text is made harmless unless it says how it is.
+"""The templates of the comment, which escape every text by default.
 
-A template prints a plain string as escaped prose. A filter that is named for a sink (`code`, `fence`,
-`to_html_code`) makes it something else; nothing prints as it is but what `Markdown` marks as already made.
+A template renders a plain string as escaped prose. The filters `code`, `html_code` and `fence` render it as
+code instead. Only a `Markdown` object is rendered as it is.
 """
 
 import re
@@ -21,13 +21,13 @@ _QUOTED = re.compile(r"(?<![`\\])`([^`]+)`(?!`)")
 
 
 class Markdown(str):
-    """Text that is already harmless Markdown."""
+    """A text that is escaped already."""
 
     __slots__ = ()
 
 
 def render_markdown(template: str, **view: object) -> str:
-    """The template of that name, filled in."""
+    """Render a template with the values in `view`."""
     return _create_environment().get_template(template).render(**view)
 
 
@@ -35,9 +35,12 @@ def render_markdown(template: str, **view: object) -> str:
 def _create_environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(  # noqa: S701  `finalize` escapes, for Markdown where autoescape knows only HTML
+    def escape_value(value: object) -> object:
+        return value if isinstance(value, Markdown | int) else escape_prose(str(value))
+
+    environment = Environment(  # noqa: S701  `finalize` escapes for Markdown; autoescape knows only HTML
         loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
-        finalize=_escape_value,
+        finalize=escape_value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -50,12 +53,8 @@ def _create_environment() -> "Environment":
     return environment
 
 
-def _escape_value(value: object) -> object:
-    return value if isinstance(value, Markdown | int) else escape_prose(str(value))
-
-
 def escape_prose(text: str) -> Markdown:
-    """A sentence of ours as `to_md_text` makes it; what stands in backticks in it is code."""
+    """Return a sentence of evalgate's own as escaped prose; text in backticks becomes code."""
     parts = _QUOTED.split(to_one_line(text, _LONGEST))
     return Markdown(
         "".join(to_md_code(part, _LONGEST) if at % 2 else _escape_text(part) for at, part in enumerate(parts))
@@ -63,7 +62,7 @@ def escape_prose(text: str) -> Markdown:
 
 
 def _escape_text(text: str) -> str:
-    """`to_md_text`, which trims, with the blanks that part it from what stands beside it."""
+    """Return the text escaped by `to_md_text`, which trims, with its leading and trailing blanks restored."""
     inner = text.strip()
     before, _, after = text.partition(inner) if inner else (text, "", "")
     return f"{before}{to_md_text(inner, _LONGEST)}{after}"

@@ -1,7 +1,7 @@
-"""`comment.md`: what a reviewer reads on the pull request and in the step summary.
+"""Render `comment.md`, for the pull request and the step summary.
 
-The text never outgrows GitHub's limit. It is cut by importance: first the details of the less important
-failing cases, then those cases, then the lists; what was left out is always said.
+The text never exceeds GitHub's limit. It is cut by importance: first the details of the less important
+failing cases, then those cases, then the lists. It always says what was left out.
 """
 
 import re
@@ -40,13 +40,13 @@ _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")
 
 
 def render_frame(record: Record, key: str, size: int, *, is_trusted: bool, has_page: bool) -> tuple[str, str]:
-    """What stands before and after the failing cases; lists hold at most `size` entries of each kind."""
+    """Return the text before and after the failing cases, with at most `size` entries in each list."""
     words, reasons = build_headline(record)
     metrics = [build_metric_line(metric) for metric in record.metrics[: 3 * size]]
     baseline = build_baseline_line(record)
     changes = list(list_changed_cases(record, size))
     unjudged = list_unjudged_cases(record, size)
-    flipping, judgements = list_flaky_cases(record), list(islice(describe_comparisons(record), 3 * size))
+    flaky, judgements = list_flaky_cases(record), list(islice(describe_comparisons(record), 3 * size))
     text = render_markdown(
         "comment.md.j2",
         key=Markdown(_NOT_IN_KEY.sub("-", key)[:100] or "default"),
@@ -64,24 +64,20 @@ def render_frame(record: Record, key: str, size: int, *, is_trusted: bool, has_p
         notices=record.notices[:size],
         unjudged=unjudged[:size],
         more_unjudged=max(0, len(unjudged) - size),
-        resting=list(islice(list_quarantined(record), 3 * size)),
-        more_resting=max(0, sum(1 for _ in list_quarantined(record)) - 3 * size),
+        quarantined=list(islice(list_quarantined(record), 3 * size)),
+        more_quarantined=max(0, sum(1 for _ in list_quarantined(record)) - 3 * size),
         is_trusted=is_trusted,
         has_page=has_page,
         changes=changes,
-        flaky=flipping[:size],
-        more_flaky=max(0, len(flipping) - size),
+        flaky=flaky[:size],
+        more_flaky=max(0, len(flaky) - size),
         judgements=judgements,
-        has_list=changes or flipping or judgements or (baseline and baseline.took),
+        has_list=changes or flaky or judgements or (baseline and baseline.took),
         cases=Markdown(_SPLIT),
-        totals=Markdown(_format_totals(record)),
+        totals=Markdown(" · ".join(_describe_totals(record))),
     )
     before, _, after = text.partition(_SPLIT)
     return before, after
-
-
-def _format_totals(record: Record) -> str:
-    return " · ".join(_describe_totals(record))
 
 
 def _describe_totals(record: Record) -> Iterator[str]:
@@ -95,7 +91,7 @@ def _describe_totals(record: Record) -> Iterator[str]:
 
 
 LIMIT = 60_000
-"""Bytes of UTF-8. GitHub takes 65,536 characters; the rest is room for whoever posts the comment."""
+"""The most bytes of UTF-8. GitHub accepts 65,536 characters; the rest is for what posting adds."""
 
 _SHORTEST = 2_000
 
@@ -109,35 +105,32 @@ _FOR_REMARKS = 400
 
 @frozen
 class CommentReport:
-    """The Markdown comment."""
+    """The Markdown comment of a record."""
 
     key: str = "default"
-    """Tells the comments of several gates on one pull request apart."""
+    """A name that distinguishes the comments of several gates on one pull request."""
     limit: int = LIMIT
-    """Bytes that it takes at most; at least `_SHORTEST`."""
+    """The most bytes of the comment; at least `_SHORTEST`."""
     is_trusted: bool = True
-    """Whether a run that nobody else could change wrote the record."""
+    """True if the record comes from a run that only trusted people can change."""
     has_page: bool = False
-    """Whether the page with every case was written as well. Only a trusted run's is worth a click."""
+    """True if the page with every case was written as well. The comment mentions it only in a trusted run."""
 
     file_name = "comment.md"
 
     def render(self, record: Record) -> str:
-        """At most `limit` bytes of GitHub-flavoured Markdown."""
+        """Return at most `limit` bytes of GitHub-flavoured Markdown."""
         before, after = self._render_fitting_frame(record)
         room = self._limit - _count_bytes(before) - _count_bytes(after) - _FOR_REMARKS
-        return (
-            before
-            + _render_cases(record, group_findings(list_findings(record)), room, commands=self.is_trusted)
-            + after
-        )
+        groups = group_findings(list_findings(record))
+        return before + _render_cases(record, groups, room, commands=self.is_trusted) + after
 
     @property
     def _limit(self) -> int:
         return max(self.limit, _SHORTEST)
 
     def _render_fitting_frame(self, record: Record) -> tuple[str, str]:
-        """What stands before and after the cases, with lists as long as there is room for."""
+        """Return the text before and after the cases, with lists as long as half of the limit allows."""
         frame = ("", "")
         for size in _LIST_SIZES:
             frame = render_frame(
@@ -148,27 +141,27 @@ class CommentReport:
         return frame
 
 
-def _render_cases(record: Record, found: Sequence[FindingGroup], room: int, *, commands: bool) -> str:
-    """Return the failing cases, those with one cause as one block; the first blocks are open."""
-    if not found:
+def _render_cases(record: Record, groups: Sequence[FindingGroup], room: int, *, commands: bool) -> str:
+    """Return the failing cases, one block for each cause; the first blocks are open."""
+    if not groups:
         return ""
-    text = f"#### Failing cases ({_count_cases(found):,})\n\n"
-    shown, has_new = 0, found[0].first.is_new
-    for group in found[:_DETAILED]:
-        left = room - _count_bytes(text) - (_FOR_THE_LIST if len(found) > shown + 1 else 0)
+    text = f"#### Failing cases ({_count_cases(groups):,})\n\n"
+    shown, has_new = 0, groups[0].first.is_new
+    for group in groups[:_DETAILED]:
+        left = room - _count_bytes(text) - (_FOR_THE_LIST if len(groups) > shown + 1 else 0)
         block = _render_fitting_case(
             record, group, left, is_open=shown < _OPEN and group.first.is_new == has_new, commands=commands
         )
         if not block:
             break
         text, shown = text + block, shown + 1
-    return text + _render_list(found[shown:], room - _count_bytes(text), more="more " if shown else "")
+    return text + _render_list(groups[shown:], room - _count_bytes(text), more="more " if shown else "")
 
 
 def _render_fitting_case(
     record: Record, group: FindingGroup, room: int, *, is_open: bool, commands: bool
 ) -> str:
-    """The cases with all details, with the most telling ones, or "" when not even they fit."""
+    """Return the case with all details, else with the most important ones, or "" if neither fits."""
     from evalgate.reporting.comment.case import render_case
 
     for everything in (True, False):
@@ -178,18 +171,18 @@ def _render_fitting_case(
     return ""
 
 
-def _render_list(found: Sequence[FindingGroup], room: int, more: str) -> str:
-    """One line a group, as many as fit, and how many cases did not."""
+def _render_list(groups: Sequence[FindingGroup], room: int, more: str) -> str:
+    """Return one line for each group, as many as fit, and the number of cases that did not fit."""
     from evalgate.reporting.comment.case import render_brief
 
     lines: list[str] = []
-    for group in found[:_LISTED]:
+    for group in groups[:_LISTED]:
         line = render_brief(group)
         room -= _count_bytes(line)
         if room < 0:
             break
         lines.append(line)
-    listed, left_out = _count_cases(found[: len(lines)]), _count_cases(found[len(lines) :])
+    listed, left_out = _count_cases(groups[: len(lines)]), _count_cases(groups[len(lines) :])
     text = ""
     if lines:
         summary = f"<summary>{pluralize(listed, f'{more}failing case')}</summary>"
@@ -199,8 +192,8 @@ def _render_list(found: Sequence[FindingGroup], room: int, more: str) -> str:
     return text
 
 
-def _count_cases(found: Sequence[FindingGroup]) -> int:
-    return sum(group.size for group in found)
+def _count_cases(groups: Sequence[FindingGroup]) -> int:
+    return sum(group.size for group in groups)
 
 
 def _count_bytes(*texts: str) -> int:

@@ -1,4 +1,4 @@
-"""One case on the page: in full, or in a line."""
+"""Render a case on the page, in full or on one line."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -49,30 +49,30 @@ class _RunView:
     number: int
     is_open: bool
     is_alone: bool
-    """Whether the case has no other."""
+    """True if the case has only this run."""
     outcome: str
-    """Why there is no answer, in words; "" where there is one."""
+    """The reason why there is no answer, in words; "" if there is an answer."""
     status: str
     facts: tuple[str, ...]
     failure: ClippedText | None
     left: ClippedText | None
-    """What the agent left behind: a traceback, or the end of its standard error."""
+    """The traceback or the end of standard error that the agent left."""
     attempts: tuple[_AttemptView, ...]
     turns: tuple[TurnView, ...]
     left_out: int
-    """Turns that there is no room for."""
+    """The number of turns that do not fit."""
     scores: tuple[ScoreView, ...]
-    """Those that say more than the turns and the case do."""
+    """The scores that add something to those of the turns and of the case."""
     state: ClippedText | None
 
 
 def render_full(record: Record, entry: CaseEntry, anchor: str, budget: SizeBudget) -> str:
-    """The case with all that happened, as far as there is room."""
+    """Return the case with all its runs, as far as they fit in the budget."""
     case = entry.case
-    # What metrics say stands in their table, and why a single run has no answer with that run.
-    is_told = len(case.runs) <= 1 or all(run.outcome == "answered" for run in case.runs)
-    reasons = () if is_told else tuple(budget.text(fault) for fault in describe_faults(case))
-    measured = tuple(build_case_scores(case.metrics, budget))
+    # The table shows the reasons of metrics, and a single run shows why it has no answer.
+    is_explained = len(case.runs) <= 1 or all(run.outcome == "answered" for run in case.runs)
+    reasons = () if is_explained else tuple(budget.take_text(fault) for fault in describe_faults(case))
+    scores = tuple(build_case_scores(case.metrics, budget))
     runs = tuple(_build_runs(entry.finding, budget))
     return render_html(
         "page_case.html.j2",
@@ -80,9 +80,9 @@ def render_full(record: Record, entry: CaseEntry, anchor: str, budget: SizeBudge
         line=_build_line(entry),
         reasons=reasons,
         facts=tuple(_list_facts(entry)),
-        rest=budget.text(describe_quarantine(case)) if case.quarantine else None,
-        scores=measured,
-        has_baseline=any(score.baseline != "–" for score in measured),
+        quarantine=budget.take_text(describe_quarantine(case)) if case.quarantine else None,
+        scores=scores,
+        has_baseline=any(score.baseline != "–" for score in scores),
         runs=runs,
         runs_left_out=len(case.runs) - len(runs),
         commands=_list_commands(record, entry) if entry.is_bad else (),
@@ -90,10 +90,10 @@ def render_full(record: Record, entry: CaseEntry, anchor: str, budget: SizeBudge
 
 
 def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], ...]:
-    """What to say of each command that can be typed, and the command."""
+    """Return the commands that can be typed, each as (description, command)."""
     case = entry.case
     together, which = build_group_command(record, entry.alike)
-    made = (
+    commands = (
         ("Run this case alone", build_repro_command(record, case)),
         (f"Run {which} that failed alike", together),
         (
@@ -101,11 +101,11 @@ def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], .
             build_replay_command(record, case),
         ),
     )
-    return tuple((words, command) for words, command in made if 0 < len(command) < _LONGEST_COMMAND)
+    return tuple((words, command) for words, command in commands if 0 < len(command) < _LONGEST_COMMAND)
 
 
 def render_line(entry: CaseEntry) -> str:
-    """The case in a line."""
+    """Return the case on one line."""
     return render_html("page_line.html.j2", line=_build_line(entry))
 
 
@@ -114,7 +114,7 @@ class _LineView:
     name: str
     kinds: tuple[str, ...]
     status: str
-    """One of the kinds of `CaseEntry`, which gives the colour."""
+    """One of the kinds of `CaseEntry`. It determines the colour."""
     word: str
     is_new: bool
     remarks: tuple[str, ...]
@@ -146,7 +146,7 @@ def _list_remarks(entry: CaseEntry) -> Iterator[str]:
 
 
 def _explain_status(case: CaseResult) -> str:
-    """What a closed case shows of its reason."""
+    """Return the reason that a collapsed case shows."""
     unanswered = next((run for run in case.runs if run.outcome != "answered"), None)
     if unanswered is not None and unanswered.failure is not None:
         return unanswered.failure.message
@@ -174,21 +174,22 @@ def _list_facts(entry: CaseEntry) -> Iterator[str]:
 
 
 def _build_runs(finding: Finding, budget: SizeBudget) -> Iterator[_RunView]:
-    """In order; where there is not room for all, the one to look at and the first others."""
+    """Yield the runs in order. If not all fit, these are the run to look at and the first others."""
     first = finding.run
-    made: dict[int, _RunView] = {}
+    views: dict[int, _RunView] = {}
     for run in sorted(finding.case.runs, key=lambda run: run is not first):
         if budget.is_full:
             break
-        made[id(run)] = _build_run(run, finding, budget)
-    yield from (made[id(run)] for run in finding.case.runs if id(run) in made)
+        views[id(run)] = _build_run(run, finding, budget)
+    yield from (views[id(run)] for run in finding.case.runs if id(run) in views)
 
 
 def _build_run(run: RunResult, finding: Finding, budget: SizeBudget) -> _RunView:
     failure = run.failure
     number, _ = finding.turn or (0, None)
-    message = budget.text(failure.message) if failure else None
-    left = budget.text(failure.detail, is_end=True) if failure and failure.detail else None
+    message = budget.take_text(failure.message) if failure else None
+    left = budget.take_text(failure.detail, is_end=True) if failure and failure.detail else None
+    # The budget is spent in the order of importance, which is not the order on the page.
     turns = _build_turns(run, finding, number if run is finding.run else 0, budget)
     return _RunView(
         number=run.run,
@@ -202,24 +203,27 @@ def _build_run(run: RunResult, finding: Finding, budget: SizeBudget) -> _RunView
         attempts=tuple(_build_attempts(run.earlier_attempts, budget)),
         turns=turns,
         left_out=len(run.turns) - len(turns),
-        scores=tuple(_select_scores(run, len(finding.case.runs), budget)),
+        # The case shows the metrics of a single run already, but not their details.
+        scores=tuple(
+            build_scores([each for each in run.metrics if len(finding.case.runs) > 1 or each.details], budget)
+        ),
         state=budget.take_json(run.final_state) if run.final_state and not budget.is_full else None,
     )
 
 
 def _build_turns(run: RunResult, finding: Finding, telling: int, budget: SizeBudget) -> tuple[TurnView, ...]:
-    """Those that there is room for; the `telling` one (1-based) takes what it needs first."""
+    """Return the turns that fit. The turn `telling` (1-based) gets its space first."""
     numbers = sorted(range(1, len(run.turns) + 1), key=lambda number: number != telling)
-    made: list[TurnView] = []
+    views: list[TurnView] = []
     for number in numbers:
         if budget.is_full:
             break
-        made.append(build_turn_view(run, number, get_baseline_reply(finding, number), budget))
-    return tuple(sorted(made, key=lambda turn: turn.number))
+        views.append(build_turn_view(run, number, get_baseline_reply(finding, number), budget))
+    return tuple(sorted(views, key=lambda view: view.number))
 
 
 def _classify_run(run: RunResult) -> str:
-    """As a case would be with this run alone."""
+    """Return the status that the case would have with this run alone."""
     if run.outcome != "answered":
         return "errored"
     statuses = {metric.status for metric in run.metrics}
@@ -239,14 +243,13 @@ def _describe_run(run: RunResult) -> Iterator[str]:
 
 
 def _format_usage(usage: Usage) -> str:
-    cost = _format_usd(usage.min_cost_usd) if usage.min_cost_usd else ""
+    cost = ""
+    if usage.min_cost_usd:
+        is_tiny = usage.min_cost_usd < _CHEAPEST
+        cost = f"less than {_CHEAPEST} USD" if is_tiny else f"{usage.min_cost_usd:,.4f} USD"
     if usage.cost_usd is None:
         cost = f"at least {cost}" if cost else "cost unknown"
     return f"{usage.input_tokens:,} + {pluralize(usage.output_tokens, 'token')}{cost and f', {cost}'}"
-
-
-def _format_usd(cost: float) -> str:
-    return f"{cost:,.4f} USD" if cost >= _CHEAPEST else f"less than {_CHEAPEST} USD"
 
 
 def _build_attempts(attempts: Sequence[Attempt], budget: SizeBudget) -> Iterator[_AttemptView]:
@@ -254,14 +257,9 @@ def _build_attempts(attempts: Sequence[Attempt], budget: SizeBudget) -> Iterator
         if budget.is_full:
             return
         used = f", {_format_usage(attempt.usage)}" if attempt.usage else ""
-        told = f"{OUTCOMES[attempt.outcome]} after {attempt.duration_s:,.2f} s{used}"
+        outcome = f"{OUTCOMES[attempt.outcome]} after {attempt.duration_s:,.2f} s{used}"
         left = attempt.failure.detail
         yield _AttemptView(
-            budget.text(to_sentence(f"{told}: {attempt.failure.message}")),
-            budget.text(left, is_end=True) if left else None,
+            budget.take_text(to_sentence(f"{outcome}: {attempt.failure.message}")),
+            budget.take_text(left, is_end=True) if left else None,
         )
-
-
-def _select_scores(run: RunResult, runs: int, budget: SizeBudget) -> Iterator[ScoreView]:
-    """The metrics that do not stand with the case already: of a single run, those with details."""
-    yield from build_scores([metric for metric in run.metrics if runs > 1 or metric.details], budget)

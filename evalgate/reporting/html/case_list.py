@@ -1,4 +1,4 @@
-"""The cases of the page, the worst first, within its size budget."""
+"""The cases of the page, the worst first, and the size budget of each."""
 
 import hashlib
 import json
@@ -14,42 +14,42 @@ from evalgate.core.types import CaseResult, Record
 from evalgate.datasets.results_encoder import replace_unserializable
 from evalgate.reporting.findings import Finding, find_flaky_cases, group_findings, list_findings
 
-_MARKUP = 120  # characters that a thing takes beside its text, about
+_MARKUP = 120  # characters of markup around a text, about
 _ONE_LINE = 72
 _LONG, _LONG_LINES = 1500, 15
 
 
 @frozen
 class ClippedText:
-    """A text, or the part of it that there is room for."""
+    """A text, or the part of it that fits."""
 
     text: str
     left_out: str = ""
-    """How much is missing, in words; "" when nothing is."""
+    """The size of the missing part, in words; "" if the text is complete."""
     is_end: bool = False
-    """Whether `text` is the end of the whole, else its start."""
+    """True if `text` is the end of the whole text, False if it is the start."""
 
     @property
     def is_long(self) -> bool:
-        """Whether a reader rather scrolls in it than past it."""
+        """Return True if the text is shown in a box that scrolls."""
         return len(self.text) > _LONG or self.text.count("\n") > _LONG_LINES
 
 
 @dataclass(slots=True)
 class SizeBudget:
-    """Characters that a case may take. Each thing that is shown leaves less for those after it."""
+    """The characters that a case may take. Each shown text leaves fewer for those after it."""
 
     left: int
     longest: int
-    """Characters of one text at most."""
+    """The most characters of one text."""
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be begun."""
+        """Return True if the budget is spent."""
         return self.left <= 0
 
-    def text(self, text: str, *, is_end: bool = False) -> ClippedText:
-        """The text, its start, or its end."""
+    def take_text(self, text: str, *, is_end: bool = False) -> ClippedText:
+        """Return the text, or the start or end of it that fits, and subtract its size from the budget."""
         size = max(0, min(self.longest, self.left))
         self.left -= min(len(text), size) + _MARKUP
         if len(text) <= size:
@@ -58,12 +58,14 @@ class SizeBudget:
         return ClippedText(text[len(text) - size :] if is_end else text[:size], more, is_end)
 
     def take_json(self, value: object) -> ClippedText:
-        """A text as it is; anything else as JSON, on several lines unless it is short."""
+        """Return a text unchanged and any other value as JSON, indented unless it is short."""
         if isinstance(value, str):
-            return self.text(value)
-        mend = replace_unserializable(value)
-        line = json.dumps(mend, ensure_ascii=False)
-        return self.text(line if len(line) <= _ONE_LINE else json.dumps(mend, ensure_ascii=False, indent=2))
+            return self.take_text(value)
+        clean = replace_unserializable(value)
+        line = json.dumps(clean, ensure_ascii=False)
+        return self.take_text(
+            line if len(line) <= _ONE_LINE else json.dumps(clean, ensure_ascii=False, indent=2)
+        )
 
 
 CaseKind: TypeAlias = Literal[
@@ -80,7 +82,7 @@ KINDS: dict[CaseKind, str] = {
     "not_evaluated": "Not evaluated",
     "passed": "Passed",
 }
-"""What the list can be filtered by. A case is of one or more kinds."""
+"""The filters of the list, by kind. Each case is of one or more kinds."""
 
 _NOT_IN_ANCHOR = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ANCHOR = 60
@@ -88,31 +90,31 @@ _LONGEST_ANCHOR = 60
 
 @frozen
 class CaseEntry:
-    """One case in the list."""
+    """A case in the list."""
 
     finding: Finding
     kinds: tuple[CaseKind, ...]
     passed: int = 0
-    """Runs that passed, where they disagree."""
+    """The number of passed runs if the runs disagree, else 0."""
     alike: tuple[CaseResult, ...] = ()
-    """All cases that failed for one reason; of the first of them alone."""
+    """All cases that failed for the same reason, if this is the first of them; otherwise empty."""
 
     @property
     def case(self) -> CaseResult:
-        """The case itself."""
+        """Return the result of the case."""
         return self.finding.case
 
     @property
     def is_bad(self) -> bool:
-        """Whether it counts against the agent."""
+        """Return True if the case failed, crashed or errored."""
         return not {"failed", "crashed", "errored"}.isdisjoint(self.kinds)
 
 
 def name_anchors(entries: Sequence[CaseEntry]) -> list[str]:
-    """Return the anchor of each entry: the same for the same case in every run, whatever its place.
+    """Return the anchor of each entry. A case has the same anchor in every run, wherever it is listed.
 
-    It has a readable part and a digest, which tells names apart that read alike. Further cases of the same
-    name are numbered.
+    An anchor has a readable part and a digest, which distinguishes names with the same readable part. Further
+    cases of the same name are numbered.
     """
     seen: Counter[str] = Counter()
     anchors = []
@@ -127,17 +129,17 @@ def name_anchors(entries: Sequence[CaseEntry]) -> list[str]:
 
 
 def rank_cases(record: Record) -> list[CaseEntry]:
-    """Every case: what fails in the order of every report; then quarantined, flaky, unjudged, passed."""
+    """Return every case: failing ones as in all reports, then quarantined, flaky, unjudged, passed ones."""
     bad = list_findings(record)
-    flipping = {id(case): passed for case, passed, _ in find_flaky_cases(record)}
-    told = {id(finding.case) for finding in bad}
+    flaky = {id(case): passed for case, passed, _ in find_flaky_cases(record)}
+    listed = {id(finding.case) for finding in bad}
     alike = {id(group.first.case): group.cases for group in group_findings(bad)}
-    rest = [Finding(case) for case in record.cases if id(case) not in told]
+    rest = [Finding(case) for case in record.cases if id(case) not in listed]
     entries = [
         CaseEntry(
             finding,
-            tuple(_list_kinds(finding, id(finding.case) in flipping)),
-            flipping.get(id(finding.case), 0),
+            tuple(_list_kinds(finding, id(finding.case) in flaky)),
+            flaky.get(id(finding.case), 0),
             alike.get(id(finding.case), ()),
         )
         for finding in (*bad, *rest)
@@ -146,12 +148,12 @@ def rank_cases(record: Record) -> list[CaseEntry]:
 
 
 def count_kinds(entries: list[CaseEntry]) -> dict[CaseKind, int]:
-    """How many cases there are of each kind that there is."""
-    found = dict.fromkeys(KINDS, 0)
+    """Return the number of cases of each kind, without empty kinds."""
+    counts = dict.fromkeys(KINDS, 0)
     for entry in entries:
         for kind in entry.kinds:
-            found[kind] += 1
-    return {kind: number for kind, number in found.items() if number}
+            counts[kind] += 1
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def _list_kinds(finding: Finding, is_flaky: bool) -> Iterator[CaseKind]:

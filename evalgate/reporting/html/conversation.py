@@ -1,4 +1,4 @@
-"""Turns and scores of a case on the page."""
+"""The turns and scores of a case on the page."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
@@ -26,19 +26,19 @@ from evalgate.reporting.html.case_list import ClippedText, SizeBudget
 
 @frozen
 class OpinionView:
-    """One of several answers of a judge, or what it says of one rubric."""
+    """One of several answers of a judge, or its result for one rubric."""
 
     name: str
     score: str
     reason: ClippedText
     remarks: tuple[str, ...]
     answer: ClippedText | None
-    """The judge's own words."""
+    """The judge's answer, word for word."""
 
 
 @frozen
 class ScoreView:
-    """One metric."""
+    """The score of one metric, as text."""
 
     name: str
     status: Status
@@ -47,21 +47,26 @@ class ScoreView:
     baseline: str
     reason: ClippedText
     agreement: str = ""
-    """How far the judge agrees with itself."""
+    """How far the judge agrees with itself; "" if that is unknown."""
     opinions: tuple[tuple[str, tuple[OpinionView, ...]], ...] = ()
-    """What kind, and each of them."""
+    """The lists of opinions, each with its title."""
     details: ClippedText | None = None
 
 
 def build_case_scores(metrics: Sequence[CaseMetric], budget: SizeBudget) -> Iterator[ScoreView]:
-    """The metrics of a case, over its runs."""
+    """Yield the metrics of a case over all its runs, as far as they fit."""
     for metric in metrics:
         if budget.is_full:
             return
-        held = f"{format_threshold(metric.threshold)}{f' ({metric.scope})' if metric.scope else ''}"
+        threshold = f"{format_threshold(metric.threshold)}{f' ({metric.scope})' if metric.scope else ''}"
         score = format_score(metric.score, beside=metric.threshold)
         yield ScoreView(
-            metric.name, metric.status, score, held, _format_baseline(metric), budget.text(metric.reason)
+            metric.name,
+            metric.status,
+            score,
+            threshold,
+            _format_baseline(metric),
+            budget.take_text(metric.reason),
         )
 
 
@@ -78,12 +83,12 @@ def _format_baseline(metric: CaseMetric) -> str:
 def build_scores(
     metrics: Sequence[TurnMetric] | Sequence[RunMetric], budget: SizeBudget
 ) -> Iterator[ScoreView]:
-    """The metrics of a turn or a run; what the judge said stands with them."""
+    """Yield the metrics of a turn or a run with the judge's answers, as far as they fit."""
     for metric in metrics:
         if budget.is_full:
             return
         details = dict(metric.details or {})
-        agreed = details.pop("agreement", None)
+        agreement = details.pop("agreement", None)
         opinions = tuple(_pop_opinions(details, budget))
         yield ScoreView(
             metric.name,
@@ -91,8 +96,8 @@ def build_scores(
             format_score(metric.score),
             "",
             "",
-            budget.text(metric.reason),
-            describe_agreement(agreed) if isinstance(agreed, int | float) else "",
+            budget.take_text(metric.reason),
+            describe_agreement(agreement) if isinstance(agreement, int | float) else "",
             opinions,
             budget.take_json(details) if details else None,
         )
@@ -104,19 +109,19 @@ _OPINIONS = {"samples": "answer", "rubrics": "rubric", "rubric_scores": "rubric"
 def _pop_opinions(
     details: dict[str, object], budget: SizeBudget
 ) -> Iterator[tuple[str, tuple[OpinionView, ...]]]:
-    """The lists of opinions that `details` hold, which are taken out of them."""
+    """Yield the lists of opinions in `details` with their titles, and remove them from `details`."""
     for key, what in _OPINIONS.items():
         rows = details.get(key)
         if not isinstance(rows, list | tuple) or not all(isinstance(row, Mapping) for row in rows):
             continue
         del details[key]
-        found = tuple(
+        opinions = tuple(
             _build_opinion(row, what, number, budget)
             for number, row in enumerate(rows, 1)
             if not budget.is_full
         )
-        more = f" ({len(rows) - len(found):,} left out)" if len(found) < len(rows) else ""
-        yield f"{pluralize(len(rows), what)}{more}", found
+        more = f" ({len(rows) - len(opinions):,} left out)" if len(opinions) < len(rows) else ""
+        yield f"{pluralize(len(rows), what)}{more}", opinions
 
 
 def _build_opinion(row: Mapping[str, object], what: str, number: int, budget: SizeBudget) -> OpinionView:
@@ -126,9 +131,9 @@ def _build_opinion(row: Mapping[str, object], what: str, number: int, budget: Si
     return OpinionView(
         name=str(name or row.get("id") or f"Answer {row.get('sample') or number}")[:_LONGEST_NAME],
         score=format_score(score) if isinstance(score, int | float) else "–",
-        reason=budget.text(str(row.get("reason") or row.get("failure") or "")),
+        reason=budget.take_text(str(row.get("reason") or row.get("failure") or "")),
         remarks=tuple(_list_remarks(row)),
-        answer=budget.text(answer) if isinstance(answer, str) and answer else None,
+        answer=budget.take_text(answer) if isinstance(answer, str) and answer else None,
     )
 
 
@@ -145,8 +150,8 @@ def _list_remarks(row: Mapping[str, object]) -> Iterator[str]:
         yield f"{attempts} attempts"
 
 
-_EXTENT = DiffLimits(calls=60, lines=200, width=2000, call_width=400)
-_SHORTEST = DiffLimits(calls=12, lines=20, width=300, call_width=120)
+_WIDE = DiffLimits(calls=60, lines=200, width=2000, call_width=400)
+_NARROW = DiffLimits(calls=12, lines=20, width=300, call_width=120)
 _ROOMY = 20_000
 _LONGEST_TOOL_NAME = 300
 
@@ -155,55 +160,59 @@ Speaker: TypeAlias = Literal["user", "agent", "call", "result"]
 
 @frozen
 class TranscriptEntry:
-    """Something that was said or done."""
+    """A message, a tool call or a tool result."""
 
     speaker: Speaker
     label: str
     name: str
-    """Of the tool; "" for what is said."""
+    """The name of the tool; "" for a message."""
     body: ClippedText | None
     is_final: bool = False
 
 
 @frozen
 class TurnView:
-    """One turn."""
+    """One turn of a conversation."""
 
     number: int
     remarks: tuple[str, ...]
-    said: tuple[TranscriptEntry, ...]
+    entries: tuple[TranscriptEntry, ...]
     left_out: int
-    """Events that there is no room for."""
+    """The number of events that do not fit."""
     expected: tuple[TranscriptEntry, ...]
-    """What should have been said and done, where nothing was."""
+    """The expected messages and calls, if the turn has no answer."""
     differences: tuple[Difference, ...]
     scores: tuple[ScoreView, ...]
 
 
 def build_turn_view(run: RunResult, number: int, before: Reply | None, budget: SizeBudget) -> TurnView:
-    """The turn of that number (1-based); `before` is what the agent did in it in the baseline."""
+    """Return the turn with this number (1-based). `before` is the agent's reply to it in the baseline."""
     turn = run.turns[number - 1]
-    user = TranscriptEntry("user", "Simulated user" if run.user_usage else "User", "", budget.text(turn.user))
-    found = tuple(_select_differences(turn, before, budget))
-    scored = tuple(build_scores(turn.metrics, budget))
-    said = tuple(_build_entries(turn.actual, budget)) if turn.actual else ()
+    user = TranscriptEntry(
+        "user", "Simulated user" if run.user_usage else "User", "", budget.take_text(turn.user)
+    )
+    # Differences and scores explain a failure, so they get their part of the budget before the transcript.
+    differences = tuple(_select_differences(turn, before, budget))
+    scores = tuple(build_scores(turn.metrics, budget))
+    entries = tuple(_build_entries(turn.actual, budget)) if turn.actual else ()
     events = len(turn.actual.events) + (turn.actual.response is not None) if turn.actual else 0
     return TurnView(
         number=number,
         remarks=tuple(describe_odd_turn(run.turns, number)),
-        said=(user, *said),
-        left_out=events - len(said),
+        entries=(user, *entries),
+        left_out=events - len(entries),
         expected=tuple(_build_entries(turn.expected, budget))
         if turn.expected and turn.actual is None
         else (),
-        differences=found,
-        scores=scored,
+        differences=differences,
+        scores=scores,
     )
 
 
 def _build_entries(reply: Reply, budget: SizeBudget) -> Iterator[TranscriptEntry]:
+    # The response is the most important entry, so it gets its part of the budget first.
     final = (
-        [TranscriptEntry("agent", "Agent", "", budget.text(reply.response), True)]
+        [TranscriptEntry("agent", "Agent", "", budget.take_text(reply.response), True)]
         if reply.response is not None
         else []
     )
@@ -222,29 +231,31 @@ def _build_entry(event: Event, budget: SizeBudget) -> TranscriptEntry:
         return TranscriptEntry("call", f"Tool call{author}", name, budget.take_json(args) if args else None)
     if isinstance(event, ToolResult):
         return TranscriptEntry("result", f"Result{author}", name, budget.take_json(event.result))
-    body = budget.text(event.text) if event.text or not event.payload else budget.take_json(event.payload)
+    body = (
+        budget.take_text(event.text) if event.text or not event.payload else budget.take_json(event.payload)
+    )
     return TranscriptEntry("agent", f"Agent{author}", "", body)
 
 
 def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudget) -> Iterator[Difference]:
-    """Beside what is expected, and beside the baseline where that is known."""
-    extent = _EXTENT if budget.left > _ROOMY else _SHORTEST
-    beside = [each for each in find_differences(turn, None, extent) if _is_expected(turn, each)]
-    known = {each.lines for each in beside}
-    later = find_differences(turn, before, extent) if before else ()
-    since = [each for each in later if each.is_since and each.lines not in known]
-    for each in (*beside, *since):
+    """Yield the differences from the expected turn, and those from the baseline if they are others."""
+    limits = _WIDE if budget.left > _ROOMY else _NARROW
+    from_expected = [each for each in find_differences(turn, None, limits) if _is_expected(turn, each)]
+    known = {each.lines for each in from_expected}
+    changes = find_differences(turn, before, limits) if before else ()
+    since_baseline = [each for each in changes if each.is_since and each.lines not in known]
+    for each in (*from_expected, *since_baseline):
         if budget.is_full:
             return
         budget.left -= sum(len(line.text) + 60 for line in each.lines)
         yield each
 
 
-def _is_expected(turn: TurnResult, found: Difference) -> bool:
-    """Whether the case says anything of it: one that names neither calls nor response compares with none."""
+def _is_expected(turn: TurnResult, difference: Difference) -> bool:
+    """Return True if the case expects anything that the difference can be compared with."""
     expected = turn.expected
     if expected is None:
         return False
-    if found.what == "Response":
+    if difference.what == "Response":
         return expected.response is not None
     return bool(expected.tool_calls) or any(metric.status == "failed" for metric in turn.metrics)

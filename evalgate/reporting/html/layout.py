@@ -1,4 +1,4 @@
-"""The page around its cases, and truncation to the size limit."""
+"""Render the page around its cases, and cut it to the size limit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -40,15 +40,16 @@ _LONGEST = 1_000
 
 
 def render_top(record: Record, entries: list[CaseEntry], anchors: Mapping[str, str], left_out: str) -> str:
-    """What stands before the cases.
+    """Return the page up to the cases.
 
-    `anchors` are those of the cases that stand in full, by name; `left_out` says of how many less is shown.
+    `anchors` are the anchors of the cases shown in full, by name. `left_out` is a sentence about the other
+    cases; "" if there are none.
     """
     metrics = [build_metric_line(metric) for metric in record.metrics[:_MOST_METRICS]]
     sheet, source = load_style_sheet()
     words, reasons = build_headline(record)
-    numbers, flipping = count_kinds(entries), list_flaky_cases(record)
-    still, unjudged = list(list_quarantined(record)), list_unjudged_cases(record, _MOST_NAMES)
+    numbers, flaky = count_kinds(entries), list_flaky_cases(record)
+    quarantined, unjudged = list(list_quarantined(record)), list_unjudged_cases(record, _MOST_NAMES)
     return render_html(
         "page_top.html.j2",
         style=sheet,
@@ -68,10 +69,10 @@ def render_top(record: Record, entries: list[CaseEntry], anchors: Mapping[str, s
         changes=[_link_cases(found, anchors) for found in list_changed_cases(record, _MOST_NAMES)],
         unjudged=[_link_cases(found, anchors) for found in unjudged[:_MOST_NAMES]],
         more_unjudged=max(0, len(unjudged) - _MOST_NAMES),
-        flaky=_link_flaky_cases(flipping, anchors),
-        more_flaky=max(0, len(flipping) - _MOST_NAMES),
-        resting=[(case, anchors.get(case.name)) for case in still[:_MOST_NAMES]],
-        more_resting=max(0, len(still) - _MOST_NAMES),
+        flaky=[(shorten_text(name, _LONGEST), runs, anchors.get(name)) for name, runs in flaky[:_MOST_NAMES]],
+        more_flaky=max(0, len(flaky) - _MOST_NAMES),
+        quarantined=[(case, anchors.get(case.name)) for case in quarantined[:_MOST_NAMES]],
+        more_quarantined=max(0, len(quarantined) - _MOST_NAMES),
         notices=_shorten_list(record.notices),
         kinds=[(kind.replace("_", "-"), KINDS[kind], number) for kind, number in numbers.items()],
         total=len(entries),
@@ -80,7 +81,7 @@ def render_top(record: Record, entries: list[CaseEntry], anchors: Mapping[str, s
 
 
 def render_end(record: Record) -> str:
-    """What stands after the cases."""
+    """Return the page after the cases."""
     return render_html("page_end.html.j2", about=list(_describe_run(record)))
 
 
@@ -98,17 +99,11 @@ def _describe_run(record: Record) -> Iterator[str]:
 
 
 _Named = tuple[str, str | None]
-"""A case and its anchor, if it is on the page."""
+"""A case name and its anchor; the anchor is None if the case is not shown in full."""
 
 
 def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCases, list[_Named]]:
     return found, [(shorten_text(name, _LONGEST), anchors.get(name)) for name in found.names]
-
-
-def _link_flaky_cases(
-    found: list[tuple[str, str]], anchors: Mapping[str, str]
-) -> list[tuple[str, str, str | None]]:
-    return [(shorten_text(name, _LONGEST), runs, anchors.get(name)) for name, runs in found[:_MOST_NAMES]]
 
 
 _FOR_THE_TOP = 1_000_000
@@ -118,12 +113,13 @@ _LONGEST_TEXT = 15_000
 
 
 def iter_page_chunks(record: Record, limit: int) -> Iterator[str]:
-    """The document in pieces, of at most `limit` bytes together."""
+    """Yield the document in pieces, with at most `limit` bytes in total."""
     entries = rank_cases(record)
     room = max(limit - _FOR_THE_TOP, limit // 2)
     full = _render_full_cases(record, entries, room - min(_FOR_LINES, room // 5))
     lines = _render_lines(entries[len(full) :], room - sum(map(_count_bytes, full)))
     names = [entry.finding.name for entry in entries[: len(full)]]
+    # Reversed, so that of several cases with one name the first keeps the link.
     anchors = dict(reversed(list(zip(names, name_anchors(entries[: len(full)]), strict=True))))
     yield render_top(record, entries, anchors, _describe_left_out(len(entries), len(full), len(lines)))
     yield from full
@@ -132,7 +128,7 @@ def iter_page_chunks(record: Record, limit: int) -> Iterator[str]:
 
 
 def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> list[str]:
-    """The first cases with all that happened, as many as fit; each gets its share of what is `left`."""
+    """Return the first cases in full, as many as fit. Each gets an equal share of what is `left`."""
     found: list[str] = []
     for number, (entry, anchor) in enumerate(zip(entries, name_anchors(entries), strict=True)):
         share = left // (len(entries) - number)
@@ -146,7 +142,7 @@ def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> l
 
 
 def _render_lines(entries: list[CaseEntry], left: int) -> list[str]:
-    """A line for each of the next cases, as many as fit."""
+    """Return one line for each of the next cases, as many as fit."""
     found: list[str] = []
     for entry in entries:
         text = render_line(entry)
@@ -158,7 +154,7 @@ def _render_lines(entries: list[CaseEntry], left: int) -> list[str]:
 
 
 def _describe_left_out(cases: int, full: int, lines: int) -> str:
-    """How much of the cases is not here; "" when all is."""
+    """Return a sentence about the cases that are not shown in full; "" if all are."""
     if full == cases:
         return ""
     rest = cases - full - lines

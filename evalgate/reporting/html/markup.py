@@ -1,6 +1,6 @@
-"""The templates of the page, where every text is escaped and every character of it can be seen.
+"""The templates of the page, which escape every text and make every character visible.
 
-Nothing prints as it is but what the template itself says and numbers of ours.
+Only the markup of a template and numbers are rendered as they are.
 """
 
 import base64
@@ -23,13 +23,13 @@ _FOLDER = Path(__file__).parents[1] / "templates"
 
 
 def render_html(template: str, **view: object) -> str:
-    """The template of that name, filled in."""
+    """Render a template with the values in `view`."""
     return _create_environment().get_template(template).render(**view)
 
 
 @cache
 def load_style_sheet() -> tuple[str, str]:
-    """The style sheet, and the source that a Content-Security-Policy allows it by."""
+    """Return the style sheet and the hash by which a Content-Security-Policy allows it."""
     sheet = (_FOLDER / "page.css").read_text("utf-8")
     return sheet, f"sha256-{base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()}"
 
@@ -40,7 +40,7 @@ def _create_environment() -> "Environment":
     from markupsafe import Markup
 
     def escape_value(value: object) -> object:
-        # `Markup` is what a macro of the template has made already.
+        # A macro of a template returns `Markup`, which is escaped already.
         return value if isinstance(value, Markup | int) else Markup(to_html_text(str(value)))  # noqa: S704  it escapes
 
     environment = Environment(
@@ -53,13 +53,13 @@ def _create_environment() -> "Environment":
     )
 
     def format_prose(text: object) -> Markup:
-        """Return a sentence in which what stands in backticks is code, as in the Markdown comment."""
+        """Return an escaped sentence; text in backticks becomes code, as in the Markdown comment."""
         parts = _QUOTED.split(str(text))
         texts = (to_html_text(part) for part in parts)
         return Markup("".join(f"<code>{t}</code>" if at % 2 else t for at, t in enumerate(texts)))  # noqa: S704
 
     def insert_breaks(name: object) -> Markup:
-        """Return a name that breaks between its words where a line is too short for it."""
+        """Return an escaped name that may wrap between its words."""
         return Markup("<wbr>").join(Markup(to_html_text(part)) for part in _BREAK_AFTER.split(str(name)))  # noqa: S704
 
     environment.filters["sheet"] = Markup

@@ -1,7 +1,7 @@
-"""`report.html`: what happened in each case, for whoever follows the link from a red pull request.
+"""Render `report.html`: all runs of each case, for readers who follow the link from a red pull request.
 
-One file that asks nobody for anything and runs nothing. It never outgrows what a browser opens at once: it is
-cut by importance, and says what was left out and where it is.
+The page is one file. It loads nothing and runs no script. It never exceeds the size that a browser opens at
+once: it is cut by importance, and says what was left out and where it is.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import Record
 
 LIMIT = 5_000_000
-"""Bytes of UTF-8."""
+"""The most bytes of UTF-8."""
 
 
 @frozen
@@ -18,17 +18,17 @@ class HtmlReport:
     """The page as one HTML document."""
 
     limit: int = LIMIT
-    """Bytes that it takes at most; at least twice what stands above the cases."""
+    """The most bytes of the page; at least twice the size of the part above the cases."""
 
     file_name = "report.html"
 
     def render(self, record: Record) -> str:
-        """The whole document."""
+        """Return the whole document as one text."""
         return "".join(self.iter_chunks(record))
 
     def iter_chunks(self, record: Record) -> Iterator[str]:
-        """See `evalgate.core.protocols.StreamingReporter`."""
-        # Every run asks for the name of the file, few for the page.
+        """Yield the document in pieces."""
+        # Imported here, because every run reads the name of the file and few render the page.
         from evalgate.reporting.html.layout import iter_page_chunks
 
         return iter_page_chunks(record, self.limit)
