@@ -1,8 +1,8 @@
-"""The gate's own rules as the base branch has them, so that no change can soften them for itself.
+"""Read the gate's own rules from the base branch, so that no change can soften them for itself.
 
-These are the thresholds files, the baseline, prompts, anchors and personas, and the code of custom metrics;
-the quarantine sees to itself. Tool mocks of a thresholds file are part of it. Eval sets and agent are the
-change's own, and so are tool mocks and final states that stand in an eval set: which sets it edits is said.
+The rules are the thresholds files with their tool mocks, the baseline, prompts, anchors and personas, and
+the code of custom metrics; `gating.quarantine` handles the quarantine file. Eval sets and agent are the
+change's own, and so are tool mocks and final states inside an eval set: a notice lists the edited sets.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from evalgate.system.code_files import CommittedFiles
 
 Policy: TypeAlias = Literal["base", "head"]
-"""Whether the rules of the base branch hold, or those that are checked out."""
+"""`base`: the rules of the base branch apply; `head`: those that are checked out."""
 
 _OWN_RULES = (
     "The change is gated by its own thresholds, baseline, prompts and code of metrics, not by those of the "
@@ -44,12 +44,12 @@ _SHOWN_OF_COMMIT = 12
 
 @dataclass
 class BaseBranchPolicy:
-    """Where the rules are read from while a plan is made."""
+    """Resolver of the files that hold rules, used while a plan is made."""
 
     folder: Path
     environ: Mapping[str, str]
     policy: Policy | None = None
-    """None: `base` where a change is tested that is not merged and git knows what it goes to."""
+    """None: `base` if an unmerged change is tested and git knows its target branch."""
     _unsettled: list[str] = field(default_factory=list)
     """Files that were read as the change has them, because git does not know its base."""
     _told: list[str] = field(default_factory=list)
@@ -60,8 +60,7 @@ class BaseBranchPolicy:
         """Start to read.
 
         Raises:
-            InvalidInputError: the base's rules are asked for by name, and nothing says whether there is a
-                base.
+            InvalidInputError: the base's rules are requested by name, and no variable says if there is one.
         """
         if self.policy == "base" and not (
             git.describe_unmerged_change(self.environ) or is_known_service(self.environ)
@@ -78,7 +77,7 @@ class BaseBranchPolicy:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a reader should know of it, in whole sentences."""
+        """Return notices about the rules, in whole sentences."""
         files = list(dict.fromkeys(self._unsettled))
         if self.policy == "head" and git.describe_unmerged_change(self.environ):
             return (_OWN_RULES,)
@@ -93,29 +92,29 @@ class BaseBranchPolicy:
 
     @cached_property
     def commit(self) -> str | None:
-        """The commit whose rules hold; "" if git does not know it, None if the checked-out rules hold."""
+        """Return the commit with the rules; "" if git does not know it, None if checked-out rules apply."""
         if self.policy == "head" or not git.describe_unmerged_change(self.environ):
             return None
         return git.find_base_commit(self.folder, self.environ)
 
     def has_file(self, path: Path) -> bool:
-        """Return whether there is such a file: here, or where the base branch's rules hold, there."""
+        """Return True if the file exists, in the folder or on the base branch if its rules apply."""
         if is_readable_name(self.folder / path):
             return True
         return self.has_base_file(path)
 
     def has_base_file(self, path: Path) -> bool:
-        """Return whether the base branch's rules hold, and it has such a file."""
+        """Return True if the rules of the base branch apply and it has such a file."""
         return bool(self.commit and git.read_blob(self.folder, self.commit, self.format_path(path)))
 
     def note_unverified(self, path: str) -> None:
-        """Note that somebody had to read a file as the change has it."""
+        """Record that a file had to be read as the change has it."""
         self._unsettled.append(path)
 
     def find_thresholds_file(self) -> Path | None:
-        """Return the thresholds file by its usual names, of the base branch if that has one.
+        """Return the thresholds file by its usual names, from the base branch if that has one.
 
-        A file of another usual name, which would come first here, takes the place of none.
+        A new file with another usual name cannot replace it, even if that name comes first.
         """
         for name in DEFAULT_NAMES if self.commit else ():
             then = git.read_blob(self.folder, self.commit or "", name)
@@ -124,16 +123,16 @@ class BaseBranchPolicy:
         return find_thresholds_file(self.folder)
 
     def load_thresholds(self, path: Path, shown_as: str) -> Thresholds:
-        """Read the base's version of a thresholds file; this one if the base has none."""
+        """Read the base's version of a thresholds file, or this one if the base has none."""
         return replace(load_thresholds(self.resolve_path(path), shown_as), base=path.parent)
 
     def resolve_path(self, path: Path) -> Path:
-        """Return where to read a file that decides: `path` itself, or a copy of the base's version.
+        """Return the path to read for a file with rules: `path` itself, or a copy of the base's version.
 
-        A file that the base does not have is the change's own, which is said.
+        A file that the base does not have is the change's own; a notice says so.
 
         Raises:
-            InvalidInputError: the base's rules are asked for by name, and cannot be had.
+            InvalidInputError: the base's rules are requested by name, and are not available.
         """
         found = self._copy_base_version(path)
         if found is None or found.exists():
@@ -150,7 +149,7 @@ class BaseBranchPolicy:
         return os.path.relpath(self.folder / path, self.folder)
 
     def read_metric_code(self, entry: str, roots: Sequence[str]) -> "MetricCode":
-        """Read the code of a custom metric and what it imports: the base's, if that has the metric."""
+        """Read the code of a custom metric and of its imports, from the base branch if it has the metric."""
         from evalgate.metrics.custom import read_metric_code
         from evalgate.system.code_files import CommittedFiles, FolderFiles
 
@@ -173,7 +172,7 @@ class BaseBranchPolicy:
     def _note_code_change(
         self, where: str, own: "MetricCode", then: "MetricCode", edited: Sequence[str]
     ) -> None:
-        """Say which code of a metric the change brings, and which was used."""
+        """Add a notice about edited code of a metric, and about the version that was used."""
         if not own.files and not then.files:
             self._add_notice(
                 f"The code of the metric {where} is not in this folder: the gate used what is installed, "
@@ -194,7 +193,7 @@ class BaseBranchPolicy:
             )
 
     def check_eval_sets(self, paths: Iterable[str]) -> None:
-        """Say which eval sets the change edits or adds: what is asked and expected there is its own."""
+        """Add a notice about eval sets that the change edits or adds: their contents are its own."""
         named = sorted({path for path in paths if path})
         if not self.commit or not named:
             return
@@ -210,7 +209,7 @@ class BaseBranchPolicy:
             )
 
     def note_local_plugins(self) -> None:
-        """Say which packages with plugins were installed from what the change edits: they are its own."""
+        """Add notices about plugin packages that are installed from files which the change edits."""
         if not self.commit:
             return
         from evalgate.core.registry import find_local_packages
@@ -226,8 +225,8 @@ class BaseBranchPolicy:
     def _copy_base_version(self, path: Path) -> Path | None:
         """Return the path of a copy of the base's version, which is missing if the base has none.
 
-        None: the file here counts. What is not part of the repository, as a file that an earlier step
-        downloaded, stays where it is.
+        None: the file here counts. A file outside the repository, such as one that an earlier step
+        downloaded, is read where it is.
         """
         if self.commit is None:
             return None
@@ -255,7 +254,7 @@ class BaseBranchPolicy:
         return place
 
     def open_baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
-        """The baseline in a file; that of the base branch cannot be changed."""
+        """Open the baseline in a file; that of the base branch cannot be changed."""
         from evalgate.baselines.stores.file import FileStore
 
         place = self._copy_base_version(self.folder / path)
@@ -295,16 +294,16 @@ class BaseBranchPolicy:
 
 @frozen
 class ReadOnlyBaseline:
-    """A baseline that was read already, and is nobody's to change."""
+    """Baseline store with a baseline that was read already and cannot be changed."""
 
     baseline: Baseline | None
 
     def read(self) -> Baseline | None:
-        """The baseline."""
+        """Return the baseline, None if there is none."""
         return self.baseline
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Refused."""
+        """Raise InvalidInputError, as the base branch cannot be changed here."""
         del change
         raise InvalidInputError("the baseline of another branch cannot be changed from here")
 
@@ -315,7 +314,7 @@ def _format_paths(paths: Sequence[str]) -> str:
 
 
 def _diff_lines(then: str, now: str) -> Iterator[str]:
-    """`[- old] [+ new]`."""
+    """Yield the changed lines as `[- old]` and `[+ new]`."""
     import difflib
 
     found = difflib.unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")

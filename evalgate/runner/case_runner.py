@@ -1,4 +1,4 @@
-"""One run of one case: begun again when what broke was not the agent."""
+"""Run one run of one case, again if something other than the agent failed."""
 
 import time
 from collections.abc import Callable
@@ -36,36 +36,38 @@ from evalgate.throttling.rate_limiter import slot_release
 from evalgate.throttling.throttle import Throttle
 
 _MOST_MOVES = 3
-"""How often a case is begun again because the machine was lost that it was played on."""
+"""Most restarts of a case because its machine was lost."""
 
 
 @frozen
 class _AttemptResult:
-    """How an attempt ended."""
+    """Result of one attempt at a run."""
 
     run: CaseRun
     retry: Literal["no", "alone", "later", "elsewhere"] = "no"
-    """Whether a further one could end otherwise: without neighbours, after a while, or on another machine."""
+    """How a further attempt could end otherwise: without neighbours, after a while, or on another machine."""
     retry_after_s: float | None = None
 
 
 class AttemptHistory:
-    """Attempts at one run of a case that came to nothing."""
+    """Failed attempts at one run of a case."""
 
     __slots__ = ("_attempts", "_users")
 
     def __init__(self) -> None:
         self._attempts: list[Attempt] = []
         self._users: list[Usage] = []
-        """What its users consumed in them."""
+        """Usage of the simulated users in these attempts."""
 
     def add_attempt(self, run: CaseRun) -> None:
-        """One more."""
-        self._attempts.append(_build_attempt(run))
+        """Append a failed attempt and its usage."""
+        if run.failure is None:
+            raise ValueError("an attempt without a failure is not given up")
+        self._attempts.append(Attempt(run.outcome, run.failure, run.duration_s, run.usage))
         self._users += [] if run.user_usage is None else [run.user_usage]
 
     def attach_attempts(self, run: CaseRun) -> CaseRun:
-        """How the case ended, with what was tried before."""
+        """Return the final run with the earlier attempts and their users' usage added."""
         if not self._attempts:
             return run
         used = [*self._users, *([] if run.user_usage is None else [run.user_usage])]
@@ -74,25 +76,26 @@ class AttemptHistory:
 
 
 class CaseRunner:
-    """Plays cases with an agent that has been entered."""
+    """Runner of cases with an agent that has been entered."""
 
     def __init__(
         self, agent: Agent, user_of: CreateUser, throttle: Throttle, stop_reason: Callable[[], Failure | None]
     ) -> None:
-        """`stop_reason`: why nothing new may begin, asked before a case is begun again."""
+        """Create a runner; `stop_reason` returns why nothing new may begin, and is asked before a retry."""
         self._agent = agent
         self._user_of = user_of
         self._throttle = throttle
         self._stop_reason = stop_reason
 
     async def run_case(self, case: EvalCase, run: int, earlier: AttemptHistory | None = None) -> CaseRun:
-        """Play a case: once more, alone, when it was lost among neighbours; later when a fault may pass.
+        """Run a case, and retry it when it was not the agent that failed.
 
-        And at once, a few times, when its machine was lost. `earlier` gets what came to nothing: it is still
-        there when the call is cancelled.
+        It is run once more, alone, if it was lost among neighbours; later, if a fault may pass; at once, at
+        most `_MOST_MOVES` times, if its machine was lost. `earlier` collects the failed attempts, so that
+        they are available even if the call is cancelled.
 
         Raises:
-            AgentUnreachableError: as the agent says.
+            AgentUnreachableError: as the agent raises it.
         """
         earlier = AttemptHistory() if earlier is None else earlier
         alone, faults, moves = False, 0, 0
@@ -144,9 +147,9 @@ class CaseRunner:
                 _check_mocks(case, session)
                 end = await talk.run_conversation(session)
         except AgentError as error:
-            return _build_failed_result(
-                talk.build_ended_run(run, error.outcome, error.failure, error.usage), error
-            )
+            passes = error.outcome == "faulted" and error.failure.kind in TRANSIENT_FAILURES
+            ended = talk.build_ended_run(run, error.outcome, error.failure, error.usage)
+            return _AttemptResult(ended, "later" if passes else "no", error.retry_after_s)
         except SessionLostError as lost:
             again: Literal["alone", "elsewhere"] = "alone" if lost.alone else "elsewhere"
             return _AttemptResult(talk.build_ended_run(run, lost.outcome, lost.failure, lost.usage), again)
@@ -159,19 +162,8 @@ class CaseRunner:
         return _AttemptResult(talk.build_answered_run(run, end))
 
 
-def _build_failed_result(run: CaseRun, error: AgentError) -> _AttemptResult:
-    passes = error.outcome == "faulted" and error.failure.kind in TRANSIENT_FAILURES
-    return _AttemptResult(run, "later" if passes else "no", error.retry_after_s)
-
-
-def _build_attempt(run: CaseRun) -> Attempt:
-    if run.failure is None:
-        raise ValueError("an attempt without a failure is not given up")
-    return Attempt(run.outcome, run.failure, run.duration_s, run.usage)
-
-
 def _check_mocks(case: EvalCase, session: AgentSession) -> None:
-    """Never let a case that mocks tools reach an agent that would call them."""
+    """Raise AgentError if a case mocks tools and the agent would call them for real."""
     for mock in case.tool_mocks:
         if mock.unsupported:
             raise AgentError(Failure("unsupported", mock.unsupported), "faulted")
@@ -182,7 +174,7 @@ def _check_mocks(case: EvalCase, session: AgentSession) -> None:
 
 
 class _ConversationDriver:
-    """One conversation between a user and the agent, kept when a later turn fails."""
+    """One conversation between a user and the agent; its turns survive the failure of a later one."""
 
     def __init__(self, user: User, throttle: Throttle, slot: Slot) -> None:
         self._user = user
@@ -195,7 +187,7 @@ class _ConversationDriver:
     async def run_conversation(self, session: AgentSession) -> SessionResult:
         self._started = time.perf_counter()
         while (message := await self._user.get_next_message(self._replies)) is not None:
-            # Waiting for one's turn is nothing that the agent does.
+            # Waiting for the rate limit is not part of the agent's duration.
             self._started += await self._throttle.wait_for_turn()
             self._said.append(message)
             self._replies.append(await self._send_message(session, message))

@@ -1,4 +1,4 @@
-"""What a run will use, said before it begins: what the runs in the baseline used."""
+"""Estimate the usage of a run before it begins, from the usage of the runs in the baseline."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -6,21 +6,21 @@ from typing import TypeAlias
 from evalgate.config.schema.budget import Budget, MeteredUsage
 from evalgate.core.formatting import compute_mean, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.types import Baseline, BaselineCase, BaselineRun, Usage
+from evalgate.core.types import Baseline, BaselineCase, Usage
 
 CaseKey: TypeAlias = tuple[str, str]
-"""Eval set and case."""
+"""Ids of the eval set and the case."""
 
 _NOTHING = Usage()
 
 
 @frozen
 class UsageEstimate:
-    """What agent, judges or simulated users will use."""
+    """Expected usage of agent, judges or simulated users."""
 
     tokens: float = 0.0
     usd: float = 0.0
-    """Of the tokens whose cost is known."""
+    """Cost of the tokens with a known cost."""
     unpriced: bool = False
     """The cost of some of the tokens is not known."""
 
@@ -29,51 +29,51 @@ class UsageEstimate:
         return UsageEstimate(self.tokens + other.tokens, self.usd + other.usd, unpriced)
 
     def scale_usage(self, number: float) -> "UsageEstimate":
-        """So many of it."""
+        """Return the usage multiplied by `number`."""
         return UsageEstimate(self.tokens * number, self.usd * number, self.unpriced)
 
     @property
     def lacks_price(self) -> bool:
-        """Whether tokens are known whose cost is not. Older baselines have 0 for a cost that nobody knew."""
+        """Return True if the cost of some tokens is unknown; older baselines store an unknown cost as 0."""
         return self.unpriced or (self.tokens > 0 and self.usd == 0)
 
 
 @frozen
 class CostEstimate:
-    """What runs will use, as far as the baseline tells."""
+    """Expected usage of runs, as far as the baseline has data."""
 
     runs: int
     agent: UsageEstimate
     judges: UsageEstimate
     users: UsageEstimate
     seconds: float
-    """That the conversations take, so many of them at the same time as will be."""
+    """Duration of the conversations at the given concurrency."""
     source: str
-    """`main@1a2b3c4`, as far as that is known."""
+    """Branch and commit such as `main@1a2b3c4`, as far as they are known."""
     unknown: int = 0
     """Cases that the baseline does not have; they count as the average of the others."""
     agent_is_silent: bool = False
-    """The agent did not say what it uses."""
+    """The agent did not report its usage."""
 
     @property
     def whole(self) -> UsageEstimate:
-        """All of it."""
+        """Return the sum of agent, judges and users."""
         return self.agent + self.judges + self.users
 
 
 @frozen
 class _TypicalRun:
-    """One run of a case, on average."""
+    """Average usage of one run of a case."""
 
     agent: UsageEstimate | None
-    """None: no run says."""
+    """None: no run reports any."""
     judges: UsageEstimate
     users: UsageEstimate
     seconds: float
 
 
 def estimate_cost(wanted: Mapping[CaseKey, int], baseline: Baseline, concurrency: int) -> CostEstimate | None:
-    """What so many runs of each case will use; None where the baseline knows none of the cases."""
+    """Estimate the given number of runs of each case, or return None if the baseline has no such case."""
     known = {(case.eval_set_id, case.eval_id): _summarize_case(case) for case in baseline.cases if case.runs}
     asked = {key: known[key] for key in wanted if key in known}
     if not asked:
@@ -88,36 +88,32 @@ def estimate_cost(wanted: Mapping[CaseKey, int], baseline: Baseline, concurrency
     )
     rows = [(asked.get(key, average), runs) for key, runs in wanted.items()]
     silence = average.agent or UsageEstimate()
+    newest = baseline.sources[-1]
     return CostEstimate(
         runs=sum(wanted.values()),
         agent=_sum_estimates((each.agent or silence).scale_usage(runs) for each, runs in rows),
         judges=_sum_estimates(each.judges.scale_usage(runs) for each, runs in rows),
         users=_sum_estimates(each.users.scale_usage(runs) for each, runs in rows),
-        seconds=_estimate_seconds(rows, concurrency),
-        source=_format_source(baseline),
+        # Concurrency cannot make a run shorter than its longest case.
+        seconds=max(
+            sum(each.seconds * runs for each, runs in rows) / concurrency, *(each.seconds for each, _ in rows)
+        ),
+        source="@".join(filter(None, (newest.branch, (newest.commit or "")[:7]))) or baseline.path,
         unknown=len(wanted) - len(asked),
         agent_is_silent=not spoken,
     )
 
 
-def _estimate_seconds(rows: Sequence[tuple[_TypicalRun, int]], concurrency: int) -> float:
-    whole = sum(each.seconds * runs for each, runs in rows)
-    return max(whole / concurrency, *(each.seconds for each, _ in rows))
-
-
 def _summarize_case(case: BaselineCase) -> _TypicalRun:
     agents = [_to_estimate(run.usage) for run in case.runs if run.usage is not None]
+    # Judges score answered runs only; without any, their usage is 0 in all runs.
+    judged = [run for run in case.runs if run.outcome == "answered"] or case.runs
     return _TypicalRun(
         _average_estimates(agents) if agents else None,
-        _average_estimates([_to_estimate(run.judge_usage) for run in _select_judged_runs(case)]),
+        _average_estimates([_to_estimate(run.judge_usage) for run in judged]),
         _average_estimates([_to_estimate(run.user_usage) for run in case.runs]),
         compute_mean([run.duration_s for run in case.runs]),
     )
-
-
-def _select_judged_runs(case: BaselineCase) -> Sequence[BaselineRun]:
-    """The runs that there was anything to judge in; all of them where there is none."""
-    return [run for run in case.runs if run.outcome == "answered"] or case.runs
 
 
 def _to_estimate(usage: Usage | None) -> UsageEstimate:
@@ -133,16 +129,13 @@ def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
     return sum(parts, UsageEstimate()).scale_usage(1 / len(parts))
 
 
-def _format_source(baseline: Baseline) -> str:
-    newest = baseline.sources[-1]
-    commit = (newest.commit or "")[:7]
-    return "@".join(filter(None, (newest.branch, commit))) or baseline.path
-
-
 def find_other_judges(
     judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, wanted: Collection[CaseKey]
 ) -> tuple[str, ...]:
-    """Judged metrics (case → metric → fingerprint) that the baseline has otherwise, or not at all."""
+    """Return the judged metrics that the baseline has with another fingerprint, or not at all.
+
+    `judged` is case to metric to fingerprint.
+    """
     then = {(case.eval_set_id, case.eval_id): case.metric_fingerprints for case in baseline.cases}
     names = (
         name
@@ -160,10 +153,10 @@ def describe_estimate(
     others: Collection[str] = (),
     rounds: int = 1,
 ) -> Iterator[str]:
-    """The estimate as sentences; none where there is nothing to tell.
+    """Yield the estimate as sentences, if there is any.
 
-    `spent`: what counts against the budget already. `others`: judged metrics that the baseline has otherwise.
-    `rounds`: as often may every run be made.
+    `spent` counts against the budget already. `others` are judged metrics that differ from the baseline.
+    `rounds` is how often every run may be made.
     """
     spent = spent or MeteredUsage()
     limits = list(_find_exceeded_limits(estimate, budget, spent))
@@ -221,7 +214,7 @@ def _find_exceeded_limits(estimate: CostEstimate, budget: Budget, spent: Metered
 
 
 def _format_tokens(tokens: float) -> str:
-    """`1.2 M`, `340 k`, `87`: two digits are all that an estimate is worth."""
+    """Return a count such as `1.2 M`, `340 k` or `87`, to the two digits that an estimate deserves."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if tokens >= size * 0.995:
             return f"{_round_two_digits(tokens / size)}{unit}"

@@ -1,4 +1,4 @@
-"""The steps "run" and "score", interleaved: a case is scored while others still run."""
+"""Run cases and score them, interleaved: a case is scored while others still run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from evalgate.llm.judge_health import AnchorVerdict
 
 RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
-"""Index of a case → numbers (1-based) of runs to make."""
+"""Index of a case to the numbers (1-based) of the runs to make."""
 
 
 _KEPT_AT_ONCE = 64
-"""Runs that are lost at most when the gate is killed in the moment in which they finish."""
+"""Most runs that are lost if the gate is killed at the moment in which they finish."""
 
 
 class SamplingStrategy(Protocol):
-    """Says which runs are made."""
+    """Strategy that plans the runs."""
 
     def plan_first_runs(self, cases: int) -> RunSchedule:
-        """What is run in any event, of so many cases."""
+        """Return the runs of `cases` cases that are made in any event."""
         ...
 
     def plan_next_runs(self, results: Callable[[], Sequence[CaseResult]]) -> RunSchedule:
-        """What is run after what was run so far, which `results` sums up; empty when enough is known."""
+        """Return the runs to make after those in `results`, or an empty schedule if enough is known."""
         ...
 
 
 class _UniformSchedule(Mapping[int, Sequence[int]]):
-    """The same runs of so many cases."""
+    """Schedule with the same run numbers for every case, without an entry per case in memory."""
 
     def __init__(self, cases: int, numbers: range) -> None:
         self._cases, self._numbers = range(cases), numbers
@@ -64,23 +64,23 @@ class _UniformSchedule(Mapping[int, Sequence[int]]):
 
 
 class FixedRuns:
-    """Every case so many times."""
+    """Sampling strategy that runs every case the same number of times."""
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
 
     def plan_first_runs(self, cases: int) -> RunSchedule:
-        """All of them."""
+        """Return all runs of every case."""
         return _UniformSchedule(cases, range(1, self._runs + 1))
 
     def plan_next_runs(self, results: Callable[[], Sequence[CaseResult]]) -> RunSchedule:
-        """Nothing more."""
+        """Return an empty schedule: the first runs were all."""
         del results
         return {}
 
 
 def choose_sampling(plan: Plan, baseline: Baseline | None) -> "AdaptiveRuns | None":
-    """Who says which runs are made and what they tell; None where plain means say it all."""
+    """Return the sampling strategy, or None if comparing plain means is enough."""
     criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
     statistical = any(criterion.rule == "statistical" for criterion in criteria)
     if baseline is None and not statistical and plan.runs != "auto":
@@ -95,36 +95,36 @@ def choose_sampling(plan: Plan, baseline: Baseline | None) -> "AdaptiveRuns | No
 
 
 class RunStore(Protocol):
-    """A place that keeps finished runs."""
+    """Store that keeps finished runs."""
 
     def begin_run(self) -> None:
-        """Take the place of what an earlier run kept. Must not raise."""
+        """Replace the stored runs of an earlier run. Must not raise."""
         ...
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """Keep runs, each of the case that stands at that index among all. Must not raise."""
+        """Store runs, each with the index of its case. Must not raise."""
         ...
 
     def record_usage(self, used: RunUsage) -> None:
-        """Keep what was used until now. Must not raise."""
+        """Store the usage until now. Must not raise."""
         ...
 
 
 @frozen
 class RunScope:
-    """Which part of a plan is run here."""
+    """Part of a plan that is run here."""
 
     finished: Mapping[int, Sequence[RunResult]] = field(default_factory=dict)
-    """Runs that are there already, by the index of their case."""
+    """Runs that exist already, by the index of their case."""
     share: frozenset[int] | None = None
     """Indices of the cases that are run here; None: all."""
     journal: RunStore | None = None
     used: RunUsage = field(default_factory=RunUsage)
-    """Already, here or elsewhere."""
+    """Usage until now, here or elsewhere."""
 
 
 class Evaluation:
-    """One run of a plan."""
+    """One run of a plan: makes the runs, scores them and holds the results."""
 
     def __init__(self, plan: Plan, progress: ProgressListener, scope: RunScope) -> None:
         self._plan = plan
@@ -132,25 +132,28 @@ class Evaluation:
         self._scope = scope
         self._case_index = CaseIndex(plan.suites)
         self._results = [tuple(scope.finished.get(index, ())) for index in range(len(self._case_index))]
-        """Of each case, in the order in which they were made."""
+        """Runs of each case, in the order in which they were made."""
         self._unkept: list[tuple[int, RunResult]] = []
-        """Finished in this round of the event loop, and not in the journal yet."""
+        """Runs that finished in this round of the event loop and are not in the journal yet."""
         self._known: dict[int | None, tuple[CaseResult, ...]] = {}
-        """What `collect_results` said since the last run: it is asked for several times."""
+        """Results of `collect_results` since the last run, because they are needed several times."""
         self.interrupted = False
         self.unreachable = ""
-        """Why the agent could not be reached; "" when it could."""
+        """Error that kept the agent from being reached; "" if it was."""
         self.more_wanted = False
-        """Whether the budget was spent before everything that was wanted was begun."""
+        """True if the budget was spent before every wanted run was begun."""
         plan.judge_resolver.judges.meter.add_usage(scope.used.spent)
         plan.judge_resolver.judges.meter.on_call = self._record_usage
         self.spending = BudgetGuard(plan.judge_resolver.judges.meter)
         self.judge_health: AnchorVerdict | None = None
-        """What the anchors say of the judge; None without any."""
-        self._throttle = Throttle(_build_throttle_settings(plan))
+        """Verdict of the anchors on the judge; None without anchors."""
+        agent = plan.agent.settings
+        self._throttle = Throttle(
+            ThrottleSettings(agent.concurrency, agent.requests_per_minute, agent.retries, agent.ramp_up)
+        )
 
     def count_planned_runs(self, sampler: SamplingStrategy) -> Mapping[tuple[str, str], int]:
-        """Eval set and case → runs of it that will be made in any event."""
+        """Return how many runs of each case will be made in any event, by ids of eval set and case."""
         wanted = self._select_missing_runs(sampler.plan_first_runs(len(self._case_index)))
         named = (
             (suite.eval_set.eval_set_id, head.eval_id) for suite, head in self._case_index.iter_metadata()
@@ -164,12 +167,12 @@ class Evaluation:
         while_starting: Callable[[], None],
         begin: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make every run that the sampler wants, unless somebody interrupts.
+        """Make every run that the sampler wants, until it is interrupted.
 
-        `begin` is called once it is certain that there is such an agent, before its first turn.
+        `begin` is called before the agent's first turn, once it is certain that the agent exists.
 
         Raises:
-            InvalidInputError: there is none. Then nothing has begun.
+            InvalidInputError: there is no such agent. Nothing has begun then.
         """
         wanted = self._select_missing_runs(
             sampler.plan_first_runs(len(self._case_index))
@@ -199,7 +202,7 @@ class Evaluation:
 
     @property
     def judged(self) -> ModelUsage | None:
-        """What judges used, here and before; None: none was asked."""
+        """Return the usage of the judges, here and before, or None if none was asked."""
         whole = self._scope.used.judged + self._plan.judge_resolver.judges.judge_usage.totals
         return whole if whole.calls or whole.spared else None
 
@@ -210,7 +213,7 @@ class Evaluation:
         return self.judge_health.is_reliable
 
     def is_complete(self, sampler: SamplingStrategy) -> bool:
-        """Whether every run that the sampler wants is there, and came to its own end."""
+        """Return True if every run that the sampler wants has ended by itself."""
         if not all(_is_final(run) for runs in self._results for run in runs):
             return False
         wanted = sampler.plan_first_runs(len(self._case_index))
@@ -224,7 +227,7 @@ class Evaluation:
         return self._select_missing_runs(sampler.plan_next_runs(self.collect_results))
 
     def _select_missing_runs(self, wanted: RunSchedule) -> RunSchedule:
-        """What is wanted here and not there yet."""
+        """Return the wanted runs of this shard that do not exist yet."""
         if self._scope.share is None and not any(self._results):
             return wanted
         missing = {}
@@ -250,7 +253,7 @@ class Evaluation:
         self.unreachable = refusal.message if refusal else ""
 
     def _iter_requests(self, wanted: RunSchedule) -> Iterator[RunRequest]:
-        """Run by run, so that each case is played once before any is played again."""
+        """Yield the requests run by run, so that every case is run once before any is run again."""
         last = max((number for numbers in wanted.values() for number in numbers), default=0)
         for number in range(1, last + 1):
             for index, numbers in wanted.items():
@@ -271,7 +274,7 @@ class Evaluation:
         self._progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
     def _schedule_flush(self, index: int, result: RunResult) -> None:
-        """Put a run into the journal, with all others of this round of the event loop."""
+        """Add a run to the journal, together with all others of this round of the event loop."""
         if not self._unkept:
             asyncio.get_running_loop().call_soon(self._flush_runs)
         self._unkept.append((index, result))
@@ -285,10 +288,10 @@ class Evaluation:
             self._scope.journal.add_runs(unkept)
 
     def _record_usage(self) -> None:
-        """Put what was used into the journal: before the runs that used it, and even if these never end.
+        """Write the usage to the journal, before the runs that used it and even if these never end.
 
-        What is under way counts at a cost that is not known. The next line takes the place of this one; if
-        there is none, because the gate is killed, the provider may have charged for it all the same.
+        Calls in progress count with an unknown cost. The next line replaces this one. There may be none
+        because the gate is killed, but the provider may still charge for the calls.
         """
         if self._scope.journal is not None:
             judges = self._plan.judge_resolver.judges
@@ -301,7 +304,7 @@ class Evaluation:
             )
 
     def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
-        """Every case in file order. Runs beyond so many `rounds` only confirm; None: all of them count."""
+        """Return every case in file order. Runs beyond `rounds` only confirm; None: all runs count."""
         known = self._known.get(rounds)
         if known is None:
             known = self._known[rounds] = tuple(self._iter_case_results(rounds))
@@ -336,14 +339,14 @@ async def _check_entry(agent: Agent, begin: Callable[[], None]) -> None:
 
 
 def _is_final(run: RunResult) -> bool:
-    """Whether a run that is resumed need not make it again."""
+    """Return True if a resumed run need not repeat this one."""
     return run.outcome not in NON_AGENT_OUTCOMES and not was_stopped_by_budget(run)
 
 
 def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
-    """The run, with what was expected of an earlier one, where that is the same.
+    """Return the run with the expectation objects of an earlier run wherever they are equal.
 
-    A case that stays in its file is made anew for each run; the record need not hold it as often.
+    A case of a large set is parsed anew for each run; this way the record holds its expectations only once.
     """
     if all(turn.expected is old.expected for turn, old in zip(run.turns, earlier.turns, strict=False)):
         return run
@@ -355,13 +358,8 @@ def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
     return replace(run, turns=tuple(turns))
 
 
-def _build_throttle_settings(plan: Plan) -> ThrottleSettings:
-    agent = plan.agent.settings
-    return ThrottleSettings(agent.concurrency, agent.requests_per_minute, agent.retries, agent.ramp_up)
-
-
 def _sort_runs(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
-    """By number; the same tuple where that is its order, so that the record and we hold one."""
+    """Sort runs by number; return the same tuple if it is in order, so that it exists in memory only once."""
     if all(one.run < other.run for one, other in pairwise(runs)):
         return runs
     return tuple(sorted(runs, key=lambda run: run.run))
@@ -375,7 +373,7 @@ def _mark_confirming_runs(runs: tuple[RunResult, ...], rounds: int | None) -> tu
 
 @asynccontextmanager
 async def _close_metrics(plan: Plan) -> AsyncIterator[None]:
-    """Metrics that hold something open let go of it in the end."""
+    """Close the metrics that hold resources when the block ends."""
     metrics = {id(bound.metric): bound.metric for suite in plan.suites for bound in suite.metrics}
     async with AsyncExitStack() as stack:
         for metric in metrics.values():

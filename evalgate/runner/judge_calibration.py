@@ -1,4 +1,4 @@
-"""Cases that people judged: the judge is held against them before it judges anything else."""
+"""Check the judge against cases that people labelled, before it judges anything else."""
 
 import asyncio
 import math
@@ -21,24 +21,24 @@ from evalgate.metrics.scoring import BoundMetric
 
 
 class AnchorCase(BaseModel):
-    """One response, and what people say of it."""
+    """Response with the label that people gave it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str = ""
     metric: str
-    """As `criteria` names it."""
+    """Name of the metric in `criteria`."""
     user: str
     response: str
     expected: str | None = None
-    """The response that it is compared with, where the metric compares."""
+    """Reference response, if the metric compares with one."""
     rubrics: Mapping[str, str] = Field(default_factory=dict)
-    """Id → text, of rubrics beside the metric's own."""
+    """Id to text, for rubrics in addition to the metric's own."""
     rubric_type: str | None = None
     label: Annotated[bool, Strict()] | Annotated[float, Strict()]
-    """Passed or not, or a score."""
+    """True or false (whether the response passes), or a score."""
     tolerance: float = Field(default=0.1, ge=0, allow_inf_nan=False)
-    """How far the judge may be off, for a label that is a score."""
+    """Allowed distance of the judge's score from a label that is a score."""
 
     @field_validator("label", mode="before")
     @classmethod
@@ -67,10 +67,10 @@ class AnchorSet:
 
     cases: tuple[tuple[AnchorCase, BoundMetric], ...]
     floor: float
-    """The share that must be met."""
+    """Share of the anchors that must be met."""
 
     async def check_judge(self) -> AnchorVerdict:
-        """Ask the judge of all of them, at the same time."""
+        """Judge all anchors concurrently and return the verdict on the judge."""
         found = await asyncio.gather(
             *(_judge_anchor(number, case, bound) for number, (case, bound) in enumerate(self.cases, 1))
         )
@@ -78,7 +78,7 @@ class AnchorSet:
 
 
 def read_anchors(path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]) -> AnchorSet:
-    """The anchors of a file.
+    """Read the anchors of a file.
 
     Raises:
         InvalidInputError: with every problem of the file.

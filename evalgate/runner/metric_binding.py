@@ -1,4 +1,4 @@
-"""Metrics as a thresholds file names them: found in the catalogue, made with their options."""
+"""Build the metrics that a thresholds file names, with their options."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def bind_metrics(
     rules: Thresholds, context: MetricContext, place: MetricEnvironment
 ) -> tuple[BoundMetric, ...]:
-    """The metrics of a thresholds file.
+    """Build the metrics of a thresholds file.
 
     Raises:
         InvalidInputError: with every unknown metric and every wrong option, at its line.
@@ -52,9 +52,9 @@ def bind_metrics(
 
 
 def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
-    """Yield what is wrong with the criteria of a file, as far as the file alone says it.
+    """Yield the problems of a file's criteria that the file alone shows.
 
-    Metrics of the user's own and of other packages are left out, and so is whether a model can judge.
+    Custom metrics and metrics of other packages are left out, and so is whether a model can judge.
     """
     context = MetricContext(NEWEST_ADK, folder=rules.base, is_literal=rules.dialect != "evalgate")
     for criterion in rules.gating_criteria:
@@ -75,7 +75,7 @@ def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
 
 
 def describe_ignored_options(rules: Thresholds) -> tuple[str, ...]:
-    """Return the sentence for keys of criteria that Google ADK keeps and that their metric does not read."""
+    """Return a sentence about criterion keys that Google ADK keeps and that their metric does not read."""
     if rules.dialect != "adk":
         return ()
     from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
@@ -101,11 +101,11 @@ def describe_ignored_options(rules: Thresholds) -> tuple[str, ...]:
 
 
 def _check_threshold_reachable(criterion: Criterion, rules: Thresholds) -> list[Problem]:
-    """Return a problem when a threshold of a `test_config.json` lies below the lowest score of its metric.
+    """Return a problem if a threshold of a `test_config.json` is below the lowest score of its metric.
 
-    Google ADK takes any threshold. One above all scores fails every case, which is noticed; one below them
-    opens the gate to every agent. In a file of ours both are out of range; a metric of somebody else's may
-    give scores below 0.
+    Google ADK accepts any threshold. One above all scores fails every case, which users notice; one below
+    them opens the gate to every agent. In evalgate's own files both are refused as out of range. A metric
+    of another package may return scores below 0.
     """
     low, high = criterion.range
     if rules.dialect != "adk" or criterion.threshold >= low or criterion.metric not in registry.METRICS:
@@ -118,7 +118,7 @@ def _check_threshold_reachable(criterion: Criterion, rules: Thresholds) -> list[
 
 
 def build_final_state_metric() -> BoundMetric:
-    """What holds an eval set to the session states that it expects, when no criterion names it."""
+    """Build the metric that checks an eval set's expected session states if no criterion names it."""
     criterion = Criterion(registry.FINAL_STATE, 1.0)
     metric_type = registry.get_own_metric_type(registry.FINAL_STATE)
     return _bind_metric(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
@@ -177,7 +177,7 @@ def _build_registered_metric(
 
 
 def _read_code(criterion: Criterion, rules: Thresholds, place: MetricEnvironment) -> "MetricCode | None":
-    """Read the code of a custom metric; None for any other metric."""
+    """Read the code of a custom metric, or return None for any other metric."""
     config = rules.config.custom_metrics.get(criterion.metric)
     if config is None:
         return None

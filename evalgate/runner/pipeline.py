@@ -1,4 +1,4 @@
-"""The steps of a run: load, run, score, compare, decide, report."""
+"""Run the gate from start to end: load, run, score, compare, decide, report."""
 
 import asyncio
 import time
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 _RECORDING = "replay"
-"""The kind that asks nobody: it needs no cluster."""
+"""Agent kind that replays a recording: it needs no cluster."""
 
 
 def build_executor_agent(
     executor: ExecutorConfig, chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str]
 ) -> Agent:
-    """The agent, not started yet: in workers of this machine, or in actors of a Ray cluster.
+    """Build the agent, not started yet: in workers of this machine, or in actors of a Ray cluster.
 
     Raises:
         EvalgateError: as `build_agent`.
@@ -48,18 +48,18 @@ def build_executor_agent(
 
 @frozen
 class RunOptions:
-    """How much of a plan is run, and where finished runs are kept."""
+    """Options of a run: its share of the plan and the folder of its journal."""
 
     shard: tuple[int, int] | None = None
-    """Which part (1-based), of how many; None: all."""
+    """Shard number (1-based) and count; None: all cases."""
     journal: Path | None = None
-    """Folder of the journal; None: none is kept."""
+    """Folder of the journal; None: no journal is written."""
     resume: bool = False
-    """Go on from the journal that an unfinished run left."""
+    """Continue from the journal of an unfinished run."""
     hiding: LiveRedactor | None = None
-    """Of whoever publishes the record: what the journal looked at need not be looked at again."""
+    """The publisher's redactor, which need not redact again what it redacted for the journal."""
     published: ExitStack | None = None
-    """Closed by whoever publishes the record once it is written: until then the journal stays, locked."""
+    """Closed by the publisher once the record is written: until then the journal stays, locked."""
 
 
 WHOLE = RunOptions()
@@ -73,14 +73,14 @@ def run_gate(
     tell: Callable[[str], object] = lambda _: None,
     while_starting: Callable[[], None] = lambda: None,
 ) -> Record:
-    """Run every case of the plan and judge it: the whole record, verdict included.
+    """Run every case of the plan, decide the verdict and return the whole record.
 
     `while_starting` is called once, between the start of the agent and its first turn: work that fits in
     there costs no time. `begin` is called once when the agent has started: from then on there is a record,
-    and nothing of an earlier run need be kept. `tell` hears sentences for who waits, before the first case.
+    and reports of an earlier run may be removed. `tell` gets notices for the user before the first case.
 
     Raises:
-        EvalgateError: the input is wrong, there is no such agent, or what it needs cannot be installed.
+        EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline = _read_baseline(plan)
@@ -92,7 +92,9 @@ def run_gate(
     kept = Checkpoint(plan, options.journal, resume=options.resume, hiding=options.hiding)
     with ExitStack() as here:
         journaling = (options.published or here).enter_context(kept)
-        evaluation = Evaluation(plan, progress, _build_scope(journaling, shard))
+        share = frozenset(shard.cases) if shard is not None else None
+        scope = RunScope(journaling.finished, share, journaling, journaling.used)
+        evaluation = Evaluation(plan, progress, scope)
         agent = build_executor_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, sampler), baseline):
             tell(sentence)
@@ -111,12 +113,13 @@ def run_gate(
 
 
 def _read_baseline(plan: Plan) -> Baseline | None:
-    """Return what the run is compared with; None without any, which is said.
+    """Return the baseline, or None if there is none yet, which a notice says.
 
-    Of a case that broke on the default branch only the runs since then count: no change after it is to blame.
+    A case that broke on the default branch has only its runs since then: no change after the break is to
+    blame.
 
     Raises:
-        InvalidInputError: it cannot be read, or the command line names one that is not there.
+        InvalidInputError: it cannot be read, or the command line names one that does not exist.
     """
     found = plan.baseline.read() if plan.baseline else None
     if found is not None:
@@ -127,7 +130,7 @@ def _read_baseline(plan: Plan) -> Baseline | None:
         return None
     where = plan.policy.baseline or ""
     if (plan.workspace.folder / where).is_file():
-        return None  # new in this change: the base branch has none yet, which is said
+        return None  # new in this change: the base branch has none yet, as a notice says
     raise InvalidInputError(
         f"--baseline {where}: there is no baseline{explain_missing_baseline(plan.baseline)}. "
         f"Check the name; or save one "
@@ -137,18 +140,12 @@ def _read_baseline(plan: Plan) -> Baseline | None:
 
 
 def _select_shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline | None) -> Shard | None:
-    """The part of the plan that is run here; None: all of it."""
+    """Return the part of the plan that is run here, or None for all of it."""
     if which is None:
         return None
     from evalgate.runner.sharding.assignment import build_shard
 
     return build_shard(plan, *which, baseline)
-
-
-def _build_scope(journaling: Checkpoint, shard: Shard | None) -> RunScope:
-    """What is left to do; what was done already is paid for, and counts against the budget."""
-    share = frozenset(shard.cases) if shard is not None else None
-    return RunScope(journaling.finished, share, journaling, journaling.used)
 
 
 def _estimate_run(
@@ -176,7 +173,7 @@ def _estimate_run(
 
 
 def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: ProgressListener) -> Record:
-    """The record of a run that several machines made, each a shard; `records` are file and content.
+    """Merge the records of all shards of a run; `records` are file names and contents.
 
     Raises:
         InvalidInputError: a shard is doubled, of another run, or contradicts itself; with every problem.

@@ -1,6 +1,7 @@
-"""Everything that can be wrong is found here, before anything runs: files, names, options, folders.
+"""Build the plan of a run from the command line and the thresholds file.
 
-The command line and the thresholds file become one `Plan`; nothing after it asks what the user wrote.
+All errors in files, names, options and folders are found here, before anything runs. Later steps read only
+the `Plan`, never the user's input.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,57 +42,57 @@ if TYPE_CHECKING:
 
 
 MEASURED_RUNS = 3
-"""Stored runs of a case from which on they measure luck, so that `runs: auto` pays."""
+"""Stored runs of a case that are enough to measure luck, so that `runs: auto` is worth it."""
 
 
 @frozen
 class Plan:
-    """What one run of the gate does."""
+    """Checked input of one run of the gate."""
 
     workspace: Workspace
     suites: tuple[Suite, ...]
     agent: AgentSpec
     runs: int | Literal["auto"]
-    """`apply_default_runs` decides where the user did not."""
+    """If the user gave no number, `apply_default_runs` decides."""
     policy: GateConfig
     baseline: BaselineStore | None
     environ: Mapping[str, str]
-    """The gate's own environment, of which the agent gets an allow-listed part."""
+    """The gate's own environment; the agent gets an allow-listed part of it."""
     judge_resolver: JudgeResolver
     """The judges of the run, not opened yet."""
     anchors: "AnchorSet | None" = None
-    """What the judge is held against first."""
+    """Labelled cases that check the judge first."""
     users: CreateUser = create_scripted_user
-    """Who talks to the agent."""
+    """Factory of the users that talk to the agent."""
     user: UserConfig | None = None
-    """What the thresholds file and the command line say of simulated users."""
+    """Settings of simulated users, from the thresholds file and the command line."""
     thresholds_file: str = ""
-    """Where the rules stand, relative to the workspace; "" when nowhere."""
+    """Path of the rules, relative to the workspace; "" if there is no file."""
     executor: ExecutorConfig = LOCAL
-    """Where it runs."""
+    """Machine or cluster that runs the agent."""
     notices: tuple[str, ...] = ()
-    """What a reader should know of how it was made."""
+    """Notices about how the plan was made."""
     masks: tuple[str, ...] = field(default=(), repr=False)
-    """Secrets to hide beside those of the environment."""
+    """Secrets to redact in addition to those of the environment."""
     needs_baseline: bool = False
-    """The command line names the baseline, so that there must be one."""
+    """The command line names the baseline, so it must exist."""
     runs_given: bool = True
-    """Whether the user said how often each case is run."""
+    """The user gave the number of runs of each case."""
     is_part: bool = False
-    """Whether there may be eval sets or cases that the user did not ask for now."""
+    """Other eval sets or cases may exist that the user did not select."""
 
     @property
     def whole_sets(self) -> frozenset[str] | None:
-        """The eval sets of which every case is run, where the user picked some; None: all that there are."""
+        """Return the eval sets with all cases selected, or None if the user selected everything."""
         if not self.is_part:
             return None
         found = (suite.eval_set for suite in self.suites)
         return frozenset(each.eval_set_id for each in found if each.is_whole)
 
     def apply_default_runs(self, baseline: Baseline | None) -> "Plan":
-        """Return the plan with `runs: auto` if the user named no number and the baseline is deep enough.
+        """Return the plan with `runs: auto` if the user gave no number and the baseline is deep enough.
 
-        A recording says the same each time, and so does a deterministic agent: one run is all there is.
+        A recording and a deterministic agent answer the same each time: one run is enough.
         """
         repeats_itself = self.agent.settings.kind == "replay" or self.policy.deterministic
         if self.runs_given or baseline is None or repeats_itself:
@@ -114,7 +115,7 @@ class Plan:
 
     @property
     def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
-        """Eval set and case, metric, and the score that a run of the case must reach."""
+        """Return (eval set, case) to metric to the score that a run of the case must reach."""
         return {
             (suite.eval_set.eval_set_id, head.eval_id): {
                 bound.name: bound.criterion.threshold for bound in suite.get_metrics(head)
@@ -125,14 +126,14 @@ class Plan:
 
     @property
     def fixed_runs(self) -> int:
-        """Runs of every case that are made in any event."""
+        """Return the number of runs of every case that are made in any event."""
         return 1 if self.runs == "auto" else self.runs
 
 
 def build_plan(
     overrides: Overrides, *, thresholds: str | None, folder: Path, environ: Mapping[str, str]
 ) -> Plan:
-    """The plan for a command line in `folder`.
+    """Build the plan for a command line in `folder`.
 
     Raises:
         InvalidInputError: with every problem of the input that was found.
@@ -148,16 +149,17 @@ def build_plan(
 
 @dataclass
 class _LoadedRules:
-    """What was read of the thresholds file until now."""
+    """Thresholds file as far as it was read."""
 
     rules: Thresholds | None = None
 
 
 @contextmanager
 def _collect_all_problems(overrides: Overrides) -> Iterator[_LoadedRules]:
-    """Add to an error all that is wrong with the thresholds file, so that it is mended in one go.
+    """Add all problems of the thresholds file to an error, so that users can fix them in one go.
 
-    Its sections are checked one after the other, each by whoever uses it, and the first error ends that.
+    Its sections are checked one after the other, each by the code that uses it, and the first error ends
+    that.
     """
     known = _LoadedRules()
     try:
@@ -237,7 +239,7 @@ def _apply_quarantine(
     workspace: Workspace,
     base: BaseBranchPolicy,
 ) -> tuple[tuple[Suite, ...], tuple[str, ...]]:
-    """The suites, with those cases told that do not gate for now, and what is to be said of them."""
+    """Return the suites with quarantined cases marked, and notices about the quarantine."""
     if config.gate.quarantine is None:
         return suites, ()
     from evalgate.gating.quarantine import QuarantineFile, apply_quarantine
@@ -308,7 +310,7 @@ def _read_anchors(
 
 
 def _check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:
-    """Nothing runs when a judge could not be asked in the end."""
+    """Raise the error of a judge that could not be asked, before anything runs."""
     try:
         judge_resolver.judges.check_reserved()
     except InvalidInputError as error:
@@ -328,7 +330,7 @@ def _check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
 
 
 def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:
-    """Check everything that can be checked without an agent; gives what was found, line by line.
+    """Check everything that needs no agent, and yield the findings line by line.
 
     Raises:
         InvalidInputError: with every problem of the input that was found.
@@ -367,7 +369,7 @@ def _check_files(
 
 
 def _iter_eval_set_notices(suites: Sequence[Suite]) -> Iterator[str]:
-    """Yield what the files of the eval sets say in vain, and which metrics they say nothing for."""
+    """Yield notices about ignored contents of eval sets, and about metrics without expectations."""
     from evalgate.datasets.lints.thresholds import find_empty_trajectories
 
     for rules in {id(suite.rules): suite.rules for suite in suites}.values():
@@ -395,7 +397,7 @@ def _iter_warnings(suites: Sequence[Suite]) -> Iterator[str]:
 
 
 def resolve_workspace(folder: Path) -> Workspace:
-    """The workspace that a user named.
+    """Return the workspace that a user named.
 
     Raises:
         InvalidInputError: there is no such folder, or it may not be entered.
@@ -416,7 +418,7 @@ def _load_thresholds(given: str | None, workspace: Workspace, base: BaseBranchPo
 
 
 def _limit_min_cases(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return the policy; cases that are asked for by name are enough, however many `min_cases` wants."""
+    """Return the policy; if cases were selected by name, `min_cases` is at most their number."""
     if any(suite.eval_set.is_whole for suite in suites):
         return policy
     cases = sum(len(suite.eval_set.cases) for suite in suites)
@@ -424,7 +426,7 @@ def _limit_min_cases(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:
 
 
 def _apply_default_baseline(config: Config, base: BaseBranchPolicy) -> Config:
-    """Return `config` with the default place of a baseline, if none is named and one is there."""
+    """Return `config` with the default baseline file, if no baseline is named and the file exists."""
     if config.gate.baseline is not None or not base.has_file(Path(DEFAULT_BASELINE)):
         return config
     gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})

@@ -1,4 +1,4 @@
-"""The step "report": files, terminal, and posts to pull and merge requests. Never changes the verdict."""
+"""Publish a record, without changing the verdict: report files, terminal, and posts to pull requests."""
 
 import os
 import shutil
@@ -53,9 +53,9 @@ def post_record(
     *,
     has_page: bool = False,
 ) -> Iterator["PostNotice"]:
-    """Post what `posting` asks for; gives what became of it.
+    """Post the parts that `posting` selects, and yield a notice about each post.
 
-    `folder` as in `post_pull_request`; `has_page`: the page was written beside the record.
+    `folder` as in `post_pull_request`; `has_page`: the HTML page was written next to the record.
     """
     from evalgate.reporting.reviews import post_review
 
@@ -66,7 +66,7 @@ def post_record(
 
 
 def show_post(told: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
-    """Say what became of a post: in the log, and where it was not posted, in the step's summary too."""
+    """Print a notice about a post: in the log, and if it failed, in the step's summary too."""
     if told.level == "info" or not is_github_actions(environ):
         stderr.write(f"{told.sentence}\n")
         return
@@ -76,7 +76,7 @@ def show_post(told: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO,
 
 
 def build_empty_record() -> Record:
-    """The record of a run that did not begin."""
+    """Build the record of a run that did not begin."""
     from evalgate.gating.verdict import NO_VERDICT
 
     return Record(
@@ -93,7 +93,7 @@ def build_empty_record() -> Record:
 
 
 def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Set every output for a command that ended without a record, so that nothing else can claim one."""
+    """Set every output for a command that ended without a record, so that no other step can claim one."""
     if is_github_actions(environ):
         given = {"verdict": "error", "exit-code": str(exit_code)}
         set_outputs({name: given.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
@@ -108,16 +108,16 @@ def post_no_verdict(
     stdout: TextIO,
     stderr: TextIO,
 ) -> None:
-    """Say at the pull request that a command ended without a record, and why.
+    """Post at the pull request that a command ended without a record, and why.
 
-    It replaces what an earlier run posted, which was the verdict of another commit.
+    It replaces the post of an earlier run, which had the verdict of another commit.
     """
     for told in post_record(_build_error_record(error), posting, hide, environ):
         show_post(told, environ=environ, stdout=stdout, stderr=stderr)
 
 
 def _build_error_record(error: Exception) -> Record:
-    """Only for a post: why there is no verdict."""
+    """Build a record for a post that explains why there is no verdict."""
     reasons: tuple[str, ...] = ("evalgate itself failed, which is a bug: see the log of the job.",)
     code = BUG_EXIT_CODE
     if isinstance(error, EvalgateError):
@@ -134,7 +134,7 @@ _LONGEST_SENTENCE = 4_000  # a command that is cut is none
 
 @dataclass
 class Publisher:
-    """Shows a run while it goes on and publishes its record. Made before the run: it checks that it can."""
+    """Publisher of a run's progress and record. It is created before the run, to check that it can write."""
 
     workspace: Workspace
     out: str
@@ -142,13 +142,13 @@ class Publisher:
     stdout: TextIO
     stderr: TextIO
     hiding: LiveRedactor = field(default_factory=lambda: LiveRedactor(Redactor.from_environment(os.environ)))
-    """What nobody is told."""
+    """Redactor of all output."""
     posting: "PostOptions | None" = None
-    """What is posted to the pull request."""
+    """Posts to the pull request; None: nothing is posted."""
     html: bool = False
-    """Whether the page is written, too."""
+    """The HTML page is written, too."""
     _out: AnchoredFolder = field(init=False, repr=False)
-    """Where reports go, opened before an agent can put a link in its place."""
+    """Folder of the reports, opened before an agent can put a link in its place."""
 
     def __post_init__(self) -> None:
         self._out = check_writable(self._folder, self.workspace.owner, root=self.workspace.folder)
@@ -159,7 +159,7 @@ class Publisher:
 
     @property
     def has_record(self) -> bool:
-        """Whether the record is in the folder of the reports."""
+        """Return True if the record is in the folder of the reports."""
         return (self._folder / "results.json").is_file()
 
     @property
@@ -167,7 +167,7 @@ class Publisher:
         return _find_path_from_root(self.workspace.folder, self.environ)
 
     def build_progress(self) -> LiveProgress:
-        """Who watches the run."""
+        """Build the listener that shows progress."""
         tty = _takes_escapes(self.stderr, self.environ) and not is_github_actions(self.environ)
         width = shutil.get_terminal_size().columns
         return LiveProgress(
@@ -179,18 +179,18 @@ class Publisher:
         )
 
     def print_notice(self, sentence: str) -> None:
-        """Say something to who waits for the run."""
+        """Print a redacted notice to standard error."""
         self.stderr.write(f"{self.hiding.redact_text(to_log_line(sentence, _LONGEST_SENTENCE))}\n")
         self.stderr.flush()
 
     def clear_previous_reports(self) -> None:
-        """Remove the reports of the last run, for this one has read its input and begins; keep its record."""
+        """Remove the reports of the last run but keep its record; this run has read its input and begins."""
         keep_previous_record(self._out)
         remove_reports(self._out, registry.get_reporters())
         remove_leftovers(self._out, registry.get_reporters())
 
     def preload_reporting(self) -> None:
-        """Load what concluding and rendering need, so that reports follow a run's last answer at once."""
+        """Load the modules for deciding and rendering, so that reports follow a run's last answer at once."""
         import_module("evalgate.runner.record_builder")
         nothing = build_empty_record()
         for reporter in self._get_reporters():
@@ -201,10 +201,10 @@ class Publisher:
         return registry.get_reporters(self._from_root, but=() if self.html else registry.ON_REQUEST)
 
     def publish(self, record: Record) -> int:
-        """Write the reports, print the result, tell GitHub; gives the exit code that all of them name.
+        """Write the reports, print the result and set the step's outputs; return the exit code.
 
-        It is the record's, unless the gate would be open and a report cannot be written: whoever reads the
-        reports would know nothing of it.
+        It is the record's exit code, unless the gate would be open and a report cannot be written: readers
+        of the reports would not know that. Reports, outputs and exit code always agree.
         """
         from evalgate.reporting.comment.reporter import CommentReport
 
@@ -229,18 +229,17 @@ class Publisher:
         return record.verdict.exit_code
 
     def _post_record(self, record: Record, posting: "PostOptions", *, has_page: bool) -> None:
-
         hide, environ = self.hiding.redact_text, self.environ
         for told in post_record(record, posting, hide, environ, self._from_root, has_page=has_page):
             show_post(told, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
 
     def _write_reports(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
-        """The record as it was written in the end, and the files that hold it."""
+        """Return the record as it was finally written, and the files that hold it."""
         if not self.workspace.folder.is_dir():
             return self._report_missing_folder(record), ()
         reporters = self._get_reporters()
         if not self.html:
-            # an earlier page would be taken for this run's
+            # Users would take an earlier page for this run's.
             remove_reports(self._out, list(map(registry.get_reporter, registry.ON_REQUEST)))
         try:
             return record, write_reports(record, self._out, reporters, owner=self.workspace.owner)
@@ -257,9 +256,9 @@ class Publisher:
             return record, error.written
 
     def _report_missing_folder(self, record: Record) -> Record:
-        """Say that nothing can be written; a folder that somebody removed is not made again."""
+        """Report that nothing can be written; a folder that was removed is not created again."""
         if not has_working_folder():
-            os.chdir("/")  # all that is left to do asks where we are
+            os.chdir("/")  # later steps resolve paths, which fails in a deleted folder
         error = ReportWriteError(
             f"The folder {str(self.workspace.folder)!r} was deleted while the run went on, so no report can "
             "be written. Let neither the agent nor a step beside it remove it, and run again.",
@@ -269,7 +268,7 @@ class Publisher:
         return record if record.verdict.exit_code else _close_gate(record, error)
 
     def _build_outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
-        """One for each of `github.OUTPUTS`."""
+        """Return a value for each of `github_actions.OUTPUTS`."""
         totals = record.totals
         # A later step starts in the runner's workspace, wherever we worked.
         steps = Workspace(Path(self.environ.get("GITHUB_WORKSPACE", "")).resolve())
@@ -302,9 +301,9 @@ def _print_error(error: ReportWriteError, stream: TextIO) -> None:
 def rerender_reports(
     results: str, *, folder: Path, out: str, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO
 ) -> int:
-    """Render every report from a stored record; gives the record's exit code.
+    """Render every report from a stored record, and return the record's exit code.
 
-    When a report cannot be written that is told, and an open gate is none: the code is 2.
+    If a report cannot be written, an error is printed, and the exit code is 2 instead of 0.
 
     Raises:
         InvalidInputError: the record cannot be read, or `out` cannot be written.
@@ -342,7 +341,7 @@ def _render_terminal(record: Record, stream: TextIO, environ: Mapping[str, str])
 
 
 def _find_path_from_root(folder: Path, environ: Mapping[str, str]) -> str:
-    """A folder as the root of the repository sees it, where the CI system says what that is."""
+    """Return the folder relative to the repository's root, or "" if the CI system does not name the root."""
     folder = folder.resolve()
     root = Path(environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or ".").resolve()
     return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""

@@ -1,4 +1,4 @@
-"""From runs to the record: what they are worth, beside the baseline, and the verdict."""
+"""Build the record from runs: summaries, comparison with the baseline, and the verdict."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @frozen
 class RunTiming:
-    """When runs were made."""
+    """Start and duration of a run."""
 
     created_at: str
     """ISO 8601, UTC."""
@@ -38,7 +38,7 @@ def build_record(
     baseline: Baseline | None,
     made: RunTiming,
 ) -> Record:
-    """The record of runs that were made, here or elsewhere."""
+    """Build the record of runs that were made, here or elsewhere."""
     found = summarize_runs(plan.policy, plan.runs, evaluation.collect_results, sampling)
     evidence = _build_gate_input(plan, evaluation, found, baseline)
     return Record(
@@ -66,25 +66,24 @@ def build_record(
 def _build_gate_input(
     plan: Plan, evaluation: Evaluation, found: RunSummary, baseline: Baseline | None
 ) -> GateInput:
+    comparison = None
+    if baseline:
+        from evalgate.gating.comparison import compare_with_baseline
+
+        comparison = compare_with_baseline(found.cases, baseline, whole_sets=plan.whole_sets)
     return GateInput(
         found.metrics,
         found.cases,
         compute_totals(found.cases),
-        _build_comparison(plan, found, baseline) if baseline else None,
+        comparison,
         evaluation.interrupted,
         evaluation.unreachable,
         tuple(_describe_doubts(evaluation, found.cases)),
     )
 
 
-def _build_comparison(plan: Plan, found: RunSummary, baseline: Baseline) -> Comparison:
-    from evalgate.gating.comparison import compare_with_baseline
-
-    return compare_with_baseline(found.cases, baseline, whole_sets=plan.whole_sets)
-
-
 def _describe_judges_and_budget(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
-    """What is to be said of the judges and of the budget."""
+    """Yield notices about the judges and the budget."""
     yield from map(to_sentence, plan.judge_resolver.judges.judge_usage.notices)
     if evaluation.judge_health is not None and evaluation.judge_health.is_reliable:
         yield to_sentence(evaluation.judge_health.sentence)
@@ -158,7 +157,7 @@ def _suggest_first_baseline(evidence: GateInput) -> str:
 
 
 def _describe_baseline(baseline: Baseline, evidence: GateInput, comparison: Comparison) -> Iterator[str]:
-    """What is to be said of the baseline, and of what cannot be held against it."""
+    """Yield notices about the baseline, and about cases and metrics that cannot be compared with it."""
     from evalgate.baselines.breaks import describe_already_failing
     from evalgate.baselines.history import describe_staleness
     from evalgate.gating.comparison import explain_missing_deltas

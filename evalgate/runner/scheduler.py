@@ -1,4 +1,4 @@
-"""Play cases with the agent. Whatever becomes of a case is its outcome; none vanishes or stops the run."""
+"""Run cases with the agent concurrently. Every case gets an outcome; no error of one case stops the run."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -14,20 +14,20 @@ from evalgate.throttling.throttle import Throttle, ThrottleSettings
 
 @frozen
 class RunRequest:
-    """One run of one case, asked for."""
+    """Request for one run of one case."""
 
     case: EvalCase
     run: int
     """1-based."""
     index: int = 0
-    """The caller's own key; not looked at."""
+    """Key of the caller, passed on as it is."""
 
 
 OnFinished = Callable[[RunRequest, CaseRun], Awaitable[None]]
 
 
 def never_stop() -> None:
-    """Every case may begin."""
+    """Return None: every case may begin."""
 
 
 async def run_cases(
@@ -41,29 +41,30 @@ async def run_cases(
     time_limit: tuple[float, Failure] | None = None,
     throttle: Throttle | None = None,
 ) -> Failure | None:
-    """Play every request with an agent that has been entered, `concurrency` (1 or more) at once, in order.
+    """Run every request with an agent that has been entered, in order, `concurrency` (1 or more) at once.
 
-    Gives the reason why the agent could not be reached, when it could not.
+    Return the reason why the agent could not be reached, or None if it could. May be called again with the
+    same agent if more runs are wanted.
 
-    `on_finished` is awaited exactly once per request, in the task that played it, so that it may take its
-    time while other cases go on. May be called again with the same agent when more runs are wanted.
+    `on_finished` is awaited exactly once per request, in the task that ran it, so it may take its time
+    while other cases go on.
 
-    `throttle` says how fast and how often cases are begun; by default as fast as can be, and once. Give
-    the same when calling again.
+    `throttle` controls how fast and how often cases are begun; by default as fast as possible, and once.
+    Pass the same one when calling again.
 
-    When the agent is unreachable, every case that has no outcome yet is `not_run` with that failure.
-    `stop_reason` is asked before a case begins and after each that finished, and `time_limit` is in
-    seconds: as
-    soon as one of them gives a failure, what is being played is abandoned; it and every remaining request
+    If the agent is unreachable, every case without an outcome is `not_run` with that failure.
+
+    `stop_reason` is asked before a case begins and after each that finished; `time_limit` is in seconds. As
+    soon as one of them returns a failure, running cases are cancelled. These and every remaining request
     are then `not_run` with that failure.
 
-    When the calling task is cancelled, what is being played is abandoned, and it and every remaining
-    request go to `on_finished` as `not_run`, kind `interrupted`; an `on_finished` that is at work is left to
-    end. Then `CancelledError` is raised: by that time every request is accounted for. A second cancellation
-    gives up on that and raises at once.
+    If the calling task is cancelled, running cases are cancelled. These and every remaining request go to
+    `on_finished` as `not_run`, kind `interrupted`; an `on_finished` in progress may end. Then
+    `CancelledError` is raised: by that time every request has an outcome. A second cancellation skips that
+    and raises at once.
 
     Raises:
-        Exception: what `on_finished` or the iterator of requests raised, once everything else is stopped.
+        Exception: as `on_finished` or the iterator of requests raised it, once everything else is stopped.
     """
     throttle = throttle or Throttle(ThrottleSettings(concurrency))
     run = _CaseScheduler(agent, iter(requests), on_finished, user_of, stop_reason, throttle)
@@ -88,10 +89,10 @@ class _CaseScheduler:
         self._requests = requests
         self._on_finished = on_finished
         self._refusal: Failure | None = None
-        """Why no further case is played."""
+        """Reason why no further case is run."""
         self._time_over: Failure | None = None
         self._interruption: Failure | None = None
-        """Set once cases in the agent are cancelled: the user wants to stop, or nothing more is allowed."""
+        """Set once running cases are cancelled: the user wants to stop, or nothing more is allowed."""
         self._playing: set[asyncio.Task[None]] = set()
         """Tasks that are inside the agent, not inside `on_finished`."""
 
@@ -100,17 +101,20 @@ class _CaseScheduler:
         try:
             await _raise_first_error(players)
         except asyncio.CancelledError:
-            self._interrupt_cases()
+            self._refusal = Failure("interrupted", "the run was interrupted before this case was over")
+            self._cancel_cases(self._refusal)
             await _raise_first_error(players)
             raise
         finally:
             self._interruption = None
-            await _stop_tasks(players)
+            for player in players:
+                player.cancel()
+            await asyncio.gather(*players, return_exceptions=True)
         return self._refusal
 
     @contextmanager
     def limit_time(self, limit: tuple[float, Failure] | None) -> Iterator[None]:
-        """Within the block, end what is played after so many seconds."""
+        """Cancel running cases within the block after the limit in seconds."""
         if limit is None:
             yield
             return
@@ -125,10 +129,6 @@ class _CaseScheduler:
         self._time_over = failure
         self._cancel_cases(self._interruption or failure)
 
-    def _interrupt_cases(self) -> None:
-        self._refusal = Failure("interrupted", "the run was interrupted before this case was over")
-        self._cancel_cases(self._refusal)
-
     def _cancel_cases(self, why: Failure) -> None:
         self._interruption = why
         for task in self._playing:
@@ -141,7 +141,7 @@ class _CaseScheduler:
                 self._cancel_cases(failure)
 
     def _find_stop_reason(self) -> Failure | None:
-        """Why nothing new may begin."""
+        """Return the reason why nothing new may begin, or None."""
         return self._refusal or self._time_over or self._refused()
 
     async def _run_request(self, request: RunRequest) -> CaseRun:
@@ -170,12 +170,6 @@ async def _raise_first_error(players: list[asyncio.Task[None]]) -> None:
     done, _ = await asyncio.wait(players, return_when=asyncio.FIRST_EXCEPTION)
     for player in done:
         player.result()
-
-
-async def _stop_tasks(players: list[asyncio.Task[None]]) -> None:
-    for player in players:
-        player.cancel()
-    await asyncio.gather(*players, return_exceptions=True)
 
 
 def _build_not_run(request: RunRequest, failure: Failure) -> CaseRun:

@@ -1,4 +1,4 @@
-"""The eval sets of a run, with the metrics, tool mocks and case policies that apply to each."""
+"""Build the suites of a run: eval sets with the metrics, tool mocks and case policies that apply to each."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,10 +38,10 @@ from evalgate.system.workspace import Workspace, build_agent_environment
 def add_tool_mocks(
     eval_sets: Iterable[EvalSet], mocks: Sequence[ToolMockConfig], rules: Thresholds
 ) -> tuple[EvalSet, ...]:
-    """The eval sets, their cases with the mocks that are for them, after those that they bring along.
+    """Return the eval sets with matching mocks added to their cases, after the cases' own mocks.
 
     Raises:
-        InvalidInputError: a mock is for no case.
+        InvalidInputError: a mock matches no case.
     """
     eval_sets = tuple(eval_sets)
     if not mocks:
@@ -78,18 +78,18 @@ def _selection(mock: ToolMockConfig) -> str:
 
 
 CasePolicies: TypeAlias = Mapping[tuple[str, str], CasePolicy]
-"""Eval set and case → what holds for it; cases of which no rule speaks are left out."""
+"""(Eval set, case) to its policy; cases that no rule matches are left out."""
 
 
 def resolve_case_policies(
     rules: Thresholds, case_rules: Sequence[CaseRule], eval_sets: Iterable[EvalSet], *, is_part: bool = False
 ) -> CasePolicies:
-    """What the rules say of each case; where they disagree the later one wins, and tags add up.
+    """Return the policy of each case; if rules disagree the later one wins, and tags add up.
 
-    `is_part`: the user picked some of the cases for now, so a rule may speak of others.
+    `is_part`: the user selected some of the cases, so a rule may name others.
 
     Raises:
-        InvalidInputError: a rule speaks of no case, or of a metric that is not among the criteria.
+        InvalidInputError: a rule matches no case, or names a metric that is not among the criteria.
     """
     eval_sets = tuple(eval_sets)
     tagged = ((each, case) for each in eval_sets for case in each.case_metadata if case.tags)
@@ -100,7 +100,9 @@ def resolve_case_policies(
         chosen = list(_chosen(rule, eval_sets, found))
         if not chosen and not is_part:
             place = rules.find_position(("cases", index))
-            problems.append(Problem(rules.file, *place, f"no case is {_select_cases(rule)}"))
+            ids = [f"called `{pattern}`" for pattern in rule.ids]
+            either = " or ".join([*ids, *(f"tagged `{name}`" for name in rule.tags)])
+            problems.append(Problem(rules.file, *place, f"no case is {either}"))
         found |= {key: _apply_rule(found.get(key, _NO_POLICY), rule) for key in chosen}
     if problems:
         raise InvalidInputError(sorted(problems))
@@ -120,7 +122,7 @@ def _chosen(rule: CaseRule, eval_sets: Sequence[EvalSet], found: CasePolicies) -
 
 
 def _apply_rule(policy: CasePolicy, rule: CaseRule) -> CasePolicy:
-    scope = _format_scope(rule)
+    scope = ", ".join([*rule.ids, *(f"tag {name}" for name in rule.tags)])
     thresholds = {
         name: ScopedThreshold(held.threshold, scope, held.min_mean) for name, held in rule.criteria.items()
     }
@@ -131,16 +133,6 @@ def _apply_rule(policy: CasePolicy, rule: CaseRule) -> CasePolicy:
         protected=policy.protected if rule.protected is None else rule.protected,
         thresholds={**policy.thresholds, **thresholds},
     )
-
-
-def _format_scope(rule: CaseRule) -> str:
-    tags = [f"tag {name}" for name in rule.tags]
-    return ", ".join([*rule.ids, *tags])
-
-
-def _select_cases(rule: CaseRule) -> str:
-    ids = [f"called `{pattern}`" for pattern in rule.ids]
-    return " or ".join([*ids, *(f"tagged `{name}`" for name in rule.tags)])
 
 
 def _find_unknown_metrics(rule: CaseRule, index: int, rules: Thresholds) -> Iterator[Problem]:
@@ -154,26 +146,26 @@ def _find_unknown_metrics(rule: CaseRule, index: int, rules: Thresholds) -> Iter
 
 @dataclass(frozen=True)
 class Suite:
-    """An eval set and the metrics that it is held to."""
+    """Eval set with the metrics that score it."""
 
     eval_set: EvalSet
     metrics: tuple[BoundMetric, ...]
     rules: Thresholds
-    """Where the metrics stand."""
+    """Thresholds file of the metrics."""
     policies: CasePolicies = field(default_factory=dict)
-    """What holds for some of the cases."""
+    """Policies of some of the cases."""
 
     def get_policy(self, case: CaseMetadata) -> CasePolicy:
-        """What holds for a case of the set."""
+        """Return the policy of a case of the set."""
         return self.policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
 
     @cached_property
     def fingerprints(self) -> tuple[str, ...]:
-        """One per case of the set, in its order."""
+        """Return one fingerprint per case of the set, in its order."""
         return fingerprint_cases(self.eval_set.cases)
 
     def get_metrics(self, case: CaseMetadata) -> tuple[BoundMetric, ...]:
-        """The metrics, with the case's own thresholds."""
+        """Return the metrics, with the case's own thresholds."""
         own = self.get_policy(case).thresholds
         return (
             tuple(bound.apply_threshold(own.get(bound.name)) for bound in self.metrics)
@@ -183,7 +175,7 @@ class Suite:
 
 
 class CaseIndex:
-    """The cases of several suites, each called by its index among all."""
+    """Index over the cases of several suites, numbered from 0 across all of them."""
 
     def __init__(self, suites: Sequence[Suite]) -> None:
         self._suites = suites
@@ -193,15 +185,15 @@ class CaseIndex:
         return self._starts[-1]
 
     def iter_metadata(self) -> Iterator[tuple[Suite, CaseMetadata]]:
-        """What is known of each case, in order."""
+        """Yield suite and metadata of each case, in order."""
         return ((suite, head) for suite in self._suites for head in suite.eval_set.case_metadata)
 
     def get_suite(self, index: int) -> Suite:
-        """Where a case belongs."""
+        """Return the suite of a case."""
         return self._suites[bisect_right(self._starts, index) - 1]
 
     def get_case(self, index: int) -> EvalCase:
-        """The case itself; quickest in order."""
+        """Return the case itself; access in order is fastest."""
         at = bisect_right(self._starts, index) - 1
         return self._suites[at].eval_set.cases[index - self._starts[at]]
 
@@ -216,10 +208,11 @@ def plan_suites(
     needs_criteria: bool = True,
     base: BaseBranchPolicy,
 ) -> tuple[Suite, ...]:
-    """Every eval set with its metrics: of the thresholds file, else of the `test_config.json` beside it.
+    """Build a suite for every eval set, with the metrics of the thresholds file.
 
-    Without either, a set of Google ADK takes ADK's defaults. `needs_criteria`: refuse any other set that has
-    no criteria; else it has no metrics.
+    If that has no criteria, the `test_config.json` next to the set is used. Without either, a set of Google
+    ADK takes ADK's defaults. `needs_criteria`: refuse any other set that has no criteria; otherwise it gets
+    no metrics.
     """
     if not config.eval_sets:
         raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
@@ -250,7 +243,7 @@ def plan_suites(
 
 
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
-    """Rubrics of cases for metrics that the set's `.metrics.json` does not name, or that no model judges."""
+    """Yield rubrics for metrics that the set's `.metrics.json` does not name, or that no model judges."""
     if suite.rules.dialect != "trpc":
         return
     judged = {bound.name for bound in suite.metrics if isinstance(bound.metric, LlmJudged)}
@@ -264,14 +257,14 @@ def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
 
 
 def is_partial_selection(rules: Thresholds, config: Config, workspace: Workspace) -> bool:
-    """Whether the user picked some cases: other sets than the file names, or `file:case_a,case_b`."""
+    """Return True if the user selected some cases: other sets than the file, or `file:case_a,case_b`."""
     if rules.config.eval_sets and config.eval_sets != rules.config.eval_sets:
         return True
     return any(":" in each and not (workspace.folder / each).exists() for each in config.eval_sets)
 
 
 def _check_runs(rules: Thresholds, config: Config) -> None:
-    """Reliability needs as many runs as it speaks of."""
+    """Raise an error if a reliability rule needs more runs than are made."""
     runs = config.gate.max_runs if config.runs == "auto" else config.runs
     problems = [
         Problem(
@@ -289,14 +282,17 @@ def _check_runs(rules: Thresholds, config: Config) -> None:
 def _build_metric_environment(
     config: Config, workspace: Workspace, environ: Mapping[str, str], base: BaseBranchPolicy
 ) -> MetricEnvironment:
-    """Custom metrics are as trusted as the agent: they get its environment, and run as its user."""
+    """Build the environment of custom metrics.
+
+    They are as trusted as the agent, so they get its environment and run as its user.
+    """
     uid, gid = workspace.agent_user or (None, None)
     env = build_agent_environment(environ, config.agent.env if config.agent else ())
     return MetricEnvironment(workspace.folder, env, uid, gid, base.read_metric_code)
 
 
 def _add_final_state(suite: Suite) -> Suite:
-    """The suite, held to the final states that its cases expect: an expectation is never passed over."""
+    """Return the suite with a metric for expected final states, so that no expectation is ignored."""
     is_named = any(bound.name == registry.FINAL_STATE for bound in suite.metrics)
     if is_named or not any(case.expects_state for case in suite.eval_set.case_metadata):
         return suite
@@ -309,12 +305,12 @@ ADK_DEFAULTS = Thresholds(
     dialect="adk",
     criteria=(Criterion("tool_trajectory_avg_score", 1.0), Criterion("response_match_score", 0.8)),
 )
-"""What Google ADK holds an eval set to that has no configuration."""
+"""Default criteria of Google ADK for an eval set without configuration."""
 _OF_ADK = {"adk", "adk-legacy"}
 
 
 def describe_default_criteria(suite: Suite) -> str:
-    """Return the sentence for a set that is held to ADK's defaults; "" for any other."""
+    """Return a notice for a set that uses ADK's default criteria, or "" for any other."""
     if suite.rules is not ADK_DEFAULTS:
         return ""
     held = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in ADK_DEFAULTS.criteria)

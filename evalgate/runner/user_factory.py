@@ -1,4 +1,4 @@
-"""Who plays the users of a run: what the thresholds file says, with its files read."""
+"""Build the users of a run from the thresholds file and the files that it names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from evalgate.llm.prompting import Prompt
     from evalgate.llm.simulated_user.user_model import UserFactory
 
-# What plays users is loaded when there is one to play: most cases are written to their end.
+# Simulated users are imported only if a case needs one: most cases are scripted to their end.
 
 VARIABLES = frozenset({"conversation_plan", "conversation_history", "stop_signal", "persona"})
-"""Of a template that a simulated user is asked with."""
+"""Variables of a prompt template for a simulated user."""
 HOW_TO_CONFIGURE = (
     "name a model in the `user` section of the thresholds file, as its `judge`, or with "
     "--simulated-user PROVIDER/MODEL"
@@ -29,7 +29,7 @@ HOW_TO_CONFIGURE = (
 
 
 def add_played_stories(eval_sets: Sequence[EvalSet], config: Config) -> tuple[EvalSet, ...]:
-    """The eval sets, with the stories to be played that somebody can play."""
+    """Return the eval sets with stories as simulated conversations, if `user.stories` is `played`."""
     if config.user is None or config.user.stories != "played":
         return tuple(eval_sets)
     from evalgate.llm.simulated_user.role import apply_story
@@ -45,14 +45,14 @@ def build_user_factory(
     eval_sets: Sequence[EvalSet],
     locate: PathResolver = lambda path: path,
 ) -> CreateUser:
-    """Who plays the users.
+    """Build the function that creates the user of a run.
 
-    `beside`: eval set → the thresholds file beside it, with what the command line says of users: it counts
-    where `rules` say nothing of them. `config` is what these and the command line make together. `locate`
-    returns where to read a file that they name.
+    `beside`: eval set to the thresholds file next to it, with the command line's user settings applied; it
+    counts if `rules` have no `user` section. `config` combines these with the command line. `locate`
+    returns the path to read for a file that they name.
 
     Raises:
-        InvalidInputError: nobody says which model, a file cannot be read, or a case names an unknown persona.
+        InvalidInputError: no model is configured, a file cannot be read, or a case names an unknown persona.
     """
     played = {each.eval_set_id for each in eval_sets if any(case.is_simulated for case in each.case_metadata)}
     if not played:
@@ -65,8 +65,9 @@ def build_user_factory(
         else UserFactory()
     )
     if rules.config.user is not None or not any(each.config.user for each in beside.values()):
-        if config.user is not None:
-            _check_personas(own, eval_sets)
+        checked = eval_sets if config.user is not None else ()
+        if problems := [each for eval_set in checked for each in _find_unknown_personas(own, eval_set)]:
+            raise InvalidInputError(problems)
         return own.create_user
     casts = {
         eval_set: _build_simulated_user_factory(
@@ -122,12 +123,6 @@ def _read_prompt(own: UserConfig, rules: Thresholds, locate: PathResolver) -> "P
         place = rules.find_position(("user", "instructions"))
         told = [f"`user.instructions`, line {each.line}: {each.message}" for each in error.problems]
         raise InvalidInputError(Problem(rules.file, *place, each) for each in told) from None
-
-
-def _check_personas(cast: "UserFactory", eval_sets: Sequence[EvalSet]) -> None:
-    problems = [problem for eval_set in eval_sets for problem in _find_unknown_personas(cast, eval_set)]
-    if problems:
-        raise InvalidInputError(problems)
 
 
 def _find_unknown_personas(cast: "UserFactory", eval_set: EvalSet) -> Iterator[Problem]:

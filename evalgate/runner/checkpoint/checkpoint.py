@@ -1,4 +1,4 @@
-"""Keeping the journal of one run of a plan."""
+"""Checkpoint a run: keep the journal of its finished runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,26 +18,26 @@ from evalgate.runner.plan import Plan
 class Checkpoint:
     """Context of a run: locks the folder, opens the journal at `begin_run`, deletes it when `is_over`.
 
-    Not when an exception ends the context: there may be nothing else then that holds the runs. A run that
+    The journal stays if an exception ends the context: it may be the only copy of the runs. A run that
     never begins leaves the journal of an earlier one as it was.
     """
 
     def __init__(
         self, plan: Plan, folder: Path | None, *, resume: bool, hiding: LiveRedactor | None = None
     ) -> None:
-        """With `folder` None, nothing is kept.
+        """Open the journal of an earlier run if `resume`. With `folder` None no journal is written.
 
-        `hiding`: of whoever publishes the record, who need not look again at what is kept.
+        `hiding`: the redactor of the publisher, who then need not redact the kept runs again.
 
         Raises:
-            InvalidInputError: there is nothing to resume, or it is of another run.
+            InvalidInputError: there is nothing to resume, or it belongs to another run.
         """
         self._plan = plan
         self._hiding = hiding or LiveRedactor(Redactor.from_environment(plan.environ, plan.masks))
         self._folder = folder
         self._journal: Journal | None = None
         self._lock: int | None = None
-        """Taken before the agent starts, until the journal is open."""
+        """Descriptor of the lock, taken before the agent starts, until the journal is open."""
         self.finished: FinishedRuns = {}
         """Runs that an earlier run of the same plan made."""
         self.used = RunUsage()
@@ -50,9 +50,10 @@ class Checkpoint:
                 folder, compute_local_plan_id(plan), shown_as, self._redact_stored_rows, plan_parts(plan)
             )
             self.used = self._journal.used
+            """Usage of the earlier run, and then of this one."""
 
     def begin_run(self) -> None:
-        """Open a new journal, unless an old one goes on. A disk that takes none is no reason not to run."""
+        """Open a new journal, unless an old one is continued. A full disk does not stop the run."""
         if self._folder is None or self._journal is not None or self._fault:
             return
         lock, self._lock = self._lock, None
@@ -66,29 +67,27 @@ class Checkpoint:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a reader should know of the journal."""
+        """Return a notice if no journal could be written."""
         fault = self._fault or (self._journal.fault if self._journal is not None else "")
         return (f"No journal was kept, so this run cannot be resumed: {fault}.",) if fault else ()
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """See `evaluation.RunStore`."""
+        """Append the redacted runs to the journal."""
         if self._journal is None:
             return
         rows = [(result, dump_run(result)) for _, result in results]
+        redacted = self._hiding.redact_many([(run, row.decode()) for run, row in rows])
         kept = [
             (index, row if hidden is result else dump_run(hidden))
-            for (index, _), (result, row), hidden in zip(results, rows, self._redact_rows(rows), strict=True)
+            for (index, _), (result, row), hidden in zip(results, rows, redacted, strict=True)
         ]
         self._journal.append_runs(kept)
 
     def record_usage(self, used: RunUsage) -> None:
-        """See `evaluation.RunStore`."""
+        """Append the usage to the journal if it changed."""
         if self._journal is not None and used != self.used:
             self._journal.append_usage(used)
             self.used = used
-
-    def _redact_rows(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
-        return self._hiding.redact_many([(run, row.decode()) for run, row in rows])
 
     def _redact_stored_rows(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
         return self._hiding.redact_stored([(run, row.decode()) for run, row in rows])
@@ -102,7 +101,7 @@ class Checkpoint:
         if self._folder is not None and self._journal is None:
             try:
                 self._lock = lock_journal(self._folder, self._plan.workspace.owner)
-            except OSError as error:  # a disk that takes no journal is no reason not to run
+            except OSError as error:  # the run is possible without a journal
                 self._fault = error.strerror or str(error)
         return self
 

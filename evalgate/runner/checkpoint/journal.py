@@ -1,8 +1,8 @@
-"""Every finished run of a case on disk, as soon as it is finished: what `--resume` goes on from.
+"""Write every finished run of a case to disk at once, so that `--resume` can continue from there.
 
-JSON on each line; the first says what it is a journal of, the others hold a run, or what was used until then,
-with its checksum. Runs that finish in the same moment are written in one piece, so that a gate that is killed
-loses at most these. The next reader cuts off the line that was in flight.
+Each line is JSON. The first identifies the plan; each other one holds a run, or the usage until then, with
+its checksum. Runs that finish at the same moment are written together, so that a gate that is killed loses
+at most these. The next reader cuts off an incomplete last line.
 """
 
 import fcntl
@@ -25,35 +25,35 @@ from evalgate.system.files import Owner, SpecialFileError, check_is_regular, mak
 from evalgate.system.gc import pause_gc
 
 FILE_NAME = "journal.jsonl"
-"""Where it stands in the folder of the reports."""
+"""File name in the folder of the reports."""
 
 _KIND = "evalgate-journal"
 _VERSION = 1
 _LINE = re.compile(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
-"""Index of the case, checksum of that and the run, and the run."""
+"""Index of the case, checksum of the index and the run, and the run."""
 _USED = b'["used",'
 _USED_LINE = re.compile(rb'\["used",(\d{1,10}),(.*)\]')
-"""Checksum, and what was used since the run was begun for the first time."""
+"""Checksum, and the usage since the run was begun for the first time."""
 
 _Row: TypeAlias = tuple[int, RunResult, bytes]
-"""Index of the case, the run, and what it was read from."""
+"""Index of the case, the run, and the bytes that it was parsed from."""
 
 FinishedRuns: TypeAlias = Mapping[int, Sequence[RunResult]]
-"""Index of a case in the plan → its runs that are over."""
+"""Index of a case in the plan to its finished runs."""
 
 RunTransform: TypeAlias = Callable[[Sequence[tuple[RunResult, bytes]]], Sequence[RunResult]]
-"""What is made of runs that were kept, each with its row."""
+"""Function that transforms stored runs, each given with its row."""
 
 NO_PARTS: Mapping[str, str] = {}
 
 _NAMED = 8
-"""Parts of a plan that one message names."""
+"""Parts of a plan that one message names at most."""
 
 _DIGEST = 16
-"""Characters of a value that only says whether two things are equal."""
+"""Characters of a digest; shorter values are printed as they are."""
 
 _AT_ONCE = 64
-"""Rows that are looked at together."""
+"""Rows that are transformed together."""
 
 _WHAT = {
     "eval_sets": "the eval sets, or how often they are run,",
@@ -63,16 +63,16 @@ _WHAT = {
 
 
 class Journal:
-    """An open journal. Nobody else writes to it while it is open."""
+    """Open journal. No other process writes to it while it is open."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
         self.fault = ""
-        """Why runs are no longer written; "" while they are."""
+        """Error that ended the journal; "" while runs are written."""
         self.used = RunUsage()
-        """What was used until the journal was opened."""
+        """Usage until the journal was opened."""
 
     @classmethod
     def create(
@@ -83,10 +83,10 @@ class Journal:
         lock: int | None = None,
         parts: Mapping[str, str] = NO_PARTS,
     ) -> Self:
-        """Begin a journal in `folder`. One that an unfinished run left is kept beside it, as `….previous`.
+        """Begin a journal in `folder`. That of an unfinished run is kept next to it, as `….previous`.
 
-        `lock`: what `lock_journal` returned; without it the lock is taken here. `parts`: what the plan is
-        made of, which says what differs when it is resumed with another one.
+        `lock`: descriptor that `lock_journal` returned; without it the lock is taken here. `parts`: names
+        and values of the plan's parts, to say what differs if it is resumed with another plan.
 
         Raises:
             InvalidInputError: another run writes there.
@@ -111,10 +111,10 @@ class Journal:
         look: RunTransform | None = None,
         parts: Mapping[str, str] = NO_PARTS,
     ) -> tuple[Self, FinishedRuns]:
-        """The journal that an unfinished run left in `folder`, and the runs in it, as `look` gives them.
+        """Open the journal of an unfinished run, and return it with its runs, transformed by `look`.
 
         Raises:
-            InvalidInputError: there is none, it is damaged, or of a run of something else.
+            InvalidInputError: there is none in `folder`, it is damaged, or it belongs to another plan.
         """
         path = folder / FILE_NAME
         if not path.exists():
@@ -153,9 +153,9 @@ class Journal:
         return journal, finished
 
     def append_runs(self, runs: Iterable[tuple[int, bytes]]) -> None:
-        """Keep finished runs: the index of the case of each, and the run as `rows.dump_run` gives it.
+        """Append finished runs: the index of each case, and the run as `row_codec.dump_run` returns it.
 
-        A disk that cannot take them ends the journal, never the run.
+        A disk that cannot store them ends the journal, never the run.
         """
         if not self.fault:
             self._write_bytes(
@@ -163,19 +163,19 @@ class Journal:
             )
 
     def append_usage(self, used: RunUsage) -> None:
-        """Keep what was used until now, in the place of what was kept of that before."""
+        """Append the usage until now; it replaces the usage on earlier lines."""
         if not self.fault:
             row = dump_usage(used)
             self._write_bytes(b"%b%d,%b]\n" % (_USED, crc32(row), row))
 
     def close(self, *, is_over: bool) -> None:
-        """Let go of it; a run that came to its end needs no journal."""
+        """Close the journal, and delete it if the run came to its end."""
         if is_over and not self.fault:
             with suppress(OSError):
                 self._path.unlink()
         try:
             os.close(self._descriptor)
-        except OSError as error:  # a network disk tells only now what it did not take
+        except OSError as error:  # a network disk may report a failed write only now
             self.fault = self.fault or error.strerror or str(error)
 
     def _write_bytes(self, data: bytes) -> None:
@@ -192,7 +192,7 @@ class Journal:
 
 
 def lock_journal(folder: Path, owner: Owner | None = None) -> int:
-    """Lock the journal of `folder` without changing what it holds; returns the open file descriptor.
+    """Lock the journal of `folder` without changing its contents, and return the open file descriptor.
 
     Raises:
         InvalidInputError: another run writes there.
@@ -203,7 +203,7 @@ def lock_journal(folder: Path, owner: Owner | None = None) -> int:
 
 
 def unlock_journal(folder: Path, descriptor: int) -> None:
-    """Release the lock of a run that never began; a file that only the lock made is removed."""
+    """Release the lock of a run that never began, and remove a file that only the lock created."""
     with suppress(OSError):
         if not os.fstat(descriptor).st_size:
             (folder / FILE_NAME).unlink()
@@ -224,11 +224,12 @@ def _open_locked(path: Path) -> int:
             ) from None
         if _is_same_file(descriptor, path):
             return descriptor
-        os.close(descriptor)  # who had the lock moved or deleted the file before letting go of it
+        # The previous owner of the lock moved or deleted the file before it released the lock: try again.
+        os.close(descriptor)
 
 
 def _check_is_journal(path: Path) -> None:
-    """Refuse a pipe or a device in the place of the journal: writing to it would wait for who reads there."""
+    """Refuse a pipe or a device at the journal's path: writing to it would wait for a reader."""
     with suppress(FileNotFoundError):
         try:
             check_is_regular(path)
@@ -244,17 +245,14 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def _clear_journal(path: Path, descriptor: int) -> int:
-    if not _has_rows(path):
+    with path.open("rb") as file:
+        has_rows = not _is_partial_head(file.readline()) or bool(file.readline())
+    if not has_rows:
         os.ftruncate(descriptor, 0)
         return descriptor
     path.replace(path.with_name(f"{FILE_NAME}.previous"))
     os.close(descriptor)
     return _open_locked(path)
-
-
-def _has_rows(path: Path) -> bool:
-    with path.open("rb") as file:
-        return not _is_partial_head(file.readline()) or bool(file.readline())
 
 
 def _build_head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
@@ -264,7 +262,7 @@ def _build_head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
 
 
 def _is_partial_head(data: bytes) -> bool:
-    """Whether it is what a gate leaves that was killed before its first line was whole."""
+    """Return True if the data are the start of a first line that was never completed."""
     start = json.dumps({"kind": _KIND}).encode()[:-1]
     return data.startswith(start[: len(data)])
 
@@ -294,7 +292,7 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str, parts: Mapp
 
 
 def _describe_differences(then: object, now: Mapping[str, str]) -> Iterator[str]:
-    """Yield the parts of the plan that differ, the first `_NAMED` of them, with both values if known."""
+    """Yield the parts of the plan that differ, at most `_NAMED` of them, with both values if known."""
     if not isinstance(then, dict) or not then or not now:
         return
     names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
@@ -318,7 +316,7 @@ def _parse_finished_runs(lines: Sequence[bytes], shown_as: str, look: RunTransfo
 
 
 def _parse_usage(lines: Sequence[bytes], shown_as: str) -> RunUsage:
-    """What was used until the last line that says so."""
+    """Return the usage on the last line that has one."""
     told = (
         (number, line) for number, line in reversed(list(_enumerate_rows(lines))) if line.startswith(_USED)
     )
@@ -332,7 +330,7 @@ def _parse_usage(lines: Sequence[bytes], shown_as: str) -> RunUsage:
 
 
 def _enumerate_rows(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines after the first, by their numbers."""
+    """Yield the lines after the first, with their line numbers."""
     return enumerate(lines[1:], 2)
 
 

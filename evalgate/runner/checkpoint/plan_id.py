@@ -1,4 +1,4 @@
-"""Identify a plan and the agent's code: two runs are combined only when these are equal."""
+"""Identify a plan and the agent's code: two runs are combined only if these are equal."""
 
 import hashlib
 import json
@@ -25,12 +25,13 @@ _DIGITS = 16
 
 
 def hash_code_state(folder: Path, beside: Sequence[Path] = ()) -> str:
-    """16 hexadecimal digits over what git has checked out in `folder` and what differs from it.
+    """Return 16 hexadecimal digits over the commit that is checked out in `folder` and its local changes.
 
-    Where git keeps nothing: over the source files there. `beside`: files that do not count.
+    Without git, they are over the source files there. `beside`: files to leave out.
     """
     top = run_git(folder, "rev-parse", "--show-toplevel")
-    paths = [":(top)", *_build_exclusions(Path(top), beside)] if top else []
+    inside = [path.resolve() for path in beside if top and path.resolve().is_relative_to(top)]
+    paths = [":(top)", *(f":(top,exclude,literal){path.relative_to(top)}" for path in inside)]
     kept = run_git_bytes(folder, "ls-files", "--stage", "-z", "--", *paths) if top else b""
     if not kept:
         return _hash_parts(_iter_file_contents(folder, _iter_source_files(folder), beside))
@@ -40,20 +41,15 @@ def hash_code_state(folder: Path, beside: Sequence[Path] = ()) -> str:
 
 
 def hash_untracked_state(folder: Path, named: Sequence[Path] = (), beside: Sequence[Path] = ()) -> str:
-    """The same over the source files that git neither keeps nor ignores, and over those that are `named`."""
+    """Return the hash of the `named` files and of source files that git neither tracks nor ignores."""
     said = run_git_bytes(folder, "ls-files", "--others", "--exclude-standard", "-z")
     names = sorted(folder / os.fsdecode(name) for name in said.split(b"\0") if name)
     unkept = [name for name in names if name.suffix in _SOURCE]
     return _hash_parts(_iter_file_contents(folder, [*named, *unkept], beside))
 
 
-def _build_exclusions(top: Path, beside: Iterable[Path]) -> Iterator[str]:
-    found = (path.resolve() for path in beside)
-    return (f":(top,exclude,literal){path.relative_to(top)}" for path in found if path.is_relative_to(top))
-
-
 def _iter_source_files(folder: Path) -> Iterator[Path]:
-    """Source files in `folder`, without hidden folders and those of installed packages, in a fixed order."""
+    """Yield source files in a fixed order, without hidden folders and those of installed packages."""
     for place, folders, names in os.walk(folder):
         inner = (each for each in folders if not each.startswith(".") and each not in _OTHERS_CODE)
         folders[:] = sorted(each for each in inner if not Path(place, each, "pyvenv.cfg").exists())
@@ -71,7 +67,7 @@ def _iter_file_contents(folder: Path, paths: Iterable[Path], beside: Sequence[Pa
 def _hash_content(path: Path) -> bytes:
     try:
         return hashlib.sha256(read_file(path)).digest()
-    except OSError:  # what we cannot read
+    except OSError:  # an unreadable file counts by its name alone
         return b""
 
 
@@ -83,11 +79,11 @@ def _hash_parts(parts: Iterable[bytes]) -> str:
 
 
 _HOW_FAST = {"workers", "concurrency", "timeout", "requests_per_minute", "ramp_up", "retries"}
-"""What says nothing of what the agent answers."""
+"""Settings that do not influence the agent's answers."""
 
 
 def compute_plan_id(plan: Plan) -> PlanId:
-    """The identity of a plan, with the state of the agent's code as it is now: equal on every machine."""
+    """Compute the identity of a plan with the current state of the agent's code: equal on every machine."""
     return PlanId(
         eval_sets=_hash_values(chain([plan.runs], _collect_cases(plan))),
         thresholds=_hash_values(
@@ -100,16 +96,16 @@ def compute_plan_id(plan: Plan) -> PlanId:
 
 
 def compute_local_plan_id(plan: Plan) -> PlanId:
-    """The same with what another machine need not have: code that git does not keep, and our Python."""
+    """Compute the identity on this machine, which also covers untracked code and the version of Python."""
     everywhere, folder = compute_plan_id(plan), plan.workspace.folder
     unkept = hash_untracked_state(folder, named=_list_named_files(plan), beside=_list_config_files(plan))
     return replace(everywhere, agent=_hash_values([everywhere.agent, unkept, python_version_tuple()[:2]]))
 
 
 def plan_parts(plan: Plan) -> dict[str, str]:
-    """Return what a plan is made of, by its name: what differs between two of them can be said.
+    """Return the named parts of a plan, so that a message can say what differs between two plans.
 
-    Numbers stand as they are; all else, which may hold a secret, as a digest. The code is no part of it.
+    Numbers are kept as they are; all else, which may hold a secret, as a digest. The code is not included.
     """
     settings = {
         f"`agent.{name}`": value for name, value in _collect_agent_settings(plan).items() if name != "what"
@@ -132,7 +128,7 @@ def plan_parts(plan: Plan) -> dict[str, str]:
 
 
 def _list_named_files(plan: Plan) -> list[Path]:
-    """Files that the agent's command line names, or its recording."""
+    """Return the files that the agent's command line names, or its recording."""
     try:
         words = shlex.split(plan.agent.what)
     except ValueError:
@@ -141,9 +137,10 @@ def _list_named_files(plan: Plan) -> list[Path]:
 
 
 def _list_config_files(plan: Plan) -> list[Path]:
-    """Thresholds files: what counts in them stands elsewhere in the identity, and a `budget` may be raised.
+    """Return the thresholds files, which do not count as code.
 
-    Not a pyproject.toml, which says what the agent needs.
+    Their effective settings are elsewhere in the identity, and a `budget` may be raised. A pyproject.toml
+    does count, because it lists the agent's dependencies.
     """
     names = {plan.thresholds_file, *(suite.rules.file for suite in plan.suites)} - {""}
     return [plan.workspace.folder / name for name in sorted(names) if Path(name).name != "pyproject.toml"]

@@ -1,8 +1,8 @@
-"""A run as rows of plain values, and back: what a journal holds of it.
+"""Encode a run as rows of plain values for the journal, and decode it.
 
-A row is JSON without names: every object is an array of its fields, in the order of the model. It is written
-in a quarter of the time that a record takes, and in half the room. Two rows make a run, that of its turns
-after the other, so that whoever goes on with a run needs not look at what was said.
+A row is JSON without names: every object is an array of its fields, in the order of the model. It is
+written in a quarter of the time of a record, and in half the space. Two rows make a run, the second for its
+turns, so that a resumed run need not parse the conversations.
 """
 
 import json
@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeAlias
+
+from typing_extensions import override
 
 from evalgate.config.schema.budget import MeteredUsage, Tokens
 from evalgate.core.types import (
@@ -35,14 +37,15 @@ from evalgate.llm.usage import RunUsage
 _Row: TypeAlias = Any
 _MOST_DIGITS = 4300
 _HUGE = re.compile(rb"\d{%d}" % (_MOST_DIGITS + 1))
-"""What may be an integer that Python writes and does not read again."""
+"""Digits that may be an integer which Python writes but does not read again."""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def dump_run(run: RunResult) -> bytes:
-    """A run as compact JSON on one line, for `load_run`. What the model forbids is mended, as in a record.
+    """Encode a run as compact JSON on one line, for `load_run`.
 
-    Three values with commas between them: how long the second is, the run, its turns.
+    The line holds the length of the second value, the run, and its turns, with commas between them. Values
+    that the model forbids are repaired, as in a record.
     """
     row = _dump_row(_build_run_row(run))
     return b"%d,%b,%b" % (len(row), row, _dump_row([_build_turn_row(turn) for turn in run.turns]))
@@ -64,7 +67,7 @@ def _dump_repaired_row(row: _Row) -> bytes:
 
 
 def load_run(data: bytes) -> "JournalRun":
-    """What `dump_run` wrote. Only the shape is looked at: it must be known that nobody changed it.
+    """Decode the output of `dump_run`. Only the shape is checked; the caller verifies the checksum.
 
     Raises:
         ValueError: it is no row of a run.
@@ -84,7 +87,7 @@ def load_run(data: bytes) -> "JournalRun":
 
 
 def dump_usage(used: RunUsage) -> bytes:
-    """Return the usage as one line of compact JSON, for `load_usage`. An absurd number becomes null."""
+    """Encode the usage as one line of compact JSON, for `load_usage`; null replaces an unusable number."""
     spent, tokens = used.spent, used.spent.tokens
     counted = [tokens.input, tokens.output, tokens.cached_input]
     row = [_build_judge_row(used.judged), [spent.calls, counted, spent.usd, spent.unpriced, spent.unmetered]]
@@ -92,9 +95,9 @@ def dump_usage(used: RunUsage) -> bytes:
 
 
 def load_usage(data: bytes) -> RunUsage:
-    """What `dump_usage` wrote; null counts as nothing, or is a cost that is not known.
+    """Decode the output of `dump_usage`; null counts as 0, or as an unknown cost.
 
-    It must be known that nobody changed it.
+    The caller verifies the checksum.
     """
     (*judged, spared), spent = json.loads(data)
     given, made, cost, *more = spared
@@ -126,7 +129,7 @@ _event_getters: dict[type[Event], Callable[[Any], tuple[Any, ...]]] = {
     kind: attrgetter(*(name for name, _ in list_written_fields(kind)))
     for kind in (ToolCall, ToolResult, Message)
 }
-"""In the order of a record, which begins with the type."""
+"""Getters of the written fields, in the order of a record, which begins with the type."""
 
 
 def _build_run_row(run: RunResult) -> _Row:
@@ -185,25 +188,25 @@ def _build_attempt_row(attempt: Attempt) -> _Row:
 
 
 class JournalRun(LazyRunResult):
-    """A run in a journal."""
+    """Run in a journal; its turns are parsed lazily."""
 
     __slots__ = ("_turns",)
     _turns: bytes
-    """The row of the turns."""
+    """Row of the turns."""
 
     def set_turns_row(self, turns: bytes) -> None:
-        """Say once what its turns are."""
+        """Set the row of the turns, once."""
         object.__delattr__(self, "turns")
         object.__setattr__(self, "_turns", turns)
 
+    @override
     def load_turns(self) -> tuple[TurnResult, ...]:
-        """See `LazyRunResult`."""
         from pydantic_core import from_json
 
         return tuple([_parse_turn(turn) for turn in from_json(self._turns)])
 
+    @override
     def load_turns_json(self) -> list[object] | None:
-        """See `LazyRunResult`."""
         from pydantic_core import from_json
 
         return list(map(_to_turn_json, from_json(self._turns))) if hasattr(self, "_turns") else None

@@ -37,7 +37,10 @@ from evalgate.runner.suites import CaseIndex
 
 
 def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
-    """How long each case (eval set, case) takes by the baseline; the mean of the others where it is new."""
+    """Estimate each case's seconds per run from the baseline; new cases get the mean of the others.
+
+    `cases` are ids of eval set and case.
+    """
     known: dict[tuple[str, str], float] = {}
     for case in baseline.cases if baseline else ():
         if case.runs:
@@ -47,10 +50,11 @@ def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline |
 
 
 def assign_cases(seconds: Sequence[float], count: int) -> tuple[tuple[int, ...], ...]:
-    """The indices of the cases of each of `count` shards, each once, in order.
+    """Return the case indices of each of `count` shards, each case once, in order.
 
-    The longest first, each to the shard that has least to do: at worst 4/3 of the best possible (Graham 1969,
-    "Bounds on Multiprocessing Timing Anomalies"). The same input gives the same shares on every machine.
+    The longest cases first, each to the shard with the least load: at worst 4/3 of the best possible
+    (Graham 1969, "Bounds on Multiprocessing Timing Anomalies"). The same input gives the same shares on
+    every machine.
     """
     found: list[list[int]] = [[] for _ in range(count)]
     busy = [(0.0, 0, shard) for shard in range(count)]
@@ -65,11 +69,11 @@ def assign_cases(seconds: Sequence[float], count: int) -> tuple[tuple[int, ...],
 def find_contradictions(
     plan: Plan, records: Sequence[tuple[str, Record]], *, may_follow_up: bool
 ) -> Iterator[Problem]:
-    """Yield every run that is doubled, missing, or worth something else than its turns and scores say.
+    """Yield a problem for every run that is doubled, missing, or has a score that contradicts its turns.
 
     Args:
-        plan: What the shards were parts of.
-        records: File and content of each, of the cases that it should hold.
+        plan: The plan that the shards are parts of.
+        records: File and content of each, with the cases that it should hold.
         may_follow_up: Whether a shard may have made further runs of some cases.
     """
     heads = list(CaseIndex(plan.suites).iter_metadata())
@@ -91,7 +95,7 @@ def find_contradictions(
 
 
 class _Expected(NamedTuple):
-    """What the score of one metric must be like."""
+    """Constraints on the score of one metric."""
 
     bound: BoundMetric
     is_mean: bool
@@ -147,7 +151,7 @@ def _matches_status(metric: RunMetric, bound: BoundMetric) -> bool:
 
 
 def _collect_turn_scores(run: RunResult) -> Mapping[str, Sequence[float | None]]:
-    """Return the scores of each metric, turn by turn; no object is made of what was said."""
+    """Return the scores of each metric, turn by turn, without building objects for the conversation."""
     found: dict[str, list[float | None]] = {}
     written = run.load_turns_json() if isinstance(run, LazyRunResult) else None
     if written is None:
@@ -163,10 +167,10 @@ def _collect_turn_scores(run: RunResult) -> Mapping[str, Sequence[float | None]]
 
 
 def build_shard(plan: Plan, index: int, count: int, baseline: Baseline | None) -> Shard:
-    """Which cases shard `index` (1-based) of `count` runs: every machine finds the same.
+    """Choose the cases of shard `index` (1-based) of `count`; every machine gets the same result.
 
     Raises:
-        InvalidInputError: nobody knows beforehand how often the cases are run.
+        InvalidInputError: the number of runs is not known beforehand (`runs: auto`).
     """
     if plan.runs == "auto":
         raise InvalidInputError(
@@ -178,7 +182,7 @@ def build_shard(plan: Plan, index: int, count: int, baseline: Baseline | None) -
 
 
 def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: RunTiming) -> Record:
-    """The record of a part: it has results, but no verdict on the agent."""
+    """Build the record of a shard: it has results, but no verdict on the agent."""
     results = evaluation.collect_results()
     cases = tuple(results[index] for index in shard.cases)
     return Record(
@@ -221,7 +225,7 @@ def _build_shard_verdict(evaluation: Evaluation, shard: Shard, cases: Sequence[C
 def collect_finished_runs(
     plan: Plan, records: Sequence[tuple[str, Record]], *, may_follow_up: bool
 ) -> FinishedRuns:
-    """The runs of all shards, by the index of their case.
+    """Return the runs of all shards, by the index of their case.
 
     `may_follow_up`: a shard may have made more runs of a case than the plan says.
 
@@ -246,7 +250,10 @@ def collect_finished_runs(
 
 
 def restore_written_cases(record: Record, records: Sequence[tuple[str, Record]]) -> Record:
-    """The merged record, with the cases of its shards themselves where nothing changed in them."""
+    """Return the merged record, with the shards' own case objects wherever nothing changed.
+
+    They keep their JSON text, which need not be encoded again.
+    """
     cases = list(record.cases)
     for _, part in records:
         if part.shard is not None:

@@ -1,7 +1,7 @@
 """Find and validate the records of shards; conversation turns are parsed lazily.
 
-Most of a line is the conversation, and who merges asks only for that of cases that failed. As plain values
-that are dropped at once it is checked, strictly and whole, in half of the time.
+Most of a line is the conversation, and a merge needs only that of failed cases. Turns are validated
+strictly and completely, but as plain values that are dropped at once, which takes half the time.
 """
 
 import glob
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 _LATER = "turns"
-"""The field that is only checked."""
+"""The field that is validated but not kept."""
 
 
 def read_shard_case(line: bytes) -> LazyCaseResult:
-    """The case that a line of a `results.json` of this version holds.
+    """Read the case on a line of a `results.json` of this version.
 
     Raises:
-        ValueError: it holds none.
+        ValueError: the line holds no case.
     """
     case = _get_case_adapter().validate_json(line, strict=True)
     case.set_json(line.decode())
@@ -61,7 +61,10 @@ def _build_case_schema(handler: "GetCoreSchemaHandler") -> "CoreSchema":
 def _build_instance_schema(
     made: type, kind: type, own: "Mapping[str, CoreSchema]", handler: "GetCoreSchemaHandler"
 ) -> "CoreSchema":
-    """What makes a `made` of all fields of `kind` but one; `own` are schemas of some of them."""
+    """Build a schema that creates a `made` from the fields of `kind`, without keeping `_LATER`.
+
+    `own` are schemas that replace those of some fields.
+    """
     from pydantic_core import core_schema
 
     hints, known = get_type_hints(kind), fields(kind)
@@ -73,7 +76,7 @@ def _build_instance_schema(
         )
         for field in known
     ]
-    # what is `init_only` would go to a `__post_init__`, which nobody has
+    # An `init_only` field would be passed to `__post_init__`, which these classes do not have.
     arguments = core_schema.dataclass_args_schema(made.__name__, given, collect_init_only=True)
     kept = [field.name for field in known if field.name != _LATER]
     return core_schema.dataclass_schema(made, arguments, kept, slots=True)
@@ -88,7 +91,7 @@ def _add_default(schema: "CoreSchema", field: Field[Any]) -> "CoreSchema":
 
 
 def _build_plain_schema(hint: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
-    """What takes the JSON of a type and gives plain values: no object for a dataclass."""
+    """Build a schema that validates the JSON of a type and returns plain values instead of dataclasses."""
     from pydantic_core import core_schema
 
     if is_dataclass(hint):
@@ -121,7 +124,7 @@ def _build_plain_fields_schema(kind: Any, handler: "GetCoreSchemaHandler") -> "C
 
 
 def _build_plain_union_schema(kinds: list[Any], handler: "GetCoreSchemaHandler") -> "CoreSchema":
-    """Of dataclasses that `type` tells apart."""
+    """Build the schema of a union of dataclasses with different values of `type`."""
     from pydantic_core import core_schema
 
     choices = {
@@ -131,10 +134,11 @@ def _build_plain_union_schema(kinds: list[Any], handler: "GetCoreSchemaHandler")
 
 
 def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
-    """The files that files, folders and globs name, relative to `base`, in their order.
+    """Return the files that files, folders and globs name, relative to `base`, in their order.
 
-    A folder stands for every `results.json` in it, however deep, or for the one that should be there. What
-    names nothing stays as it is written, as in a shell: whoever reads it tells that there is no such file.
+    A folder is replaced by every `results.json` in it, at any depth, or by the one that should be there. A
+    name that matches nothing stays as written, as in a shell: reading it reports that there is no such
+    file.
     """
     return tuple(file for pattern in patterns for file in _expand_pattern(pattern, base) or [pattern])
 
@@ -151,10 +155,10 @@ def _expand_pattern(pattern: str, base: Path) -> list[str]:
 
 
 def read_shard(path: Path, shown_as: str) -> Record:
-    """The record of a shard, its cases as `LazyCaseResult` where this version wrote them.
+    """Read the record of a shard, its cases as `LazyCaseResult` if this version wrote them.
 
     Raises:
-        InvalidInputError: as `read_record`; or this version wrote the shard, and somebody changed it.
+        InvalidInputError: as `read_record`; or this version wrote the shard, and it was changed since.
     """
     data = read_record_bytes(path, shown_as)
     record = _read_any(data, shown_as)
@@ -165,7 +169,7 @@ def read_shard(path: Path, shown_as: str) -> Record:
 
 
 def _read_any(data: bytes, shown_as: str) -> Record:
-    with suppress(InvalidInputError, ValueError):  # whoever reads the whole tells what is wrong
+    with suppress(InvalidInputError, ValueError):  # `load_record` reports the error
         return _read_current_version(data, shown_as)
     return load_record(data, shown_as)
 
