@@ -123,8 +123,8 @@ def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_sco
     """Return the baseline; every case that broke is marked and has only its runs since then."""
 
     def drop_case_runs(case: BaselineCase) -> BaselineCase:
-        held = thresholds.get((case.eval_set_id, case.eval_id))
-        found = find_break(case, baseline.sources, held, pass_score) if held is not None else None
+        own = thresholds.get((case.eval_set_id, case.eval_id))
+        found = find_break(case, baseline.sources, own, pass_score) if own is not None else None
         if found is None:
             return replace(case, failing_since=None) if case.failing_since else case
         since = frozenset(_find_sources_since(found, {run.source: () for run in case.runs}, baseline.sources))

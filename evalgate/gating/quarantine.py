@@ -103,19 +103,19 @@ def apply_quarantine(
     settled = _resolve_entries(file, entries, environ)
     fresh = [] if settled is None else [entry.case for entry in entries if entry not in settled]
     counting = entries if settled is None else settled
-    remarks = []
+    notices = []
     if fresh:
         what = pluralize(len(fresh), "quarantine")
-        remarks.append(f"{what} of this change will count when it is merged: {', '.join(fresh)}.")
-    held = dict(policies)
+        notices.append(f"{what} of this change will count when it is merged: {', '.join(fresh)}.")
+    combined = dict(policies)
     for entry in counting:
         found = _find_matching_keys(entry, keys)
         if found and entry.expires < today:
-            remarks.append(_describe_expired(entry))
+            notices.append(_describe_expired(entry))
         elif entry.expires >= today:
             about = Quarantine(entry.owner, entry.reason, entry.expires.isoformat())
-            held |= {key: replace(held.get(key, CasePolicy()), quarantine=about) for key in found}
-    return QuarantineResult(held, tuple(remarks), is_settled=settled is not None)
+            combined |= {key: replace(combined.get(key, CasePolicy()), quarantine=about) for key in found}
+    return QuarantineResult(combined, tuple(notices), is_settled=settled is not None)
 
 
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:

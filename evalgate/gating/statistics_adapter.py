@@ -151,15 +151,15 @@ def annotate_results(
         words: the words of the sentences.
         changes: how far the average of each line moved, for metrics that have several.
     """
-    told, spoken = [], set[str]()
+    summaries, spoken = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
         name, line = build_pool_name(key.name, key.fingerprint), build_table_name(key)
         found, own = decision.metrics.get(name), decision.metrics.get(line)
         has_minimum = key.min_mean is not None
         if found is None:
-            told.append(summary)
+            summaries.append(summary)
         elif own is None:
-            told.append(
+            summaries.append(
                 _annotate_summary(
                     summary, found, _build_line_context(summary, words), has_minimum=has_minimum
                 )
@@ -172,12 +172,12 @@ def annotate_results(
             speaks = name not in spoken and found.verdict == decided.verdict
             spoken |= {name} if speaks else set()
             result = _annotate_summary(summary, decided, known, has_minimum=has_minimum)
-            told.append(_add_sentences(result, decided, own, found if speaks else None, known))
+            summaries.append(_add_sentences(result, decided, own, found if speaks else None, known))
     annotated = (
         replace(case, metrics=tuple(_annotate_case_metric(metric, case, decision) for metric in case.metrics))
         for case in cases
     )
-    return AnnotatedResults(tuple(told), tuple(annotated))
+    return AnnotatedResults(tuple(summaries), tuple(annotated))
 
 
 def _combine_line_decision(
@@ -317,21 +317,21 @@ def _annotate_summary(
     if summary.score is not None and (found.minimum or found.reliability):
         bad = any(each is not None and each.verdict == "fail" for each in (found.minimum, found.reliability))
         status = "failed" if bad else "passed"
-    told = replace(
+    annotated = replace(
         summary,
         status=status,
         regressed=_has_regressed(found),
         judgement=_build_metric_comparison(found, words, known),
     )
     if found.rule.max_drop is None:  # not compared by statistics: the plain difference stays
-        return told
+        return annotated
     if not has_minimum and _is_mean_judged(found):
         # The cases' threshold is no minimum of the mean: three cases of sixty that pass nine times in ten
         # would close the gate on every fourth harmless change.
         status = "not_evaluated" if summary.score is None else "passed"
-        told = replace(told, status=status, mean_judged_by="baseline", flip=None)
+        annotated = replace(annotated, status=status, mean_judged_by="baseline", flip=None)
     return replace(
-        told,
+        annotated,
         baseline=known.to_score(change.baseline) if change else None,
         delta=-change.drop * known.width + 0.0 if change else None,
         compared=change.cases if change else 0,

@@ -198,10 +198,10 @@ class BaseBranchPolicy:
         if not self.commit or not named:
             return
         top = Path(git.run_git(self.folder, "rev-parse", "--show-toplevel"))
-        said = git.run_git(
+        changed = git.run_git(
             self.folder, "--literal-pathspecs", "diff", "--name-only", "-z", self.commit, "--", *named
         )
-        if edited := [self.format_path(top / name) for name in said.split("\0") if name]:
+        if edited := [self.format_path(top / name) for name in changed.split("\0") if name]:
             self._add_notice(
                 f"The change brought its own: {_format_paths(edited)}. What eval sets ask and "
                 f"expect, with the "
@@ -243,28 +243,28 @@ class BaseBranchPolicy:
     def _copy_content(self, shown: str, content: bytes) -> Path:
         try:
             self._copies = self._copies or TemporaryDirectory(prefix="evalgate-base-")
-            place = Path(self._copies.name, hashlib.sha256(os.fsencode(shown)).hexdigest(), Path(shown).name)
+            copy = Path(self._copies.name, hashlib.sha256(os.fsencode(shown)).hexdigest(), Path(shown).name)
             if content:
-                place.parent.mkdir(exist_ok=True)
-                place.write_bytes(content)
+                copy.parent.mkdir(exist_ok=True)
+                copy.write_bytes(content)
         except OSError as error:
             raise InvalidInputError(
                 f"{shown}: its version of the base branch cannot be kept: {error}"
             ) from None
-        return place
+        return copy
 
     def open_baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
         """Open the baseline in a file; that of the base branch cannot be changed."""
         from evalgate.baselines.stores.file import FileStore
 
-        place = self._copy_base_version(self.folder / path)
-        if place is None:
+        copy = self._copy_base_version(self.folder / path)
+        if copy is None:
             return FileStore(self.folder / path, path, owner)
-        if not place.is_file() and (self.folder / path).is_file():
+        if not copy.is_file() and (self.folder / path).is_file():
             self._add_notice(
                 f"{path} is new in this change: the base branch has none, so nothing is compared with it."
             )
-        found = FileStore(place, path).read()
+        found = FileStore(copy, path).read()
         version = f"as the base branch has it at `{(self.commit or '')[:_SHOWN_OF_COMMIT]}`"
         return ReadOnlyBaseline(replace(found, version=version) if found else None)
 

@@ -89,9 +89,9 @@ def run_gate(
     sampling = choose_sampling(plan, baseline)
     sampler = sampling or FixedRuns(plan.fixed_runs)
     shard = _select_shard(plan, options.shard, baseline)
-    kept = Checkpoint(plan, options.journal, resume=options.resume, hiding=options.hiding)
-    with ExitStack() as here:
-        journaling = (options.published or here).enter_context(kept)
+    checkpoint = Checkpoint(plan, options.journal, resume=options.resume, hiding=options.hiding)
+    with ExitStack() as stack:
+        journaling = (options.published or stack).enter_context(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
         scope = RunScope(journaling.finished, share, journaling, journaling.used)
         evaluation = Evaluation(plan, progress, scope)
@@ -102,12 +102,12 @@ def run_gate(
         journaling.is_over = evaluation.is_complete(sampler)
         from evalgate.runner.record_builder import RunTiming, build_record
 
-        made = RunTiming(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
+        timing = RunTiming(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
         if shard is not None:
             from evalgate.runner.sharding.assignment import build_shard_record
 
-            return build_shard_record(plan, evaluation, shard, made)
-        record = build_record(plan, evaluation, sampling, baseline, made)
+            return build_shard_record(plan, evaluation, shard, timing)
+        record = build_record(plan, evaluation, sampling, baseline, timing)
         own = agent.notices if isinstance(agent, HasNotices) else ()
         return replace(record, notices=(*own, *record.notices, *journaling.notices))
 
@@ -187,9 +187,9 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     sampling = choose_sampling(plan, baseline)
     finished = collect_finished_runs(plan, records, may_follow_up=sampling is not None)
     evaluation = Evaluation(plan, progress, RunScope(finished, used=RunUsage(judged)))
-    made = RunTiming(
+    timing = RunTiming(
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),
     )
-    record = build_record(plan, evaluation, sampling, baseline, made)
+    record = build_record(plan, evaluation, sampling, baseline, timing)
     return restore_written_cases(record, records)

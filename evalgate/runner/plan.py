@@ -187,12 +187,12 @@ def _build_checked_plan(
 ) -> Plan:
     config = _apply_default_baseline(apply_overrides(rules.config, overrides), base)
     agent = _resolve_plan_agent(overrides, rules, config)
-    bench = _build_judge_resolver(overrides, rules, config, environ)
-    suites = plan_suites(rules, config, workspace, environ, bench, base=base)
+    resolver = _build_judge_resolver(overrides, rules, config, environ)
+    suites = plan_suites(rules, config, workspace, environ, resolver, base=base)
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
-    users = _build_users(overrides, rules, config, suites, bench, base)
+    users = _build_users(overrides, rules, config, suites, resolver, base)
     base.note_local_plugins()
-    _check_judges(bench, rules)
+    _check_judges(resolver, rules)
     _check_executor(config.executor, rules)
     return Plan(
         workspace=workspace,
@@ -203,7 +203,7 @@ def _build_checked_plan(
         policy=_limit_min_cases(config.gate, suites),
         baseline=_open_baseline_store(config.gate, workspace, base),
         environ=environ,
-        judge_resolver=bench,
+        judge_resolver=resolver,
         anchors=_read_anchors(config, rules, base, suites),
         users=users,
         user=config.user,
@@ -265,7 +265,7 @@ def _build_users(
     judge_resolver: JudgeResolver,
     base: BaseBranchPolicy,
 ) -> CreateUser:
-    beside = {
+    own_rules = {
         suite.eval_set.eval_set_id: replace(
             suite.rules, config=_override_user_if_set(suite.rules.config, overrides)
         )
@@ -273,7 +273,7 @@ def _build_users(
         if suite.rules is not rules
     }
     eval_sets = [suite.eval_set for suite in suites]
-    return build_user_factory(rules, config, beside, judge_resolver, eval_sets, base.resolve_path)
+    return build_user_factory(rules, config, own_rules, judge_resolver, eval_sets, base.resolve_path)
 
 
 def _override_user_if_set(config: Config, overrides: Overrides) -> Config:
@@ -343,15 +343,15 @@ def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -
 
 
 def _check_files(
-    said: Overrides, rules: Thresholds, workspace: Workspace, base: BaseBranchPolicy
+    overrides: Overrides, rules: Thresholds, workspace: Workspace, base: BaseBranchPolicy
 ) -> Iterator[str]:
-    config = apply_overrides(rules.config, said)
+    config = apply_overrides(rules.config, overrides)
     if config.agent is not None:
-        resolve_agent(config.agent, said.kind_and_what[1], rules)
-    bench = _build_judge_resolver(said, rules, config, {})
-    suites = plan_suites(rules, config, workspace, {}, bench, needs_criteria=False, base=base)
+        resolve_agent(config.agent, overrides.kind_and_what[1], rules)
+    judge_resolver = _build_judge_resolver(overrides, rules, config, {})
+    suites = plan_suites(rules, config, workspace, {}, judge_resolver, needs_criteria=False, base=base)
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
-    _build_users(said, rules, config, suites, bench, base)
+    _build_users(overrides, rules, config, suites, judge_resolver, base)
     _read_anchors(config, rules, base, suites)
     empty = [suite.eval_set.path for suite in suites if not suite.eval_set.cases]
     if empty:

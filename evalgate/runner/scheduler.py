@@ -97,19 +97,19 @@ class _CaseScheduler:
         """Tasks that are inside the agent, not inside `on_finished`."""
 
     async def run_all(self, concurrency: int) -> Failure | None:
-        players = [asyncio.create_task(self._process_requests()) for _ in range(max(1, concurrency))]
+        workers = [asyncio.create_task(self._process_requests()) for _ in range(max(1, concurrency))]
         try:
-            await _raise_first_error(players)
+            await _raise_first_error(workers)
         except asyncio.CancelledError:
             self._refusal = Failure("interrupted", "the run was interrupted before this case was over")
             self._cancel_cases(self._refusal)
-            await _raise_first_error(players)
+            await _raise_first_error(workers)
             raise
         finally:
             self._interruption = None
-            for player in players:
-                player.cancel()
-            await asyncio.gather(*players, return_exceptions=True)
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
         return self._refusal
 
     @contextmanager
@@ -165,11 +165,11 @@ class _CaseScheduler:
             self._playing.discard(task)
 
 
-async def _raise_first_error(players: list[asyncio.Task[None]]) -> None:
+async def _raise_first_error(workers: list[asyncio.Task[None]]) -> None:
     """Wait until all are done or one has failed, and raise its error."""
-    done, _ = await asyncio.wait(players, return_when=asyncio.FIRST_EXCEPTION)
-    for player in done:
-        player.result()
+    done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+    for worker in done:
+        worker.result()
 
 
 def _build_not_run(request: RunRequest, failure: Failure) -> CaseRun:

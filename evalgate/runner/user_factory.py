@@ -69,7 +69,7 @@ def build_user_factory(
         if problems := [each for eval_set in checked for each in _find_unknown_personas(own, eval_set)]:
             raise InvalidInputError(problems)
         return own.create_user
-    casts = {
+    factories = {
         eval_set: _build_simulated_user_factory(
             theirs.config.user, theirs, config.judge, judge_resolver, locate
         )
@@ -78,7 +78,7 @@ def build_user_factory(
     }
 
     def create_user(case: EvalCase, run: int) -> User:
-        return casts.get(case.eval_set_id, own).create_user(case, run)
+        return factories.get(case.eval_set_id, own).create_user(case, run)
 
     return create_user
 
@@ -103,11 +103,11 @@ def _build_simulated_user_factory(
         return judges.compute_cost(config, answer)
 
     client = judges.reserve_model(config, "user")
-    actor = UserModel(client, _read_prompt(own, rules, locate), compute_cost, own.include_function_calls)
+    model = UserModel(client, _read_prompt(own, rules, locate), compute_cost, own.include_function_calls)
     personas = BUILT_IN
     if own.personas:
         personas = read_personas(locate(rules.base / own.personas), own.personas)
-    return UserFactory(actor, own.max_turns, personas)
+    return UserFactory(model, own.max_turns, personas)
 
 
 def _read_prompt(own: UserConfig, rules: Thresholds, locate: PathResolver) -> "Prompt | None":
@@ -121,15 +121,15 @@ def _read_prompt(own: UserConfig, rules: Thresholds, locate: PathResolver) -> "P
         return parse_prompt(own.instructions, rules.file, VARIABLES)
     except InvalidInputError as error:
         place = rules.find_position(("user", "instructions"))
-        told = [f"`user.instructions`, line {each.line}: {each.message}" for each in error.problems]
-        raise InvalidInputError(Problem(rules.file, *place, each) for each in told) from None
+        messages = [f"`user.instructions`, line {each.line}: {each.message}" for each in error.problems]
+        raise InvalidInputError(Problem(rules.file, *place, each) for each in messages) from None
 
 
-def _find_unknown_personas(cast: "UserFactory", eval_set: EvalSet) -> Iterator[Problem]:
+def _find_unknown_personas(factory: "UserFactory", eval_set: EvalSet) -> Iterator[Problem]:
     from evalgate.llm.simulated_user.role import UnknownPersonaError, build_user_role
 
     for case in eval_set.cases:
         try:
-            build_user_role(case, cast.personas, cast.max_turns)
+            build_user_role(case, factory.personas, factory.max_turns)
         except UnknownPersonaError as error:
             yield Problem(eval_set.path, case.line, 0, f"{case.eval_id}: {error}")

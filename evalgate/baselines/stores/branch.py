@@ -75,8 +75,8 @@ class BranchStore:
     def read(self) -> Baseline | None:
         """Read the newest baseline on the branch, or return None if there is none yet."""
         try:
-            with self._open_repository() as here:
-                return self._read_baseline(here, self._fetch_tip(here))
+            with self._open_repository() as repository:
+                return self._read_baseline(repository, self._fetch_tip(repository))
         except GitError as error:
             raise InvalidInputError(f"{self.shown_as}: the baseline cannot be read: {error}") from None
 
@@ -87,8 +87,8 @@ class BranchStore:
             OSError: it cannot be pushed.
         """
         try:
-            with self._open_repository() as here:
-                return self._update_with_retries(here, change)
+            with self._open_repository() as repository:
+                return self._update_with_retries(repository, change)
         except GitError as error:
             raise OSError(f"git could not push it: {error}") from None
 
@@ -96,17 +96,17 @@ class BranchStore:
         return open_private_repository(self.folder, self.remote, os.environ)
 
     def _update_with_retries(
-        self, here: PrivateRepository, change: Callable[[Baseline | None], Baseline]
+        self, repository: PrivateRepository, change: Callable[[Baseline | None], Baseline]
     ) -> Baseline:
         pause, lost = _PAUSE_S, GitError()
         for _ in range(_ATTEMPTS):
             try:
-                tip = self._fetch_tip(here)
-                before = self._read_baseline(here, tip)
+                tip = self._fetch_tip(repository)
+                before = self._read_baseline(repository, tip)
                 after = change(before)
                 if after != before:
-                    known, tip = tip, self._commit_file(here, tip, dump_baseline(after))
-                    self._push_commit(here, tip, known)
+                    known, tip = tip, self._commit_file(repository, tip, dump_baseline(after))
+                    self._push_commit(repository, tip, known)
                 return self._set_version(tip, after)
             except GitError as error:
                 if not any(word in str(error) for word in _RACES):
@@ -116,40 +116,54 @@ class BranchStore:
             pause = min(1.5 * pause, _LONGEST_PAUSE_S)
         raise lost
 
-    def _fetch_tip(self, here: PrivateRepository) -> str:
+    def _fetch_tip(self, repository: PrivateRepository) -> str:
         """Fetch the newest commit of the branch and return its hash, or "" if there is no such branch."""
-        listed = here.run_git(
-            "ls-remote", "--exit-code", here.fetch_url, f"refs/heads/{self.branch}", missing=2
+        listed = repository.run_git(
+            "ls-remote", "--exit-code", repository.fetch_url, f"refs/heads/{self.branch}", missing=2
         )
         tip = listed.split()[0] if listed else ""
         if tip:
-            here.run_git(
-                "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", here.fetch_url, tip
+            repository.run_git(
+                "fetch",
+                "--quiet",
+                "--no-tags",
+                "--no-write-fetch-head",
+                "--depth=1",
+                repository.fetch_url,
+                tip,
             )
         return tip
 
-    def _read_baseline(self, here: PrivateRepository, tip: str) -> Baseline | None:
-        if not tip or not here.run_git("ls-tree", tip, "--", self.file):
+    def _read_baseline(self, repository: PrivateRepository, tip: str) -> Baseline | None:
+        if not tip or not repository.run_git("ls-tree", tip, "--", self.file):
             return None
-        document = parse_json(here.run_git("cat-file", "blob", f"{tip}:{self.file}").encode(), self.shown_as)
+        document = parse_json(
+            repository.run_git("cat-file", "blob", f"{tip}:{self.file}").encode(), self.shown_as
+        )
         return self._set_version(tip, load_baseline(document))
 
     def _set_version(self, tip: str, baseline: Baseline) -> Baseline:
         return replace(baseline, path=self.shown_as, version=f"commit {tip[:_SHOWN_OF_COMMIT]}")
 
-    def _commit_file(self, here: PrivateRepository, tip: str, text: str) -> str:
+    def _commit_file(self, repository: PrivateRepository, tip: str, text: str) -> str:
         """Commit `text` as the file on top of `tip`, without changing other files, and return the hash."""
-        blob = here.run_git("hash-object", "-w", "--stdin", stdin=text).strip()
-        index = {"GIT_INDEX_FILE": f"{here.folder}/index-{blob}"}
+        blob = repository.run_git("hash-object", "-w", "--stdin", stdin=text).strip()
+        index = {"GIT_INDEX_FILE": f"{repository.folder}/index-{blob}"}
         try:
-            here.run_git("read-tree", tip or "--empty", env=index)
-            here.run_git("update-index", "--add", "--cacheinfo", f"100644,{blob},{self.file}", env=index)
-            tree = here.run_git("write-tree", env=index).strip()
+            repository.run_git("read-tree", tip or "--empty", env=index)
+            repository.run_git(
+                "update-index", "--add", "--cacheinfo", f"100644,{blob},{self.file}", env=index
+            )
+            tree = repository.run_git("write-tree", env=index).strip()
         finally:
             Path(index["GIT_INDEX_FILE"]).unlink(missing_ok=True)
         parent = ("-p", tip) if tip else ()
-        return here.run_git("commit-tree", tree, *parent, "-m", f"Baseline {self.file}", env=_WHO).strip()
+        return repository.run_git(
+            "commit-tree", tree, *parent, "-m", f"Baseline {self.file}", env=_WHO
+        ).strip()
 
-    def _push_commit(self, here: PrivateRepository, commit: str, tip: str) -> None:
+    def _push_commit(self, repository: PrivateRepository, commit: str, tip: str) -> None:
         name = f"refs/heads/{self.branch}"
-        here.run_git("push", "--quiet", f"--force-with-lease={name}:{tip}", here.push_url, f"{commit}:{name}")
+        repository.run_git(
+            "push", "--quiet", f"--force-with-lease={name}:{tip}", repository.push_url, f"{commit}:{name}"
+        )

@@ -317,10 +317,10 @@ def _parse_finished_runs(lines: Sequence[bytes], shown_as: str, look: RunTransfo
 
 def _parse_usage(lines: Sequence[bytes], shown_as: str) -> RunUsage:
     """Return the usage on the last line that has one."""
-    told = (
+    candidates = (
         (number, line) for number, line in reversed(list(_enumerate_rows(lines))) if line.startswith(_USED)
     )
-    number, line = next(told, (0, b""))
+    number, line = next(candidates, (0, b""))
     if not line:
         return RunUsage()
     found = _USED_LINE.fullmatch(line)

@@ -42,8 +42,8 @@ def hash_code_state(folder: Path, beside: Sequence[Path] = ()) -> str:
 
 def hash_untracked_state(folder: Path, named: Sequence[Path] = (), beside: Sequence[Path] = ()) -> str:
     """Return the hash of the `named` files and of source files that git neither tracks nor ignores."""
-    said = run_git_bytes(folder, "ls-files", "--others", "--exclude-standard", "-z")
-    names = sorted(folder / os.fsdecode(name) for name in said.split(b"\0") if name)
+    listed = run_git_bytes(folder, "ls-files", "--others", "--exclude-standard", "-z")
+    names = sorted(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
     unkept = [name for name in names if name.suffix in _SOURCE]
     return _hash_parts(_iter_file_contents(folder, [*named, *unkept], beside))
 
@@ -147,8 +147,8 @@ def _list_config_files(plan: Plan) -> list[Path]:
 
 
 def _collect_users(plan: Plan) -> list[object]:
-    said = [plan.user, *(suite.rules.config.user for suite in plan.suites)]
-    return [_collect_user_settings(plan, user) for user in said if user is not None]
+    configs = [plan.user, *(suite.rules.config.user for suite in plan.suites)]
+    return [_collect_user_settings(plan, user) for user in configs if user is not None]
 
 
 def _collect_user_settings(plan: Plan, user: UserConfig) -> list[object]:

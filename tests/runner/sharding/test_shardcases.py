@@ -100,7 +100,7 @@ def test_a_damaged_line_is_refused_wherever_it_is(was: str, becomes: str) -> Non
     assert was in LINE
     with pytest.raises(ValidationError):
         WHOLE.validate_json(damaged, strict=True)
-    with pytest.raises(ValueError, match="WrittenCase"):
+    with pytest.raises(ValueError, match="LazyCaseResult"):
         read_shard_case(damaged)
 
 
@@ -113,7 +113,7 @@ def test_odd_values_are_taken_or_refused_as_by_who_reads_the_whole(value: str) -
     try:
         whole = WHOLE.validate_json(line, strict=True)
     except ValidationError:
-        with pytest.raises(ValueError, match="WrittenCase"):
+        with pytest.raises(ValueError, match="LazyCaseResult"):
             read_shard_case(line)
     else:
         assert repr(read_shard_case(line).runs[0].turns) == repr(whole.runs[0].turns)
