@@ -24,7 +24,7 @@ _Message = Dict[str, Any]
 
 
 class _ActiveTurn:
-    """One turn in progress."""
+    """Turn in progress, with the task that runs it."""
 
     def __init__(self, session: Session, recorder: Recorder) -> None:
         self.session = session

@@ -300,7 +300,7 @@ def summarize_error(error: BaseException) -> str:
 def format_traceback(error: BaseException) -> str:
     """Return the traceback from the agent's first frame on, or the last 16 KiB of it.
 
-    It is empty for errors of the host itself, whose message says everything.
+    It is empty for errors that the host raises itself: their message is enough.
     """
     if isinstance(
         error, (UnusableEntryError, InvalidAnswerError, ModelError, NoMatchingMockError, UnsupportedCaseError)

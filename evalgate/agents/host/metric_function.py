@@ -1,9 +1,9 @@
 """Adapter that serves a custom metric's function as an agent.
 
-Each request is a case with its run, and each answer is a score.
-There are three signatures, recognised by their parameters: evalgate's `(case, run, **options)`; Google ADK's
-`(eval_metric, actual_invocations, expected_invocations, conversation_scenario)`; and the one of ADK's guide,
-`(actual_invocation, expected_invocation, criterion)`, which is called once per turn.
+Each request is a case with its run, and each answer is a score. There are three signatures, recognised by
+their parameters: evalgate's `(case, run, **options)`; Google ADK's `(eval_metric, actual_invocations,
+expected_invocations, conversation_scenario)`; and the one of ADK's guide, `(actual_invocation,
+expected_invocation, criterion)`, which is called once per turn.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Capture of what an agent's own packages tell: HTTP calls of the providers' SDKs, and OpenTelemetry spans.
+"""Capture of model calls in the agent's process: requests of the providers' SDKs, and OpenTelemetry spans.
 
-Nothing is imported for it: each package is patched when the agent imports it. What is captured belongs to the
-turn in whose context it happens, and is handed to the gate when the turn ends. Nothing that fails in here may
-reach the agent.
+Nothing is imported for it: each package is patched when the agent imports it. An event belongs to the turn in
+the context of which it happens, and is sent to the gate when the turn ends. No error of the capture may reach
+the agent.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from .hooks import propagate_into_pool, propagate_into_threads, run_after_import
 from .http_clients import watch_clients
 from .spans import watch_providers
 
+# The SDKs of OpenAI and Anthropic, and nearly all others, send their requests with these.
 _HTTP_CLIENTS = ("httpx", "httpx2")
-# What the SDKs of OpenAI and Anthropic, and nearly all others, send their requests with.
 
 
 def install_capture() -> None:
-    """Watch every package that can tell something, from the moment in which it is imported."""
+    """Register a patch for each package that is captured, which is applied when the package is imported."""
     for name in _HTTP_CLIENTS:
         run_after_import(name, watch_clients)
     run_after_import("opentelemetry.sdk.trace", watch_providers)

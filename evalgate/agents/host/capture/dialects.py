@@ -1,7 +1,7 @@
-"""Requests and answers of models over HTTP: chat completions, OpenAI's responses, Anthropic's messages.
+"""Parsers of model requests and answers: OpenAI's chat completions and responses, Anthropic's messages.
 
-A dialect is told by the end of the path and by the shape of request and answer, not by the host: proxies and
-compatible servers are read as well. Nothing of a shape that is not known is guessed.
+The end of the path and the shape of the request decide on the dialect, not the host, so that proxies and
+compatible servers are read as well. Unknown shapes are ignored.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, Optional, Protocol
 
+# The gate refuses lines that nest deeper than 100, and a capture must never break a turn.
 _MAX_DEPTH = 50
-# The gate refuses lines that nest deeper than 100: a capture must never be what breaks a turn.
 
 
 def read_object(text: Any) -> Optional[dict[str, Any]]:
-    """Return the arguments of a call, an object or its JSON; None when they are neither."""
-    found = read_json(text) if isinstance(text, str) and text else ({} if text == "" else text)
-    return found if isinstance(found, dict) else None
+    """Return the arguments of a call from an object or its JSON; None for anything else."""
+    value = read_json(text) if isinstance(text, str) and text else ({} if text == "" else text)
+    return value if isinstance(value, dict) else None
 
 
 def read_result(content: Any) -> Any:
-    """Return what a tool answered: a text that is the JSON of an object or a list as that."""
+    """Return the result of a tool; parse a text that is the JSON of an object or a list."""
     if isinstance(content, str) and content.lstrip()[:1] in ("{", "["):
         return read_json(content)
     return content
 
 
 def read_json(text: str) -> Any:
-    """Return the value of a JSON text; the text itself where it is none."""
+    """Return the value of a JSON text, or the text itself if it is no JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -35,7 +35,7 @@ def read_json(text: str) -> Any:
 
 
 def limit_json_depth(value: Any) -> Any:
-    """Return a value as it is, or its JSON when it nests too deep to be sent."""
+    """Return a value as it is, or its JSON text if it nests too deep to be sent."""
     level = [value]
     for _ in range(_MAX_DEPTH):
         level = [child for parent in level for child in _list_children(parent)]
@@ -57,72 +57,72 @@ _Json = dict[str, Any]
 
 
 class ToolAnswer(NamedTuple):
-    """The result of a tool, as a request hands it to the model."""
+    """Result of a tool in a request to a model."""
 
     key: str
-    """Of the call: its id, or its name where calls have no id."""
+    """Id of the call, or `name …` if calls have no id."""
     result: Any
 
 
 class ModelToolCall(NamedTuple):
-    """A tool call that a model asks for."""
+    """Tool call that a model asks for."""
 
     name: str
     args: Optional[_Json]
-    """None when what the model wrote is no JSON object."""
+    """Arguments; None if the model wrote something else than a JSON object."""
     id: Optional[str]
     result: Any = None
-    """Of a tool that the provider runs itself, where it tells the result."""
+    """Result of a tool that the provider runs itself, if the answer has it."""
 
     @property
     def key(self) -> str:
-        """What the result will name it by."""
+        """Return the key of the `ToolAnswer` to this call."""
         return self.id or f"name {self.name}"
 
 
 class CapturedAnswer(NamedTuple):
-    """What one answer of a model tells."""
+    """Tool calls, text and usage of one answer of a model."""
 
     calls: list[ModelToolCall]
     text: str
     tokens: Optional[tuple[int, int]]
-    """Given and made, where the answer says so."""
+    """Numbers of input and output tokens, if the answer has them."""
     model: str
 
 
 class ModelDialect(Protocol):
-    """How one API writes requests and answers."""
+    """Parser of the requests and answers of one API."""
 
     def read_results(self, body: _Json) -> list[ToolAnswer]:
         """Return the tool results in a request, the oldest first."""
         ...
 
     def find_forced_tool(self, body: _Json) -> Optional[str]:
-        """Return the one tool that the request makes the model call."""
+        """Return the name of the one tool that the request forces the model to call, if any."""
         ...
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
-        """Return what a whole answer tells; None when it is none."""
+        """Return the content of a whole answer; None if the body is no answer of this API."""
         ...
 
     def create_assembler(self) -> StreamAssembler:
-        """Return what puts a streamed answer together."""
+        """Return a new assembler of a streamed answer."""
         ...
 
 
 class StreamAssembler(Protocol):
-    """Puts the events of a stream together."""
+    """Collector of the events of a streamed answer."""
 
     body: Optional[_Json]
-    """The answer as far as it came; None before its first event."""
+    """The answer so far, in the form of a whole one; None before the first event."""
 
     def add_event(self, event: _Json) -> bool:
-        """Take one event; return True with the last one."""
+        """Add one event; return True if it is the last one."""
         ...
 
 
 def detect_dialect(path: str, body: Any) -> Optional[ModelDialect]:
-    """Return how a POST of `body` to `path` is to be read; None when it asks no model."""
+    """Return the dialect of a POST of `body` to `path`; None if it is no request to a model."""
     if not isinstance(body, dict):
         return None
     path = path.rstrip("/")
@@ -138,11 +138,11 @@ def detect_dialect(path: str, body: Any) -> Optional[ModelDialect]:
 
 
 class ChatCompletionsDialect:
-    """OpenAI's chat completions, which most providers speak."""
+    """OpenAI's chat completions, which most providers offer."""
 
     def read_results(self, body: _Json) -> list[ToolAnswer]:
-        """Implement `ModelDialect`."""
-        found = []
+        """Return the results in messages of the roles `tool` and, in older requests, `function`."""
+        results = []
         for message in filter_objects(body.get("messages")):
             if message.get("role") == "tool":
                 key = str(message.get("tool_call_id") or "")
@@ -150,18 +150,18 @@ class ChatCompletionsDialect:
                 key = f"name {message.get('name')}"
             else:
                 continue
-            found.append(ToolAnswer(key, read_result(_join_texts(message.get("content")))))
-        return found
+            results.append(ToolAnswer(key, read_result(_join_texts(message.get("content")))))
+        return results
 
     def find_forced_tool(self, body: _Json) -> Optional[str]:
-        """Implement `ModelDialect`."""
+        """Return the tool of `tool_choice` or of its predecessor `function_call`."""
         choice = body.get("tool_choice") or body.get("function_call")
         if not isinstance(choice, dict):
             return None
         return _read_name(choice.get("function") or choice.get("custom") or choice)
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
-        """Implement `ModelDialect`. Of several choices the first counts."""
+        """Return the content of the first choice."""
         choices = filter_objects(body.get("choices"))
         if not choices or not isinstance(choices[0].get("message"), dict):
             return None
@@ -175,7 +175,7 @@ class ChatCompletionsDialect:
         return CapturedAnswer(calls, text if isinstance(text, str) else "", tokens, _read_model(body))
 
     def create_assembler(self) -> StreamAssembler:
-        """Implement `ModelDialect`."""
+        """Return an assembler of chunks."""
         return _ChatAssembler()
 
 
@@ -230,10 +230,10 @@ def _append_texts(whole: _Json, piece: _Json, *keys: str) -> None:
 
 
 class ResponsesDialect:
-    """OpenAI's responses."""
+    """OpenAI's Responses API, in which the provider may run tools itself."""
 
     def read_results(self, body: _Json) -> list[ToolAnswer]:
-        """Implement `ModelDialect`."""
+        """Return the results in input items of types that end in `_call_output`."""
         return [
             ToolAnswer(str(item.get("call_id") or ""), read_result(_join_texts(item.get("output"))))
             for item in filter_objects(body.get("input"))
@@ -241,12 +241,12 @@ class ResponsesDialect:
         ]
 
     def find_forced_tool(self, body: _Json) -> Optional[str]:
-        """Implement `ModelDialect`."""
+        """Return the tool of `tool_choice`, if that names one."""
         choice = body.get("tool_choice")
         return _read_name(choice) if isinstance(choice, dict) else None
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
-        """Implement `ModelDialect`."""
+        """Return the calls and messages of the output items; None if the body is no response."""
         if body.get("object") != "response" or not isinstance(body.get("output"), list):
             return None
         calls, texts = [], []
@@ -261,7 +261,7 @@ class ResponsesDialect:
         return CapturedAnswer(calls, "\n".join(filter(None, texts)), tokens, _read_model(body))
 
     def create_assembler(self) -> StreamAssembler:
-        """Implement `ModelDialect`."""
+        """Return an assembler, which needs only the last event: it has the whole response."""
         return _ResponseAssembler()
 
 
@@ -288,10 +288,10 @@ class _ResponseAssembler:
 
 
 class MessagesDialect:
-    """Anthropic's messages."""
+    """Anthropic's Messages API, also on Google Vertex AI."""
 
     def read_results(self, body: _Json) -> list[ToolAnswer]:
-        """Implement `ModelDialect`."""
+        """Return the results in content blocks of the type `tool_result`."""
         return [
             ToolAnswer(str(block.get("tool_use_id") or ""), read_result(_join_texts(block.get("content"))))
             for message in filter_objects(body.get("messages"))
@@ -300,12 +300,12 @@ class MessagesDialect:
         ]
 
     def find_forced_tool(self, body: _Json) -> Optional[str]:
-        """Implement `ModelDialect`."""
+        """Return the tool of `tool_choice`, if that names one."""
         choice = body.get("tool_choice")
         return _read_name(choice) if isinstance(choice, dict) else None
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
-        """Implement `ModelDialect`."""
+        """Return the calls and texts of the content blocks; None if the body is no message."""
         if body.get("type") != "message" or not isinstance(body.get("content"), list):
             return None
         blocks = filter_objects(body["content"])
@@ -326,12 +326,12 @@ class MessagesDialect:
         return CapturedAnswer(calls, text, _count_anthropic_tokens(body.get("usage")), _read_model(body))
 
     def create_assembler(self) -> StreamAssembler:
-        """Implement `ModelDialect`."""
+        """Return an assembler of content blocks and their deltas."""
         return _MessageAssembler()
 
 
 def _count_anthropic_tokens(usage: Any) -> Optional[tuple[int, int]]:
-    """Return the tokens; unlike OpenAI, Anthropic counts those of its prompt cache separately."""
+    """Return input and output tokens; unlike OpenAI, Anthropic counts cached input tokens separately."""
     tokens = _read_tokens(usage, "input_tokens", "output_tokens")
     if tokens is None:
         return None
@@ -373,7 +373,7 @@ class _MessageAssembler:
 
 
 def filter_objects(found: Any) -> list[_Json]:
-    """Return the objects in a list; none of anything else."""
+    """Return the dicts in a list; an empty list if `found` is no list."""
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
@@ -388,13 +388,13 @@ def _read_model(body: _Json) -> str:
 
 
 def _wrap_custom_input(text: Any) -> Any:
-    """Return the free text that a custom tool takes as arguments: an object as it is, else under `input`."""
-    found = read_json(text) if isinstance(text, str) else text
-    return found if isinstance(found, dict) else {"input": text}
+    """Return the free text of a custom tool's call as arguments: a JSON object as it is, else as `input`."""
+    value = read_json(text) if isinstance(text, str) else text
+    return value if isinstance(value, dict) else {"input": text}
 
 
 def _join_texts(content: Any) -> Any:
-    """Return content as one text when all its parts are texts, else as it is."""
+    """Return content as one text if all its parts are texts, else as it is."""
     if not isinstance(content, list):
         return content
     texts = [each.get("text") for each in filter_objects(content)]
@@ -414,7 +414,7 @@ def _read_count(found: Any) -> int:
 
 
 def load_json(data: bytes) -> Any:
-    """Return the value of a JSON document; None when it is none."""
+    """Return the value of a JSON document; None if it is no JSON."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

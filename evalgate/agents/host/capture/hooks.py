@@ -1,6 +1,6 @@
-"""Hooks into imports, threads and functions that never fail the agent.
+"""Hooks into imports, threads and functions, none of which may raise in the agent's code.
 
-Only the turn is carried along; no other context variable of the agent is touched.
+The hooks for threads propagate only the turn; they touch no other context variable.
 """
 
 from __future__ import annotations
@@ -20,30 +20,27 @@ _reported: set[str] = set()
 
 
 def suppress_errors(function: Callable[..., _Result]) -> Callable[..., Any]:
-    """Return `function` with every exception told on stderr, once for each kind, and None in its place."""
+    """Return `function` wrapped so that it returns None on an exception, which is reported once on stderr."""
 
     @functools.wraps(function)
     def call_safely(*args: Any, **options: Any) -> Any:
         try:
             return function(*args, **options)
         except Exception as error:  # noqa: BLE001  foreign objects may raise anything
-            _report_once(f"{function.__name__}: {type(error).__name__}: {error}")
+            what = f"{function.__name__}: {type(error).__name__}: {error}"
+            if what not in _reported:
+                _reported.add(what)
+                sys.stderr.write(f"evalgate: something that the agent did could not be captured ({what})\n")
             return None
 
     return call_safely
-
-
-def _report_once(what: str) -> None:
-    if what not in _reported:
-        _reported.add(what)
-        sys.stderr.write(f"evalgate: something that the agent did could not be captured ({what})\n")
 
 
 _Action = Callable[[ModuleType], None]
 
 
 def run_after_import(name: str, action: _Action) -> None:
-    """Call `action` with the module of that name: now if it is there, else right after its import."""
+    """Call `action` with the module of that name: now if it is loaded, else right after its import."""
     action = suppress_errors(action)
     module = sys.modules.get(name)
     if module is not None:
@@ -53,7 +50,7 @@ def run_after_import(name: str, action: _Action) -> None:
 
 
 class _PostImportFinder:
-    """Finds one module as everybody else does, and acts when it has been executed."""
+    """Meta path finder of one module, which finds it by the other finders and acts after its execution."""
 
     def __init__(self, name: str, action: _Action) -> None:
         self._name = name
@@ -63,11 +60,11 @@ class _PostImportFinder:
     def find_spec(
         self, name: str, path: object = None, target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        """Implement `importlib.abc.MetaPathFinder`."""
+        """Return the spec of the module with a patched loader; None for all other modules."""
         del path, target
         if name != self._name or self._searching:
             return None
-        self._searching = True  # the search below asks all finders, this one among them
+        self._searching = True  # `importlib.util.find_spec` asks all finders, and this one too
         try:
             spec = importlib.util.find_spec(name)
         finally:
@@ -90,11 +87,11 @@ class _PostImportFinder:
         try:
             loader.exec_module = exec_module
         except AttributeError:
-            return  # a module in C; none that is watched is
+            return  # a loader of C modules; no module that is patched is in C
 
 
 def propagate_into_pool(module: ModuleType) -> None:
-    """Let what is submitted to a pool of threads belong to the turn that submits it."""
+    """Patch thread pools so that a job belongs to the turn that submits it."""
     submit = module.ThreadPoolExecutor.submit
 
     @functools.wraps(submit)
@@ -105,7 +102,7 @@ def propagate_into_pool(module: ModuleType) -> None:
 
 
 def propagate_into_threads() -> None:
-    """Let a thread belong to the turn that starts it."""
+    """Patch `threading.Thread` so that a thread belongs to the turn that starts it."""
     start = threading.Thread.start
 
     @functools.wraps(start)
@@ -117,7 +114,7 @@ def propagate_into_threads() -> None:
                 try:
                     run()
                 finally:
-                    self.__dict__.pop("run", None)  # else the thread would hold itself
+                    self.__dict__.pop("run", None)  # breaks the reference cycle of thread and closure
 
             self.run = run_once  # type: ignore[method-assign]
         start(self)

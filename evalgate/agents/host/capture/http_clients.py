@@ -1,8 +1,8 @@
-"""Requests that httpx sends, and those of its successor httpx2: what they ask models and what these answer.
+"""Capture of requests to models, and of the answers, in httpx and its successor httpx2.
 
-The SDKs of the providers differ from release to release, and each has a dozen ways to ask (`create`, `parse`,
-`stream`, raw answers, asynchronous or not); all of them end in `Client.send`. A request that the SDK repeats
-is an exchange of its own, and counts when it is answered.
+`Client.send` is patched and not the SDKs: these differ from release to release, and each has a dozen methods
+(`create`, `parse`, `stream`, raw answers, asynchronous or not) that all end there. A request that the SDK
+repeats is an exchange of its own, and counts if it is answered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_WHOLE_BYTES = 64 * 1024 * 1024
 
 
 def watch_clients(module: ModuleType) -> None:
-    """Watch what clients of the module send."""
+    """Patch `send` of the module's synchronous and asynchronous clients."""
     send, asend = module.Client.send, module.AsyncClient.send
 
     @functools.wraps(send)
@@ -50,13 +50,13 @@ def _begin_exchange(request: Any) -> Optional[ModelExchange]:
 
 @suppress_errors
 def _read_request(request: Any) -> Optional[ModelExchange]:
-    """Take the tool results in a request that asks a model; None for any other request."""
+    """Return the exchange of a request to a model, after recording its tool results; None for others."""
     turn = get_current_turn()
     if turn is None or request.method != "POST":
         return None
     try:
         content = request.content
-    except RuntimeError:  # it is made while it is sent: no SDK does that with what it asks a model
+    except RuntimeError:  # a streamed request body: no SDK sends requests to models like that
         return None
     body = load_json(content) if content[:1] == b"{" else None
     dialect = detect_dialect(request.url.path, body)
@@ -67,7 +67,7 @@ def _read_request(request: Any) -> Optional[ModelExchange]:
 
 
 class ModelExchange:
-    """One request to a model, and its answer."""
+    """Request to a model, with the answer to it."""
 
     def __init__(self, turn: TurnCapture, dialect: ModelDialect, forced: Optional[str]) -> None:
         self._turn = turn
@@ -76,35 +76,32 @@ class ModelExchange:
 
     @suppress_errors
     def watch_response(self, response: Any) -> None:
-        """Read an answer that is there, or read along while the agent reads it."""
+        """Read the answer if its body is loaded, else copy the chunks that the agent reads."""
         if response.status_code != _OK:
             return
         try:
             content = response.content
         except RuntimeError:  # it is not read yet
-            self._read_along(response)
+            self._copy_stream(response)
         else:
-            self._read_whole(content, _is_stream(response))
+            reader = _EventReader(self) if _is_stream(response) else _BodyReader(self)
+            reader.add_chunk(content)
+            reader.end()
 
-    def _read_whole(self, content: bytes, streamed: bool) -> None:
-        reading = _EventReader(self) if streamed else _BodyReader(self)
-        reading.take(content)
-        reading.end()
-
-    def _read_along(self, response: Any) -> None:
-        reading = _EventReader(self) if _is_stream(response) else _BodyReader(self)
-        self._turn.watch_stream(reading)
-        # On the response itself: `read`, `iter_text`, `iter_lines` and their like all go through these two.
-        response.iter_bytes = _copy_chunks(response.iter_bytes, reading)
-        response.aiter_bytes = _copy_chunks_async(response.aiter_bytes, reading)
+    def _copy_stream(self, response: Any) -> None:
+        reader = _EventReader(self) if _is_stream(response) else _BodyReader(self)
+        self._turn.watch_stream(reader)
+        # On the response itself: `read`, `iter_text`, `iter_lines` and all others call these two.
+        response.iter_bytes = _copy_chunks(response.iter_bytes, reader)
+        response.aiter_bytes = _copy_chunks_async(response.aiter_bytes, reader)
 
     def create_assembler(self) -> StreamAssembler:
-        """Return what puts a streamed answer together."""
+        """Return a new assembler of a streamed answer."""
         return self._dialect.create_assembler()
 
     @suppress_errors
     def take_body(self, body: Any) -> None:
-        """Take the whole answer."""
+        """Record the content of a whole answer in the turn."""
         answer = self._dialect.read_answer(body) if isinstance(body, dict) else None
         if answer is not None:
             self._turn.take_answer(answer, self._forced)
@@ -115,7 +112,7 @@ def _is_stream(response: Any) -> bool:
 
 
 class _BodyReader:
-    """An answer in one piece, of which the agent reads the bytes itself."""
+    """Collector of an answer that is no stream of events, while the agent reads its bytes."""
 
     def __init__(self, exchange: ModelExchange) -> None:
         self._exchange: Optional[ModelExchange] = exchange
@@ -123,7 +120,7 @@ class _BodyReader:
         self._size = 0
 
     @suppress_errors
-    def take(self, chunk: bytes) -> None:
+    def add_chunk(self, chunk: bytes) -> None:
         self._size += len(chunk)
         if self._exchange is not None and self._size <= _MAX_WHOLE_BYTES:
             self._parts.append(chunk)
@@ -137,7 +134,10 @@ class _BodyReader:
 
 
 class _EventReader:
-    """Server-sent events, read while they come: who has the last one may leave the rest unread."""
+    """Parser of server-sent events while the agent reads them.
+
+    It does not wait for the end of the stream: an agent that has the last event may leave the rest unread.
+    """
 
     def __init__(self, exchange: ModelExchange) -> None:
         self._exchange: Optional[ModelExchange] = exchange
@@ -145,7 +145,7 @@ class _EventReader:
         self._rest = b""
 
     @suppress_errors
-    def take(self, chunk: bytes) -> None:
+    def add_chunk(self, chunk: bytes) -> None:
         if self._exchange is None:
             return
         *lines, self._rest = (self._rest + chunk).split(b"\n")
@@ -168,29 +168,29 @@ class _EventReader:
             self.end()
 
 
-def _copy_chunks(read: Callable[..., Any], reading: Any) -> Callable[..., Iterator[bytes]]:
+def _copy_chunks(read: Callable[..., Any], reader: Any) -> Callable[..., Iterator[bytes]]:
     def iter_bytes(*args: Any, **options: Any) -> Iterator[bytes]:
         chunks = read(*args, **options)
         try:
             for chunk in chunks:
-                reading.take(chunk)
+                reader.add_chunk(chunk)
                 yield chunk
         finally:
             chunks.close()
-            reading.end()
+            reader.end()
 
     return iter_bytes
 
 
-def _copy_chunks_async(read: Callable[..., Any], reading: Any) -> Callable[..., AsyncIterator[bytes]]:
+def _copy_chunks_async(read: Callable[..., Any], reader: Any) -> Callable[..., AsyncIterator[bytes]]:
     async def aiter_bytes(*args: Any, **options: Any) -> AsyncIterator[bytes]:
         chunks = read(*args, **options)
         try:
             async for chunk in chunks:
-                reading.take(chunk)
+                reader.add_chunk(chunk)
                 yield chunk
         finally:
             await chunks.aclose()
-            reading.end()
+            reader.end()
 
     return aiter_bytes

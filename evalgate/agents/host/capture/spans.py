@@ -1,7 +1,7 @@
-"""Spans that the agent's process makes with the OpenTelemetry SDK, whatever it exports them to.
+"""Capture of the spans that the agent's process creates with the OpenTelemetry SDK.
 
-A processor of ours joins each TracerProvider that is made. None is made for the agent: one that is set here
-could not be replaced by the agent's own, and its exporters would be lost.
+A processor is added to each TracerProvider, next to the agent's own exporters. No provider is created for the
+agent: OpenTelemetry lets a global provider be set only once, so the agent's own would be refused.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from .hooks import suppress_errors
 from .turns import TurnCapture, get_current_turn
 
+# Attributes of spans of models, tools and agents. Of other spans only ids, name and times are kept.
 _KEPT_PREFIXES = ("gen_ai.", "openinference.", "traceloop.", "llm.", "tool.", "gcp.vertex.agent.")
-# Attributes of spans that tell of models, tools and agents; of others only the place in the trace is kept.
 
 
 def watch_providers(module: ModuleType) -> None:
-    """Add a processor to each TracerProvider of `opentelemetry.sdk.trace` when it is made."""
+    """Add a processor to each new TracerProvider of `opentelemetry.sdk.trace`."""
     processor = _create_processor(module)
     begin = module.TracerProvider.__init__
 
@@ -31,8 +31,8 @@ def watch_providers(module: ModuleType) -> None:
 
 
 def _create_processor(module: ModuleType) -> Any:
+    # Turns of spans that have not ended: a child span may start where the context of the turn was lost.
     turns: dict[int, TurnCapture] = {}
-    # Of spans that have not ended. A child may start where the context of the turn was lost.
 
     @suppress_errors
     def on_start(_self: Any, span: Any, parent_context: Any = None) -> None:
@@ -48,7 +48,7 @@ def _create_processor(module: ModuleType) -> Any:
             turn.take_span(*_as_fields(span))
 
     def shutdown(_self: Any) -> None:
-        """Nothing is held: other providers go on."""
+        """Do nothing: the processor has no resources, and other providers still use it."""
 
     def force_flush(_self: Any, timeout_millis: int = 0) -> bool:
         del timeout_millis
@@ -59,10 +59,10 @@ def _create_processor(module: ModuleType) -> Any:
 
 
 def _as_fields(span: Any) -> tuple[dict[str, Any], int]:
-    """Return the fields of a span, and about how many bytes they take."""
+    """Return the fields of a span, and their approximate size in bytes."""
     attributes = dict(span.attributes or {})
     events = [{"name": each.name, "attributes": dict(each.attributes or {})} for each in span.events]
-    telling = any(key.startswith(_KEPT_PREFIXES) for key in attributes)
+    is_kept = any(key.startswith(_KEPT_PREFIXES) for key in attributes)
     fields = {
         "trace_id": f"{span.context.trace_id:032x}",
         "span_id": f"{span.context.span_id:016x}",
@@ -70,7 +70,7 @@ def _as_fields(span: Any) -> tuple[dict[str, Any], int]:
         "name": span.name,
         "start": span.start_time or 0,
         "end": span.end_time or 0,
-        "attributes": attributes if telling else {},
-        "events": events if telling else [],
+        "attributes": attributes if is_kept else {},
+        "events": events if is_kept else [],
     }
-    return fields, 300 + (len(repr((attributes, events))) if telling else 0)
+    return fields, 300 + (len(repr((attributes, events))) if is_kept else 0)

@@ -1,4 +1,4 @@
-"""What is captured of the turns of one session, and which turn a piece of code belongs to."""
+"""Captured events of turns, and the context variable that assigns code to a turn."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Optional
 
 from .dialects import CapturedAnswer, ToolAnswer, limit_json_depth
 
+# Limit per turn: traced messages repeat the whole conversation in each span.
 _MAX_SPAN_BYTES = 16 * 1024 * 1024
-# Of one turn. Traced messages repeat the whole conversation in each span.
 _current: contextvars.ContextVar[Optional[TurnCapture]] = contextvars.ContextVar(
     "evalgate_turn", default=None
 )
@@ -19,8 +19,8 @@ _in_progress: set[TurnCapture] = set()
 def get_current_turn() -> Optional[TurnCapture]:
     """Return the turn that the calling code belongs to, or None.
 
-    Code without a context of its own (a thread that C started, a pool that was made otherwise) belongs to
-    the only turn in progress, if there is only one.
+    Code without a turn in its context (a thread that C code started, a pool of another library) belongs to
+    the turn in progress, if there is exactly one.
     """
     turn = _current.get()
     if turn is not None:
@@ -30,29 +30,29 @@ def get_current_turn() -> Optional[TurnCapture]:
 
 
 def set_turn(turn: Optional[TurnCapture]) -> contextvars.Token[Optional[TurnCapture]]:
-    """Make `turn` that of the current context."""
+    """Set the turn of the current context; return the token for `reset_turn`."""
     return _current.set(turn)
 
 
 def reset_turn(token: contextvars.Token[Optional[TurnCapture]]) -> None:
-    """Undo `set_turn`."""
+    """Restore the turn of the context before `set_turn` returned the token."""
     _current.reset(token)
 
 
 def get_inherited_turn() -> Optional[TurnCapture]:
-    """Return the turn of the current context, as a thread that is started in it shall have it."""
+    """Return the turn of the current context, open or not, for a thread that is started in it."""
     return _current.get()
 
 
 class SessionCapture:
-    """What is remembered of a session from turn to turn."""
+    """Captured data of a session that later turns need."""
 
     def __init__(self) -> None:
         self.unanswered: dict[str, dict[str, Any]] = {}
-        """Tool calls whose result no request has held yet, by their id."""
+        """Events of tool calls by key, of which no request had the result yet."""
 
     def begin_turn(self) -> TurnCapture:
-        """Begin to capture in the current context, and in all that is started from it."""
+        """Begin the capture of a turn in the current context, and in all tasks and threads started in it."""
         turn = TurnCapture(self.unanswered)
         _in_progress.add(turn)
         set_turn(turn)
@@ -60,7 +60,7 @@ class SessionCapture:
 
 
 class TurnCapture:
-    """One turn. All methods may be called from any thread."""
+    """Captured events, usage and spans of one turn. All methods may be called in any thread."""
 
     def __init__(self, unanswered: dict[str, dict[str, Any]]) -> None:
         self.is_open = True
@@ -76,8 +76,8 @@ class TurnCapture:
         self._lock = threading.Lock()
 
     def take_results(self, results: list[ToolAnswer]) -> None:
-        """Take the tool results that a request holds; those of calls that were answered before are known."""
-        last = {each.key: each for each in results}  # ids may come again: the last one is the newest
+        """Add the tool results of a request; results that earlier requests had are skipped."""
+        last = {each.key: each for each in results}  # an id may occur again: the last result is the newest
         with self._lock:
             for key, answered in last.items():
                 call = self._unanswered.pop(key, None)
@@ -86,7 +86,7 @@ class TurnCapture:
                     self._events.append({"type": "tool_result", **result})
 
     def take_answer(self, answer: CapturedAnswer, forced: Optional[str]) -> None:
-        """Take what a model answered; `forced`: the tool that the request made it call."""
+        """Add the answer of a model; `forced` is the tool that the request forced it to call."""
         with self._lock:
             if not self.is_open:
                 return
@@ -117,7 +117,7 @@ class TurnCapture:
             self._models.append(answer.model)
 
     def take_span(self, span: dict[str, Any], size: int) -> None:
-        """Take a span that ended; of `size` bytes, about."""
+        """Add a span that ended and takes about `size` bytes; drop it if the turn's limit is reached."""
         with self._lock:
             if not self.is_open:
                 return
@@ -128,12 +128,12 @@ class TurnCapture:
             self._spans.append(span)
 
     def watch_stream(self, stream: Any) -> None:
-        """Remember a stream that is ended with the turn, should the agent not read it to its end."""
+        """Add a stream to end with the turn, in case the agent does not read it to its end."""
         with self._lock:
             self._streams.append(stream)
 
     def close(self) -> Optional[dict[str, Any]]:
-        """End the turn: return the fields of a `captured` message, or None when nothing was captured."""
+        """End the turn; return the fields of a `captured` message, or None if nothing was captured."""
         with self._lock:
             streams, self._streams = self._streams, []
         for stream in streams:
@@ -141,17 +141,17 @@ class TurnCapture:
         with self._lock:
             self.is_open = False
             _in_progress.discard(self)
-            # A call that was forced, and of whose result no model heard, is how an object is written.
+            # A forced call without a result is structured output: the SDK reads its arguments as an object.
             forced = {id(each) for each in self._forced}
             objects = {id(each) for each in self._unanswered.values() if id(each) in forced}
             events = [each for each in self._events if id(each) not in objects]
-            found: dict[str, Any] = {"events": [_drop_none(each) for each in events]}
+            fields: dict[str, Any] = {"events": [_drop_none(each) for each in events]}
             if self._usage is not None or self._models:
-                found["usage"] = {**(self._usage or {}), "models": self._models}
-            found["spans"] = self._spans
-            found["dropped_spans"] = self._dropped_spans
-        found = {key: value for key, value in found.items() if value}
-        return found or None
+                fields["usage"] = {**(self._usage or {}), "models": self._models}
+            fields["spans"] = self._spans
+            fields["dropped_spans"] = self._dropped_spans
+        fields = {key: value for key, value in fields.items() if value}
+        return fields or None
 
 
 def _drop_none(event: dict[str, Any]) -> dict[str, Any]:

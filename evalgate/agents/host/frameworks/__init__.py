@@ -1,4 +1,4 @@
-"""The kinds of agents that can be hosted: one file each, tried in order."""
+"""Hosts for agents of frameworks and for plain functions: one module for each kind, tried in order."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _FRAMEWORKS = (
 
 
 class AgentHost(NamedTuple):
-    """An agent, ready to be asked."""
+    """Function that runs the turns of an agent, with the properties of the agent."""
 
     answer: Callable[[str, Session], object]
-    """May return a text, a dict, an awaitable of those, or a generator, synchronous or not."""
+    """Runs a turn; returns a text, a dict, an awaitable of those, or a generator, synchronous or not."""
     asynchronous: bool
-    """Whether `answer` may be called in the event loop; a thread calls it otherwise."""
+    """True if `answer` may be called in the event loop; otherwise it is called in a thread."""
     features: tuple[str, ...] = ()
-    """What of the protocol it can do that not every host can."""
+    """Optional features of the protocol that this host supports."""
     shareable: bool = True
-    """Whether one agent may serve many conversations: it keeps nothing of what is said."""
+    """True if one agent may serve many conversations, since it stores nothing of them."""
     common: tuple[object, ...] = ()
-    """Parts of an agent that is not shareable that its copies may share, such as the client of its model."""
+    """Parts that copies of an agent may share, such as the client of its model, if it is not shareable."""
     renew: Callable[[], Any] | None = None
-    """Return the host of the next conversation, or an awaitable of it; None: this one serves all of them.
+    """Returns the host of the next conversation, or an awaitable of it; None if this one serves all of them.
 
-    May be called where `answer` may be called.
+    It is called where `answer` may be called.
     """
     capture: bool = False
-    """Whether to add what requests to models and spans tell: for agents that report nothing themselves."""
+    """True to add captured requests to models and spans, for agents that report no events themselves."""
 
 
 def is_a(agent: object, package: str, name: str) -> bool:
-    """Whether `agent` is of a class of that name in that package, which is not imported for it."""
+    """Return True if `agent` is of a class of that name in that package, without importing the package."""
     return any(
         each.__name__ == name and (each.__module__ + ".").startswith(package + ".")
         for each in type(agent).__mro__
@@ -54,15 +54,15 @@ def is_a(agent: object, package: str, name: str) -> bool:
 
 
 def find_entry_host(named: object, where: str, loop: asyncio.AbstractEventLoop) -> AgentHost:
-    """Return the host of what the entry names; its `renew` separates conversations that must be.
+    """Return the host of the object that the entry names, with `renew` if each conversation needs an agent.
 
     Args:
-        named: An agent, or a class or function without parameters that makes one.
+        named: An agent, or a class or function without parameters that creates one.
         where: Module or file of the entry, for messages.
-        loop: Where a factory that is a coroutine function runs.
+        loop: Event loop in which a factory that is a coroutine function runs.
 
     Raises:
-        UnusableEntryError: it is nothing that can be asked, or all conversations would share what is said.
+        UnusableEntryError: the object is no agent, or all conversations would share its memory.
         AgentCreationError: the class or the factory raised.
     """
     from .agent_copies import create_copied_host, create_factory_host, find_factory
@@ -75,10 +75,10 @@ def find_entry_host(named: object, where: str, loop: asyncio.AbstractEventLoop) 
 
 
 def find_host(agent: object) -> AgentHost:
-    """Return the host of one agent.
+    """Return the host of one agent: of a framework, a function, or an object with a known method.
 
     Raises:
-        UnusableEntryError: it is nothing that can be asked.
+        UnusableEntryError: it is none of them.
     """
     from . import callables
 
@@ -92,7 +92,7 @@ def find_host(agent: object) -> AgentHost:
 
 
 def find_framework(agent: object) -> AgentHost | None:
-    """Return the host of an agent of a framework, or None if no framework is known that it is of."""
+    """Return the host of an agent of a known framework, else None."""
     for name in _FRAMEWORKS:
         found: AgentHost | None = importlib.import_module("." + name, __name__).create_host(agent)
         if found is not None:

@@ -1,7 +1,7 @@
-"""Google ADK's agents, workflows and apps, asked through ADK's own Runner.
+"""Google ADK's agents, workflows and apps, run by ADK's own Runner.
 
-What a turn's events mean is what ADK's evaluation makes of them: the last final event with text is the
-response, everything else that says, calls or answers something comes before it.
+Events are read as ADK's evaluation reads them: the last final event with text is the response, and all other
+texts, calls and results come before it.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ from ..failures import InvalidAnswerError, ModelError, summarize_error  # noqa: 
 from ..session import FEATURE, Mocks, Session  # noqa: TID252  the package has two names; an absolute import would fix one
 from . import AgentHost, is_a
 
-# Whom ADK's evaluation says it is when the case does not.
+# Names that ADK's evaluation uses if the case has none.
 _APP_NAME = "EvaluationGenerator"
 _USER_ID = "test_user_id"
 _ROLES = {"user": "user", "assistant": "model", "model": "model", "agent": "model"}
 
 
 def create_host(agent: object) -> Optional[AgentHost]:
-    """A host for an agent, a workflow or an app of Google ADK."""
+    """Return a host for an agent, a workflow or an app of Google ADK, else None."""
     if not is_adk(agent):
         return None
     return AgentHost(_ConversationStore(agent).run_turn, asynchronous=True, features=(FEATURE,))
 
 
 def is_adk(agent: object) -> bool:
-    """Whether that is an agent, a workflow or an app of Google ADK."""
+    """Return True if the object is an agent, a workflow or an app of Google ADK."""
     return any(is_a(agent, "google.adk", name) for name in ("BaseAgent", "BaseNode", "App"))
 
 
 def is_app(agent: object) -> bool:
-    """Whether that is an app, which holds an agent."""
+    """Return True if the object is an app of Google ADK, which contains an agent."""
     return is_a(agent, "google.adk", "App")
 
 
 class _ConversationStore:
-    """The conversations with one agent, each with services of its own: nothing leaks from case to case."""
+    """Conversations with one agent, each with services of its own, so that nothing leaks between cases."""
 
     def __init__(self, agent: object) -> None:
         self._agent = agent
-        self._begun: WeakKeyDictionary[Session, _AdkConversation] = WeakKeyDictionary()
+        self._conversations: WeakKeyDictionary[Session, _AdkConversation] = WeakKeyDictionary()
 
     async def run_turn(self, text: str, session: Session) -> dict[str, Any]:
-        """One turn."""
-        conversation = self._begun.get(session)
+        """Run one turn, in a new conversation if it is the session's first, and return the answer."""
+        conversation = self._conversations.get(session)
         if conversation is None:
-            conversation = self._begun[session] = _AdkConversation(self._agent, session)
+            conversation = self._conversations[session] = _AdkConversation(self._agent, session)
             await conversation.open_session(session)
         return {"response": await conversation.run_turn(text, session)}
 
 
 class _AdkConversation:
-    """One session in one Runner, which is never closed: that would close toolsets that all cases share."""
+    """Session in a Runner of its own, which is never closed: that would close toolsets that cases share."""
 
     def __init__(self, agent: Any, session: Session) -> None:
         self._types = importlib.import_module("google.genai.types")
@@ -69,9 +69,9 @@ class _AdkConversation:
 
     def _create_runner(self, agent: Any, mocks: Mocks) -> Any:
         runner = importlib.import_module("google.adk.runners").Runner
-        gated = {"app": agent} if self._root is not agent else {"agent": agent}
+        options = {"app": agent} if self._root is not agent else {"agent": agent}
         return runner(
-            **(_add_mocks(gated, mocks) if mocks else gated),
+            **(_add_mocks(options, mocks) if mocks else options),
             app_name=self._app_name,
             session_service=self._sessions,
             artifact_service=_create_service(
@@ -81,7 +81,7 @@ class _AdkConversation:
         )
 
     async def open_session(self, session: Session) -> None:
-        """Open the session with the case's state, after what precedes the conversation."""
+        """Open the session with the case's state, and append the messages that precede the conversation."""
         opened = await self._sessions.create_session(
             app_name=self._app_name, user_id=self._user_id, session_id=self._id, state=session.state
         )
@@ -89,8 +89,8 @@ class _AdkConversation:
         for message in session.context_messages:
             content = self._convert_context_message(message)
             author = "user" if content.role == "user" else self._root.name
-            said = event(author=author, content=content, invocation_id="context")
-            await self._sessions.append_event(opened, said)
+            earlier = event(author=author, content=content, invocation_id="context")
+            await self._sessions.append_event(opened, earlier)
 
     def _convert_context_message(self, message: dict[str, Any]) -> Any:
         role, text = _ROLES.get(str(message.get("role"))), message.get("content")
@@ -102,11 +102,11 @@ class _AdkConversation:
         return self._types.Content(role=role, parts=[self._types.Part(text=text)])
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
-        """Ask, report what happened, and give the text of the final response.
+        """Run one turn, report its events, and return the text of the final response.
 
         Raises:
-            ModelError: there is none because the model gave an error.
-            BaseException: whatever the agent raises.
+            ModelError: there is no response because the model returned an error.
+            BaseException: the agent raised it.
         """
         events: list[Any] = []
         try:
@@ -152,22 +152,22 @@ class _AdkConversation:
         return dict(now.state)
 
 
-def _add_mocks(gated: dict[str, Any], mocks: Mocks) -> dict[str, Any]:
+def _add_mocks(options: dict[str, Any], mocks: Mocks) -> dict[str, Any]:
     plugin = _create_mock_plugin(mocks)
-    if "app" in gated:
-        app = gated["app"]
+    if "app" in options:
+        app = options["app"]
         return {"app": app.model_copy(update={"plugins": [plugin, *app.plugins]})}
-    return {**gated, "plugins": [plugin]}
+    return {**options, "plugins": [plugin]}
 
 
 def _create_mock_plugin(mocks: Mocks) -> Any:
-    """A plugin that answers mocked tools before anything of the agent's sees the call."""
+    """Return a plugin that answers mocked tools; as the first one, before plugins of the agent."""
 
     async def before_tool_callback(_self: Any, *, tool: Any, tool_args: Any, **_: Any) -> Any:
         if not mocks.is_mocked(tool.name):
             return None
         result = mocks.require_result(tool.name, tool_args)
-        # As ADK does with what a function returns.
+        # ADK wraps the results of functions in the same way.
         return result if isinstance(result, dict) else {"result": result}
 
     base = importlib.import_module("google.adk.plugins.base_plugin").BasePlugin
@@ -183,7 +183,7 @@ def _get_parts(event: Any) -> list[Any]:
 
 
 def _find_final_event(events: list[Any]) -> Any:
-    """The last final event, where one without text (only audio, an image) stands in for none with text."""
+    """Return the last final event with text, else the last final one (only audio or an image), else None."""
     final = None
     for event in events:
         if _get_parts(event) and event.is_final_response() and (not _has_text(final) or _has_text(event)):
@@ -213,7 +213,7 @@ def _report_events(events: list[Any], final: Any, session: Session) -> None:
 
 
 def _report_usage(event: Any, session: Session) -> None:
-    # The pieces of a streamed answer carry sums that their whole carries again.
+    # Partial events of a streamed answer have sums that the whole event repeats.
     used = getattr(event, "usage_metadata", None)
     if used is None or event.partial:
         return

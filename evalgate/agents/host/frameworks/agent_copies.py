@@ -1,8 +1,8 @@
-"""Make the agent of each conversation, so that no conversation sees what another one said.
+"""Creation of an agent for each conversation, so that no conversation sees messages of another one.
 
-A class or a function without parameters is called once a conversation. An object that is ready-made is copied
-once a conversation, unless its framework keeps what was said outside of it. What can be neither made nor
-copied is refused: an agent that all conversations share answers one user's question with another's order.
+A class or a function without parameters is called once per conversation. A ready-made object is copied once
+per conversation, unless its framework stores conversations outside of it. An object that can be neither
+created nor copied is refused: a shared agent would answer one user's question with another user's data.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _Find = Callable[[object], AgentHost]
 
 
 def find_factory(named: object) -> Optional[Callable[[], object]]:
-    """Return `named` if it is a class or a function that makes agents; else None.
+    """Return `named` if it is a class or a function that creates agents, else None.
 
     Raises:
-        UnusableEntryError: it is a class that needs arguments, or a method without its object.
+        UnusableEntryError: it is a class that needs arguments, or a method without an object.
     """
     if inspect.isclass(named):
         _check_class(named)
@@ -34,7 +34,7 @@ def find_factory(named: object) -> Optional[Callable[[], object]]:
         return None
     try:
         parameters = list(inspect.signature(named).parameters.values())
-    except ValueError:  # a function in C that does not tell
+    except ValueError:  # a function in C without a signature
         return None
     _check_method(named, parameters)
     return named if _is_factory(named, parameters) else None
@@ -43,7 +43,7 @@ def find_factory(named: object) -> Optional[Callable[[], object]]:
 def _is_factory(function: object, parameters: List[inspect.Parameter]) -> bool:
     if not parameters:
         return True
-    # `def make_agent(model="large")` takes no text either, although a text could be given to it.
+    # `def make_agent(model="large")` is a factory too, although it could be called with a text.
     optional = all(each.default is not each.empty for each in parameters)
     return optional and _FACTORY_NAME.match(getattr(function, "__name__", "")) is not None
 
@@ -51,7 +51,7 @@ def _is_factory(function: object, parameters: List[inspect.Parameter]) -> bool:
 def _check_class(made: Callable[..., object]) -> None:
     try:
         parameters = inspect.signature(made).parameters.values()
-    except ValueError:  # a class in C that does not tell
+    except ValueError:  # a class in C without a signature
         return
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [each for each in parameters if each.default is each.empty and each.kind not in variable]
@@ -76,27 +76,30 @@ def _check_method(function: object, parameters: List[inspect.Parameter]) -> None
 def create_factory_host(
     make: Callable[[], object], find: _Find, where: str, loop: asyncio.AbstractEventLoop
 ) -> AgentHost:
-    """Return the host of an agent that `make` makes anew for each conversation.
+    """Return the host of an agent that `make` creates anew for each conversation.
 
-    Two agents are made at once: if they are one and the same (a singleton, a cached function), `make` does
+    Two agents are created at once: if they are the same object (a singleton, a cached function), `make` does
     not separate conversations.
 
     Raises:
         AgentCreationError: `make` raised.
-        UnusableEntryError: what it makes cannot be asked, or is shared and cannot be copied.
+        UnusableEntryError: its result is no agent, or is always the same one and cannot be copied.
     """
     made = [_create_agent(make, loop) for _ in range(2)]
     hosts = [_require_host(each, make, find) for each in made]
     if made[0] is made[1]:
         return hosts[0] if hosts[0].shareable else create_copied_host(made[0], find, where)
 
-    def renew_host() -> Any:
+    async def find_awaited_host(agent: Any) -> AgentHost:
+        return find(await agent)
+
+    def create_next_host() -> Any:
         if hosts:
             return hosts.pop(0)
         agent = make()
-        return _find_awaited_host(agent, find) if inspect.isawaitable(agent) else find(agent)
+        return find_awaited_host(agent) if inspect.isawaitable(agent) else find(agent)
 
-    return hosts[0]._replace(renew=renew_host)
+    return hosts[0]._replace(renew=create_next_host)
 
 
 def _create_agent(make: Callable[[], object], loop: asyncio.AbstractEventLoop) -> object:
@@ -112,10 +115,6 @@ def _create_agent(make: Callable[[], object], loop: asyncio.AbstractEventLoop) -
         raise AgentCreationError(f"making it raised {summarize_error(error)}") from error
 
 
-async def _find_awaited_host(agent: Any, find: _Find) -> AgentHost:
-    return find(await agent)
-
-
 def _require_host(agent: object, make: Callable[[], object], find: _Find) -> AgentHost:
     try:
         return find(agent)
@@ -129,7 +128,7 @@ def _require_host(agent: object, make: Callable[[], object], find: _Find) -> Age
 
 
 def create_copied_host(agent: object, find: _Find, where: str) -> AgentHost:
-    """Return the host of copies of a ready-made agent: one a conversation, and the original is never asked.
+    """Return the host of copies of a ready-made agent: one per conversation; the original is never run.
 
     Raises:
         UnusableEntryError: it cannot be copied.
@@ -137,14 +136,14 @@ def create_copied_host(agent: object, find: _Find, where: str) -> AgentHost:
     common = find(agent).common
     first = [find(_copy_agent(agent, common, where))]
 
-    def renew_host() -> AgentHost:
+    def create_next_host() -> AgentHost:
         return first.pop() if first else find(copy.deepcopy(agent, _build_memo(common)))
 
-    return first[0]._replace(renew=renew_host)
+    return first[0]._replace(renew=create_next_host)
 
 
 def _build_memo(common: tuple[object, ...]) -> dict[int, Any]:
-    """Return what `copy.deepcopy` takes for copied already."""
+    """Return a memo for `copy.deepcopy` in which the common parts are already copied, as themselves."""
     return {id(each): each for each in common}
 
 
@@ -164,7 +163,7 @@ def _explain_shared_agent(agent: object, why: str, where: str) -> str:
     owner = type(getattr(agent, "__self__", agent))
     made = "its class, or " if _is_users_class(owner) else ""
     article = "an" if owner.__name__[:1].upper() in "AEIOU" else "a"
-    # What to do comes early: some reports cut a long sentence.
+    # The advice comes early, because some reports cut a long sentence.
     return (
         f"each conversation needs {article} `{owner.__name__}` of its own, and this one {why}: name "
         f"{made}a function without parameters that makes one (`agent.entry: {where}:make_agent`); "
@@ -173,7 +172,7 @@ def _explain_shared_agent(agent: object, why: str, where: str) -> str:
 
 
 def _is_users_class(owner: type) -> bool:
-    """Return whether naming the class would make the same agent: not so for a framework's."""
+    """Return True if the class is the user's own: only that creates the same agent without arguments."""
     import sysconfig  # only needed for this sentence
 
     file = getattr(sys.modules.get(owner.__module__), "__file__", None) or ""

@@ -34,34 +34,34 @@ def _is_workflow(agent: object) -> bool:
 class _AgentFrameworkConversation:
     def __init__(self, agent: Any, session: Session) -> None:
         self._agent = agent
-        # A workflow keeps what was said, and would be told it again from a session.
+        # A workflow stores the conversation itself; with a session it would get each message twice.
         self._session = None if _is_workflow(agent) else agent.create_session()
         message = importlib.import_module("agent_framework").Message
-        self._unsaid = [message(role, [text]) for role, text in read_context_messages(session, _NAME)]
+        self._unsent = [message(role, [text]) for role, text in read_context_messages(session, _NAME)]
         self._message = message
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, _NAME)
-        telling = EventRecorder(session)
-        unsaid, self._unsaid = self._unsaid, []
-        asked = [*unsaid, self._message("user", [text])]
-        response = await self._agent.run(asked, session=self._session)
+        recorder = EventRecorder(session)
+        unsent, self._unsent = self._unsent, []
+        messages = [*unsent, self._message("user", [text])]
+        response = await self._agent.run(messages, session=self._session)
         used = response.usage_details or {}
-        telling.record_usage(used.get("input_token_count"), used.get("output_token_count"))
+        recorder.record_usage(used.get("input_token_count"), used.get("output_token_count"))
         for message in response.messages:
-            _record_message(message, telling)
+            _record_message(message, recorder)
         value = getattr(response, "value", None)
-        return telling.response if value is None else as_text(value)
+        return recorder.response if value is None else as_text(value)
 
 
-def _record_message(message: Any, telling: EventRecorder) -> None:
+def _record_message(message: Any, recorder: EventRecorder) -> None:
     author = message.author_name
     if message.role == "assistant":
-        telling.record_text(
+        recorder.record_text(
             "".join(each.text or "" for each in message.contents if each.type == "text"), author
         )
     for content in message.contents:
         if content.type == "function_call":
-            telling.record_call(content.name, content.arguments, content.call_id, author)
+            recorder.record_call(content.name, content.arguments, content.call_id, author)
         elif content.type == "function_result":
-            telling.record_result(None, parse_tool_output(content.result), content.call_id, author)
+            recorder.record_result(None, parse_tool_output(content.result), content.call_id, author)

@@ -1,4 +1,4 @@
-"""Agents and teams of AutoGen, which keep their conversation: each conversation needs one of its own."""
+"""Agents and teams of AutoGen, which store their conversation: each conversation needs a copy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
 
 
 def _find_clients(agent: Any) -> Iterator[object]:
-    """Yield the clients of models, which keep nothing but a count of tokens."""
+    """Yield the clients of models, which copies may share: they store only a count of tokens."""
     for name in ("_model_client", "_team"):
         part = getattr(agent, name, None)
         if part is not None:
@@ -42,8 +42,8 @@ def _find_clients(agent: Any) -> Iterator[object]:
 class _AutoGenConversation:
     def __init__(self, agent: Any, session: Session) -> None:
         self._agent = agent
-        self._unsaid = read_context_messages(session, _NAME)
-        if self._unsaid and not hasattr(agent, "model_context"):
+        self._unsent = read_context_messages(session, _NAME)
+        if self._unsent and not hasattr(agent, "model_context"):
             raise UnsupportedCaseError(
                 "messages that precede the conversation cannot be told to a team of AutoGen"
             )
@@ -51,15 +51,15 @@ class _AutoGenConversation:
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, _NAME)
         await self._add_context_messages()
-        telling = EventRecorder(session)
+        recorder = EventRecorder(session)
         async for message in self._agent.run_stream(task=text):
-            _record_message(message, telling)
-        return telling.response
+            _record_message(message, recorder)
+        return recorder.response
 
     async def _add_context_messages(self) -> None:
         models = importlib.import_module("autogen_core.models")
-        unsaid, self._unsaid = self._unsaid, []
-        for role, text in unsaid:
+        unsent, self._unsent = self._unsent, []
+        for role, text in unsent:
             kind, source = (
                 (models.UserMessage, "user")
                 if role == "user"
@@ -68,20 +68,20 @@ class _AutoGenConversation:
             await self._agent.model_context.add_message(kind(content=text, source=source))
 
 
-def _record_message(message: Any, telling: EventRecorder) -> None:
+def _record_message(message: Any, recorder: EventRecorder) -> None:
     kind, author = type(message).__name__, getattr(message, "source", None)
     used = getattr(message, "models_usage", None)
     if used is not None:
-        telling.record_usage(used.prompt_tokens, used.completion_tokens)
-    if author == "user" or author is None:  # what was asked, and the result, which repeats all messages
+        recorder.record_usage(used.prompt_tokens, used.completion_tokens)
+    if author == "user" or author is None:  # the question, and the result, which repeats all messages
         return
     if kind == "ToolCallRequestEvent":
         for call in message.content:
-            telling.record_call(call.name, call.arguments, call.id, author)
+            recorder.record_call(call.name, call.arguments, call.id, author)
     elif kind == "ToolCallExecutionEvent":
         for result in message.content:
-            telling.record_result(result.name, parse_tool_output(result.content), result.call_id, author)
+            recorder.record_result(result.name, parse_tool_output(result.content), result.call_id, author)
     elif kind in _TEXTS:
-        telling.record_text(message.content, author)
+        recorder.record_text(message.content, author)
     elif kind.startswith("StructuredMessage"):
-        telling.record_text(as_text(message.content) or "", author)
+        recorder.record_text(as_text(message.content) or "", author)

@@ -1,4 +1,4 @@
-"""Functions, and objects with a method to ask them by."""
+"""Functions as agents, and objects with a method `ainvoke`, `invoke`, `arun` or `run`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def create_host(agent: object) -> Optional[AgentHost]:
-    """A host for a function, or an object that can be asked."""
+    """Return a host for a function or an object with one of the known methods, else None."""
     function = None if inspect.isclass(agent) else _find_function(agent)
     if function is None:
         return None
@@ -25,7 +25,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
 
 
 def _is_stateless(agent: object) -> bool:
-    """Return whether it holds no object of the user's that could remember what was said."""
+    """Return True if the function has no object of the user that could store a conversation."""
     owner = getattr(agent, "__self__", None)
     if inspect.ismethod(agent) and not inspect.isclass(owner):
         known = find_framework(owner)
@@ -52,10 +52,13 @@ def _is_asynchronous(function: Callable[..., object]) -> bool:
 
 
 def _adapt_signature(function: Callable[..., object]) -> Callable[[str, Session], object]:
-    """Call `function` the way its signature asks for: (text), (text, session) or (text, session=session)."""
+    """Return a function of (text, session) that calls `function` with the arguments of its signature.
+
+    The signature may be (text), (text, session) or (text, *, session).
+    """
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except ValueError:  # a function in C that does not tell
+    except ValueError:  # a function in C without a signature
         return lambda text, _session: function(text)
     positional = [each for each in parameters if each.kind in _POSITIONAL]
     _check_signature(function, parameters, positional)

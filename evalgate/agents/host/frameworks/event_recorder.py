@@ -1,4 +1,4 @@
-"""What hosts of frameworks share: one conversation per session, and telling what happened in a turn."""
+"""Helpers of the hosts of frameworks: one conversation per session, and a recorder of a turn's events."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ from . import AgentHost
 
 
 class HostedConversation(Protocol):
-    """What a framework remembers of one session. Must not hold the session, which it would keep alive."""
+    """Conversation of a framework for one session.
+
+    It must not refer to the session: the host finds it by a weak reference to the session, which would
+    never be released.
+    """
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
-        """Ask, tell what happens, and give the response."""
+        """Run one turn, report its events, and return the response."""
         ...
 
 
 def create_conversation_host(begin: Callable[[Session], HostedConversation], *features: str) -> AgentHost:
-    """A host that begins a conversation with the first turn of each session."""
-    begun: WeakKeyDictionary[Session, HostedConversation] = WeakKeyDictionary()
+    """Return a host that calls `begin` in the first turn of each session."""
+    conversations: WeakKeyDictionary[Session, HostedConversation] = WeakKeyDictionary()
 
     async def run_turn(text: str, session: Session) -> dict[str, Any]:
-        conversation = begun.get(session)
+        conversation = conversations.get(session)
         if conversation is None:
-            conversation = begun[session] = begin(session)
+            conversation = conversations[session] = begin(session)
         return {"response": await conversation.run_turn(text, session)}
 
     return AgentHost(run_turn, asynchronous=True, features=features)
@@ -38,7 +42,7 @@ def read_context_messages(session: Session, framework: str) -> List[Tuple[str, s
     """Return the role and text of each message that precedes the conversation.
 
     Raises:
-        UnsupportedCaseError: one of them is neither a text of the user nor one of the agent.
+        UnsupportedCaseError: a message is neither a text of the user nor one of the agent.
     """
     earlier = [(message.get("role"), message.get("content")) for message in session.context_messages]
     for role, text in earlier:
@@ -51,7 +55,7 @@ def read_context_messages(session: Session, framework: str) -> List[Tuple[str, s
 
 
 def parse_tool_output(content: object) -> object:
-    """Return what a tool returned, from the text that a framework makes of it for the model.
+    """Return the result of a tool, from the text that a framework makes of it for the model.
 
     Frameworks write objects and lists as JSON or as Python literals; any other text is the result itself.
     """
@@ -68,7 +72,7 @@ def parse_tool_output(content: object) -> object:
 
 
 def refuse_attachments(session: Session, framework: str) -> None:
-    """Raise Unsupported when the user's message is more than text."""
+    """Raise UnsupportedCaseError if the user's message has attachments."""
     if session.attachments:
         raise UnsupportedCaseError(
             f"evalgate hands {framework} texts only, and this turn has attachments: gate a function that "
@@ -77,23 +81,23 @@ def refuse_attachments(session: Session, framework: str) -> None:
 
 
 class EventRecorder:
-    """Tells what happens in a turn, in order. A text that nothing follows is the response."""
+    """Recorder of a turn's events, in order. A text that no event follows is the response."""
 
     def __init__(self, session: Session) -> None:
         self.response: Optional[str] = None
-        """The last text, while nothing follows it."""
+        """Last text, as long as no event follows it."""
         self._author: Optional[str] = None
         self._report = session.recorder.report_event
         self._names: dict[str, str] = {}
 
     def record_text(self, text: str, author: Optional[str] = None) -> None:
-        """The agent says something; no text is nothing."""
+        """Record a text of the agent; ignore an empty one."""
         if text:
             self._flush_text()
             self.response, self._author = text, author
 
     def record_call(self, name: str, args: object, id_: Optional[str], author: Optional[str] = None) -> None:
-        """A tool is called; arguments that are a text are read as JSON."""
+        """Record a tool call; arguments that are a text are parsed as JSON."""
         self._flush_text()
         if id_:
             self._names[id_] = name
@@ -102,13 +106,13 @@ class EventRecorder:
     def record_result(
         self, name: Optional[str], result: object, id_: Optional[str], author: Optional[str] = None
     ) -> None:
-        """A tool answered; without a name, the one that was called by that id."""
+        """Record a tool result; without a name, it is of the tool that was called with that id."""
         self._flush_text()
         name = name or self._names.get(id_ or "", "")
         self._report("tool_result", name=name, result=result, id=id_, author=author)
 
     def record_usage(self, input_tokens: object, output_tokens: object) -> None:
-        """A model was asked."""
+        """Record the tokens of a model call; ignore one without any."""
         if input_tokens or output_tokens:
             self._report("usage", input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
 
@@ -128,7 +132,7 @@ def _parse_arguments(args: object) -> Optional[dict[str, Any]]:
 
 
 def as_text(output: Any) -> Optional[str]:
-    """An agent's output as a response: a text as it is, an object as its JSON."""
+    """Return an agent's output as a response: a text or None as it is, an object as its JSON."""
     if output is None or isinstance(output, str):
         return output
     if dataclasses.is_dataclass(output) and not isinstance(output, type):

@@ -1,8 +1,8 @@
 """LangGraph's graphs and LangChain's runnables.
 
-A graph with `messages` tells by them what it did; of anything else, callbacks tell which tools ran. What
-models consumed is told by callbacks always. A graph with a checkpointer remembers by itself; another one gets
-all that it ended with again in the next turn.
+The events of a graph with `messages` are read from these; for all other runnables, callbacks report the tools
+that ran. Callbacks always report the usage of models. A graph with a checkpointer stores its conversation;
+any other gets the values at the end of a turn again in the next one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from ..session import Session  # noqa: TID252
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments
 
+# Names that chains use for their answer.
 _OUTPUTS = ("output", "response", "answer", "result", "text")
-# What chains call their answer.
 
 
 def create_host(agent: object) -> Optional[AgentHost]:
-    """A host for a compiled graph, or for anything that LangChain can run."""
+    """Return a host for a compiled graph or any other runnable of LangChain, else None.
+
+    Raises:
+        UnusableEntryError: it is a graph that is not compiled, or the key of its input is unclear.
+    """
     if is_a(agent, "langgraph", "StateGraph"):
         raise UnusableEntryError("it is a graph that is not compiled: name what `compile()` gives")
     if not is_a(agent, "langchain_core", "Runnable"):
@@ -33,7 +37,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     if is_a(agent, "langchain_core", "BaseLanguageModel"):
         return create_conversation_host(lambda session: _RunnableConversation(agent, None, session))
     key = _choose_input_key(takes)
-    # LangChain's older chains keep what was said in their memory.
+    # LangChain's older chains store the conversation in their `memory`.
     shareable = getattr(agent, "memory", None) is None
     return create_conversation_host(lambda session: _RunnableConversation(agent, key, session))._replace(
         shareable=shareable
@@ -41,10 +45,10 @@ def create_host(agent: object) -> Optional[AgentHost]:
 
 
 def _list_input_keys(agent: Any) -> list[str]:
-    """The keys of what it takes; empty when that is no object, or cannot be told."""
+    """Return the keys of the input; empty if the input is no object or its schema is unknown."""
     schema = getattr(getattr(agent, "builder", None), "input_schema", None)
     try:
-        if schema is not None:  # of a graph, which LangGraph cannot describe when it is of `typing.TypedDict`
+        if schema is not None:  # of a graph: LangGraph cannot describe it if it is a `typing.TypedDict`
             return list(get_type_hints(schema))
         return list(agent.get_input_jsonschema().get("properties") or ())
     except Exception:  # noqa: BLE001  a schema of any type that pydantic cannot describe
@@ -61,7 +65,7 @@ def _choose_input_key(keys: list[str]) -> str:
 
 
 class _GraphConversation:
-    """A conversation with a graph whose state has `messages`."""
+    """Conversation with a graph that has `messages` in its state."""
 
     def __init__(self, graph: Any, takes: list[str], session: Session) -> None:
         self._graph = graph
@@ -71,12 +75,12 @@ class _GraphConversation:
         self._values: dict[str, Any] = {**state, "messages": list(session.context_messages)}
         self._last: dict[str, Any] = {}
         self._waits = False
-        # Whether it stopped in the middle to ask the user, and goes on with what is said next.
+        """True if the graph was interrupted to ask the user, and continues with the next message."""
         self._seen: set[object] = set()
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, "a graph of LangGraph")
-        telling = EventRecorder(session)
+        recorder = EventRecorder(session)
         said = {"role": "user", "content": text}
         first = not self._waits
         asked: Any = {**self._values, "messages": [*self._values["messages"], said]}
@@ -84,24 +88,24 @@ class _GraphConversation:
             asked = importlib.import_module("langgraph.types").Command(resume=text)
         config = {
             "configurable": {"thread_id": self._thread},
-            "callbacks": [_create_callback_handler(telling, tools=False)],
+            "callbacks": [_create_callback_handler(recorder, tools=False)],
         }
         async for values in self._graph.astream(asked, config=config, stream_mode="values"):
-            self._record_messages(values.get("messages") or (), telling, said if first else None)
+            self._record_messages(values.get("messages") or (), recorder, said if first else None)
             first, self._last = False, values
-        return self._finish_turn(session, telling)
+        return self._finish_turn(session, recorder)
 
-    def _record_messages(self, messages: Any, telling: EventRecorder, asked: object) -> None:
-        """Tell what is new; everything up to what was asked is known."""
+    def _record_messages(self, messages: Any, recorder: EventRecorder, asked: object) -> None:
+        """Record new messages; with `asked`, the user's own, only mark them as known."""
         convert = importlib.import_module("langchain_core.messages").convert_to_messages
         for index, message in enumerate(convert(messages)):
             key = getattr(message, "id", None) or index
             if key not in self._seen:
                 self._seen.add(key)
                 if asked is None:
-                    _record_message(message, telling)
+                    _record_message(message, recorder)
 
-    def _finish_turn(self, session: Session, telling: EventRecorder) -> Optional[str]:
+    def _finish_turn(self, session: Session, recorder: EventRecorder) -> Optional[str]:
         values = {key: value for key, value in self._last.items() if not key.startswith("__")}
         ended = {key: value for key, value in values.items() if key != "messages"}
         session.state = {**session.state, **ended}
@@ -109,22 +113,22 @@ class _GraphConversation:
         questions = [as_text(each.value) or "" for each in self._last.get("__interrupt__") or ()]
         self._waits = bool(questions) and self._remembers
         if questions:
-            telling.record_text("\n".join(questions))
-            return telling.response
+            recorder.record_text("\n".join(questions))
+            return recorder.response
         structured = values.get("structured_response")
-        return telling.response if structured is None else as_text(structured)
+        return recorder.response if structured is None else as_text(structured)
 
 
-def _record_message(message: Any, telling: EventRecorder) -> None:
+def _record_message(message: Any, recorder: EventRecorder) -> None:
     author = getattr(message, "name", None)
     if message.type == "tool":
-        telling.record_result(author, _parse_result(message.content), message.tool_call_id)
+        recorder.record_result(author, _parse_result(message.content), message.tool_call_id)
     elif message.type == "ai":
-        telling.record_text(_join_text(message.content), author)
+        recorder.record_text(_join_text(message.content), author)
         for call in message.tool_calls:
-            telling.record_call(call["name"], call["args"], call.get("id"), author)
+            recorder.record_call(call["name"], call["args"], call.get("id"), author)
         for call in message.invalid_tool_calls:
-            telling.record_call(call.get("name") or "", None, call.get("id"), author)
+            recorder.record_call(call.get("name") or "", None, call.get("id"), author)
 
 
 def _join_text(content: Any) -> str:
@@ -135,7 +139,7 @@ def _join_text(content: Any) -> str:
 
 
 def _parse_result(content: Any) -> Any:
-    """What a tool answered; an object or a list, which LangChain writes as JSON, as what it was."""
+    """Return the result of a tool; LangChain writes objects and lists as JSON, which is parsed."""
     if isinstance(content, str) and content[:1] in ("{", "["):
         try:
             return json.loads(content)
@@ -145,30 +149,30 @@ def _parse_result(content: Any) -> Any:
 
 
 class _RunnableConversation:
-    """A conversation with anything else: a model, a chain, a graph without messages."""
+    """Conversation with any other runnable: a model, a chain, a graph without messages."""
 
     def __init__(self, runnable: Any, key: Optional[str], session: Session) -> None:
         self._runnable = runnable
         self._key = key
-        """Of what the user says; "": it is the whole input; None: the input is a list of messages."""
+        """Key of the user's text in the input; "" if it is the whole input; None for a list of messages."""
         self._id = str(uuid.uuid4())
-        self._said: list[dict[str, Any]] = list(session.context_messages)
+        self._messages: list[dict[str, Any]] = list(session.context_messages)
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, "a runnable of LangChain")
-        telling = EventRecorder(session)
+        recorder = EventRecorder(session)
         known = {"session_id": self._id, "thread_id": self._id}
-        config = {"configurable": known, "callbacks": [_create_callback_handler(telling, tools=True)]}
-        self._said.append({"role": "user", "content": text})
+        config = {"configurable": known, "callbacks": [_create_callback_handler(recorder, tools=True)]}
+        self._messages.append({"role": "user", "content": text})
         response = _extract_response(await self._runnable.ainvoke(self._build_input(text), config=config))
-        self._said.append({"role": "assistant", "content": response or ""})
+        self._messages.append({"role": "assistant", "content": response or ""})
         return response
 
     def _build_input(self, text: str) -> object:
         if self._key is None:
-            return list(self._said)
+            return list(self._messages)
         if self._key == "messages":
-            return {"messages": list(self._said)}
+            return {"messages": list(self._messages)}
         return {self._key: text} if self._key else text
 
 
@@ -184,25 +188,25 @@ def _extract_response(output: Any) -> Optional[str]:
     return _join_text(output.content) if hasattr(output, "content") else as_text(output)
 
 
-def _create_callback_handler(telling: EventRecorder, tools: bool) -> Any:
-    """A callback handler of LangChain that tells what models consume and, if asked, which tools run."""
+def _create_callback_handler(recorder: EventRecorder, tools: bool) -> Any:
+    """Return a callback handler of LangChain that records usage and, with `tools`, tool calls and results."""
     names: dict[object, str] = {}
 
     def on_llm_end(_self: Any, response: Any, **_: Any) -> None:
         for generation in (each for batch in response.generations for each in batch):
             used = getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
-            telling.record_usage(used.get("input_tokens"), used.get("output_tokens"))
+            recorder.record_usage(used.get("input_tokens"), used.get("output_tokens"))
 
     def on_tool_start(_self: Any, serialized: Any, input_str: str, *, run_id: Any, **more: Any) -> None:
         names[run_id] = (serialized or {}).get("name") or more.get("name") or ""
-        telling.record_call(names[run_id], more.get("inputs") or input_str, str(run_id))
+        recorder.record_call(names[run_id], more.get("inputs") or input_str, str(run_id))
 
     def on_tool_end(_self: Any, output: Any, *, run_id: Any, **_: Any) -> None:
         content = _parse_result(getattr(output, "content", output))
-        telling.record_result(names.pop(run_id, None), content, str(run_id))
+        recorder.record_result(names.pop(run_id, None), content, str(run_id))
 
     base = importlib.import_module("langchain_core.callbacks").BaseCallbackHandler
-    # Inline, so that what is told keeps its order.
+    # Inline, since callbacks in other threads would lose the order of events.
     methods: dict[str, Any] = {"on_llm_end": on_llm_end, "run_inline": True, "raise_error": True}
     if tools:
         methods.update(on_tool_start=on_tool_start, on_tool_end=on_tool_end)

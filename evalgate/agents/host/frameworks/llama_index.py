@@ -17,8 +17,8 @@ from .event_recorder import (
 )
 
 _NAME = "an agent of LlamaIndex"
+# Names of the providers for token counts; LlamaIndex passes their answers on as they are.
 _TOKENS = (("prompt_tokens", "completion_tokens"), ("input_tokens", "output_tokens"))
-# Providers' names for what models consume; LlamaIndex hands on their answers as they are.
 
 
 def create_host(agent: object) -> Optional[AgentHost]:
@@ -32,43 +32,40 @@ class _LlamaIndexConversation:
     def __init__(self, agent: Any, session: Session) -> None:
         self._agent = agent
         self._context = importlib.import_module("llama_index.core.workflow").Context(agent)
-        # A context alone forgets its memory between runs.
+        # A context alone does not keep its memory between runs.
         self._memory = importlib.import_module("llama_index.core.memory").Memory.from_defaults()
         message = importlib.import_module("llama_index.core.llms").ChatMessage
         earlier = read_context_messages(session, _NAME)
-        self._unsaid = [message(role=role, content=text) for role, text in earlier]
+        self._unsent = [message(role=role, content=text) for role, text in earlier]
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, _NAME)
-        telling = EventRecorder(session)
-        if self._unsaid:
-            await self._memory.aput_messages(self._unsaid)
-            self._unsaid = []
+        recorder = EventRecorder(session)
+        if self._unsent:
+            await self._memory.aput_messages(self._unsent)
+            self._unsent = []
         running = self._agent.run(user_msg=text, ctx=self._context, memory=self._memory)
         author: Optional[str] = None
         async for event in running.stream_events():
             author = getattr(event, "current_agent_name", author)
-            _record_event(event, author, telling)
+            _record_event(event, author, recorder)
         result = await running
         structured = getattr(result, "structured_response", None)
-        return telling.response if structured is None else as_text(structured)
+        return recorder.response if structured is None else as_text(structured)
 
 
-def _record_event(event: Any, author: Optional[str], telling: EventRecorder) -> None:
+def _record_event(event: Any, author: Optional[str], recorder: EventRecorder) -> None:
     kind = type(event).__name__
     if kind == "AgentOutput":
-        telling.record_usage(*_count_tokens(event.raw))
-        telling.record_text(event.response.content or "", author)
+        recorder.record_usage(*_count_tokens(event.raw))
+        recorder.record_text(event.response.content or "", author)
     elif kind == "ToolCall":
-        telling.record_call(event.tool_name, event.tool_kwargs, event.tool_id, author)
+        recorder.record_call(event.tool_name, event.tool_kwargs, event.tool_id, author)
     elif kind == "ToolCallResult":
         output = event.tool_output
-        result = output.raw_output if _is_json(output.raw_output) else parse_tool_output(output.content)
-        telling.record_result(event.tool_name, result, event.tool_id, author)
-
-
-def _is_json(value: object) -> bool:
-    return isinstance(value, (str, int, float, bool, dict, list))
+        is_json = isinstance(output.raw_output, (str, int, float, bool, dict, list))
+        result = output.raw_output if is_json else parse_tool_output(output.content)
+        recorder.record_result(event.tool_name, result, event.tool_id, author)
 
 
 def _count_tokens(raw: Any) -> tuple[object, object]:

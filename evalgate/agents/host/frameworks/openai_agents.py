@@ -1,7 +1,7 @@
-"""Agents of the OpenAI Agents SDK, with mocked tools where the case has some.
+"""Agents of the OpenAI Agents SDK, with clones that mock tools if the case has tool mocks.
 
-A later turn goes to the agent that answered last, with everything that was said. The session's state is the
-run's context, for tools that take a dict.
+A later turn starts with the agent that answered last and with the whole conversation. The session's state is
+the context of the run, for tools that take a dict.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from .event_recorder import EventRecorder, as_text, create_conversation_host, re
 
 
 def clone_with_mocks(agent: Any, mocks: Mocks) -> Any:
-    """A clone of the agent, and of all that it hands over to, in which no mocked tool is called.
+    """Return a clone of the agent, and of all agents that it hands over to, with mocked tools replaced.
 
     Raises:
-        UnsupportedCaseError: an agent has tools that cannot be replaced: of an MCP server, or of the
-            provider.
+        UnsupportedCaseError: an agent has tools that cannot be replaced: of an MCP server or the provider.
     """
     return _MockCloner(mocks).clone_agent(agent)
 
@@ -31,7 +30,7 @@ class _MockCloner:
     def __init__(self, mocks: Mocks) -> None:
         self._mocks = mocks
         self._clones: dict[int, tuple[Any, Any]] = {}
-        """By the identity of the agent, which is kept alive with its clone."""
+        """Agent and clone by the agent's `id`; the reference to the agent keeps the id unique."""
 
     def clone_agent(self, agent: Any) -> Any:
         if id(agent) in self._clones:
@@ -43,7 +42,7 @@ class _MockCloner:
         tools = [self._mock_tool(each) for each in agent.tools]
         found = agent.clone(tools=tools, handoffs=[])
         self._clones[id(agent)] = (agent, found)
-        # Agents can hand over in a circle: the clone is known before its handoffs are cloned.
+        # Agents can hand over in a cycle: the clone must be known before its handoffs are cloned.
         found.handoffs = [self._clone_handoff(each) for each in agent.handoffs]
         return found
 
@@ -76,8 +75,8 @@ class _MockCloner:
 
 
 def create_host(agent: object) -> Optional[AgentHost]:
-    """A host for an agent of the SDK."""
-    # `agents` is a common name: a class of the user's own would have none of these.
+    """Return a host for an agent of the SDK, else None."""
+    # `agents` is a common package name: a class of the user's own would have no handoffs.
     if not is_a(agent, "agents", "Agent") or not hasattr(agent, "handoffs"):
         return None
     return create_conversation_host(lambda session: _OpenAiConversation(agent, session), FEATURE)
@@ -86,44 +85,44 @@ def create_host(agent: object) -> Optional[AgentHost]:
 class _OpenAiConversation:
     def __init__(self, agent: Any, session: Session) -> None:
         self._agent = clone_with_mocks(agent, session.mocks) if session.mocks else agent
-        self._said: list[Any] = list(session.context_messages)
+        self._history: list[Any] = list(session.context_messages)
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, "an agent of the OpenAI Agents SDK")
         runner = importlib.import_module("agents").Runner
-        asked = [*self._said, {"role": "user", "content": text}]
+        messages = [*self._history, {"role": "user", "content": text}]
         try:
-            result = await runner.run(self._agent, asked, context=session.state)
+            result = await runner.run(self._agent, messages, context=session.state)
         except Exception as error:
             done = getattr(error, "run_data", None)
             if done is not None:
                 _record_run(done, session)
             raise
         _record_run(result, session)
-        self._agent, self._said = result.last_agent, result.to_input_list()
+        self._agent, self._history = result.last_agent, result.to_input_list()
         return as_text(result.final_output)
 
 
 def _record_run(run: Any, session: Session) -> None:
-    telling = EventRecorder(session)
+    recorder = EventRecorder(session)
     used = run.context_wrapper.usage
-    telling.record_usage(used.input_tokens, used.output_tokens)
+    recorder.record_usage(used.input_tokens, used.output_tokens)
     for item in run.new_items:
-        _record_item(item, telling)
+        _record_item(item, recorder)
 
 
-def _record_item(item: Any, telling: EventRecorder) -> None:
+def _record_item(item: Any, recorder: EventRecorder) -> None:
     raw, author = item.raw_item, getattr(getattr(item, "agent", None), "name", None)
     if item.type == "message_output_item":
-        telling.record_text("".join(getattr(part, "text", None) or "" for part in raw.content), author)
+        recorder.record_text("".join(getattr(part, "text", None) or "" for part in raw.content), author)
     elif item.type in ("tool_call_item", "handoff_call_item"):
-        # The provider's own tools have no name but their type.
+        # The provider's own tools have a type and no name.
         name = _get_field(raw, "name") or _get_field(raw, "type") or ""
-        telling.record_call(name, _get_field(raw, "arguments"), _get_field(raw, "call_id"), author)
+        recorder.record_call(name, _get_field(raw, "arguments"), _get_field(raw, "call_id"), author)
     elif item.type == "tool_call_output_item":
-        telling.record_result(None, item.output, _get_field(raw, "call_id"), author)
+        recorder.record_result(None, item.output, _get_field(raw, "call_id"), author)
     elif item.type == "handoff_output_item":
-        telling.record_result(
+        recorder.record_result(
             None, _get_field(raw, "output"), _get_field(raw, "call_id"), item.source_agent.name
         )
 

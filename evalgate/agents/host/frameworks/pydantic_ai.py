@@ -1,6 +1,6 @@
-"""Agents of Pydantic AI. The history of the session goes along with each turn.
+"""Agents of Pydantic AI, which get the history of the session with each turn.
 
-The session's state is the agent's `deps` where these are a dict.
+The session's state is the agent's `deps` if their type is a dict.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ..session import FEATURE, Mocks, Session  # noqa: TID252  the package has t
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments
 
+# The framework's tool for structured output of a model: no tool of the agent.
 _OUTPUT_TOOL = "final_result"
-# How the framework has a model hand over an output that is no text: no tool of the agent's.
 
 
 def create_host(agent: object) -> Optional[AgentHost]:
-    """A host for an agent of Pydantic AI."""
+    """Return a host for an agent of Pydantic AI, else None."""
     if not any(is_a(agent, "pydantic_ai", name) for name in ("AbstractAgent", "Agent")):
         return None
     features = (FEATURE,) if hasattr(agent, "toolsets") and hasattr(agent, "override") else ()
@@ -35,33 +35,30 @@ class _PydanticAiConversation:
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, "an agent of Pydantic AI")
         options: dict[str, Any] = {"message_history": self._history} if self._history else {}
-        if _is_dict(getattr(self._agent, "deps_type", None)):
+        deps_type = getattr(self._agent, "deps_type", None)
+        if get_origin(deps_type) is dict or deps_type is dict:
             options["deps"] = session.state
-        telling = EventRecorder(session)
+        recorder = EventRecorder(session)
         capture = importlib.import_module("pydantic_ai").capture_run_messages
         with _mock_toolsets(self._agent, session.mocks), capture() as messages:
             try:
                 result = await self._agent.run(text, **options)
             finally:
                 for message in messages[len(self._history) :]:
-                    _record_message(message, telling, self._output_tools)
+                    _record_message(message, recorder, self._output_tools)
         self._history = result.all_messages()
         return as_text(result.output)
 
 
-def _is_dict(kind: Any) -> bool:
-    return get_origin(kind) is dict or kind is dict
-
-
 def _list_output_tools(agent: Any) -> set[str]:
-    """The names that the agent gives to the tools by which a model hands its output over."""
+    """Return the names that the agent gives to its tools for structured output."""
     given = getattr(agent, "output_type", None)
     kinds: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
     return {each.name for each in kinds if is_a(each, "pydantic_ai", "ToolOutput") and each.name}
 
 
 def _mock_toolsets(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManager[Any]:
-    """For one run, every toolset of the agent answers mocked tools without calling them."""
+    """Return a context manager in which the agent's toolsets answer mocked tools without calling them."""
     if not mocks:
         return contextlib.nullcontext()
 
@@ -92,20 +89,20 @@ def _convert_context_message(message: dict[str, Any]) -> Any:
     )
 
 
-def _record_message(message: Any, telling: EventRecorder, output_tools: set[str]) -> None:
+def _record_message(message: Any, recorder: EventRecorder, output_tools: set[str]) -> None:
     used = getattr(message, "usage", None)
     if used is not None:
-        telling.record_usage(used.input_tokens, used.output_tokens)
+        recorder.record_usage(used.input_tokens, used.output_tokens)
     for part in message.parts:
         kind = part.part_kind
         if kind == "text":
-            telling.record_text(part.content)
+            recorder.record_text(part.content)
         elif _is_no_tool(getattr(part, "tool_name", None), output_tools):
             continue
         elif kind.endswith("tool-call"):
-            telling.record_call(part.tool_name, {} if part.args is None else part.args, part.tool_call_id)
+            recorder.record_call(part.tool_name, {} if part.args is None else part.args, part.tool_call_id)
         elif kind.endswith("tool-return") or kind == "retry-prompt":
-            telling.record_result(part.tool_name, part.content, part.tool_call_id)
+            recorder.record_result(part.tool_name, part.content, part.tool_call_id)
 
 
 def _is_no_tool(name: Optional[str], output_tools: set[str]) -> bool:

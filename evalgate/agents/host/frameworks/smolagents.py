@@ -1,6 +1,6 @@
-"""Agents of smolagents, which keep their conversation: each conversation needs one of its own.
+"""Agents of smolagents, which store their conversation: each conversation needs a copy.
 
-Tools are watched where they run, so that those that an agent calls from the code that it writes are seen too.
+The functions of tools are wrapped, so that calls from code that the agent writes are recorded too.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, refuse_attachments
 
 _NAME = "an agent of smolagents"
+# The framework's tool for the final answer of a model: no tool of the agent.
 _FINAL = "final_answer"
-# The tool by which a model hands its answer over: no tool of the agent's.
 _Call = Tuple[str, Dict[str, Any], object, Optional[str]]
 
 
@@ -26,21 +26,16 @@ def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for an agent of smolagents, else None."""
     if not is_a(agent, "smolagents", "MultiStepAgent"):
         return None
-    begun: WeakKeyDictionary[Session, _SmolagentsConversation] = WeakKeyDictionary()
+    conversations: WeakKeyDictionary[Session, _SmolagentsConversation] = WeakKeyDictionary()
 
     def run_turn(text: str, session: Session) -> dict[str, Any]:
-        conversation = begun.get(session)
+        conversation = conversations.get(session)
         if conversation is None:
-            conversation = begun[session] = _SmolagentsConversation(agent, session)
+            conversation = conversations[session] = _SmolagentsConversation(agent, session)
         return {"response": conversation.run_turn(text, session)}
 
-    return AgentHost(
-        run_turn, asynchronous=False, features=(FEATURE,), shareable=False, common=_find_common(agent)
-    )
-
-
-def _find_common(agent: Any) -> tuple[object, ...]:
-    return tuple(part for each in _walk_agents(agent) for part in (each.model, each.logger))
+    common = tuple(part for each in _walk_agents(agent) for part in (each.model, each.logger))
+    return AgentHost(run_turn, asynchronous=False, features=(FEATURE,), shareable=False, common=common)
 
 
 def _walk_agents(agent: Any) -> Iterator[Any]:
@@ -55,7 +50,7 @@ class _SmolagentsConversation:
         if session.context_messages:
             raise UnsupportedCaseError(f"messages that precede the conversation cannot be told to {_NAME}")
         self._agent = agent
-        self._begun = False
+        self._has_run = False
         self._called: List[_Call] = []
         mocks = session.mocks
         for each in _walk_agents(agent):
@@ -67,7 +62,7 @@ class _SmolagentsConversation:
     def _watch_tool(
         self, name: str, forward: Callable[..., object], author: Optional[str], mocks: Any
     ) -> Any:
-        # The framework gives the functions of its tools a signature with `self` that they do not have.
+        # The framework adds `self` to the signature of a tool's function, which does not take it.
         names = [each for each in inspect.signature(forward).parameters if each != "self"]
 
         @functools.wraps(forward)
@@ -88,41 +83,41 @@ class _SmolagentsConversation:
         return call_watched_tool
 
     def run_turn(self, text: str, session: Session) -> Optional[str]:
-        """Ask, tell what happens, and return the response."""
+        """Run one turn, report its events, and return the response."""
         refuse_attachments(session, _NAME)
-        telling, output = EventRecorder(session), None
+        recorder, output = EventRecorder(session), None
         memory = importlib.import_module("smolagents.memory")
         try:
-            for event in self._agent.run(text, stream=True, reset=not self._begun):
+            for event in self._agent.run(text, stream=True, reset=not self._has_run):
                 if isinstance(event, memory.FinalAnswerStep):
                     output = event.output
                 elif isinstance(event, (memory.ActionStep, memory.PlanningStep)):
-                    self._record_step(event, telling)
+                    self._record_step(event, recorder)
         except Exception as error:
-            # What the model raised: the framework's own error says it in a second line, and not what it is.
+            # The error of the model's SDK: the framework's own error hides its type and its attributes.
             if is_a(error, "smolagents", "AgentGenerationError") and error.__cause__ is not None:
                 raise error.__cause__ from None
             raise
         finally:
-            self._record_calls(telling)
-        self._begun = True
+            self._record_calls(recorder)
+        self._has_run = True
         return as_text(output)
 
-    def _record_step(self, step: Any, telling: EventRecorder) -> None:
+    def _record_step(self, step: Any, recorder: EventRecorder) -> None:
         used = step.token_usage
         if used is not None:
-            telling.record_usage(used.input_tokens, used.output_tokens)
-        telling.record_text(_read_text(step))
-        self._record_calls(telling)
+            recorder.record_usage(used.input_tokens, used.output_tokens)
+        recorder.record_text(_read_text(step))
+        self._record_calls(recorder)
 
-    def _record_calls(self, telling: EventRecorder) -> None:
-        # A step is told when it is over: what the model said in it precedes what it called.
+    def _record_calls(self, recorder: EventRecorder) -> None:
+        # A step is reported at its end, so its text is recorded first: the model wrote that before the calls.
         called, self._called = self._called, []
         for name, args, result, author in called:
-            telling.record_call(name, args, None, author)
-            telling.record_result(name, result, None, author)
+            recorder.record_call(name, args, None, author)
+            recorder.record_result(name, result, None, author)
 
 
 def _read_text(step: Any) -> str:
-    said = getattr(step, "model_output", None) or getattr(step, "plan", None) or ""
-    return said if isinstance(said, str) else "".join(part.get("text") or "" for part in said)
+    output = getattr(step, "model_output", None) or getattr(step, "plan", None) or ""
+    return output if isinstance(output, str) else "".join(part.get("text") or "" for part in output)

@@ -1,6 +1,6 @@
-"""Agents of Strands Agents, which keep their conversation: each conversation needs one of its own.
+"""Agents of Strands Agents, which store their conversation: each conversation needs a copy.
 
-Hooks of the framework tell each message in the moment in which the agent adds it to the conversation.
+A hook of the framework records each message when the agent adds it to the conversation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
 class _StrandsConversation:
     def __init__(self, agent: Any, session: Session) -> None:
         self._agent = agent
-        self._telling: Optional[EventRecorder] = None
+        self._recorder: Optional[EventRecorder] = None
         for role, text in read_context_messages(session, _NAME):
             agent.messages.append({"role": role, "content": [{"text": text}]})
         for key, value in session.state.items():
@@ -44,37 +44,37 @@ class _StrandsConversation:
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, _NAME)
-        self._telling = telling = EventRecorder(session)
+        self._recorder = recorder = EventRecorder(session)
         before = self._count_tokens()
         try:
             result = await self._agent.invoke_async(text)
         finally:
             now = self._count_tokens()
-            telling.record_usage(now[0] - before[0], now[1] - before[1])
+            recorder.record_usage(now[0] - before[0], now[1] - before[1])
             session.state = self._agent.state.get()
         structured = getattr(result, "structured_output", None)
-        return telling.response if structured is None else as_text(structured)
+        return recorder.response if structured is None else as_text(structured)
 
     def _count_tokens(self) -> tuple[int, int]:
         used = self._agent.event_loop_metrics.accumulated_usage
         return used["inputTokens"], used["outputTokens"]
 
     def _record_message(self, message: Any) -> None:
-        # What the framework adds before the first turn is no part of any.
-        if self._telling is None:
+        # Messages before the first turn belong to no turn.
+        if self._recorder is None:
             return
         if message["role"] == "assistant":
-            self._telling.record_text("".join(block.get("text") or "" for block in message["content"]))
+            self._recorder.record_text("".join(block.get("text") or "" for block in message["content"]))
         for block in message["content"]:
             call, answer = block.get("toolUse"), block.get("toolResult")
             if call:
-                self._telling.record_call(call["name"], call["input"], call["toolUseId"])
+                self._recorder.record_call(call["name"], call["input"], call["toolUseId"])
             if answer:
-                self._telling.record_result(None, _read_content(answer["content"]), answer["toolUseId"])
+                self._recorder.record_result(None, _read_content(answer["content"]), answer["toolUseId"])
 
 
 def _read_content(blocks: Any) -> object:
-    found = [
+    results = [
         block["json"] if "json" in block else parse_tool_output(block.get("text", "")) for block in blocks
     ]
-    return found[0] if len(found) == 1 else found
+    return results[0] if len(results) == 1 else results
