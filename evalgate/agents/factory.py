@@ -21,20 +21,20 @@ from evalgate.system.workspace import Workspace, build_agent_environment
 
 @frozen
 class AgentSpec:
-    """One agent, its options checked."""
+    """The agent of a configuration, with validated options."""
 
     settings: AgentConfig
-    """How it is run."""
+    """Settings that apply to every kind of agent."""
     options: AgentOptions
     what: str
-    """What is gated, as reports name it."""
+    """The agent, as reports name it."""
 
 
 def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentSpec:
-    """The agent of a thresholds file; `what` is that of `--agent KIND:WHAT`, or "".
+    """Return the agent of a thresholds file; `what` is that of `--agent KIND:WHAT`, or "".
 
     Raises:
-        InvalidInputError: there is no such kind, or its options are wrong; with every problem, at its line.
+        InvalidInputError: there is no such kind, or its options are wrong; with the line of each problem.
     """
     agent_type = _resolve_agent_type(settings.kind, what, rules)
     given = dict(settings.model_extra or {})
@@ -42,17 +42,21 @@ def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentS
         given[agent_type.named_by] = what
     named_by = _choose_naming_option(agent_type, given)
     if named_by not in given:
+        position = rules.find_position(("agent",)) if rules.file else (0, 0)
+        sentence = f"the agent of kind `{settings.kind}` does not say what is gated: give `{named_by}`"
         unknown = _find_unknown_keys(agent_type, given, rules)
-        raise InvalidInputError(sorted([_build_unnamed_problem(settings, named_by, rules), *unknown]))
+        raise InvalidInputError(sorted([Problem(rules.file, *position, sentence), *unknown]))
     try:
         options = agent_type.model_validate(given)
     except ValidationError as error:
         raise InvalidInputError(_convert_option_errors(error, agent_type, what, rules)) from None
-    return AgentSpec(settings, options, _to_text(getattr(options, named_by)))
+    named = getattr(options, named_by)
+    shown_as = shlex.join(map(str, named)) if isinstance(named, tuple) else str(named)
+    return AgentSpec(settings, options, shown_as)
 
 
 def find_agent_problems(settings: AgentConfig | None, what: str, rules: Thresholds) -> tuple[Problem, ...]:
-    """Return what is wrong with an agent's section; `what` is that of `--agent KIND:WHAT`, or ""."""
+    """Return the problems of an agent's section; `what` is that of `--agent KIND:WHAT`, or ""."""
     try:
         if settings is not None:
             resolve_agent(settings, what, rules)
@@ -62,17 +66,17 @@ def find_agent_problems(settings: AgentConfig | None, what: str, rules: Threshol
 
 
 _SAMPLE_WORD = "FORECASTS"
-"""A word of the sample agent: files without it need not be parsed."""
+"""A word of the sample agent; files without it need not be parsed."""
 
 
 def describe_sample_agent(chosen: AgentSpec, rules: Thresholds) -> str:
-    """Return the sentence for a run that gates the agent of `evalgate init`; "" for every other agent.
+    """Return a notice if the run gates the agent that `evalgate init` writes; else "".
 
-    What the file does decides, not where it stands or what it is called: the sample is the sample under any
-    name, with other comments and formatting; as soon as its code is edited it is the user's own.
+    The code decides, not the file's name, comments or formatting. As soon as the code is edited, it is the
+    user's own agent.
     """
-    where = chosen.what.rpartition(":")[0]
-    path = rules.base / (where if where.endswith(".py") else f"{where.replace('.', '/')}.py")
+    module = chosen.what.rpartition(":")[0]
+    path = rules.base / (module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
     try:
         if chosen.settings.kind != "python" or not _is_sample(read_text(path)):
             return ""
@@ -84,7 +88,7 @@ def describe_sample_agent(chosen: AgentSpec, rules: Thresholds) -> str:
 
 
 def _is_sample(source: str) -> bool:
-    """Return True if a file's code, without docstrings, is that of the agent that `evalgate init` writes."""
+    """Return True if code without docstrings is that of the agent that `evalgate init` writes."""
     if _SAMPLE_WORD not in source:
         return False
     import ast
@@ -106,7 +110,7 @@ def _is_sample(source: str) -> bool:
 
 
 def _resolve_agent_type(kind: str, what: str, rules: Thresholds) -> AgentType:
-    """That kind of agent, or where there is said to be one."""
+    """Return the type of a kind of agent; an unknown kind is reported at its line of the thresholds file."""
     try:
         return registry.get_agent_type(kind)
     except InvalidInputError as error:
@@ -119,27 +123,17 @@ def _resolve_agent_type(kind: str, what: str, rules: Thresholds) -> AgentType:
 
 @runtime_checkable
 class _HasAlternativeName(Protocol):
-    """A kind of agent with another option that can say what is gated, in the place of `named_by`."""
+    """A type of agent with a second option that can name the agent, instead of `named_by`."""
 
     otherwise_named_by: str
 
 
 def _choose_naming_option(agent_type: AgentType, given: Mapping[str, object]) -> str:
-    """The option that says what is gated."""
+    """Return the name of the option that names the agent."""
     other = (
         agent_type.otherwise_named_by if isinstance(agent_type, _HasAlternativeName) else agent_type.named_by
     )
     return other if other in given and agent_type.named_by not in given else agent_type.named_by
-
-
-def _to_text(what: object) -> str:
-    return shlex.join(map(str, what)) if isinstance(what, tuple) else str(what)
-
-
-def _build_unnamed_problem(settings: AgentConfig, named_by: str, rules: Thresholds) -> Problem:
-    place = rules.find_position(("agent",)) if rules.file else (0, 0)
-    sentence = f"the agent of kind `{settings.kind}` does not say what is gated: give `{named_by}`"
-    return Problem(rules.file, *place, sentence)
 
 
 def _find_unknown_keys(
@@ -167,10 +161,10 @@ def _convert_option_errors(
 
 
 def build_agent(chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str]) -> Agent:
-    """The agent with what it needs installed, not started yet.
+    """Build the agent with its dependencies installed, not started yet.
 
     Raises:
-        EvalgateError: what it needs cannot be installed, or its options name what cannot be used.
+        EvalgateError: the setup fails, or an option names something that cannot be used.
     """
     config, python = chosen.settings, chosen.settings.python
     home = workspace.choose_home(environ)
@@ -195,7 +189,7 @@ def build_agent(chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, s
         )
         return read(workspace.folder / path, path)
 
-    place = AgentContext(
+    context = AgentContext(
         folder=workspace.folder,
         env=env,
         timeout=config.timeout,
@@ -207,4 +201,4 @@ def build_agent(chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, s
         gid=gid,
         environ=environ,
     )
-    return registry.build_agent(config.kind, chosen.options, place)
+    return registry.build_agent(config.kind, chosen.options, context)

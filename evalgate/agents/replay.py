@@ -1,4 +1,4 @@
-"""A recording in the agent's place: what was said once is said again, and no agent runs."""
+"""Replay of recorded conversations instead of an agent: the recorded replies are returned again."""
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -26,24 +26,24 @@ from evalgate.llm.simulated_user.scripted import ScriptedUser
 
 @frozen
 class Recording:
-    """One run that was recorded."""
+    """A recorded run of a case."""
 
     replies: tuple[Reply | None, ...] = ()
-    """One per turn."""
+    """One reply per turn; None: the turn has none."""
     final_state: JsonObject | None = None
     questions: tuple[str, ...] = ()
-    """What the user said in each turn; empty where that is not known."""
+    """The user's message of each turn; empty if they are not known."""
     failure: Failure | None = None
-    """Why the run ended after `replies`; None when it was answered."""
+    """The failure after `replies`; None if the run was answered."""
     outcome: Outcome = "answered"
 
 
 Recordings: TypeAlias = Mapping[tuple[str, str], Sequence[Recording]]
-"""Eval set and case → the runs that were recorded, a crashed one among them as what it is."""
+"""Recorded runs by eval set and case; a crashed run is among them as crashed."""
 
 
 def extract_record_recordings(record: Record) -> Recordings:
-    """The conversations of an earlier run."""
+    """Return the conversations of an earlier run of evalgate."""
     return {
         (case.eval_set_id, case.eval_id): [_extract_recording(run) for run in case.runs]
         for case in record.cases
@@ -64,40 +64,35 @@ def _extract_recording(run: RunResult) -> Recording:
 
 
 def extract_eval_set_recordings(eval_set: EvalSet) -> Recordings:
-    """The conversations that an eval set expects: whoever wrote it down recorded them.
+    """Return the expected conversations of an eval set as recordings.
 
-    A case that stands there several times was recorded in as many runs.
+    A case that occurs several times was recorded in as many runs.
     """
     recordings: dict[tuple[str, str], list[Recording]] = {}
     for case in filter(lambda case: case.turns, eval_set.cases):
+        questions = tuple(turn.user.text for turn in case.turns)
         recording = Recording(
             replies=tuple(turn.expected for turn in case.turns),
             final_state=case.final_state,
-            questions=_collect_questions(case),
+            questions=questions if all(questions) else (),
         )
         recordings.setdefault((eval_set.eval_set_id, case.eval_id), []).append(recording)
     return recordings
 
 
-def _collect_questions(case: EvalCase) -> tuple[str, ...]:
-    """What was asked; nothing when the recording does not tell it of every turn."""
-    texts = tuple(turn.user.text for turn in case.turns)
-    return texts if all(texts) else ()
-
-
 class ReplayAgent:
-    """Answers from recordings. Run n of a case replays run n of its recording.
+    """An `Agent` that answers from recordings. Run n of a case replays run n of its recording.
 
-    A recording of a single run that was answered stands for every run: it is what the agent says. What was
-    recorded of several runs is a sample, of which nothing is repeated.
+    A single recorded run that was answered is used for every run. Several recorded runs are a sample, and
+    none of them is used twice: a repeated run would look like an independent one.
     """
 
     def __init__(self, *, recordings: Recordings, path: str) -> None:
-        """An agent that needs no start.
+        """Create an agent that replays recordings.
 
         Args:
-            recordings: What to replay.
-            path: Where it was read from, for messages.
+            recordings: The recorded runs.
+            path: Their file or folder, for messages.
         """
         self._recordings = recordings
         self._path = path
@@ -110,11 +105,11 @@ class ReplayAgent:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Nothing is running."""
+        """Return at once, as nothing runs."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """See `HasNotices`."""
+        """Return a notice if recorded runs were left over."""
         left = [len(self._recordings[case]) - played for case, played in self._last_played.items()]
         if not (cases := sum(more > 0 for more in left)):
             return ()
@@ -125,7 +120,7 @@ class ReplayAgent:
         return (sentence,)
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_ReplaySession":
-        """See `Agent.open_session`."""
+        """Return the recorded conversation; without a recording, one that fails as not run."""
         del alone
         try:
             return _ReplaySession(self._find_recording(case, run), self._path)
@@ -134,7 +129,7 @@ class ReplayAgent:
             return _ReplaySession(Recording(failure=failure, outcome="not_run"), self._path)
 
     def create_user(self, case: EvalCase, run: int) -> ScriptedUser:
-        """Who asks: the case's own turns, or for a story whoever told it when it was recorded."""
+        """Return a user with the case's own turns, or else with the recorded messages."""
         if case.turns:
             return ScriptedUser([turn.user for turn in case.turns])
         try:
@@ -142,11 +137,11 @@ class ReplayAgent:
         except LookupError:
             return ScriptedUser([UserMessage("")])
         turns = len(recording.replies) + (recording.failure is not None)
-        said = (*recording.questions, *[""] * turns)[:turns]
-        return ScriptedUser([UserMessage(text) for text in said])
+        texts = (*recording.questions, *[""] * turns)[:turns]
+        return ScriptedUser([UserMessage(text) for text in texts])
 
     def _find_recording(self, case: EvalCase, run: int) -> Recording:
-        """The recording of a run. Raises LookupError, which says what is there instead."""
+        """Return the recording of a run; raise LookupError, with what exists instead, if there is none."""
         sets = self._sets_of.get(case.eval_id, [])
         known = case.eval_set_id if case.eval_set_id in sets else sets[0] if len(sets) == 1 else None
         if not sets:
@@ -163,7 +158,7 @@ class ReplayAgent:
 
 
 class _ReplaySession:
-    """One conversation; its own context manager."""
+    """A recorded conversation; it is its own context."""
 
     def __init__(self, recording: Recording, path: str) -> None:
         self._recording = recording
@@ -179,15 +174,19 @@ class _ReplaySession:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is open."""
+        """Return at once, as nothing is open."""
 
     @property
     def applies_mocks(self) -> bool:
-        """No tool is called: what was recorded is said again."""
+        """Return True, as no tool is called."""
         return True
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
-        """See `AgentSession.run_turn`."""
+        """Return the recorded reply of the turn; None if the recording holds no more.
+
+        Raises:
+            AgentError: the recorded run failed here, or the user's message differs from the recorded one.
+        """
         recording, turn = self._recording, self._asked
         if turn >= len(recording.replies):
             if recording.failure is not None:
@@ -202,7 +201,7 @@ class _ReplaySession:
         return recording.replies[turn]
 
     async def end(self) -> SessionResult:
-        """See `AgentSession.end`."""
+        """Return the recorded final state, and the replies that were not requested."""
         rest = self._recording.replies[self._asked :]
         unasked = tuple(reply for reply in rest if reply is not None)
         return SessionResult(final_state=self._recording.final_state, unasked=unasked)
@@ -217,9 +216,9 @@ class ReplayAgentOptions(BaseModel):
     path: str = Field(min_length=1)
     """The recorded file or folder."""
 
-    def build(self, place: AgentContext) -> ReplayAgent:
-        """See `evalgate.core.protocols.AgentType`."""
-        recording = place.read_recording(self.path)
+    def build(self, context: AgentContext) -> ReplayAgent:
+        """Build the agent from an earlier run's results, or from an eval set."""
+        recording = context.read_recording(self.path)
         recordings = (
             extract_record_recordings(recording)
             if isinstance(recording, Record)

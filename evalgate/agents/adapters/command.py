@@ -1,4 +1,4 @@
-"""Agents in any language: executables that speak the worker protocol, or answer one message a process."""
+"""Agents in any language: programs that speak the worker protocol, or that answer one message per process."""
 
 import asyncio
 import shlex
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import override
 
 from evalgate.agents.tracing.context import current_turn
 from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, resolve_otel_settings
@@ -32,11 +33,11 @@ from evalgate.core.protocols import Agent, AgentContext, AgentError, AgentUnreac
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 _EXIT_GRACE_S = 1.0
-"""How long a process that took too long may take to end after SIGTERM."""
+"""Seconds that a process that timed out may take to end after SIGTERM."""
 
 
 class PerTurnAgent:
-    """An `Agent` that is started for each message. Nothing runs between turns."""
+    """An `Agent` with a process for each message. Nothing runs between turns."""
 
     def __init__(self, launch: LaunchSpec, *, timeout_s: float) -> None:
         self._launch = launch
@@ -46,16 +47,16 @@ class PerTurnAgent:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Nothing is running."""
+        """Return at once, as no process runs between turns."""
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "PerTurnSession":
-        """See `Agent.open_session`."""
+        """Return a conversation, which starts a process for each turn."""
         del run, alone
         return PerTurnSession(self._launch, case, self._timeout_s)
 
 
 class PerTurnSession:
-    """See `AgentSession`; its own context manager."""
+    """An `AgentSession` that starts a process for each turn; it is its own context."""
 
     def __init__(self, launch: LaunchSpec, case: EvalCase, timeout_s: float) -> None:
         self._launch = launch
@@ -68,10 +69,10 @@ class PerTurnSession:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Nothing is open."""
+        """Return at once, as nothing stays open."""
 
     async def run_turn(self, message: UserMessage) -> Reply:
-        """See `AgentSession.run_turn`."""
+        """Start a process with the message as its stdin, and return its stdout as the reply."""
         self._turns += 1
         if message.attachments:
             sentence = (
@@ -94,7 +95,7 @@ class PerTurnSession:
             await process.ended
 
     async def end(self) -> SessionResult:
-        """See `AgentSession.end`."""
+        """Return an empty result, as a program cannot report its usage or state."""
         return SessionResult()
 
     def _build_turn_env(self) -> dict[str, str]:
@@ -120,28 +121,29 @@ class PerTurnSession:
 
 
 class _TurnProcess(AgentProcess):
-    """A process whose whole output is one answer; its own listener."""
+    """A process with one answer as its whole output; it is its own listener."""
 
     def __init__(self) -> None:
         super().__init__(self)
         self._stdout = bytearray()
         self.flood: Failure | None = None
-        """Set when it wrote more than any answer may have."""
+        """Set if it wrote more than an answer may have."""
 
     @property
     def answer(self) -> str:
-        """What it wrote, as a shell's `$(…)` takes it: without the line ends at its end."""
+        """Return the output without line ends at its end, as a shell's `$(…)` does."""
         return self._stdout.decode("utf-8", "replace").rstrip("\r\n")
 
     def on_line(self, line: bytes) -> None:
-        """See `ProcessListener`: nothing is read by lines here."""
+        """Ignore lines: the answer is the whole output."""
 
     def on_protocol_error(self, error: WorkerProtocolError) -> None:
-        """See `ProcessListener`."""
+        """Ignore protocol errors: there is no protocol."""
 
     def on_process_ended(self) -> None:
-        """See `ProcessListener`: `ended` tells."""
+        """Ignore the end: the future `ended` is awaited instead."""
 
+    @override
     def _on_stdout(self, data: bytes) -> None:
         if self.flood is None:
             self._stdout += data
@@ -163,18 +165,18 @@ def build_command_agent(
     gid: int | None = None,
     memory: str | None = None,
 ) -> WorkerPool:
-    """A long-lived process, or several, of the user's own; `docs/agent-protocol.md` says what it must speak.
+    """Build an agent of long-lived processes that speak the protocol of `docs/agent-protocol.md`.
 
     Args:
         command: Executable and arguments; no shell is involved.
         cwd: Where the agent runs.
         env: The whole environment of the agent.
-        timeout: Of one turn, in seconds.
-        workers: Processes, at most.
-        start_timeout: Until the agent says `ready`, in seconds.
+        timeout: Seconds that one turn may take.
+        workers: Maximum of processes.
+        start_timeout: Seconds until the agent must report `ready`.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as.
-        memory: What a process and its children may use, as `512m`; None: as much as there is.
+        memory: Memory that a process and its children may use, as `512m`; None: no limit.
     """
     options = PoolOptions(workers=workers, timeout_s=timeout, start_timeout_s=start_timeout)
     return WorkerPool(LaunchSpec(tuple(command), cwd, env, uid, gid, _parse_memory_limit(memory)), options)
@@ -200,36 +202,36 @@ class CommandAgentOptions(BaseModel):
     otel: OtelOption = False
     """Whether calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
-    def build(self, place: AgentContext) -> Agent:
-        """See `evalgate.core.protocols.AgentType`."""
+    def build(self, context: AgentContext) -> Agent:
+        """Build the agent; with `otel`, one that receives the agent's spans."""
         traces = resolve_otel_settings(self.otel)
         if traces is None:
-            return self._build_agent(place)
+            return self._build_agent(context)
 
         def build_with_env(variables: Mapping[str, str]) -> Agent:
-            return self._build_agent(replace(place, env={**place.env, **variables}))
+            return self._build_agent(replace(context, env={**context.env, **variables}))
 
         return TracedAgent(build_with_env, traces, port=0)
 
-    def _build_agent(self, place: AgentContext) -> WorkerPool | PerTurnAgent:
+    def _build_agent(self, context: AgentContext) -> WorkerPool | PerTurnAgent:
         command = shlex.split(self.command) if isinstance(self.command, str) else self.command
         if self.mode == "per_turn":
             launch = LaunchSpec(
                 tuple(command),
-                place.folder,
-                place.env,
-                place.uid,
-                place.gid,
+                context.folder,
+                context.env,
+                context.uid,
+                context.gid,
                 _parse_memory_limit(self.memory),
             )
-            return PerTurnAgent(launch, timeout_s=place.timeout)
+            return PerTurnAgent(launch, timeout_s=context.timeout)
         return build_command_agent(
             command=command,
-            cwd=place.folder,
-            env=place.env,
-            timeout=place.timeout,
-            workers=place.workers,
-            uid=place.uid,
-            gid=place.gid,
+            cwd=context.folder,
+            env=context.env,
+            timeout=context.timeout,
+            workers=context.workers,
+            uid=context.uid,
+            gid=context.gid,
             memory=self.memory,
         )

@@ -1,4 +1,4 @@
-"""Agents in a container: an image, a build or a Compose service, spoken to over streams or a port."""
+"""Agents in a container: an image, a build or a Compose service, reached through streams or a port."""
 
 import json
 import shlex
@@ -113,18 +113,18 @@ class DockerAgentOptions(HttpDialectOptions):
             raise ValueError(f"has `{wire[0]}`, which needs a `port`")
         return self
 
-    def build(self, place: AgentContext) -> Agent:
-        """See `evalgate.core.protocols.AgentType`."""
-        filling = PlaceholderExpander(place.environ)
-        spec = self._build_spec(place, filling)
+    def build(self, context: AgentContext) -> Agent:
+        """Build the agent in its container, which is not created yet."""
+        expander = PlaceholderExpander(context.environ)
+        spec = self._build_spec(context, expander)
         headers = {
-            name: filling.expand_text(f"headers.{name}", value) for name, value in self.headers.items()
+            name: expander.expand_text(f"headers.{name}", value) for name, value in self.headers.items()
         }
-        filling.raise_problems()
+        expander.raise_problems()
 
         def build_container_agent(container: ContainerSpec) -> Agent:
             return self._add_tracing(
-                container, lambda each: self._build_agent(each, place, headers, filling.secrets)
+                container, lambda each: self._build_agent(each, context, headers, expander.secrets)
             )
 
         if self.service is None:
@@ -132,8 +132,8 @@ class DockerAgentOptions(HttpDialectOptions):
         return build_compose_agent(
             service=self.service,
             file=self.compose,
-            folder=place.folder,
-            environ=place.env,
+            folder=context.folder,
+            environ=context.env,
             timeout_s=self.start_timeout,
             adapt_spec=lambda found: self._override_service(found, spec),
             build_agent=build_container_agent,
@@ -147,7 +147,7 @@ class DockerAgentOptions(HttpDialectOptions):
         calling = replace(spec, calls_gate=True)
 
         def build_with_env(variables: Mapping[str, str]) -> Agent:
-            # Only where it is used: a daemon whose bridge has no address refuses `host-gateway`.
+            # Only if it is used: a daemon refuses `host-gateway` if its bridge has no address.
             is_named = any(HOST_GATEWAY_NAME in value for value in variables.values())
             known = {HOST_GATEWAY_NAME: "host-gateway"} if is_named else {}
             return make(
@@ -160,27 +160,29 @@ class DockerAgentOptions(HttpDialectOptions):
         return TracedAgent(build_with_env, traces, port=0, resolve_endpoint=resolve_endpoint)
 
     def _build_agent(
-        self, spec: ContainerSpec, place: AgentContext, headers: Mapping[str, str], secrets: tuple[str, ...]
+        self, spec: ContainerSpec, context: AgentContext, headers: Mapping[str, str], secrets: tuple[str, ...]
     ) -> Agent:
         if self.port is None:
             options = PoolOptions(
-                workers=place.workers, timeout_s=place.timeout, start_timeout_s=self.start_timeout
+                workers=context.workers, timeout_s=context.timeout, start_timeout_s=self.start_timeout
             )
             return WorkerContainerAgent(spec, options)
 
         def build_remote_agent(url: str) -> RemoteAgent:
             server = AgentServer(
-                url=url, headers=headers, secrets=secrets, relocated=True, connections=place.concurrency
+                url=url, headers=headers, secrets=secrets, relocated=True, connections=context.concurrency
             )
             options = RemoteOptions(
-                timeout_s=place.timeout, start_timeout_s=self.start_timeout, health=self.build_health_url(url)
+                timeout_s=context.timeout,
+                start_timeout_s=self.start_timeout,
+                health=self.build_health_url(url),
             )
             return RemoteAgent(server, self.build_dialect_factory(), options)
 
         return ServerContainerAgent(spec, self.port, build_remote_agent)
 
-    def _build_spec(self, place: AgentContext, filling: PlaceholderExpander) -> ContainerSpec:
-        copied = [(place.folder, self.workspace)] if self.workspace else []
+    def _build_spec(self, context: AgentContext, expander: PlaceholderExpander) -> ContainerSpec:
+        copied = [(context.folder, self.workspace)] if self.workspace else []
         if self.entry is not None:
             copied.append((_WORKER, WORKER_FOLDER))
         limits = ContainerLimits(
@@ -191,13 +193,13 @@ class DockerAgentOptions(HttpDialectOptions):
             read_only=self.read_only,
         )
         own = {
-            name: filling.expand_text(f"environment.{name}", value)
+            name: expander.expand_text(f"environment.{name}", value)
             for name, value in self.environment.items()
         }
         return ContainerSpec(
-            image=self._resolve_image(place.folder),
-            command=self._build_command(place.concurrency),
-            env={**_select_requested_env(place.env), **own},
+            image=self._resolve_image(context.folder),
+            command=self._build_command(context.concurrency),
+            env={**_select_requested_env(context.env), **own},
             user=self.user,
             limits=limits,
             copied=tuple(copied),
@@ -206,7 +208,7 @@ class DockerAgentOptions(HttpDialectOptions):
         )
 
     def _override_service(self, service: ContainerSpec, own: ContainerSpec) -> ContainerSpec:
-        """A service's container, with what the agent's own section says otherwise."""
+        """Return a service's container with the settings that the agent's own section overrides."""
         given = self.model_fields_set
         limits = ContainerLimits(
             memory=self.memory or service.limits.memory,
@@ -246,6 +248,6 @@ class DockerAgentOptions(HttpDialectOptions):
 
 
 def _select_requested_env(env: Mapping[str, str]) -> dict[str, str]:
-    """What of the agent's environment was asked for by name: the rest speaks of this machine."""
+    """Return the variables that were requested by name; all others describe this machine."""
     harmless = build_agent_environment(env, ())
     return {name: value for name, value in env.items() if name not in harmless}

@@ -19,7 +19,7 @@ _OTLP_PORT = 4318
 
 
 def _find_url_problem(url: str) -> str:
-    """Why nothing can be asked there; "" when it is an address. Quotes nothing of it."""
+    """Return the reason for which a URL cannot be used, or "". Quote nothing of it: it may hold a secret."""
     if not is_http_url(url):
         return "must be an address that starts with http:// or https://"
     if "@" in urlsplit(url).netloc:
@@ -48,30 +48,30 @@ class HttpAgentOptions(HttpDialectOptions):
             raise ValueError(problem)
         return url.rstrip("/")
 
-    def build(self, place: AgentContext) -> Agent:
-        """See `evalgate.core.protocols.AgentType`."""
-        agent, traces = self._build_remote_agent(place), resolve_otel_settings(self.otel)
-        # It runs already: nobody can tell it where to send its spans, so that is where exporters send them.
+    def build(self, context: AgentContext) -> Agent:
+        """Build the agent; with `otel`, one that receives the server's spans."""
+        agent, traces = self._build_remote_agent(context), resolve_otel_settings(self.otel)
+        # The server runs already and cannot be told where to send spans: use the exporters' default port.
         return agent if traces is None else TracedAgent(lambda _: agent, traces, port=_OTLP_PORT)
 
-    def _build_remote_agent(self, place: AgentContext) -> RemoteAgent:
-        filling = PlaceholderExpander(place.environ)
-        url = filling.expand_text("url", self.url).rstrip("/")
+    def _build_remote_agent(self, context: AgentContext) -> RemoteAgent:
+        expander = PlaceholderExpander(context.environ)
+        url = expander.expand_text("url", self.url).rstrip("/")
         headers = {
-            name: filling.expand_text(f"headers.{name}", value) for name, value in self.headers.items()
+            name: expander.expand_text(f"headers.{name}", value) for name, value in self.headers.items()
         }
-        filling.raise_problems()
+        expander.raise_problems()
         if problem := _find_url_problem(url):
             raise InvalidInputError(f"`agent.url`, with its placeholders filled in, {problem}")
         server = AgentServer(
             url=url,
             headers=headers,
-            secrets=filling.secrets,
+            secrets=expander.secrets,
             verify=self.verify,
-            ca_file=None if self.ca_file is None else place.folder / Path(self.ca_file),
-            connections=max(place.concurrency, 1),
+            ca_file=None if self.ca_file is None else context.folder / Path(self.ca_file),
+            connections=max(context.concurrency, 1),
         )
         options = RemoteOptions(
-            timeout_s=place.timeout, start_timeout_s=self.start_timeout, health=self.build_health_url(url)
+            timeout_s=context.timeout, start_timeout_s=self.start_timeout, health=self.build_health_url(url)
         )
         return RemoteAgent(server, self.build_dialect_factory(), options)

@@ -27,17 +27,17 @@ def build_python_launch(
     gid: int | None = None,
     memory: str | None = None,
 ) -> LaunchSpec:
-    """A process that hosts what `what` names.
+    """Return the launch of a process that hosts a Python agent.
 
     Args:
-        what: What the host loads: `entry`, and what a kind of agent says besides.
-        cwd: Where it runs; first on its `sys.path`.
+        what: Options of the host: `entry`, and others that depend on the kind of agent.
+        cwd: Its working folder, which is first on its `sys.path`.
         env: Its whole environment.
-        concurrency: Conversations at once: as many threads serve an agent that is not asynchronous.
+        concurrency: Conversations at once, and number of threads for an agent that is not asynchronous.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as.
-        memory: What a process and its children may use, as `512m`; None: as much as there is.
+        memory: Memory that a process and its children may use, as `512m`; None: no limit.
     """
     limit = None if memory is None else parse_memory_size(memory)
     host = json.dumps({**what, "threads": concurrency})
@@ -59,21 +59,21 @@ def build_python_agent(
     memory: str | None = None,
     capture: bool = True,
 ) -> WorkerPool:
-    """An attribute of a module: a function, or an object that can be asked.
+    """Build an agent that is an attribute of a module: a function, or an object with a known method.
 
     Args:
-        entry: `package.module:attribute` or `path/file.py:attribute`, seen from `cwd`.
-        cwd: Where the agent runs; first on its `sys.path`.
+        entry: `package.module:attribute` or `path/file.py:attribute`, relative to `cwd`.
+        cwd: The agent's working folder, which is first on its `sys.path`.
         env: The whole environment of the agent.
-        timeout: Of one turn, in seconds.
+        timeout: Seconds that one turn may take.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
-        workers: Processes, at most.
-        concurrency: Conversations at once over all processes: as many threads serve a synchronous agent.
-        start_timeout: Of importing the agent, in seconds.
+        workers: Maximum of processes.
+        concurrency: Conversations at once over all processes, and threads for a synchronous agent.
+        start_timeout: Seconds that importing the agent may take.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as.
-        memory: What a process and its children may use, as `512m`; None: as much as there is.
-        capture: Whether model calls and spans are captured of an agent that reports none itself.
+        memory: Memory that a process and its children may use, as `512m`; None: no limit.
+        capture: If True, capture model calls and spans of an agent that reports none itself.
     """
     launch = build_python_launch(
         {"entry": entry, "capture": capture},
@@ -110,18 +110,18 @@ class PythonAgentOptions(BaseModel):
             raise ValueError(f"must be `package.module:attribute` or `file.py:attribute`, not {entry!r}")
         return entry
 
-    def build(self, place: AgentContext) -> WorkerPool:
-        """See `evalgate.core.protocols.AgentType`."""
+    def build(self, context: AgentContext) -> WorkerPool:
+        """Build the agent in worker processes."""
         return build_python_agent(
             entry=self.entry,
-            cwd=place.folder,
-            env=place.env,
-            timeout=place.timeout,
-            python=place.python,
-            workers=place.workers,
-            concurrency=place.concurrency,
-            uid=place.uid,
-            gid=place.gid,
+            cwd=context.folder,
+            env=context.env,
+            timeout=context.timeout,
+            python=context.python,
+            workers=context.workers,
+            concurrency=context.concurrency,
+            uid=context.uid,
+            gid=context.gid,
             memory=self.memory,
             capture=self.capture,
         )
@@ -144,19 +144,19 @@ class AdkAgentOptions(BaseModel):
     memory: MemoryOption = None
     """Memory that one worker and its children may use, as `512m`; no limit when absent."""
 
-    def build(self, place: AgentContext) -> WorkerPool:
-        """See `evalgate.core.protocols.AgentType`."""
+    def build(self, context: AgentContext) -> WorkerPool:
+        """Build the ADK agent in worker processes."""
         launch = build_python_launch(
             {"entry": self.entry, "adk": True, "agent": self.agent_name},
-            cwd=place.folder,
-            env=place.env,
-            concurrency=place.concurrency,
-            python=place.python,
-            uid=place.uid,
-            gid=place.gid,
+            cwd=context.folder,
+            env=context.env,
+            concurrency=context.concurrency,
+            python=context.python,
+            uid=context.uid,
+            gid=context.gid,
             memory=self.memory,
         )
         options = PoolOptions(
-            workers=place.workers, timeout_s=place.timeout, start_timeout_s=self.start_timeout
+            workers=context.workers, timeout_s=context.timeout, start_timeout_s=self.start_timeout
         )
         return WorkerPool(launch, options)
