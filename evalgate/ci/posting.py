@@ -20,7 +20,7 @@ from evalgate.ci.sticky_comment import CommentThread, StickyComment
 ACTIONS_BOT = "github-actions[bot]"
 """The account of a workflow's own token."""
 
-_MOST_GRACE_S = 5.0
+_MOST_GRACE_S = 5.0  # so that a post which notices its own timeout can still say why
 _NO_PULL = "no open pull request has this commit as its newest"
 
 

@@ -167,8 +167,8 @@ class StickyComment:
         """
         ours = self._find_own_comments()
         self._seen = merge_sections(self._seen, *(read_sections(each.body) for each in reversed(ours)))
-        standing = self._seen.get(self.section.key)
-        if standing and (ending := self._give_way(standing, ours)):
+        existing = self._seen.get(self.section.key)
+        if existing and (ending := self._give_way(existing, ours)):
             return ending
         self._seen = merge_sections(self._seen, {self.section.key: self.section})
         if not ours:
@@ -177,10 +177,10 @@ class StickyComment:
             return None
         return self._update_comment(ours[0], ours[1:])
 
-    def _give_way(self, standing: CommentSection, ours: list[Comment]) -> PostResult | None:
+    def _give_way(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
         """Return the result if the section under this key must stay; None if this job may write."""
-        url, rival = ours[0].url if ours else "", self._is_of_another_job(standing)
-        if standing.age > self.section.age:
+        url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
+        if existing.age > self.section.age:
             if rival:
                 return PostResult(
                     "failed",
@@ -190,9 +190,9 @@ class StickyComment:
             return PostResult("skipped", "a newer run has already reported", url)
         if not rival:
             return None
-        if self._kind == "unchanged" or standing.text in self._foreign:
-            self._foreign.add(standing.text)
-            self._add_replacement_note(standing)
+        if self._kind == "unchanged" or existing.text in self._foreign:
+            self._foreign.add(existing.text)
+            self._add_replacement_note(existing)
             return None
         if self._made and self._made.number != ours[0].number:
             self.thread.delete_comment(self._made.number)
@@ -202,23 +202,23 @@ class StickyComment:
             url,
         )
 
-    def _is_of_another_job(self, standing: CommentSection) -> bool:
+    def _is_of_another_job(self, existing: CommentSection) -> bool:
         """Return True if another job of this run wrote the section under this key.
 
         If the jobs have no names, an earlier step of this job may have written it: `_foreign` tells them
         apart.
         """
-        if standing.text in {self.section.text, *self._written} or standing.run != self.section.run:
+        if existing.text in {self.section.text, *self._written} or existing.run != self.section.run:
             return False
-        if standing.attempt != self.section.attempt:
+        if existing.attempt != self.section.attempt:
             # GitLab numbers each job and GitHub each attempt of all jobs, for which it renames the runners.
-            return self.thread.host == "GitLab" and "" != standing.job != self.section.job
+            return self.thread.host == "GitLab" and "" != existing.job != self.section.job
         if self.section.job:
-            return standing.job != self.section.job
+            return existing.job != self.section.job
         return not self.shared
 
-    def _add_replacement_note(self, standing: CommentSection) -> None:
-        if self._replaces or standing.job == self.section.job:
+    def _add_replacement_note(self, existing: CommentSection) -> None:
+        if self._replaces or existing.job == self.section.job:
             return
         self._replaces = True
         note = (

@@ -58,18 +58,18 @@ def _decode_url(match: re.Match[str]) -> DecodedPart:
     decoded = unquote_to_bytes(word.encode("latin-1", "replace")).decode("latin-1")
 
     def locate(span: TextSpan) -> TextSpan:
-        places: list[int] = []
+        positions: list[int] = []
         done = 0
         for escape in _ESCAPE.finditer(word):
-            places += range(done, escape.start() + 1)
+            positions += range(done, escape.start() + 1)
             done = escape.end()
-        places += range(done, len(word) + 1)
-        return begin + places[span[0]], begin + places[span[1]]
+        positions += range(done, len(word) + 1)
+        return begin + positions[span[0]], begin + positions[span[1]]
 
     return DecodedPart(decoded, locate)
 
 
-def _decode_base64(run: str, places: Sequence[int]) -> Iterator[DecodedPart]:
+def _decode_base64(run: str, positions: Sequence[int]) -> Iterator[DecodedPart]:
     """Decode a run from each of its first four characters: it may follow others, as in `path/…` or `id-…`."""
     run = run.translate(_URL_SAFE)
     for skipped in range(_GROUP):
@@ -83,24 +83,24 @@ def _decode_base64(run: str, places: Sequence[int]) -> Iterator[DecodedPart]:
         # Decoded bytes that are no text, such as an image, have no word that is long enough for a token.
         if max(map(len, decoded.translate(_BLANKED).split()), default=0) >= _SHORTEST_DECODED:
             yield DecodedPart(
-                decoded.decode("latin-1"), _create_locator(places[skipped : skipped + len(rest)])
+                decoded.decode("latin-1"), _create_locator(positions[skipped : skipped + len(rest)])
             )
 
 
 def _decode_wrapped(match: re.Match[str]) -> Iterator[DecodedPart]:
-    places: list[int] = []
+    positions: list[int] = []
     done = match.start()
     for line_end in _BREAK.finditer(match.string, match.start(), match.end()):
-        places += range(done, line_end.start())
+        positions += range(done, line_end.start())
         done = line_end.end()
-    places += range(done, match.end())
-    yield from _decode_base64("".join([match.string[place] for place in places]), places)
+    positions += range(done, match.end())
+    yield from _decode_base64("".join([match.string[position] for position in positions]), positions)
 
 
-def _create_locator(places: Sequence[int]) -> Callable[[TextSpan], TextSpan]:
+def _create_locator(positions: Sequence[int]) -> Callable[[TextSpan], TextSpan]:
     def locate(span: TextSpan) -> TextSpan:
-        first, last = span[0] * 8 // 6, min(len(places), -(-span[1] * 8 // 6)) - 1
-        return places[first], places[last] + 1
+        first, last = span[0] * 8 // 6, min(len(positions), -(-span[1] * 8 // 6)) - 1
+        return positions[first], positions[last] + 1
 
     return locate
 

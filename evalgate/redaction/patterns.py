@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import takewhile
+from os.path import commonprefix
 
 from evalgate.redaction.encodings import SHORTEST_ENCODED, TextSpan, decode_parts
 from evalgate.redaction.environment import is_secret_name
@@ -33,17 +33,15 @@ def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[Text
     """Yield the spans before a cut mark that hold at least half of a needle, or the beginning of a token."""
     yield from (match.span() for match in re.finditer(_CREDENTIAL_START, text))
     for needle in needles:
+        # A shorter beginning of a secret occurs too often in ordinary text.
         head = needle[: max(_FEWEST, (len(needle) + 1) // 2)]
         start = text.find(head)
         while start >= 0:
-            end = start + _count_shared_prefix(needle, text[start : start + len(needle)])
+            shared = commonprefix((needle, text[start : start + len(needle)]))  # noqa: RUF071  of characters
+            end = start + len(shared)
             if _MARK.match(text, end):
                 yield start, end
             start = text.find(head, start + len(head))
-
-
-def _count_shared_prefix(one: str, other: str) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 _AFTER = r"(?<![A-Za-z0-9])"

@@ -18,8 +18,8 @@ from evalgate.core.sanitize import to_md_text, to_one_line
 from evalgate.core.types import Record, VerdictStatus
 from evalgate.reporting.findings import describe_faults, list_findings, resolve_from_root
 
-ROOM = 60_000
-"""The most characters of a comment with a single section. GitHub accepts a little more."""
+MAX_SECTION = 60_000
+"""The most characters of a section when it is rendered first. A comment with several may shorten it."""
 
 ONLY_GATE = "evalgate"
 """The name of a gate without a name of its own."""
@@ -87,7 +87,7 @@ def post_pull_request(
             account,
             subject,
             posting.name,
-            build_section(posting, render_with_origin(ROOM), environ, _RUN),
+            build_section(posting, render_with_origin(MAX_SECTION), environ, _RUN),
             shared=bool(posting.section),
             shorter=render_with_origin,
             author=posting.author,
@@ -216,7 +216,7 @@ def post_merge_request(
         outcome = post_note(
             find_merge_request(environ, token),
             posting.name,
-            build_section(posting, render(ROOM), environ, _PIPELINE),
+            build_section(posting, render(MAX_SECTION), environ, _PIPELINE),
             shared=bool(posting.section),
             shorter=render,
             timeouts=timeouts,

@@ -33,8 +33,8 @@ from evalgate.reporting.findings import (
 from evalgate.reporting.summary_lines import describe_agreements, format_judge_usage, list_quarantined
 
 _REDRAW_EVERY_S = 0.1
-_STEPS = 10
-_BAR = 20
+_STEPS = 10  # lines of progress in a log, which cannot be redrawn
+_BAR = 20  # columns
 _LONGEST_NAME = 120
 _ERASE = "\r\x1b[2K"
 

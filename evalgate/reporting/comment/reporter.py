@@ -95,12 +95,12 @@ LIMIT = 60_000
 
 _SHORTEST = 2_000
 
-_DETAILED = 10
-_OPEN = 3
-_LISTED = 50
-_FOR_THE_LIST = 8_000
-_LIST_SIZES = (10, 4, 1)
-_FOR_REMARKS = 400
+_DETAILED = 10  # groups with a block of their own
+_OPEN = 3  # blocks that are not collapsed
+_LISTED = 50  # groups with a line of their own, after the blocks
+_FOR_THE_LIST = 8_000  # bytes that the blocks leave to the lines
+_LIST_SIZES = (10, 4, 1)  # entries of the lists around the cases, tried in this order
+_FOR_REMARKS = 400  # bytes for headings and for the sentence about what was left out
 
 
 @frozen
@@ -121,9 +121,9 @@ class CommentReport:
     def render(self, record: Record) -> str:
         """Return at most `limit` bytes of GitHub-flavoured Markdown."""
         before, after = self._render_fitting_frame(record)
-        room = self._limit - _count_bytes(before) - _count_bytes(after) - _FOR_REMARKS
+        available = self._limit - _count_bytes(before) - _count_bytes(after) - _FOR_REMARKS
         groups = group_findings(list_findings(record))
-        return before + _render_cases(record, groups, room, commands=self.is_trusted) + after
+        return before + _render_cases(record, groups, available, commands=self.is_trusted) + after
 
     @property
     def _limit(self) -> int:
@@ -141,45 +141,45 @@ class CommentReport:
         return frame
 
 
-def _render_cases(record: Record, groups: Sequence[FindingGroup], room: int, *, commands: bool) -> str:
+def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int, *, commands: bool) -> str:
     """Return the failing cases, one block for each cause; the first blocks are open."""
     if not groups:
         return ""
     text = f"#### Failing cases ({_count_cases(groups):,})\n\n"
     shown, has_new = 0, groups[0].first.is_new
     for group in groups[:_DETAILED]:
-        left = room - _count_bytes(text) - (_FOR_THE_LIST if len(groups) > shown + 1 else 0)
+        left = available - _count_bytes(text) - (_FOR_THE_LIST if len(groups) > shown + 1 else 0)
         block = _render_fitting_case(
             record, group, left, is_open=shown < _OPEN and group.first.is_new == has_new, commands=commands
         )
         if not block:
             break
         text, shown = text + block, shown + 1
-    return text + _render_list(groups[shown:], room - _count_bytes(text), more="more " if shown else "")
+    return text + _render_list(groups[shown:], available - _count_bytes(text), more="more " if shown else "")
 
 
 def _render_fitting_case(
-    record: Record, group: FindingGroup, room: int, *, is_open: bool, commands: bool
+    record: Record, group: FindingGroup, available: int, *, is_open: bool, commands: bool
 ) -> str:
     """Return the case with all details, else with the most important ones, or "" if neither fits."""
     from evalgate.reporting.comment.case import render_case
 
     for everything in (True, False):
         block = render_case(record, group, is_open=is_open, everything=everything, commands=commands)
-        if _count_bytes(block) <= room:
+        if _count_bytes(block) <= available:
             return block
     return ""
 
 
-def _render_list(groups: Sequence[FindingGroup], room: int, more: str) -> str:
+def _render_list(groups: Sequence[FindingGroup], available: int, more: str) -> str:
     """Return one line for each group, as many as fit, and the number of cases that did not fit."""
     from evalgate.reporting.comment.case import render_brief
 
     lines: list[str] = []
     for group in groups[:_LISTED]:
         line = render_brief(group)
-        room -= _count_bytes(line)
-        if room < 0:
+        available -= _count_bytes(line)
+        if available < 0:
             break
         lines.append(line)
     listed, left_out = _count_cases(groups[: len(lines)]), _count_cases(groups[len(lines) :])

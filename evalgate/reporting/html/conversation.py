@@ -152,7 +152,7 @@ def _list_remarks(row: Mapping[str, object]) -> Iterator[str]:
 
 _WIDE = DiffLimits(calls=60, lines=200, width=2000, call_width=400)
 _NARROW = DiffLimits(calls=12, lines=20, width=300, call_width=120)
-_ROOMY = 20_000
+_ENOUGH_FOR_WIDE = 20_000
 _LONGEST_TOOL_NAME = 300
 
 Speaker: TypeAlias = Literal["user", "agent", "call", "result"]
@@ -239,7 +239,7 @@ def _build_entry(event: Event, budget: SizeBudget) -> TranscriptEntry:
 
 def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudget) -> Iterator[Difference]:
     """Yield the differences from the expected turn, and those from the baseline if they are others."""
-    limits = _WIDE if budget.left > _ROOMY else _NARROW
+    limits = _WIDE if budget.left > _ENOUGH_FOR_WIDE else _NARROW
     from_expected = [each for each in find_differences(turn, None, limits) if _is_expected(turn, each)]
     known = {each.lines for each in from_expected}
     changes = find_differences(turn, before, limits) if before else ()

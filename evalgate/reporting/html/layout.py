@@ -106,18 +106,18 @@ def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCas
     return found, [(shorten_text(name, _LONGEST), anchors.get(name)) for name in found.names]
 
 
-_FOR_THE_TOP = 1_000_000
-_FOR_LINES = 700_000
-_LEAST_ROOM, _MOST_ROOM = 8_000, 150_000  # characters of a case
+_FOR_THE_TOP = 1_000_000  # bytes of the page without its cases
+_FOR_LINES = 700_000  # bytes for cases on one line
+_MIN_CASE_SIZE, _MAX_CASE_SIZE = 8_000, 150_000  # characters of a case in full
 _LONGEST_TEXT = 15_000
 
 
 def iter_page_chunks(record: Record, limit: int) -> Iterator[str]:
     """Yield the document in pieces, with at most `limit` bytes in total."""
     entries = rank_cases(record)
-    room = max(limit - _FOR_THE_TOP, limit // 2)
-    full = _render_full_cases(record, entries, room - min(_FOR_LINES, room // 5))
-    lines = _render_lines(entries[len(full) :], room - sum(map(_count_bytes, full)))
+    available = max(limit - _FOR_THE_TOP, limit // 2)
+    full = _render_full_cases(record, entries, available - min(_FOR_LINES, available // 5))
+    lines = _render_lines(entries[len(full) :], available - sum(map(_count_bytes, full)))
     names = [entry.finding.name for entry in entries[: len(full)]]
     # Reversed, so that of several cases with one name the first keeps the link.
     anchors = dict(reversed(list(zip(names, name_anchors(entries[: len(full)]), strict=True))))
@@ -132,7 +132,7 @@ def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> l
     found: list[str] = []
     for number, (entry, anchor) in enumerate(zip(entries, name_anchors(entries), strict=True)):
         share = left // (len(entries) - number)
-        budget = SizeBudget(max(_LEAST_ROOM, min(share, _MOST_ROOM)), _LONGEST_TEXT)
+        budget = SizeBudget(max(_MIN_CASE_SIZE, min(share, _MAX_CASE_SIZE)), _LONGEST_TEXT)
         text = render_full(record, entry, anchor, budget)
         left -= _count_bytes(text)
         if left < 0:
