@@ -15,7 +15,7 @@ class JsonNamespace:
         return "(" + ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items()) + ")"
 
 
-# Fields with data of the agent or the user, whose dicts stay dicts.
+# Fields with data of the agent or the user: dicts in them stay dicts.
 _DATA = ("args", "result", "state", "final_state", "attachments", "response")
 
 

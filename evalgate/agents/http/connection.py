@@ -57,8 +57,8 @@ class AgentConnection:
 
         A server or load balancer may close a kept connection at the moment in which it is used again. A
         reset does not prove that nothing was read (RFC 9110, 9.2.2): the agent may be at work. With a
-        connection of its own, a request that breaks has failed. Only one whose connection could not be made
-        is repeated.
+        connection of its own, a request that breaks has failed. It is repeated only if the connection could
+        not be made.
         """
 
     def hide_secrets(self, text: str) -> str:

@@ -47,13 +47,13 @@ class HttpDialectOptions(BaseModel):
     stream: bool | None = None
     """True to stream answers; when absent, the agent's card decides if the dialect is A2A."""
     model: str | None = None
-    """Of OpenAI's dialect."""
+    """The model that OpenAI's dialect requests."""
     instructions: str | None = None
     """Of OpenAI's dialect: a system message before everything else."""
     body: Mapping[str, object] = Field(default_factory=dict)
-    """Of OpenAI's dialect: further fields of each request, as `tools` and `temperature`."""
+    """Of OpenAI's dialect: further fields of each request, such as `tools` and `temperature`."""
     max_rounds: Annotated[int, Strict()] = Field(default=16, ge=1, le=1_000)
-    """Of OpenAI's dialect: requests that one turn may take while the agent calls tools."""
+    """Of OpenAI's dialect: the largest number of requests in one turn while the agent calls tools."""
     app: str | None = None
     """Of ADK's dialect: the app of the server; the case's own, or the only one, when absent."""
 

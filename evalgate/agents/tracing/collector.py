@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MAX_BODY = 64 * 1024 * 1024
 _MAX_SPANS = 200_000
-"""Unclaimed spans that are kept at most; of more, the oldest are dropped."""
+"""Limit of unclaimed spans; beyond it, the oldest are dropped."""
 _SETTLE_S = 0.05
 """Seconds to wait after a turn's topmost span.
 

@@ -25,9 +25,9 @@ class OtelSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     port: Annotated[int, Strict()] | None = Field(default=None, ge=0, le=65_535)
-    """Where they are taken: any free port for an agent that is started, 4318 for one that runs already."""
+    """Port to listen at: any free one for an agent that is started, 4318 for one that runs already."""
     host: str = "127.0.0.1"
-    """The address that is listened at."""
+    """Address to listen at."""
     wait: Annotated[float, Strict()] = Field(default=10.0, gt=0, allow_inf_nan=False)
     """Seconds after an answer within which its spans must arrive."""
 

@@ -81,9 +81,9 @@ class _GraphConversation:
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, "a graph of LangGraph")
         recorder = EventRecorder(session)
-        said = {"role": "user", "content": text}
+        message = {"role": "user", "content": text}
         first = not self._waits
-        asked: Any = {**self._values, "messages": [*self._values["messages"], said]}
+        asked: Any = {**self._values, "messages": [*self._values["messages"], message]}
         if self._waits:
             asked = importlib.import_module("langgraph.types").Command(resume=text)
         config = {
@@ -91,7 +91,7 @@ class _GraphConversation:
             "callbacks": [_create_callback_handler(recorder, tools=False)],
         }
         async for values in self._graph.astream(asked, config=config, stream_mode="values"):
-            self._record_messages(values.get("messages") or (), recorder, said if first else None)
+            self._record_messages(values.get("messages") or (), recorder, message if first else None)
             first, self._last = False, values
         return self._finish_turn(session, recorder)
 

@@ -51,7 +51,7 @@ class _PydanticAiConversation:
 
 
 def _list_output_tools(agent: Any) -> set[str]:
-    """Return the names that the agent gives to its tools for structured output."""
+    """Return the names of the agent's own tools for structured output."""
     given = getattr(agent, "output_type", None)
     kinds: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
     return {each.name for each in kinds if is_a(each, "pydantic_ai", "ToolOutput") and each.name}
