@@ -309,11 +309,12 @@ def _build_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, An
         "security_opt": ["no-new-privileges"],
         "network": limits.network,
         "mem_limit": limits.memory,
-        "memswap_limit": limits.memory,
+        "memswap_limit": limits.memory,  # memory and swap together: equal means no swap
         "nano_cpus": None if limits.cpus is None else int(limits.cpus * 1e9),
         "pids_limit": limits.pids,
         "read_only": limits.read_only,
         "volumes": _list_volumes(spec) or None,
+        # An empty list would leave the image's entrypoint as it is; [""] removes it.
         "entrypoint": None if spec.entrypoint is None else list(spec.entrypoint) or [""],
         "hostname": spec.hostname,
         "extra_hosts": dict(spec.extra_hosts) or None,

@@ -253,8 +253,9 @@ class ActorHost:
             return ActorResponse(failure=ActorFailure("failed", build_plugin_failure(error)))
 
     async def _run_step(self, request: ActorRequest) -> ActorResponse:
-        if request.beginning is not None:
-            await self._open_session(request.session, request.beginning)
+        if (start := request.beginning) is not None:
+            context = self._agent.open_session(start.case, start.run, alone=start.alone)
+            self._open[request.session] = _OpenSession(context, await context.__aenter__())
         session = self._open[request.session].session
         mocks = isinstance(session, SupportsToolMocks) and session.applies_mocks
         if request.message is not None:
@@ -264,10 +265,6 @@ class ActorHost:
             await self._leave_session(request.session)
             return ActorResponse(end=end)
         return ActorResponse(applies_mocks=mocks)
-
-    async def _open_session(self, key: str, beginning: SessionStart) -> None:
-        context = self._agent.open_session(beginning.case, beginning.run, alone=beginning.alone)
-        self._open[key] = _OpenSession(context, await context.__aenter__())
 
     async def _close_session(self, key: str) -> None:
         task = self._tasks.pop(key, None)

@@ -65,6 +65,7 @@ class ClusterSessionContext:
         self._session = ClusterSession(self._pool, self._slot, self._beginning)
         try:
             if self._beginning.case.tool_mocks:
+                # The runner reads `applies_mocks` before the first turn, and only an open session knows it.
                 await self._session.open_session()
         except BaseException:
             await self.__aexit__()

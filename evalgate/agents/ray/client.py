@@ -133,7 +133,7 @@ class RayClusterClient:
             async with asyncio.timeout(self._join_timeout_s):
                 reply = await self._joined
         except (OSError, ValueError) as error:
-            if isinstance(error, TimeoutError):
+            if isinstance(error, TimeoutError):  # which is an OSError, too
                 await self._end_bridge()
                 raise self._build_join_error(f"it did not answer within {self._join_timeout_s:g} s") from None
             raise self._build_join_error(describe_start_error(error, launch)) from None

@@ -313,6 +313,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         kill_orphans(self._mark)
         self._running.discard(self)
         if not self._running:
+            # Children of the gate without a mark can belong to any agent, so wait until none runs.
             kill_reparented()
         self._loop.call_later(_ORPHANED_PIPES_S, self._mark_ended)
 

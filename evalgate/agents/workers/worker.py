@@ -230,7 +230,9 @@ class Worker:
             if busy == [session]:
                 _fail_session(session, failure, stalled=stalled)
             else:
-                _mark_session_lost(session, failure, len(busy), stalled=stalled)
+                message = f"{failure.message} ({len(busy)} cases at once in that process)"
+                shared = replace(failure, message=message)
+                session.fail_turn(session.build_lost_error(shared, "timed_out" if stalled else "crashed"))
         self._changed()
 
     def _add_stderr(self, failure: Failure) -> Failure:
@@ -246,11 +248,6 @@ def _fail_session(session: WorkerSession, failure: Failure, *, stalled: bool) ->
             replace(failure, message=f"{failure.message} (turn {session.turns})")
         )
     session.fail_turn(error)
-
-
-def _mark_session_lost(session: WorkerSession, failure: Failure, crowd: int, *, stalled: bool) -> None:
-    shared = replace(failure, message=f"{failure.message} ({crowd} cases at once in that process)")
-    session.fail_turn(session.build_lost_error(shared, "timed_out" if stalled else "crashed"))
 
 
 def _retrieve_exception(ready: asyncio.Future[None]) -> None:

@@ -122,10 +122,6 @@ def _parse_duration(value: object) -> object:
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
-def _split_words(value: object) -> object:
-    return shlex.split(value) if isinstance(value, str) else value
-
-
 def _wrap_in_list(value: object) -> object:
     return [value] if isinstance(value, str | Mapping) else value
 
@@ -144,12 +140,10 @@ def _parse_assignments(value: object) -> object:
     return {name: text if equals else None for name, equals, text in pairs}
 
 
-def _parse_conditions(value: object) -> object:
-    return {name: {} for name in value} if isinstance(value, list) else value
-
-
 Seconds: TypeAlias = Annotated[float, BeforeValidator(_parse_duration)]
-Words: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
+Words: TypeAlias = Annotated[
+    tuple[str, ...], BeforeValidator(lambda v: shlex.split(v) if isinstance(v, str) else v)
+]
 Text: TypeAlias = Annotated[str, BeforeValidator(_convert_to_text)]
 Assignments: TypeAlias = Annotated[dict[str, Text | None], BeforeValidator(_parse_assignments)]
 
@@ -224,10 +218,6 @@ def _parse_volume(value: object) -> object:
     return {"type": kind, "source": source, "target": target, "read_only": "ro" in mode.split(",")}
 
 
-def _parse_env_file(value: object) -> object:
-    return {"path": value} if isinstance(value, str) else value
-
-
 class ComposeService(BaseModel):
     """One service, with its variables interpolated."""
 
@@ -241,12 +231,16 @@ class ComposeService(BaseModel):
     entrypoint: Words | None = None
     environment: Assignments = {}
     env_file: Annotated[
-        tuple[Annotated[EnvFile, BeforeValidator(_parse_env_file)], ...], BeforeValidator(_wrap_in_list)
+        tuple[Annotated[EnvFile, BeforeValidator(lambda v: {"path": v} if isinstance(v, str) else v)], ...],
+        BeforeValidator(_wrap_in_list),
     ] = ()
     volumes: tuple[Annotated[Volume, BeforeValidator(_parse_volume)], ...] = ()
     tmpfs: Annotated[tuple[str, ...], BeforeValidator(_wrap_in_list)] = ()
     healthcheck: HealthCheck | None = None
-    depends_on: Annotated[dict[str, Dependency], BeforeValidator(_parse_conditions)] = {}
+    depends_on: Annotated[
+        dict[str, Dependency],
+        BeforeValidator(lambda v: {name: {} for name in v} if isinstance(v, list) else v),
+    ] = {}
     working_dir: str | None = None
     user: Text | None = None
     hostname: str | None = None
