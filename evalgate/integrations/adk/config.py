@@ -57,7 +57,7 @@ _PLACEHOLDERS = ("stop_signal", "conversation_plan", "conversation_history")
 
 
 class _AdkUser(BaseModel):
-    """Google ADK's `user_simulator_config`."""
+    """The simulated user's settings, Google ADK's `user_simulator_config`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 

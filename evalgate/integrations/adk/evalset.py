@@ -43,7 +43,6 @@ from evalgate.integrations.adk.file_models import (
     AdkInvocationEvent,
     AdkPart,
     AdkRubric,
-    AdkSessionInput,
     AdkUserContent,
 )
 
@@ -78,7 +77,7 @@ class AdkFormat:
         return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
-        """Yield the paths of keys whose values are not read into the eval set."""
+        """Yield the paths of keys that are ignored when the eval set is read."""
         for found in collect_ignored_keys(AdkEvalSetHeader, _get_header(document.value)):
             yield found.location
         key = _get_spelling(document.value, "eval_cases")
@@ -172,6 +171,7 @@ def _get_spelling(value: object, name: str) -> str:
     return camel if isinstance(value, dict) and camel in value else name
 
 
+# The same few keys are looked up in every case, and `to_camel` matches regular expressions.
 _camel = cache(to_camel)
 
 
@@ -183,7 +183,7 @@ def _get_member(value: object, name: str) -> object:
 
 
 def _build_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
-    conversation, plan = _get_member(raw, "conversation"), wire.conversation_scenario
+    conversation, plan, own = _get_member(raw, "conversation"), wire.conversation_scenario, wire.session_input
     invocations = zip(
         wire.conversation or (), conversation if isinstance(conversation, list) else (), strict=True
     )
@@ -193,7 +193,9 @@ def _build_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
         scenario=None
         if plan is None
         else Scenario(plan.starting_prompt, plan.conversation_plan, plan.user_persona),
-        session=_build_session(wire.session_input),
+        session=_NO_SESSION
+        if own is None
+        else SessionInput(own.app_name or "", own.user_id or "", own.state or {}, own.session_id or ""),
         # An empty state is Google ADK's way of expecting none.
         final_state=wire.final_session_state or None,
         line=line,
@@ -210,12 +212,6 @@ def _build_rubrics(wires: Sequence[AdkRubric], prefix: str) -> tuple[Rubric, ...
         name = wire.rubric_id or f"{prefix}_{number}"
         rubrics.append(Rubric(name, text or "", wire.type, wire.description))
     return tuple(rubrics)
-
-
-def _build_session(wire: AdkSessionInput | None) -> SessionInput:
-    if wire is None:
-        return _NO_SESSION
-    return SessionInput(wire.app_name or "", wire.user_id or "", wire.state or {}, wire.session_id or "")
 
 
 _NO_SESSION = SessionInput()

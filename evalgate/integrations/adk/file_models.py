@@ -66,7 +66,7 @@ class GenaiModel(AdkModel):
 
 
 class AdkFunctionCall(GenaiModel):
-    """A tool call."""
+    """A tool call of an agent."""
 
     @override
     @classmethod
@@ -215,7 +215,7 @@ class AdkRubric(StrictAdkModel):
 
 
 class AdkAgentDetails(StrictAdkModel):
-    """A recorded agent."""
+    """A recorded agent, with its instructions and tools."""
 
     name: str
     instructions: str | None = None
@@ -236,7 +236,7 @@ class AdkAppDetails(StrictAdkModel):
 
 
 class AdkInvocation(StrictAdkModel):
-    """One turn."""
+    """One turn of a conversation."""
 
     user_content: AdkUserContent
     final_response: AdkContent | None = None
@@ -290,7 +290,7 @@ class AdkSessionInput(AdkModel):
 
 
 class AdkCase(AdkModel):
-    """One eval case."""
+    """One eval case, with its conversation or scenario."""
 
     eval_id: Id
     conversation: list[AdkInvocation] | None = None

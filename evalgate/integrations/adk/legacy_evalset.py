@@ -47,7 +47,10 @@ class AdkLegacyFormat:
         An empty list matches too: it holds no case, and no other format takes it.
         """
         listed = as_sequence(document.value)
-        return listed is not None and (not listed or any(map(_is_turn_or_case, listed)))
+        return listed is not None and (
+            not listed
+            or any(isinstance(item, dict) and ("query" in item or "data" in item) for item in listed)
+        )
 
     def read_eval_set(self, document: Document) -> EvalSet:
         """Build the eval set, with the line number of each case.
@@ -71,7 +74,7 @@ class AdkLegacyFormat:
         return EvalSet(document.path, cases, document.path, notices=notices)
 
     def find_ignored_keys(self, document: Document) -> Iterator[tuple[str | int, ...]]:
-        """Yield the paths of keys whose values are not read into the eval set."""
+        """Yield the paths of keys that are ignored when the eval set is read."""
         listed = as_sequence(document.value) or ()
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)
         for index, item in enumerate(listed):
@@ -84,10 +87,6 @@ def _find_repeated_names(document: Document, items: Sequence[Any]) -> list[Probl
         (item.get("name"), (index, "name")) for index, item in enumerate(items) if isinstance(item, dict)
     ]
     return list(find_repeated_ids(names, file=document.path, position=document.find_position))
-
-
-def _is_turn_or_case(item: object) -> bool:
-    return isinstance(item, dict) and ("query" in item or "data" in item)
 
 
 # --- the file's shapes --------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def _reject_both_ids(value: object, canonical: str) -> object:
 
 
 class AdkRsCase(_AdkRsModel):
-    """One eval case."""
+    """One eval case, with its conversation."""
 
     eval_id: Annotated[Id, Field(validation_alias=AliasChoices("eval_id", "id"))]
     conversation: list[_Invocation]

@@ -36,6 +36,7 @@ class AdkRsFormat:
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
         """
+        # Imported here, because files of every format are tried with `matches_document`.
         from evalgate.integrations.adk_rs.cases import AdkRsEvalSetFile
 
         problems: list[Problem] = []
@@ -49,7 +50,7 @@ class AdkRsFormat:
         return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
-        """Yield the paths of keys whose values are not read into the eval set."""
+        """Yield the paths of keys that are ignored when the eval set is read."""
         from evalgate.datasets.turn_shapes import CONTENTS
         from evalgate.integrations.adk_rs.cases import AdkRsEvalSetFile
 

@@ -9,7 +9,7 @@ all pairs, one at the end costs only its share. See https://docs.rs/adk-rs (rele
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -117,14 +117,16 @@ class AdkRsToolTrajectory(BaseModel):
         if not expected and not actual and self.empty_is_match:
             score = 1.0
         details = {"matched": matched, "expected": len(expected), "actual": len(actual)}
-        reason = "" if score == 1.0 else _explain_score(matched, expected, actual)
+        reason = (
+            f"{matched} of {len(expected)} expected calls stand in their place among the {len(actual)} made"
+        )
+        if score == 1.0:
+            reason = ""
+        elif not expected and not actual:
+            reason = (
+                "no call is expected and none was made, which scores 0.0 as in adk-rs: see `empty_is_match`"
+            )
         return TurnScore(score, reason, details, passed=score + _TOLERANCE >= self.threshold)
-
-
-def _explain_score(matched: int, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-    if not expected and not actual:
-        return "no call is expected and none was made, which scores 0.0 as in adk-rs: see `empty_is_match`"
-    return f"{matched} of {len(expected)} expected calls stand in their place among the {len(actual)} made"
 
 
 def _get_args(call: ToolCall) -> object:

@@ -221,7 +221,10 @@ class OrchestrateFormat:
     def matches_document(self, document: Document) -> bool:
         """Return True for an object with goals and their details, or a list with such an object."""
         listed = as_sequence(document.value)
-        return any(map(_is_dataset, [document.value] if listed is None else listed))
+        return any(
+            isinstance(value, dict) and {"goals", "goal_details"} <= value.keys()
+            for value in ([document.value] if listed is None else listed)
+        )
 
     def read_eval_set(self, document: Document) -> EvalSet:
         """Build a case for each dataset of the file.
@@ -244,7 +247,7 @@ class OrchestrateFormat:
         return EvalSet(document.path, cases, document.path, notices=notices)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
-        """Yield the paths of keys whose values are not read into the eval set."""
+        """Yield the paths of keys that are ignored when the eval set is read."""
         listed = as_sequence(document.value)
         if listed is not None:
             for index, value in enumerate(listed):
@@ -261,10 +264,6 @@ def _iter_ignored_keys(value: object, place: Location) -> Iterator[IgnoredKey]:
         kind = goal.get("type") if isinstance(goal, dict) else None
         if isinstance(kind, str) and kind in GOAL_MODELS:
             yield from collect_ignored_keys(GOAL_MODELS[kind], goal, (*place, "goal_details", index))
-
-
-def _is_dataset(value: object) -> bool:
-    return isinstance(value, dict) and {"goals", "goal_details"} <= value.keys()
 
 
 def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
@@ -302,7 +301,8 @@ def _iter_ids(document: Document) -> Iterator[tuple[object, Location]]:
 
 
 def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:
-    journey = _build_journey(wire)
+    order = {name: tuple(ensure_name_list(later) if later else ()) for name, later in wire.goals.items()}
+    journey = Journey(tuple(map(_build_goal, wire.goal_details)), order, wire.story, wire.max_user_turns)
     turns, scenario = tuple(_iter_turns(wire, journey)), None
     if not turns:
         # The simulated user begins; later messages may be scripted all the same.
@@ -367,11 +367,6 @@ def _build_expected_reply(journey: Journey) -> Reply:
     responses = [goal.response for goal in goals if goal.type == "text" and goal.response]
     calls = [ToolCall(goal.tool_name, goal.args) for goal in goals if goal.type == "tool_call"]
     return Reply(responses[-1] if responses else None, tuple(calls))
-
-
-def _build_journey(wire: OrchestrateFile) -> Journey:
-    order = {name: tuple(ensure_name_list(later) if later else ()) for name, later in wire.goals.items()}
-    return Journey(tuple(map(_build_goal, wire.goal_details)), order, wire.story, wire.max_user_turns)
 
 
 def _build_goal(wire: AnyGoal) -> Goal:

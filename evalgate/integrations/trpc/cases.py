@@ -119,7 +119,7 @@ class _Scenario(TrpcModel):
 
 
 class TrpcCase(TrpcModel):
-    """One eval case."""
+    """One eval case, with its conversation or scenario."""
 
     eval_id: Id = Field(alias="evalId")
     eval_mode: str = Field(default="", alias="evalMode")

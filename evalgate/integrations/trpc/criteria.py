@@ -33,7 +33,7 @@ BOUND: Mapping[str, object] = {"bound": True}
 
 
 class GoModel(BaseModel):
-    """A model whose keys are read as Go reads them, in any case, and in snake_case. Null counts as absent."""
+    """A model that reads keys as Go does, in any case, and in snake_case. Null counts as absent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
@@ -295,4 +295,5 @@ def _parse_double(literal: str) -> float:
 
 
 def _refuse_constant(literal: str) -> object:
+    # Python's json accepts NaN and Infinity; Go's does not.
     raise ValueError(f"{literal} is no JSON")

@@ -23,7 +23,7 @@ _TRPC_SCENARIO_KEYS = {"driver", "stopsignal", "maxallowedinvocations"}
 
 
 class TrpcFormat:
-    """The `.evalset.json` of tRPC-Agent-Go."""
+    """The format of tRPC-Agent-Go's `.evalset.json` files."""
 
     def matches_document(self, document: Document) -> bool:
         """Return True for an object with eval cases as only tRPC-Agent-Go writes them.
@@ -38,6 +38,7 @@ class TrpcFormat:
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
         """
+        # Imported here, because files of every format are tried with `matches_document`.
         from evalgate.integrations.trpc.cases import TrpcEvalSetFile
 
         problems: list[Problem] = []
@@ -51,7 +52,7 @@ class TrpcFormat:
         return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
-        """Yield the paths of keys whose values are not read into the eval set."""
+        """Yield the paths of keys that are ignored when the eval set is read."""
         from evalgate.integrations.trpc.cases import TrpcEvalSetFile
 
         for found in collect_ignored_keys(TrpcEvalSetFile, document.value, spelled=normalize_key):

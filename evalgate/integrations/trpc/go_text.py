@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from evalgate.core.extras import describe_install
 from evalgate.llm.client import replace_surrogates
@@ -30,6 +30,11 @@ def trim_go_space(text: str) -> str:
 def fold_key(key: str) -> str:
     """Fold a key's case as `encoding/json` does when it compares it with ASCII names."""
     return key.translate(_FOLDED).lower()
+
+
+def reject_constant(name: str) -> NoReturn:
+    """Raise ValueError for NaN and Infinity, which Python's json accepts and Go's does not."""
+    raise ValueError(name)
 
 
 class InvalidPatternError(ValueError):
@@ -75,7 +80,7 @@ def _compile_pattern(pattern: str) -> Any:
     if _ANY_BYTE.search(pattern):
         raise InvalidPatternError("invalid escape sequence: `\\C`")
     options = engine.Options()
-    options.log_errors = False
+    options.log_errors = False  # or RE2 writes to standard error
     try:
         return engine.compile(pattern, options)
     except engine.error as error:
@@ -137,7 +142,7 @@ def dump_indented_json(value: object) -> str:
 
 
 def dump_go_struct(members: Iterable[tuple[str, object]], *, for_html: bool = False) -> RawJson:
-    """Return an object whose keys stay in their order, as those of a Go struct do.
+    """Return an object with its keys in the given order, as those of a Go struct are.
 
     See `dump_compact_json` for the values.
     """

@@ -194,6 +194,7 @@ def find_schema_problem(value: object, schema: object) -> str:
     kind: Any = validators.validator_for(schema, default=Draft202012Validator)
     try:
         kind.check_schema(schema)
+        # With an empty registry: a reference to another document must not be fetched from the network.
         kind(schema, registry=Registry()).validate(value)
     except SchemaError as error:
         return f"compile json schema: {error.message[:_LONGEST_MESSAGE]}"

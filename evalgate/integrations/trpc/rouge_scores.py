@@ -125,7 +125,7 @@ def _classify_token(token: _Token) -> None:
 
 
 def _reclassify_token(token: _Token, following: _Token) -> None:
-    """Correct the decision on a period by the next word.
+    """Adjust the decision on a period by the next word.
 
     The period may belong to an abbreviation, an initial or a number.
     """

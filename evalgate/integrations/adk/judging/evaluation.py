@@ -285,7 +285,7 @@ class DuplicateRubricError(Exception):
 
 
 class RubricMetric(JudgedMetric):
-    """A metric whose score is the share of rubrics that hold."""
+    """A metric that scores the share of rubrics that hold."""
 
     kind: ClassVar[str]
     """The type that a rubric of a case or turn must have to be judged by this metric."""

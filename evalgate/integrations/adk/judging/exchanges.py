@@ -136,10 +136,11 @@ def _iter_blocks(exchange: AdkExchange) -> Iterator[str]:
 def to_json_line(value: object) -> str:
     """Return JSON on one line; a value that JSON cannot hold is written as its text."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=_to_serializable)
+        return json.dumps(
+            value,
+            ensure_ascii=False,
+            # json writes only dicts as objects, not other mappings.
+            default=lambda item: dict(item) if isinstance(item, Mapping) else str(item),
+        )
     except RecursionError:
         return '"(nests too deep to be shown)"'
-
-
-def _to_serializable(value: object) -> object:
-    return dict(value) if isinstance(value, Mapping) else str(value)

@@ -41,7 +41,7 @@ or as 0, 1 or 2."""
 
 
 class ToolTrajectory(BaseModel):
-    """1.0 for each turn whose tool calls match, else 0.0, averaged over the turns, as Google ADK computes it.
+    """1.0 for each turn with matching tool calls, else 0.0, averaged over turns, as Google ADK computes it.
 
     Calls match when name and arguments are equal as in Python: 1 == 1.0 == true, keys in any order, lists in
     theirs, text to the letter, no arguments at all different from an empty object. Ids do not count.

@@ -16,13 +16,11 @@ from pydantic.alias_generators import to_camel
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,
-    CaseTurn,
     Criterion,
     EvalCase,
     MetricFailure,
     MetricResult,
     MetricScore,
-    Reply,
     ToolCall,
     TurnScore,
 )
@@ -62,12 +60,13 @@ class _TrajectoryMetric(_TrajectoryOptions):
         A turn that is missing or unasked scores 0.0.
         """
         try:
-            return await compute_turn_mean(case, run, self._score_turn)
+            return await compute_turn_mean(
+                case,
+                run,
+                lambda turn, reply: self._score_calls(turn.expected.tool_calls, reply.tool_calls),
+            )
         except RecursionError:
             return MetricFailure(TOO_DEEP)
-
-    def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
-        return self._score_calls(turn.expected.tool_calls, reply.tool_calls)
 
     def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         raise NotImplementedError
@@ -98,7 +97,7 @@ class TrajectoryInOrderMatch(_TrajectoryMetric):
 
 
 class TrajectoryAnyOrderMatch(_TrajectoryMetric):
-    """1.0 when the agent made all expected calls in whatever order, others allowed, else 0.0."""
+    """1.0 when the agent made all expected calls in any order, others allowed, else 0.0."""
 
     allows_extra_calls: ClassVar[bool] = True
 

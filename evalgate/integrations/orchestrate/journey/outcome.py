@@ -109,7 +109,10 @@ async def _evaluate_goal(goal: Goal, texts: Sequence[str], judge: TextJudge) -> 
         if goal.keywords and not await judge.holds_keywords(goal.keywords, text):
             continue
         has_keywords = True
-        verdicts.add(await _matches_response(goal, text, judge))
+        if goal.response is None:
+            verdicts.add(bool(goal.keywords))  # a goal that asks for nothing is never reached
+        else:
+            verdicts.add(await judge.matches_text(goal.response, text))
     is_open = None in verdicts and True not in verdicts
     is_reached = True if True in verdicts else None if is_open else False
     if is_open and goal.keywords:
@@ -117,15 +120,9 @@ async def _evaluate_goal(goal: Goal, texts: Sequence[str], judge: TextJudge) -> 
     return TextFinding(goal, is_reached, has_keywords if goal.keywords else None, not is_open)
 
 
-async def _matches_response(goal: Goal, text: str, judge: TextJudge) -> bool | None:
-    if goal.response is not None:
-        return await judge.matches_text(goal.response, text)
-    return bool(goal.keywords)  # a goal that asks for nothing is never reached
-
-
 @frozen
 class JourneyConversation:
-    """One conversation, in order."""
+    """The texts, calls and widgets of one conversation, in order."""
 
     calls: tuple[ToolCall, ...]
     texts: tuple[str, ...]
@@ -264,6 +261,7 @@ def match_tool_calls(journey: Journey, calls: Sequence[ToolCall]) -> ToolCallRep
     left = list(goals)
     reached, wrong, relevant = list[str](), list[str](), 0
     for call in calls:
+        # As in the original, blanks around a name count here, but such a call fulfils no goal.
         if call.name.strip() not in names:
             continue
         relevant += 1
@@ -382,20 +380,23 @@ async def evaluate_journey(
     """Compare a run's whole conversation with the journey's goals."""
     conversation = build_conversation(case, run)
     interactions = get_goals(journey, "interaction")
-    checks = [goal for goal in journey.goals if goal.type == "check"]
+    # First what needs no judge: arguments that nest too deep end the evaluation before a model is paid.
+    calls = match_tool_calls(journey, conversation.calls)
+    widgets = tuple(_iter_reached_widgets(interactions, conversation.widgets))
+    texts = await evaluate_text_goals(journey, conversation.texts, judge)
+    checks = []
+    for goal in journey.goals:
+        if goal.type == "check":
+            text = conversation.last_said if goal.scope == "response" else conversation.transcript
+            checks.append(await judge.confirms_check(goal.check, text))
     return JourneyOutcome(
         order=journey.order,
-        calls=match_tool_calls(journey, conversation.calls),
-        widgets=tuple(_iter_reached_widgets(interactions, conversation.widgets)),
+        calls=calls,
+        widgets=widgets,
         widgets_expected=sum(goal.type == "interaction" for goal in journey.goals),
-        texts=await evaluate_text_goals(journey, conversation.texts, judge),
-        checks=tuple([await _confirm_check(goal, conversation, judge) for goal in checks]),
+        texts=texts,
+        checks=tuple(checks),
     )
-
-
-async def _confirm_check(goal: Goal, conversation: JourneyConversation, judge: TextJudge) -> bool | None:
-    text = conversation.last_said if goal.scope == "response" else conversation.transcript
-    return await judge.confirms_check(goal.check, text)
 
 
 def _iter_reached_widgets(goals: Sequence[Goal], widgets: Sequence[JsonObject]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
-from evalgate.integrations.trpc.go_text import fold_key, trim_go_space
+from evalgate.integrations.trpc.go_text import fold_key, reject_constant, trim_go_space
 from evalgate.llm.client import AnswerSchema, TokenChoice, replace_surrogates
 from evalgate.llm.sampling import UnparsableAnswerError
 
@@ -371,16 +371,11 @@ def _strip_fence(text: str) -> str:
     return trim_go_space(text.removesuffix(_FENCE))
 
 
-def _fold_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    # Keys count in any case, as in Go; of several spellings the last one.
-    return {fold_key(key): value for key, value in pairs}
-
-
-def _reject_constant(name: str) -> object:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_fold_keys, parse_constant=_reject_constant)
+# Keys count in any case, as in Go; of several spellings the last one.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=lambda pairs: {fold_key(key): value for key, value in pairs},
+    parse_constant=reject_constant,
+)
 
 
 def _get_member(value: Mapping[str, object], name: str) -> object:

@@ -133,6 +133,7 @@ class LlmJudgeOptions(GoModel):
             JudgeNotConfiguredError: no model is named.
             pydantic.ValidationError: a value is wrong.
         """
+        # Not just the protocol: `replace` below needs the dataclass.
         if not isinstance(bench, JudgeResolver):
             raise JudgeNotConfiguredError
         own = self.judge_model
@@ -191,7 +192,7 @@ class JudgeQuestion:
 
 
 class LlmRubricCriterion(LlmCriterion):
-    """The criterion of a metric whose judge scores rubrics by their ids."""
+    """The criterion of a metric with a judge that scores rubrics by their ids."""
 
     llm_judge: RubricJudgeOptions = Field(default=RubricJudgeOptions(), alias="llmJudge")
 

@@ -163,15 +163,15 @@ def _format_search(tool: str, result: object) -> str:
     found = {} if result is None else _fold_members(result, place)
     documents = _get_typed(found, "documents", (list,), place)
     if isinstance(documents, list):
+        what = f"a document in {place}"
         documents = [
-            None if each is None else _build_document(each, f"a document in {place}") for each in documents
+            None
+            if each is None
+            else _dump_struct(list(_iter_document_fields(_fold_members(each, what), what)))
+            for each in documents
         ]
     message = _get_typed(found, "message", (str,), place)
     return _dump_struct([("documents", documents), *([("message", message)] if message else [])])
-
-
-def _build_document(document: object, place: str) -> RawJson:
-    return _dump_struct(list(_iter_document_fields(_fold_members(document, place), place)))
 
 
 def _iter_document_fields(members: Mapping[str, object], place: str) -> Iterator[tuple[str, object]]:

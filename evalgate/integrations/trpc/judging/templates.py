@@ -1,4 +1,4 @@
-"""`llm_judge_template`: a user's own prompt whose variables are bound to values of the turn."""
+"""`llm_judge_template`: a user's own prompt, with variables that are bound to values of the turn."""
 
 import json
 import re
@@ -13,6 +13,7 @@ from evalgate.integrations.trpc.go_text import (
     dump_compact_json,
     dump_go_struct,
     fold_key,
+    reject_constant,
     trim_go_space,
 )
 from evalgate.integrations.trpc.judging import answers
@@ -53,7 +54,7 @@ def extract_value(text: str, path: JsonPath) -> str:
     """
     try:
         value: object = json.loads(
-            text, parse_int=RawJson, parse_float=RawJson, parse_constant=_reject_constant
+            text, parse_int=RawJson, parse_float=RawJson, parse_constant=reject_constant
         )
         for step in path:
             value = _get_child(value, step)
@@ -70,10 +71,6 @@ def _get_child(value: object, step: str | int) -> object:
     if isinstance(value, Sequence) and not isinstance(value, str) and 0 <= step < len(value):
         return value[step]
     raise PathNotFoundError(f"there is no element {step}")
-
-
-def _reject_constant(literal: str) -> object:
-    raise ValueError(literal)
 
 
 _LISTS: Mapping[str, tuple[str, Sequence[str]]] = {

@@ -184,7 +184,7 @@ class ResponseCriterion(GoModel):
 
 
 class TrpcFinalResponse(GoModel):
-    """1.0 for each turn whose final response matches, else 0.0, averaged, as tRPC-Agent-Go computes it."""
+    """1.0 for each turn with a matching final response, else 0.0, averaged, as tRPC-Agent-Go computes it."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
     is_mean_of_turns: ClassVar[Literal[True]] = True

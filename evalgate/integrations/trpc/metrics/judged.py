@@ -45,7 +45,7 @@ from evalgate.metrics.trajectory import ToolRecord, collect_tool_records
 
 
 class TrpcLlmFinalResponse(LlmEvaluator):
-    """1.0 for each turn whose response is valid, else 0.0, averaged."""
+    """1.0 for each turn with a valid response, else 0.0, averaged."""
 
     needs_reference = True
     prompt_name = "trpc_final_response"

@@ -81,7 +81,14 @@ class _BipartiteMatching:
         taken: list[int] = []
         while path:
             left, rest = path[-1]
-            right = next((each for each in rest if self._is_open(left, each, seen)), None)
+            right = next(
+                (
+                    each
+                    for each in rest
+                    if each not in seen and each not in self._dead and self._fits(left, each)
+                ),
+                None,
+            )
             if right is None:
                 path.pop()
                 if taken:
@@ -97,9 +104,6 @@ class _BipartiteMatching:
             path.append((owner, iter(self._candidates[owner])))
         self._dead |= seen
         return False
-
-    def _is_open(self, left: int, right: int, seen: set[int]) -> bool:
-        return right not in seen and right not in self._dead and self._fits(left, right)
 
 
 _CallKey: TypeAlias = tuple[str, Hashable]
@@ -315,7 +319,7 @@ def _format_tool(call: ToolRecord) -> str:
 
 
 class TrpcToolTrajectory(GoModel):
-    """1.0 for each turn whose tool calls match, else 0.0, averaged, as tRPC-Agent-Go computes it."""
+    """1.0 for each turn with matching tool calls, else 0.0, averaged, as tRPC-Agent-Go computes it."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "tools"
     is_mean_of_turns: ClassVar[Literal[True]] = True
@@ -326,7 +330,7 @@ class TrpcToolTrajectory(GoModel):
 
     @property
     def allows_extra_calls(self) -> bool:
-        """Return True with `subsetMatching`."""
+        """Return True if `subsetMatching` is set."""
         return self.tool_trajectory.subset_matching
 
     @classmethod
