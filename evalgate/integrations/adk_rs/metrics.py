@@ -38,8 +38,8 @@ _TOLERANCE = 1e-9
 class AdkRsResponseMatch(BaseModel):
     """Share of the expected words that are among the given, averaged over the turns; each turn must pass.
 
-    Words are what stands between blanks, punctuation included, in lower case (not case-folded). An expected
-    word counts as often as it stands there. A turn that expects no words scores 1.0 and passes.
+    Words are separated by blanks, include punctuation and are compared in lower case (not case-folded). An
+    expected word counts as often as it occurs. A turn that expects no words scores 1.0 and passes.
     """
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"

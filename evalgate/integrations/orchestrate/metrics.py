@@ -76,7 +76,7 @@ class ModelTextJudge:
         """Return True if all keywords occur, literally or as close variants.
 
         Raises:
-            JudgeError: the model gives no verdict.
+            JudgeError: the model returns no verdict.
         """
         if await _LETTERS.holds_keywords(keywords, text):
             return True
@@ -87,7 +87,7 @@ class ModelTextJudge:
         """Return True if the text means the same as the expected one.
 
         Raises:
-            JudgeError: the model gives no verdict.
+            JudgeError: the model returns no verdict.
         """
         if await _LETTERS.matches_text(expected, text):
             return True
@@ -98,7 +98,7 @@ class ModelTextJudge:
         """Return True if the check holds for the transcript.
 
         Raises:
-            JudgeError: the model gives no verdict.
+            JudgeError: the model returns no verdict.
         """
         filled = load_prompt(PROMPTS[2]).render_text(check=check, transcript=transcript)
         return await self._ask_judge(PROMPTS[2], filled, {"check": check})
@@ -213,7 +213,7 @@ class JudgedJourneyMetric:
         """Return the score in [0, 1]. Not applicable to a case without a journey.
 
         Raises:
-            JudgeError: the judge gives no verdict.
+            JudgeError: the judge returns no verdict.
         """
         messages = run.said or [turn.user for turn in case.turns]
         context = messages[0].text if messages else ""

@@ -147,7 +147,7 @@ def is_number(value: object) -> bool:
 def as_double(value: object) -> float:
     """Return a number as a JSON decoder without integers reads it.
 
-    NaN, which equals nothing, stands for a value that no double holds.
+    The result is NaN, which equals nothing, for a value that no double holds.
     """
     try:
         return float(value) if isinstance(value, (int, float)) else float("nan")

@@ -58,7 +58,7 @@ from evalgate.llm.sampling import Samples
 
 
 class FinalResponseMatch(JudgedMetric):
-    """Each turn by majority over the samples, a tie being a miss; the share of the turns that match."""
+    """Share of the turns that match, each by majority over the samples; a tie is a miss."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
     prompt_names = ("adk_final_response_match",)
@@ -84,7 +84,7 @@ class FinalResponseMatch(JudgedMetric):
 
 
 class Hallucinations(JudgedMetric):
-    """Each response is cut into sentences, and each sentence held against all that the agent could know."""
+    """Share of sentences in each response that the agent's knowledge supports, as a model judges."""
 
     prompt_names = ("adk_sentences", "adk_support")
 
@@ -305,7 +305,7 @@ class MultiTurnTrajectoryQuality(RubricMetric):
 
 
 class UserSimulatorQuality(JudgedMetric):
-    """The first message word by word; every later one, and the end, by majority over the samples."""
+    """Share of the user's messages that are valid: the first literally, others and the end by majority."""
 
     prompt_names = ("adk_user_simulator",)
 

@@ -116,7 +116,7 @@ async def _evaluate_goal(goal: Goal, texts: Sequence[str], judge: TextJudge) -> 
     is_open = None in verdicts and True not in verdicts
     is_reached = True if True in verdicts else None if is_open else False
     if is_open and goal.keywords:
-        is_reached = True  # the keywords stand for the response
+        is_reached = True  # the keywords decide instead of the response
     return TextFinding(goal, is_reached, has_keywords if goal.keywords else None, not is_open)
 
 

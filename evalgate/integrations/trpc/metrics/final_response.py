@@ -164,7 +164,7 @@ class ResponseCriterion(GoModel):
     def find_mismatch(self, actual: str | None, expected: str | None) -> str:
         """Return the reason why the responses do not match, or "" if they do.
 
-        None stands for no final response.
+        A response is None if there is none.
         """
         if not (self.text or self.json_ or self.rouge or self.xml):
             return "final response criterion must configure text, json, rouge, or xml"
