@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 
-def main(argv: Sequence[str] | None = None, patience: InterruptHandler | None = None) -> int:
+def main(argv: Sequence[str] | None = None, interrupts: InterruptHandler | None = None) -> int:
     """Run the command line and return its exit code; raise only if interrupted at the very end."""
-    patience = patience or InterruptHandler()
+    interrupts = interrupts or InterruptHandler()
     _tune_interpreter()
     try:
-        return _run_cli(argv, patience)
+        return _run_cli(argv, interrupts)
     except BaseException as error:  # noqa: BLE001  the last line of defence: a bug must not look like a verdict
         # An interruption within a library, or while a class is made, may come out as any other error.
-        if patience.has_interrupted or isinstance(error, KeyboardInterrupt):
+        if interrupts.has_interrupted or isinstance(error, KeyboardInterrupt):
             return _report_interruption()
         return _report_error(error)
 
 
-def _run_cli(argv: Sequence[str] | None, patience: InterruptHandler) -> int:
+def _run_cli(argv: Sequence[str] | None, interrupts: InterruptHandler) -> int:
     import click
 
     from evalgate.cli.main import cli
@@ -37,7 +37,7 @@ def _run_cli(argv: Sequence[str] | None, patience: InterruptHandler) -> int:
         install_completion()
     arguments = None if argv is None else list(argv)
     try:
-        code = cli.main(arguments, prog_name="evalgate", standalone_mode=False, obj=patience)
+        code = cli.main(arguments, prog_name="evalgate", standalone_mode=False, obj=interrupts)
     except click.exceptions.Abort:
         raise KeyboardInterrupt from None
     except click.exceptions.Exit as error:
@@ -127,7 +127,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
     unmapped = ("failed to map segment", "cannot allocate memory", "can't start new thread")
     return isinstance(error, MemoryError) or (
         isinstance(error, (ImportError, RuntimeError))
-        and any(said in str(error).lower() for said in unmapped)
+        and any(phrase in str(error).lower() for phrase in unmapped)
     )
 
 
@@ -142,22 +142,22 @@ def _print_message(text: str) -> None:
 
 def entry_point() -> None:
     """Run the installed `evalgate` script."""
-    patience = InterruptHandler()
+    interrupts = InterruptHandler()
     try:
-        patience.install_handlers()
-        code = _run_isolated(patience)
-        patience.is_certain = True
+        interrupts.install_handlers()
+        code = _run_isolated(interrupts)
+        interrupts.is_certain = True
     except BaseException as error:
-        if not (patience.has_interrupted or _is_out_of_memory(error)):
+        if not (interrupts.has_interrupted or _is_out_of_memory(error)):
             raise
-        code = _report_interruption() if patience.has_interrupted else _report_out_of_memory()
+        code = _report_interruption() if interrupts.has_interrupted else _report_out_of_memory()
     ignore_end_signals()  # from here on without a handler of Python's, which ends before the process does
     _release_runner_files()
     gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway
     sys.exit(code)
 
 
-def _run_isolated(patience: InterruptHandler) -> int:
+def _run_isolated(interrupts: InterruptHandler) -> int:
     from evalgate.system.isolation import request_isolation
     from evalgate.system.runner_files import hold_runner_files
     from evalgate.system.stdio import ignore_broken_pipes
@@ -165,7 +165,7 @@ def _run_isolated(patience: InterruptHandler) -> int:
     ignore_broken_pipes()
     request_isolation()
     hold_runner_files(os.environ)
-    return main(patience=patience)
+    return main(interrupts=interrupts)
 
 
 def _release_runner_files() -> None:

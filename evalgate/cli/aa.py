@@ -226,7 +226,7 @@ def _classify_reason(verdict: Verdict) -> str:
         "missed a threshold": "cases that missed a threshold",
         "Protected": "a protected case",
     }
-    return next((told for sign, told in words.items() if sign in reason), reason)
+    return next((phrase for sign, phrase in words.items() if sign in reason), reason)
 
 
 def _estimate_smallest_drop(
@@ -332,18 +332,16 @@ def measure_false_alarms(
     if rounds is not None:
         record = _play_rounds(rounds, thresholds, folder)
         return run_aa_test(record.cases, build_baseline(record), held, repeats=repeats)
-    path = stored or rules.config.gate.baseline or find_baseline(workspace) or _raise_missing()
+    path = stored or rules.config.gate.baseline or find_baseline(workspace)
+    if not path:
+        raise InvalidInputError(
+            "nothing to draw from: name a results.json or a baseline, set `gate.baseline`, or say --rounds N"
+        )
     if (found := load_stored_result(workspace, path)) is not None:
         return run_aa_test(found.cases, build_baseline(found), held, repeats=repeats)
     baseline = load_stored_baseline(workspace, path)
     return run_aa_test(
         build_stored_record(baseline, criteria, EMPTY_RECORD).cases, baseline, held, repeats=repeats
-    )
-
-
-def _raise_missing() -> str:
-    raise InvalidInputError(
-        "nothing to draw from: name a results.json or a baseline, set `gate.baseline`, or say --rounds N"
     )
 
 
@@ -361,8 +359,8 @@ def _play_rounds(rounds: int, thresholds: str | None, folder: Path) -> Record:
     from evalgate.runner.pipeline import run_gate
     from evalgate.runner.plan import build_plan
 
-    said = Overrides(runs=rounds)
-    plan = build_plan(said, thresholds=thresholds, folder=folder, environ=os.environ)
+    overrides = Overrides(runs=rounds)
+    plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
     record = run_gate(replace(plan, baseline=None), _SilentProgress())
     if record.verdict.exit_code in {3, 130}:
         raise NoVerdictError(f"the agent could not be played: {record.verdict.reasons[0]}")

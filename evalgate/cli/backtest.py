@@ -21,7 +21,6 @@ from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import Baseline, CasePolicy, EvalCase, EvalSet, Record, Verdict
 from evalgate.runner.plan import resolve_workspace
 from evalgate.runner.suites import resolve_case_policies
-from evalgate.system.workspace import Workspace
 
 
 @frozen
@@ -59,7 +58,10 @@ def run_backtest(
     if not rules.criteria:
         raise InvalidInputError("no criteria: name a thresholds file with --thresholds")
     path = baseline or rules.config.gate.baseline or find_baseline(workspace)
-    stored = load_stored_baseline(workspace, baseline) if baseline else _read_baseline(workspace, path)
+    if baseline:
+        stored: Baseline | None = load_stored_baseline(workspace, baseline)
+    else:
+        stored = open_store(workspace, path).read() if path else None
     records = [(name, load_checked_record(workspace.folder, name)) for name in results]
     records.sort(key=lambda pair: pair[1].created_at)
     return [_replay_result(name, record, rules, stored, path) for name, record in records]
@@ -82,10 +84,6 @@ def _replay_result(
         tuple(metric for metric in criteria if metric not in known),
         path if path and stored is None else "",
     )
-
-
-def _read_baseline(workspace: Workspace, path: str | None) -> Baseline | None:
-    return open_store(workspace, path).read() if path else None
 
 
 def _build_policies(record: Record, rules: Thresholds) -> Mapping[tuple[str, str], CasePolicy]:

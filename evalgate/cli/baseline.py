@@ -111,14 +111,14 @@ def open_store(workspace: Workspace, what: str) -> BaselineStore:
     return store or FileStore(workspace.folder / what, what, workspace.owner)
 
 
-def save_baseline(results: str, shelf: BaselineTarget, keeping: SaveOptions) -> str:
+def save_baseline(results: str, destination: BaselineTarget, save_options: SaveOptions) -> str:
     """Add the raw scores of a `results.json` to the baseline; return a sentence about it.
 
     Raises:
         InvalidInputError: the result is not acceptable, or the baseline cannot be written.
     """
-    record, source = _read_acceptable_record(results, shelf, keeping, "added to")
-    if record.verdict.status == "fail" and not keeping.allow_failing:
+    record, source = _read_acceptable_record(results, destination, save_options, "added to")
+    if record.verdict.status == "fail" and not save_options.allow_failing:
         raise InvalidInputError(
             f"{results}: the gate closed for this run ({record.verdict.reasons[0]}), so it is not added to "
             "the baseline. If the default branch is like that, say --allow-failing: what is merged is what "
@@ -128,77 +128,78 @@ def save_baseline(results: str, shelf: BaselineTarget, keeping: SaveOptions) -> 
 
     def add_to_baseline(before: Baseline | None) -> Baseline:
         seen[0] = before
-        return add_run(before, record, source, keep=shelf.keep)
+        return add_run(before, record, source, keep=destination.keep)
 
-    after = _update_store(shelf, add_to_baseline)
+    after = _update_store(destination, add_to_baseline)
     before, cases = seen[0], pluralize(len(record.cases), "case")
+    ending = f"{destination.next_step}{_describe_failures(record)}"
     if before is None:
-        return f"Baseline of {cases} saved to {shelf.target}.{shelf.next_step}{_describe_failures(record)}"
+        return f"Baseline of {cases} saved to {destination.target}.{ending}"
     if any(each.digest == source.digest for each in before.sources):
-        return f"{shelf.target} holds this run already: nothing was added."
+        return f"{destination.target} holds this run already: nothing was added."
     return (
-        f"Runs of {cases} added to {shelf.target}, which holds {pluralize(len(after.sources), 'gate run')} "
-        f"now.{shelf.next_step}{_describe_failures(record)}"
+        f"Runs of {cases} added to {destination.target}, "
+        f"which holds {pluralize(len(after.sources), 'gate run')} now.{ending}"
     )
 
 
-def accept_baseline(results: str, reason: str, shelf: BaselineTarget, keeping: SaveOptions) -> str:
+def accept_baseline(results: str, reason: str, destination: BaselineTarget, save_options: SaveOptions) -> str:
     """Replace the whole baseline by a `results.json`, for a reason that reports show.
 
     Raises:
         InvalidInputError: as `save_baseline`.
     """
-    record, source = _read_acceptable_record(results, shelf, keeping, "accepted as")
+    record, source = _read_acceptable_record(results, destination, save_options, "accepted as")
     # A reason is typed by hand and stays in the repository: it is redacted as everything that is reported.
-    told = Redactor.from_environment(keeping.environ).redact_text(reason)
-    _update_store(shelf, lambda _: replace_runs(record, source, told))
+    redacted_reason = Redactor.from_environment(save_options.environ).redact_text(reason)
+    _update_store(destination, lambda _: replace_runs(record, source, redacted_reason))
     return (
-        f"{shelf.target} holds {pluralize(len(record.cases), 'case')} of this run and nothing else now."
-        f"{shelf.next_step}{_describe_failures(record)}"
+        f"{destination.target} holds {pluralize(len(record.cases), 'case')} of this run and nothing else now."
+        f"{destination.next_step}{_describe_failures(record)}"
     )
 
 
-def prune_baseline(keep: int, shelf: BaselineTarget) -> str:
+def prune_baseline(keep: int, destination: BaselineTarget) -> str:
     """Keep only the newest gate runs of each eval set; return a sentence about it.
 
     Raises:
         InvalidInputError: there is no baseline, or it cannot be written.
     """
-    sources = len(shelf.read().sources)
-    after = _update_store(shelf, lambda before: prune_runs(before or shelf.read(), keep=keep))
+    sources = len(destination.read().sources)
+    after = _update_store(destination, lambda before: prune_runs(before or destination.read(), keep=keep))
     gone = sources - len(after.sources)
-    return f"{shelf.target}: {pluralize(gone, 'gate run')} removed, {len(after.sources)} left."
+    return f"{destination.target}: {pluralize(gone, 'gate run')} removed, {len(after.sources)} left."
 
 
-def _update_store(shelf: BaselineTarget, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+def _update_store(destination: BaselineTarget, change: Callable[[Baseline | None], Baseline]) -> Baseline:
     try:
-        return shelf.store.update(change)
+        return destination.store.update(change)
     except OSError as error:
         raise InvalidInputError(
-            f"{shelf.target}: the baseline cannot be written there ({error.strerror or error}). "
+            f"{destination.target}: the baseline cannot be written there ({error.strerror or error}). "
             "Choose another file with --to."
         ) from None
 
 
 def _read_acceptable_record(
-    results: str, shelf: BaselineTarget, keeping: SaveOptions, verb: str
+    results: str, destination: BaselineTarget, save_options: SaveOptions, verb: str
 ) -> tuple[Record, BaselineSource]:
     """Return the record and its source if later runs may be compared with it; else raise an error."""
-    what = git.describe_unmerged_change(keeping.environ)
-    if what and not keeping.allow_pull_request:
+    what = git.describe_unmerged_change(save_options.environ)
+    if what and not save_options.allow_pull_request:
         raise InvalidInputError(
             f"this job tests {what}, and its runs are not {verb} the baseline: a change that is not merged "
             "would be the standard for all others. Save in a job of the default branch, or say "
             "--allow-pull-request."
         )
-    folder = shelf.workspace.folder
+    folder = destination.workspace.folder
     record = read_record(folder / results, results)
-    if problem := _explain_rejection(record) or _explain_staleness(record, folder, keeping):
+    if problem := _explain_rejection(record) or _explain_staleness(record, folder, save_options):
         raise InvalidInputError(f"{results}: {problem}")
     source = BaselineSource(
         record.created_at,
-        keeping.commit or git.read_commit(folder, keeping.environ),
-        git.read_branch(folder, keeping.environ),
+        save_options.commit or git.read_commit(folder, save_options.environ),
+        git.read_branch(folder, save_options.environ),
         digest=hash_record(record),
     )
     return record, source
@@ -217,8 +218,8 @@ def _explain_rejection(record: Record) -> str:
     return ""
 
 
-def _explain_staleness(record: Record, folder: Path, keeping: SaveOptions) -> str:
-    committed = None if keeping.commit else git.read_commit_time(folder)
+def _explain_staleness(record: Record, folder: Path, save_options: SaveOptions) -> str:
+    committed = None if save_options.commit else git.read_commit_time(folder)
     try:
         made = datetime.fromisoformat(record.created_at)
     except ValueError:

@@ -71,9 +71,9 @@ def save(
     """
     from evalgate.cli.baseline import SaveOptions, resolve_target, save_baseline
 
-    shelf = resolve_target(Path(working_directory), to, thresholds)
-    keeping = SaveOptions(os.environ, commit, allow_pull_request, allow_failing)
-    print_sentence(save_baseline(results, shelf, keeping))
+    destination = resolve_target(Path(working_directory), to, thresholds)
+    save_options = SaveOptions(os.environ, commit, allow_pull_request, allow_failing)
+    print_sentence(save_baseline(results, destination, save_options))
     return 0
 
 
@@ -103,9 +103,9 @@ def accept(
     """
     from evalgate.cli.baseline import SaveOptions, accept_baseline, resolve_target
 
-    shelf = resolve_target(Path(working_directory), to, thresholds)
+    destination = resolve_target(Path(working_directory), to, thresholds)
     print_sentence(
-        accept_baseline(results, reason, shelf, SaveOptions(os.environ, commit, allow_pull_request))
+        accept_baseline(results, reason, destination, SaveOptions(os.environ, commit, allow_pull_request))
     )
     return 0
 
@@ -156,8 +156,8 @@ def export(format_name: str, to: str | None, thresholds: str | None, working_dir
     """Print every raw score with its origin."""
     from evalgate.cli.baseline import export_baseline, resolve_target
 
-    shelf = resolve_target(Path(working_directory), to, thresholds)
-    text = export_baseline(shelf.read(), format_name)
+    destination = resolve_target(Path(working_directory), to, thresholds)
+    text = export_baseline(destination.read(), format_name)
     if format_name == "json":
         print_json(text)
     else:

@@ -47,28 +47,28 @@ class BaselineSummary:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
-def summarize_baseline(shelf: BaselineTarget, now: datetime | None = None) -> BaselineSummary:
+def summarize_baseline(destination: BaselineTarget, now: datetime | None = None) -> BaselineSummary:
     """Summarize a stored baseline.
 
     Raises:
         InvalidInputError: there is none, or it cannot be read.
     """
-    baseline, now = shelf.read(), now or datetime.now(UTC)
-    gate = shelf.config.gate
-    runs = shelf.config.runs if shelf.config.runs_given else _choose_default_runs(baseline)
+    baseline, now = destination.read(), now or datetime.now(UTC)
+    gate = destination.config.gate
+    runs = destination.config.runs if destination.config.runs_given else _choose_default_runs(baseline)
     parameters = build_statistical_policy(gate, runs, ()).parameters
-    known = shelf.config.get_score_range
+    known = destination.config.get_score_range
     seen = estimate_detectable_drops(
-        _build_history(baseline, shelf.config), parameters, max_drop=gate.max_regression
+        _build_history(baseline, destination.config), parameters, max_drop=gate.max_regression
     )
     return BaselineSummary(
-        shelf.target,
+        destination.target,
         baseline.sources,
         {f"{case.eval_set_id}/{case.eval_id}": len(case.runs) for case in baseline.cases},
         compute_age_days(baseline, now),
         {name: _to_own_scale(each, known(name)) for name, each in seen.items()},
         {name: (known(name).low, known(name).high) for name in seen if known(name) != UNIT},
-        dict(_find_breaks(baseline, shelf)),
+        dict(_find_breaks(baseline, destination)),
         format_planned_runs(runs, gate.max_runs),
         tuple(describe_staleness(baseline, now)),
     )
@@ -80,10 +80,10 @@ def _choose_default_runs(baseline: Baseline) -> int | Literal["auto"]:
     return "auto" if 2 * deep >= len(baseline.cases) else 1
 
 
-def _find_breaks(baseline: Baseline, shelf: BaselineTarget) -> Iterator[tuple[str, FailingSince]]:
+def _find_breaks(baseline: Baseline, destination: BaselineTarget) -> Iterator[tuple[str, FailingSince]]:
     """Yield every case that passed until a commit and has failed since, as `evalgate flaky` finds them."""
-    thresholds = {criterion.metric: criterion.threshold for criterion in shelf.criteria}
-    pass_score = shelf.config.gate.statistics.pass_score
+    thresholds = {criterion.metric: criterion.threshold for criterion in destination.criteria}
+    pass_score = destination.config.gate.statistics.pass_score
     for case in baseline.cases:
         if since := find_break(case, baseline.sources, thresholds, pass_score):
             yield f"{case.eval_set_id}/{case.eval_id}", since
@@ -103,11 +103,11 @@ def _build_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Se
         for metric in case.metric_fingerprints:
             scores = tuple(list_baseline_scores(case, metric, config.get_score_range(metric)))
             found.setdefault(metric, {})[f"{case.eval_set_id}/{case.eval_id}"] = scores
-    return {metric: cases for metric, cases in found.items() if _is_unit(cases)}
-
-
-def _is_unit(cases: Mapping[str, Sequence[float | None]]) -> bool:
-    return all(score is None or 0 <= score <= 1 for scores in cases.values() for score in scores)
+    return {
+        metric: cases
+        for metric, cases in found.items()
+        if all(score is None or 0 <= score <= 1 for scores in cases.values() for score in scores)
+    }
 
 
 def format_baseline_summary(standard: BaselineSummary) -> str:
@@ -122,7 +122,8 @@ def _format_lines(standard: BaselineSummary) -> Iterator[str]:
         f"{to_log_line(standard.path)}: {pluralize(len(cases), 'case')} from {sources}{_format_age(standard)}"
     )
     if cases:
-        yield f"  runs per case: {_format_range((min(runs), max(runs)))}"
+        fewest, most = min(runs), max(runs)
+        yield f"  runs per case: {fewest}" + ("" if fewest == most else f" to {most}")
     for source in standard.sources:
         facts = (source.created_at, (source.commit or "")[:12], source.branch)
         accepted = f"; accepted: {source.accepted}" if source.accepted else ""
@@ -153,10 +154,6 @@ def _format_age(standard: BaselineSummary) -> str:
         return ""
     old = " (old)" if standard.days_old > STALE_DAYS else ""
     return f", the newest {pluralize(standard.days_old, 'day')} old{old}"
-
-
-def _format_range(ends: tuple[int, int]) -> str:
-    return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
 def _describe_detectable_drop(found: DetectableDrop, own: tuple[float, float] | None, planned: str) -> str:

@@ -162,7 +162,7 @@ def merge(
     html: bool,
     out: str,
     working_directory: str,
-    **said: Any,
+    **options: Any,
 ) -> int:
     """Merge the results of all shards and print the verdict.
 
@@ -179,16 +179,18 @@ def merge(
     from evalgate.runner.sharding.shard_files import find_shards, read_shard
     from evalgate.system.gc import pause_gc
 
-    thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), pop_post_options(said)
-    wish, files = build_overrides(eval_sets, said), find_shards(shards, base=folder)
-    hiding, streams = LiveRedactor(Redactor.from_environment(os.environ, wish.mask)), (sys.stdout, sys.stderr)
+    thresholds, folder = options.pop("thresholds"), Path(working_directory)
+    posting = pop_post_options(options)
+    overrides, files = build_overrides(eval_sets, options), find_shards(shards, base=folder)
+    redactor = LiveRedactor(Redactor.from_environment(os.environ, overrides.mask))
     with pause_gc():  # all that is read here stays to the end
-        with post_on_failure(posting, hiding), hiding.redact_errors():
-            plan = build_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
-            publisher = Publisher(plan.workspace, out, os.environ, *streams, hiding, posting, html)
+        with post_on_failure(posting, redactor), redactor.redact_errors():
+            plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
+            streams = (sys.stdout, sys.stderr)
+            publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, html)
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
             record = merge_shards(plan, records, publisher.build_progress())
-            given = build_repro_options(working_directory, thresholds, out, wish, os.environ)
+            given = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
             record = replace(record, options=given)
         publisher.clear_previous_reports()
         return publisher.publish(record)
@@ -252,17 +254,17 @@ def generate(
     from evalgate.redaction.redactor import Redactor
 
     out = out or choose_out_path(recorded or stories)
-    wish, said = (
+    options, overrides = (
         GenerateOptions(to, out, stories, recorded, thresholds),
         Overrides(agent=agent, simulated_user=simulated_user),
     )
-    hiding = LiveRedactor(Redactor.from_environment(os.environ, ()))
-    with hiding.redact_errors():
-        result = generated(wish, said, Path(working_directory), os.environ, hiding)
+    redactor = LiveRedactor(Redactor.from_environment(os.environ, ()))
+    with redactor.redact_errors():
+        result = generated(options, overrides, Path(working_directory), os.environ, redactor)
     for sentence in result.missing:
-        print_sentence(sentence, err=True, hide=hiding.redact_text)
+        print_sentence(sentence, err=True, hide=redactor.redact_text)
     for sentence in result.cases:
-        print_sentence(sentence, hide=hiding.redact_text)
+        print_sentence(sentence, hide=redactor.redact_text)
     print_sentence(f"{out}: written in the format {to}. {result.review}")
     return 0 if result.is_whole else 3
 

@@ -47,11 +47,11 @@ def post_stored_record(
             f"{results}: lies outside of the folder that is worked in, so it is not posted"
         )
     record = _read_record(workspace / results, results)
-    hiding = LiveRedactor(Redactor.from_environment(environ))
-    record = hiding.redact_tree(record)
+    redactor = LiveRedactor(Redactor.from_environment(environ))
+    record = redactor.redact_tree(record)
 
     def render_comment(limit: int) -> str:
-        return hiding.redact_text(CommentReport(limit=limit, is_trusted=False).render(record))
+        return redactor.redact_text(CommentReport(limit=limit, is_trusted=False).render(record))
 
     return post_review(record, posting, render_comment, environ=environ, timeouts=timeouts)
 

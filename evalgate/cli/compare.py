@@ -44,7 +44,8 @@ def compare_results(before: str, after: str, *, thresholds: str | None, folder: 
     gate = rules.config.gate.model_copy(update={"baseline": before})
     found = reevaluate(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
     what = pluralize(len(found.cases), "case")
-    return _prepend_notice(found, f"{after} ({what}) was compared with {before}; nothing was run.")
+    notice = f"{after} ({what}) was compared with {before}; nothing was run."
+    return replace(found, notices=(notice, *found.notices))
 
 
 def infer_runs_setting(record: Record) -> int | Literal["auto"]:
@@ -109,10 +110,6 @@ def _build_missing_error(what: str) -> InvalidInputError:
     return InvalidInputError(
         f"{what}: there is nothing. `evalgate run` writes a result, `evalgate baseline save` keeps it."
     )
-
-
-def _prepend_notice(record: Record, notice: str) -> Record:
-    return replace(record, notices=(notice, *record.notices))
 
 
 def format_verdict_json(record: Record) -> str:

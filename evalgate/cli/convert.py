@@ -42,43 +42,42 @@ class ConvertOptions:
     """Replace what exists."""
 
 
-def convert_eval_set(wish: ConvertOptions, folder: Path) -> ConvertResult:
+def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
     """Read the eval set and write it in the other format, to a file if one is named.
 
     Raises:
         InvalidInputError: the source is wrong, nothing writes that format, or the file exists.
     """
     workspace = open_workspace(folder)
-    writer = registry.get_writer(wish.to)
-    if wish.out is not None and not wish.out.strip():
+    writer = registry.get_writer(options.to)
+    if options.out is not None and not options.out.strip():
         raise InvalidInputError("--out names no file; leave it out for standard output")
-    if wish.out is not None and not wish.force and (workspace.folder / wish.out).exists():
-        raise InvalidInputError(f"{wish.out}: exists already: name another file, or replace it with --force")
-    eval_set = _load_eval_set(wish, workspace)
+    if options.out is not None and not options.force and (workspace.folder / options.out).exists():
+        raise InvalidInputError(
+            f"{options.out}: exists already: name another file, or replace it with --force"
+        )
+    eval_set = _load_eval_set(options, workspace)
     document = read_json(workspace.folder / eval_set.path, eval_set.path)
-    if wish.initial_session is not None:
-        eval_set = _add_initial_session(eval_set, document, _read_session(wish.initial_session, workspace))
+    if options.initial_session is not None:
+        session = read_session_file(workspace.folder / options.initial_session, options.initial_session)
+        eval_set = _add_initial_session(eval_set, document, session)
     written = writer.write_eval_set(eval_set)
-    if wish.out is not None:
-        _write_file(written.text, wish.out, workspace)
-    unread = _describe_ignored_keys(_find_format(document, wish.format_name), document)
+    if options.out is not None:
+        _write_file(written.text, options.out, workspace)
+    unread = _describe_ignored_keys(_find_format(document, options.format_name), document)
     return ConvertResult(
         written.text, (*unread, *(f"{eval_set.path}: {sentence}" for sentence in written.lost))
     )
 
 
-def _load_eval_set(wish: ConvertOptions, workspace: Workspace) -> EvalSet:
-    formats, name = registry.get_formats(), wish.format_name
-    eval_sets = load_eval_sets([wish.source], formats, base=workspace.folder, format_name=name)
+def _load_eval_set(options: ConvertOptions, workspace: Workspace) -> EvalSet:
+    formats, name = registry.get_formats(), options.format_name
+    eval_sets = load_eval_sets([options.source], formats, base=workspace.folder, format_name=name)
     if len(eval_sets) != 1:
         raise InvalidInputError(
-            f"{wish.source}: name one file; there are {pluralize(len(eval_sets), 'eval set')}"
+            f"{options.source}: name one file; there are {pluralize(len(eval_sets), 'eval set')}"
         )
     return eval_sets[0]
-
-
-def _read_session(path: str, workspace: Workspace) -> SessionInput:
-    return read_session_file(workspace.folder / path, path)
 
 
 def _add_initial_session(eval_set: EvalSet, document: JsonDocument, session: SessionInput) -> EvalSet:
@@ -111,11 +110,9 @@ def _describe_ignored_keys(reader: EvalFormat, document: JsonDocument) -> list[s
     places: dict[str, list[tuple[int, int]]] = {}
     for location in reader.find_ignored_keys(document):
         places.setdefault(str(location[-1]), []).append(document.find_position(location))
-    return [
-        str(Problem(document.path, *min(found), f"`{key}` is not carried over{_format_times(len(found))}"))
-        for key, found in places.items()
-    ]
-
-
-def _format_times(times: int) -> str:
-    return f" ({times:,} times)" if times > 1 else ""
+    sentences = []
+    for key, positions in places.items():
+        times = f" ({len(positions):,} times)" if len(positions) > 1 else ""
+        problem = Problem(document.path, *min(positions), f"`{key}` is not carried over{times}")
+        sentences.append(str(problem))
+    return sentences

@@ -4,7 +4,7 @@ The agent's behaviour becomes the expected one, so a person must check every cas
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import CreateUser
-from evalgate.core.types import CaseRun, CaseTurn, EvalCase, EvalSet, Record, Reply, RunResult, UserMessage
+from evalgate.core.types import CaseRun, CaseTurn, EvalCase, EvalSet, Record, UserMessage
 from evalgate.datasets.conversion import Dataset, convert_dataset, detect_dataset
 from evalgate.datasets.stories import read_stories
 from evalgate.integrations.recordings import is_recording, read_recording
@@ -78,7 +78,11 @@ def choose_out_path(source: str | None) -> str:
 
 
 def generate_cases(
-    wish: GenerateOptions, said: Overrides, folder: Path, environ: Mapping[str, str], hiding: LiveRedactor
+    options: GenerateOptions,
+    overrides: Overrides,
+    folder: Path,
+    environ: Mapping[str, str],
+    redactor: LiveRedactor,
 ) -> GenerateResult:
     """Make the cases and write them to the file.
 
@@ -86,30 +90,30 @@ def generate_cases(
         InvalidInputError: the input is wrong, or the file exists.
         NoVerdictError: there is no case to write.
     """
-    workspace, writer = open_workspace(folder), registry.get_writer(wish.to)
-    if (wish.stories is None) == (wish.recorded is None):
+    workspace, writer = open_workspace(folder), registry.get_writer(options.to)
+    if (options.stories is None) == (options.recorded is None):
         raise InvalidInputError(
             "name a file of stories, or what was recorded with --from FILE: one of the two"
         )
-    if (workspace.folder / wish.out).exists():
-        raise InvalidInputError(f"{wish.out}: exists already, and is never overwritten: name another file")
-    dataset = _find_dataset(wish, workspace)
+    if (workspace.folder / options.out).exists():
+        raise InvalidInputError(f"{options.out}: exists already, and is never overwritten: name another file")
+    dataset = _find_dataset(options, workspace)
     unsaid: tuple[str, ...] = ()
     if dataset is not None:
-        converted = convert_dataset(dataset, wish.recorded or "")
+        converted = convert_dataset(dataset, options.recorded or "")
         found, missing, unsaid = converted.eval_set, list(converted.missing), converted.lost
-    elif wish.recorded is not None:
-        found, missing = _read_recorded(workspace.folder / wish.recorded, wish.recorded)
+    elif options.recorded is not None:
+        found, missing = _read_recorded(workspace.folder / options.recorded, options.recorded)
     else:
-        found, missing = _play_stories(wish, said, workspace, environ)
+        found, missing = _play_stories(options, overrides, workspace, environ)
     if not found.cases:
         raise NoVerdictError("; ".join(missing) or "nothing was recorded that a case could be made from")
-    found = hiding.redact_tree(
-        replace(found, eval_set_id=Path(wish.out).name.partition(".")[0], path=wish.out)
+    found = redactor.redact_tree(
+        replace(found, eval_set_id=Path(options.out).name.partition(".")[0], path=options.out)
     )
     written = writer.write_eval_set(found)
-    _write_file(written.text, wish.out, workspace)
-    lost = tuple(f"{wish.out}: {sentence}" for sentence in written.lost)
+    _write_file(written.text, options.out, workspace)
+    lost = tuple(f"{options.out}: {sentence}" for sentence in written.lost)
     cases = tuple(map(_describe_review, found.cases))
     review = REVIEW_RECORDED if dataset is None else REVIEW_CONVERTED
     return GenerateResult(cases, (*missing, *unsaid, *lost), is_whole=not missing, review=review)
@@ -136,12 +140,12 @@ def _describe_review(case: EvalCase) -> str:
 # --- data sets that are no eval sets ------------------------------------------------------------------------
 
 
-def _find_dataset(wish: GenerateOptions, workspace: Workspace) -> Dataset | None:
+def _find_dataset(options: GenerateOptions, workspace: Workspace) -> Dataset | None:
     """Return the data set that cases are made from; None for stories, recordings and eval sets."""
-    if wish.recorded is None:
+    if options.recorded is None:
         return None
-    path = workspace.folder / wish.recorded
-    return None if is_recording(path, wish.recorded) else detect_dataset(path, wish.recorded)
+    path = workspace.folder / options.recorded
+    return None if is_recording(path, options.recorded) else detect_dataset(path, options.recorded)
 
 
 # --- what was recorded --------------------------------------------------------------------------------------
@@ -171,18 +175,16 @@ def _convert_record(record: Record) -> tuple[EvalSet, list[str]]:
     for case in record.cases:
         name = f"{case.eval_set_id}-{case.eval_id}" if several else case.eval_id
         run = next((run for run in case.runs if run.outcome == "answered"), None)
-        turns = tuple(_iter_answered_turns(run)) if run else ()
+        turns = tuple(
+            CaseTurn(UserMessage(turn.user), turn.actual)
+            for turn in (run.turns if run else ())
+            if turn.actual is not None
+        )
         if turns:
             cases.append(EvalCase(name, turns, tags=case.tags))
         else:
             missing.append(f"{name}: no run was answered, so there is no case")
     return EvalSet("recorded", tuple(cases)), missing
-
-
-def _iter_answered_turns(run: RunResult) -> Iterator[CaseTurn]:
-    for turn in run.turns:
-        if turn.actual is not None:
-            yield CaseTurn(UserMessage(turn.user), turn.actual)
 
 
 # --- what is played -----------------------------------------------------------------------------------------
@@ -196,18 +198,19 @@ class _GenerationSetup:
 
 
 def _play_stories(
-    wish: GenerateOptions, said: Overrides, workspace: Workspace, environ: Mapping[str, str]
+    options: GenerateOptions, overrides: Overrides, workspace: Workspace, environ: Mapping[str, str]
 ) -> tuple[EvalSet, list[str]]:
-    stories = wish.stories or ""
+    stories = options.stories or ""
     asked = read_stories(workspace.folder / stories, stories)
-    stage = _build_setup(_load_rules(wish.thresholds, workspace), said, asked, environ)
-    runs = asyncio.run(_run_stories(stage, asked.cases, workspace, environ))
+    setup = _build_setup(_load_rules(options.thresholds, workspace), overrides, asked, environ)
+    runs = asyncio.run(_run_stories(setup, asked.cases, workspace, environ))
     cases, missing = [], []
     for case, run in zip(asked.cases, runs, strict=True):
-        turns = tuple(_pair_turns(run.said, run.replies))
+        pairs = zip(run.said, run.replies, strict=False)
+        turns = tuple(CaseTurn(message, reply) for message, reply in pairs if reply is not None)
         if run.outcome == "answered" and turns:
             # Only there a story is a part of the case; elsewhere it would be told as lost.
-            journey = case.journey if wish.to == "orchestrate" else None
+            journey = case.journey if options.to == "orchestrate" else None
             cases.append(replace(case, turns=turns, scenario=None, journey=journey))
         else:
             why = (
@@ -215,12 +218,6 @@ def _play_stories(
             )
             missing.append(f"{stories}:{case.line}: {case.eval_id}: {why}")
     return replace(asked, cases=tuple(cases)), missing
-
-
-def _pair_turns(said: Sequence[UserMessage], replies: Sequence[Reply | None]) -> Iterator[CaseTurn]:
-    for message, reply in zip(said, replies, strict=False):
-        if reply is not None:
-            yield CaseTurn(message, reply)
 
 
 def _load_rules(thresholds: str | None, workspace: Workspace) -> Thresholds:
@@ -233,24 +230,26 @@ def _load_rules(thresholds: str | None, workspace: Workspace) -> Thresholds:
 
 
 def _build_setup(
-    rules: Thresholds, said: Overrides, asked: EvalSet, environ: Mapping[str, str]
+    rules: Thresholds, overrides: Overrides, asked: EvalSet, environ: Mapping[str, str]
 ) -> _GenerationSetup:
-    config = apply_overrides(rules.config, said)
+    config = apply_overrides(rules.config, overrides)
     if config.agent is None:
         raise InvalidInputError(
             "no agent: give --agent KIND:WHAT, or an `agent` section in the thresholds file"
         )
     settings, config = config.agent, config.model_copy(update={"user": config.user or UserConfig()})
-    hiding = LiveRedactor(Redactor.from_environment(environ, ()))
-    place = LlmContext(rules.base, environ, UsageMeter(config.budget), config.prices, hiding=hiding)
-    bench = JudgeResolver(ModelPool(place), config.judge, forced_by_cli=said.judge is not None)
-    users = build_user_factory(rules, config, {}, bench, [asked])
-    bench.judges.check_reserved()
-    return _GenerationSetup(resolve_agent(settings, said.kind_and_what[1], rules), users, bench.judges)
+    redactor = LiveRedactor(Redactor.from_environment(environ, ()))
+    context = LlmContext(rules.base, environ, UsageMeter(config.budget), config.prices, hiding=redactor)
+    resolver = JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
+    users = build_user_factory(rules, config, {}, resolver, [asked])
+    resolver.judges.check_reserved()
+    return _GenerationSetup(
+        resolve_agent(settings, overrides.kind_and_what[1], rules), users, resolver.judges
+    )
 
 
 async def _run_stories(
-    stage: _GenerationSetup, cases: Sequence[EvalCase], workspace: Workspace, environ: Mapping[str, str]
+    setup: _GenerationSetup, cases: Sequence[EvalCase], workspace: Workspace, environ: Mapping[str, str]
 ) -> list[CaseRun]:
     found: dict[int, CaseRun] = {}
 
@@ -258,7 +257,7 @@ async def _run_stories(
         found[request.index] = run
 
     requests = [RunRequest(case, 1, index) for index, case in enumerate(cases)]
-    concurrency = stage.chosen.settings.concurrency
-    async with build_agent(stage.chosen, workspace, environ) as agent, stage.judges:
-        await run_cases(agent, requests, concurrency=concurrency, on_finished=store_run, user_of=stage.users)
+    concurrency = setup.chosen.settings.concurrency
+    async with build_agent(setup.chosen, workspace, environ) as agent, setup.judges:
+        await run_cases(agent, requests, concurrency=concurrency, on_finished=store_run, user_of=setup.users)
     return [found[index] for index in range(len(cases))]

@@ -91,7 +91,7 @@ def _parse_shard(
 @project_directory
 @click.make_pass_decorator(InterruptHandler, ensure=True)
 def run(
-    patience: InterruptHandler,
+    interrupts: InterruptHandler,
     /,
     eval_sets: tuple[str, ...],
     resume: bool,
@@ -99,7 +99,7 @@ def run(
     html: bool,
     out: str,
     working_directory: str,
-    **said: Any,
+    **options: Any,
 ) -> int:
     """Run the eval sets against the agent and print a verdict.
 
@@ -112,22 +112,25 @@ def run(
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
 
-    thresholds, folder, posting = said.pop("thresholds"), Path(working_directory), pop_post_options(said)
-    wish = build_overrides(eval_sets, said)
-    out = choose_out(click.get_current_context(), folder, out, wish.agent)
-    hiding = LiveRedactor(Redactor.from_environment(os.environ, wish.mask))
+    thresholds, folder = options.pop("thresholds"), Path(working_directory)
+    posting = pop_post_options(options)
+    overrides = build_overrides(eval_sets, options)
+    out = choose_out(click.get_current_context(), folder, out, overrides.agent)
+    redactor = LiveRedactor(Redactor.from_environment(os.environ, overrides.mask))
     with (
-        patience.handle_signals(),
-        post_on_failure(posting, hiding),
-        hiding.redact_errors(),
+        interrupts.handle_signals(),
+        post_on_failure(posting, redactor),
+        redactor.redact_errors(),
         ExitStack() as published,
     ):
-        plan = build_plan(wish, thresholds=thresholds, folder=folder, environ=os.environ)
-        publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, hiding, posting, html)
-        options = RunOptions(shard, plan.workspace.folder / out, resume, hiding, published)
+        plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
+        publisher = Publisher(
+            plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor, posting, html
+        )
+        run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, published)
         # before the run, which may remove the folder that this looks at
-        repro_options = build_repro_options(working_directory, thresholds, out, wish, os.environ)
-        record = _run_with_progress(plan, publisher, patience, options, repro_options)
+        repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
+        record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
         code = publisher.publish(record)
         ignore_end_signals()
         if not publisher.has_record:
@@ -147,7 +150,7 @@ def _suggest_resume(publisher: "Publisher", reports: Path) -> None:
 def _run_with_progress(
     plan: "Plan",
     publisher: "Publisher",
-    patience: InterruptHandler,
+    interrupts: InterruptHandler,
     options: "RunOptions",
     repro_options: tuple[str, ...],
 ) -> "Record":
@@ -157,7 +160,7 @@ def _run_with_progress(
     from evalgate.runner.pipeline import run_gate
 
     def begin_publishing() -> None:
-        patience.is_certain = True  # whatever happens from here on, there is a record
+        interrupts.is_certain = True  # whatever happens from here on, there is a record
         publisher.clear_previous_reports()
 
     progress = publisher.build_progress()
@@ -186,8 +189,9 @@ def validate(
     from evalgate.redaction.redactor import Redactor
     from evalgate.runner.plan import check_files
 
-    said, redactor = Overrides(eval_sets=eval_sets, format=format_name), Redactor.from_environment(os.environ)
-    for line in check_files(said, thresholds=thresholds, folder=Path(working_directory)):
+    overrides = Overrides(eval_sets=eval_sets, format=format_name)
+    redactor = Redactor.from_environment(os.environ)
+    for line in check_files(overrides, thresholds=thresholds, folder=Path(working_directory)):
         print_sentence(line, hide=redactor.redact_text)
     return 0
 
@@ -228,8 +232,8 @@ def convert(
     from evalgate.cli.convert import ConvertOptions
     from evalgate.cli.convert import convert_eval_set as converted
 
-    wish = ConvertOptions(eval_set, to, out, format_name, initial_session, force)
-    result = converted(wish, Path(working_directory))
+    options = ConvertOptions(eval_set, to, out, format_name, initial_session, force)
+    result = converted(options, Path(working_directory))
     if out is None:
         print_json(result.text)
     for sentence in result.lost:

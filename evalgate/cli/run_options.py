@@ -151,11 +151,11 @@ def add_plan_options(command: _Command) -> _Command:
     return command
 
 
-def build_overrides(eval_sets: tuple[str, ...], said: dict[str, Any]) -> "Overrides":
-    """Return the plan options of the command line; `said` must hold nothing else."""
+def build_overrides(eval_sets: tuple[str, ...], options: dict[str, Any]) -> "Overrides":
+    """Return the plan options of the command line; `options` must hold nothing else."""
     from evalgate.config.cli_overrides import Overrides
 
-    return Overrides(eval_sets=eval_sets, format=said.pop("format_name"), **said)
+    return Overrides(eval_sets=eval_sets, format=options.pop("format_name"), **options)
 
 
 AGAIN = "again"
@@ -186,7 +186,7 @@ def build_resume_command(arguments: Sequence[str]) -> str:
 
 
 def build_repro_options(
-    folder: str, thresholds: str | None, out: str, wish: "Overrides", environ: Mapping[str, str]
+    folder: str, thresholds: str | None, out: str, overrides: "Overrides", environ: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return the options that repeat the run of one case, as names and values.
 
@@ -195,28 +195,25 @@ def build_repro_options(
     """
     stand, is_ci = _find_base_folder(environ)
     work = (Path.cwd() / folder).resolve()
+    # Never resolved: the interpreter of a virtual environment is a link to one without its packages.
+    python = None if overrides.python and is_ci and Path(overrides.python).is_absolute() else overrides.python
     paths = (
         ("-C", "" if work == stand else _format_path(Path.cwd() / folder, stand, folder, is_ci=is_ci)),
         ("-c", thresholds and _format_path(work / thresholds, work, thresholds, is_ci=is_ci)),
-        ("--python", wish.python and _format_interpreter(wish.python, is_ci=is_ci)),
+        ("--python", python),
     )
-    said = (
-        ("--format", wish.format),
-        ("--adk-version", wish.adk_version),
-        ("--judge", wish.judge),
-        ("--simulated-user", wish.simulated_user),
-        ("--timeout", None if wish.timeout is None else f"{wish.timeout:g}"),
-        ("--setup", None if wish.setup is None or "\n" in wish.setup.strip() else wish.setup.strip()),
-        *(("--env", name) for name in wish.env),
+    setup = (overrides.setup or "").strip()
+    values = (
+        ("--format", overrides.format),
+        ("--adk-version", overrides.adk_version),
+        ("--judge", overrides.judge),
+        ("--simulated-user", overrides.simulated_user),
+        ("--timeout", None if overrides.timeout is None else f"{overrides.timeout:g}"),
+        ("--setup", None if "\n" in setup else setup),
+        *(("--env", name) for name in overrides.env),
         ("--out", _append_again(_format_path(work / out, work, out, is_ci=is_ci))),
     )
-    return tuple(_flatten_options((*paths, *said)))
-
-
-def _flatten_options(pairs: tuple[tuple[str, str | None], ...]) -> Iterator[str]:
-    for option, value in pairs:
-        if value:
-            yield from (option, value)
+    return tuple(word for option, value in (*paths, *values) if value for word in (option, value))
 
 
 def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
@@ -232,11 +229,6 @@ def _format_path(path: Path, base: Path, as_typed: str, *, is_ci: bool) -> str:
     found = path.resolve()
     if found.is_relative_to(base):
         return found.relative_to(base).as_posix()
-    return "" if is_ci and Path(as_typed).is_absolute() else as_typed
-
-
-def _format_interpreter(as_typed: str, *, is_ci: bool) -> str:
-    # Never resolved: the interpreter of a virtual environment is a link to one that knows none of it.
     return "" if is_ci and Path(as_typed).is_absolute() else as_typed
 
 
@@ -290,19 +282,19 @@ def _add_post_settings(command: _Command) -> _Command:
     return command
 
 
-def pop_post_options(said: dict[str, Any]) -> "PostOptions | None":
-    """Remove the posting options from `said` and return them; None if nothing is to be posted."""
-    comment, author = said.pop("comment"), said.pop("comment_author")
-    wish = {name: said.pop(name) for name in ("check", "name", "section", "token_env")}
-    if not comment and not wish["check"]:
+def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":
+    """Remove the posting options from `options` and return them; None if nothing is to be posted."""
+    comment, author = options.pop("comment"), options.pop("comment_author")
+    settings = {name: options.pop(name) for name in ("check", "name", "section", "token_env")}
+    if not comment and not settings["check"]:
         return None
     from evalgate.reporting.reviews import PostOptions
 
-    return PostOptions(comment=comment, author=author, **wish)
+    return PostOptions(comment=comment, author=author, **settings)
 
 
 @contextmanager
-def post_on_failure(posting: "PostOptions | None", hiding: "LiveRedactor") -> Iterator[None]:
+def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> Iterator[None]:
     """Post to the pull request if the block ends without a verdict.
 
     Nothing is posted after an interruption: a newer run usually follows.
@@ -317,11 +309,11 @@ def post_on_failure(posting: "PostOptions | None", hiding: "LiveRedactor") -> It
         if posting is not None:
             from evalgate.runner.publish import post_no_verdict
 
-            with suppress(Exception):  # what went wrong first is what has to be told
+            with suppress(Exception):  # what went wrong first is the error to report
                 post_no_verdict(
                     error,
                     posting,
-                    hiding.redact_text,
+                    redactor.redact_text,
                     environ=os.environ,
                     stdout=sys.stdout,
                     stderr=sys.stderr,
@@ -333,7 +325,7 @@ def post_on_failure(posting: "PostOptions | None", hiding: "LiveRedactor") -> It
 @click.argument("results", type=FILE, default="evalgate-report/results.json")
 @_add_post_settings
 @run_in_project
-def comment(results: str, **said: Any) -> int:
+def comment(results: str, **options: Any) -> int:
     """Post a results.json to the pull or merge request.
 
     For a second workflow, with a token that the first must not have. The record may come from a fork: nothing
@@ -342,8 +334,8 @@ def comment(results: str, **said: Any) -> int:
     from evalgate.cli.comment import post_stored_record
     from evalgate.runner.publish import show_post
 
-    posting = pop_post_options({**said, "comment": True})
+    posting = pop_post_options({**options, "comment": True})
     if posting is not None:
-        for told in post_stored_record(results, posting, folder=Path(), environ=os.environ):
-            show_post(told, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
+        for notice in post_stored_record(results, posting, folder=Path(), environ=os.environ):
+            show_post(notice, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
     return 0

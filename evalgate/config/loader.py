@@ -30,13 +30,13 @@ def find_thresholds_file(folder: Path) -> Path | None:
     """Return the thresholds file in `folder`, by its usual names; None if there is none."""
     for name in DEFAULT_NAMES:
         path = folder / name
-        if _has_our_table(path) if name == "pyproject.toml" else is_readable_name(path):
+        if name == "pyproject.toml":
+            is_ours = path.is_file() and OUR_TABLE in read_text(path, errors="replace")
+        else:
+            is_ours = is_readable_name(path)
+        if is_ours:
             return path
     return None
-
-
-def _has_our_table(pyproject: Path) -> bool:
-    return pyproject.is_file() and OUR_TABLE in read_text(pyproject, errors="replace")
 
 
 class InvalidThresholdsError(InvalidInputError):

@@ -77,8 +77,10 @@ def format_score(value: float | None, *, beside: float | None = None, digits: in
         if _rounded(value, told) != _rounded(beside, told):
             digits = told
         elif round(value, _MOST_DIGITS) != value and math.isfinite(value):
-            return _truncate_decimals(value)
-    return _drop_zero_sign(_rounded(value, digits))
+            whole, _, decimals = f"{value:.20f}".partition(".")
+            return f"{whole}.{decimals[:_MOST_DIGITS]}…"
+    text = _rounded(value, digits)
+    return text[1:] if text.startswith("-") and float(text) == 0 else text  # no "-0.00"
 
 
 def _rounded(value: float, digits: int) -> str:
@@ -119,15 +121,6 @@ def format_sparkline(values: Sequence[float]) -> str:
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:
     """Return the number with its noun: `1 case`, `2 cases`, `1,000 cases`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def _truncate_decimals(value: float) -> str:
-    whole, _, decimals = f"{value:.20f}".partition(".")
-    return f"{whole}.{decimals[:_MOST_DIGITS]}…"
-
-
-def _drop_zero_sign(text: str) -> str:
-    return text[1:] if text.startswith("-") and float(text) == 0 else text
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

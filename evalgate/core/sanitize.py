@@ -99,12 +99,9 @@ def truncate_start(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     kept = text[-limit:]
-    return f"…{kept[min(_find_word_end(kept), _LONGEST_WORD) :]}"
-
-
-def _find_word_end(text: str) -> int:
-    found = _BLANK.search(text)
-    return found.start() if found else len(text)
+    blank = _BLANK.search(kept)
+    word_end = blank.start() if blank else len(kept)
+    return f"…{kept[min(word_end, _LONGEST_WORD) :]}"
 
 
 def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
@@ -202,7 +199,7 @@ def to_html_text(text: str) -> str:
     """
     found = html.escape(text)
     if not text.isascii() or not text.isprintable():
-        found = _UNSEEN_IN_HTML.sub(_to_visible_escape, found)
+        found = _UNSEEN_IN_HTML.sub(lambda match: f"<i>{_escape_character(match)}</i>", found)
     return _COMMAND_ANYWHERE.sub("#&#35;", _COMMAND_AT_START.sub(r"\1:&#58;", found))
 
 
@@ -233,10 +230,6 @@ def _escape_markdown(match: re.Match[str]) -> str:
 
 def _append_zero_width(match: re.Match[str]) -> str:
     return match[0] + _ZERO_WIDTH_SPACE
-
-
-def _to_visible_escape(match: re.Match[str]) -> str:
-    return f"<i>{_escape_character(match)}</i>"
 
 
 def _escape_character(match: re.Match[str]) -> str:

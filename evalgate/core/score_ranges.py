@@ -77,12 +77,8 @@ def _read_declared_ranges(thresholds: Mapping[object, object]) -> Iterator[tuple
     for name, metric in _list_items(thresholds.get("custom_metrics")):
         bounds = dict(_list_items(metric)).get("range")
         if bounds is not None:
-            yield name, _parse_range(bounds)
-
-
-def _parse_range(bounds: object) -> Range | None:
-    low, high = bounds if isinstance(bounds, list) and len(bounds) == 2 else (None, None)
-    return Range(low, high) if _is_number(low) and _is_number(high) and low < high else None
+            low, high = bounds if isinstance(bounds, list) and len(bounds) == 2 else (None, None)
+            yield name, Range(low, high) if _is_number(low) and _is_number(high) and low < high else None
 
 
 _DROPS = ("max_regression", "max_drop")

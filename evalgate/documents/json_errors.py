@@ -58,7 +58,8 @@ def _explain_unexpected(text: str, at: int, complaint: str) -> str:
         return "remove the comma before the closing bracket"
     if ahead == "'":
         return "text stands in double quotes, not in single ones"
-    word = _read_word(text, at)
+    found = re.compile(r"[\w.+-]{1,30}|.", re.DOTALL).match(text, at)
+    word = found.group() if found else ""
     if word in _FOR_PYTHON:
         return f"write `{_FOR_PYTHON[word]}` for `{word}`"
     return f"expected {_describe_expected(complaint)}, found `{word}`"
@@ -81,11 +82,6 @@ def _skip_blanks_back(text: str, at: int) -> int:
     while at and text[at - 1] in " \t\n\r":
         at -= 1
     return at
-
-
-def _read_word(text: str, at: int) -> str:
-    found = re.compile(r"[\w.+-]{1,30}|.", re.DOTALL).match(text, at)
-    return found.group() if found else ""
 
 
 def _name_character(character: str) -> str:
@@ -124,14 +120,12 @@ def find_value_problems(text: str, deepest: int) -> list[tuple[LineColumn, str]]
     """
     found = [
         *islice(_find_bad_tokens(text, deepest), _MOST_REPORTED),
-        *islice(_report_lone_surrogates(text), _MOST_REPORTED),
+        *(
+            (half.start(), f"`{half.group()}` is half of a surrogate pair: write the whole character")
+            for half in islice(find_lone_surrogates(text), _MOST_REPORTED)
+        ),
     ]
     return [(_get_line_column(text, offset), message) for offset, message in sorted(found)[:_MOST_REPORTED]]
-
-
-def _report_lone_surrogates(text: str) -> Iterator[tuple[int, str]]:
-    for half in find_lone_surrogates(text):
-        yield half.start(), f"`{half.group()}` is half of a surrogate pair: write the whole character"
 
 
 def _find_bad_tokens(text: str, deepest: int) -> Iterator[tuple[int, str]]:
@@ -152,17 +146,14 @@ def _find_bad_tokens(text: str, deepest: int) -> Iterator[tuple[int, str]]:
                     open_objects[-1].setdefault(_decode_key(last.group()), last.start()),
                 )
                 if first != start:
-                    yield start, _describe_repeated_key(last.group(), _get_line_column(text, first))
+                    key, (line, column) = _truncate_text(last.group()), _get_line_column(text, first)
+                    yield start, f"the key {key} is given twice in this object, first at {line}:{column}"
             case '"':
                 last = token
             case _:
                 message = _describe_bad_number(token.group())
                 if message:
                     yield token.start(), message
-
-
-def _describe_repeated_key(key: str, first: LineColumn) -> str:
-    return f"the key {_truncate_text(key)} is given twice in this object, first at {first[0]}:{first[1]}"
 
 
 def _decode_key(literal: str) -> str:

@@ -60,7 +60,8 @@ class PrivateRepository:
         Raises:
             GitError: it cannot be run, or fails.
         """
-        command = ("git", *_as_options((*SAFE_SETTINGS, "gc.auto=0")), *arguments)
+        settings = (*SAFE_SETTINGS, "gc.auto=0")
+        command = ("git", *(word for each in settings for word in ("-c", each)), *arguments)
         uid, gid = self.user or (None, None)
         try:
             done = subprocess.run(
@@ -203,8 +204,3 @@ def _append_settings(file: Path, settings: Iterable[Setting]) -> None:
 def _quote_value(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
-
-
-def _as_options(settings: tuple[str, ...]) -> Iterator[str]:
-    for setting in settings:
-        yield from ("-c", setting)

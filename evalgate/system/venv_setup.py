@@ -59,7 +59,8 @@ def run_setup(
         NoVerdictError: the command failed; carries the end of its output.
     """
     if python is None:
-        home = cache / f"agent-{_compute_venv_key(cwd)}"
+        key = hashlib.sha256(f"{sys.version}\0{sys.prefix}\0{cwd}".encode()).hexdigest()[:16]
+        home = cache / f"agent-{key}"
         python = str(home / "bin" / "python")
         if not (home / _COMPLETE).exists():
             argv = [sys.executable, "-I", "-c", _MAKE, str(home), _COMPLETE]
@@ -68,10 +69,6 @@ def run_setup(
     agent_env = {**env, "PATH": path}
     _run_command(["/bin/sh", "-c", command], f"the setup command `{command}`", cwd, agent_env, user)
     return SetupResult(python, agent_env)
-
-
-def _compute_venv_key(cwd: Path) -> str:
-    return hashlib.sha256(f"{sys.version}\0{sys.prefix}\0{cwd}".encode()).hexdigest()[:16]
 
 
 def _run_command(

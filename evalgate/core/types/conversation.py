@@ -126,18 +126,16 @@ class Usage:
     def __add__(self, other: "Usage") -> "Usage":
         least = self.min_cost_usd + other.min_cost_usd
         is_known = self.cost_usd is not None and other.cost_usd is not None
+        models = self.models
+        if other.models and other.models != models:
+            models = tuple(sorted({*models, *other.models}))
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             least if is_known else None,
-            self._merge_models(other),
+            models,
             0.0 if is_known else least,
         )
-
-    def _merge_models(self, other: "Usage") -> tuple[str, ...]:
-        if self.models == other.models or not other.models:
-            return self.models
-        return tuple(sorted({*self.models, *other.models}))
 
 
 @frozen
