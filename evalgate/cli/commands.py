@@ -28,6 +28,7 @@ from evalgate.cli.run_options import (
     add_plan_options,
     add_posting_options,
     build_overrides,
+    build_redactor,
     build_repro_options,
     pop_post_options,
     post_on_failure,
@@ -171,8 +172,6 @@ def merge(
     """
     from dataclasses import replace
 
-    from evalgate.redaction.live_redactor import LiveRedactor
-    from evalgate.redaction.redactor import Redactor
     from evalgate.runner.pipeline import merge_shards
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
@@ -182,7 +181,7 @@ def merge(
     thresholds, folder = options.pop("thresholds"), Path(working_directory)
     posting = pop_post_options(options)
     overrides, files = build_overrides(eval_sets, options), find_shards(shards, base=folder)
-    redactor = LiveRedactor(Redactor.from_environment(os.environ, overrides.mask))
+    redactor = build_redactor(overrides.mask)
     with pause_gc():  # all that is read here stays to the end
         with post_on_failure(posting, redactor), redactor.redact_errors():
             plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
@@ -250,15 +249,13 @@ def generate(
     from evalgate.cli.generate import GenerateOptions, choose_out_path
     from evalgate.cli.generate import generate_cases as generated
     from evalgate.config.cli_overrides import Overrides
-    from evalgate.redaction.live_redactor import LiveRedactor
-    from evalgate.redaction.redactor import Redactor
 
     out = out or choose_out_path(recorded or stories)
     options, overrides = (
         GenerateOptions(to, out, stories, recorded, thresholds),
         Overrides(agent=agent, simulated_user=simulated_user),
     )
-    redactor = LiveRedactor(Redactor.from_environment(os.environ, ()))
+    redactor = build_redactor()
     with redactor.redact_errors():
         result = generated(options, overrides, Path(working_directory), os.environ, redactor)
     for sentence in result.missing:

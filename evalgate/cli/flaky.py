@@ -36,7 +36,7 @@ class FlakyCase:
     """`eval set:case`, as a quarantine calls it."""
     found: Flakiness
     alternates: bool = False
-    """Its failures stand between passes: no break, no repair, and more than a single failure."""
+    """Its failures are between passes: no break, no repair, and more than a single failure."""
     failing_since: FailingSince | None = None
     """Set: it passed until then and has failed ever since, which is no flakiness."""
 

@@ -187,7 +187,7 @@ def _convert_record(record: Record) -> tuple[EvalSet, list[str]]:
     return EvalSet("recorded", tuple(cases)), missing
 
 
-# --- what is played -----------------------------------------------------------------------------------------
+# --- stories ------------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -209,7 +209,7 @@ def _play_stories(
         pairs = zip(run.said, run.replies, strict=False)
         turns = tuple(CaseTurn(message, reply) for message, reply in pairs if reply is not None)
         if run.outcome == "answered" and turns:
-            # Only there a story is a part of the case; elsewhere it would be told as lost.
+            # Only this format has stories; another writer would report the story as lost.
             journey = case.journey if options.to == "orchestrate" else None
             cases.append(replace(case, turns=turns, scenario=None, journey=journey))
         else:

@@ -36,6 +36,7 @@ from evalgate.cli.run_options import (
     add_plan_options,
     add_posting_options,
     build_overrides,
+    build_redactor,
     build_repro_options,
     build_resume_command,
     choose_out,
@@ -106,8 +107,6 @@ def run(
     EVAL_SETS are files, folders or globs; `file.evalset.json:case_a,case_b` selects cases. If there is
     none, the thresholds file names them.
     """
-    from evalgate.redaction.live_redactor import LiveRedactor
-    from evalgate.redaction.redactor import Redactor
     from evalgate.runner.pipeline import RunOptions
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
@@ -116,7 +115,7 @@ def run(
     posting = pop_post_options(options)
     overrides = build_overrides(eval_sets, options)
     out = choose_out(click.get_current_context(), folder, out, overrides.agent)
-    redactor = LiveRedactor(Redactor.from_environment(os.environ, overrides.mask))
+    redactor = build_redactor(overrides.mask)
     with (
         interrupts.handle_signals(),
         post_on_failure(posting, redactor),

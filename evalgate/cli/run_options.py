@@ -158,6 +158,14 @@ def build_overrides(eval_sets: tuple[str, ...], options: dict[str, Any]) -> "Ove
     return Overrides(eval_sets=eval_sets, format=options.pop("format_name"), **options)
 
 
+def build_redactor(masks: Sequence[str] = ()) -> "LiveRedactor":
+    """Return the redactor of the secrets in the environment and of `masks`."""
+    from evalgate.redaction.live_redactor import LiveRedactor
+    from evalgate.redaction.redactor import Redactor
+
+    return LiveRedactor(Redactor.from_environment(os.environ, masks))
+
+
 AGAIN = "again"
 """Subfolder of the reports for a repeated case, so that the gate's own reports are kept."""
 

@@ -32,7 +32,7 @@ class Overrides:
     env: tuple[str, ...] = ()
     format: str | None = None
     mask: tuple[str, ...] = ()
-    """Secrets to hide beside those of the environment."""
+    """Secrets to hide, in addition to those of the environment."""
     policy: Literal["base", "head"] | None = None
     """Branch whose rules apply when a change is tested."""
     judge: str | None = None

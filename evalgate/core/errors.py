@@ -30,7 +30,7 @@ class Problem:
     column: int
     """1-based; 0 when unknown."""
     message: str
-    """What is wrong and what to do, in one sentence."""
+    """The problem and its remedy, in one sentence."""
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)

@@ -89,7 +89,7 @@ def _find_installer() -> tuple[str, ...]:
     if (prefix / "pipx_metadata.json").is_file():
         return "pipx", "install", "--force"
     python = shlex.quote(sys.executable)
-    if _is_in_image():  # its own environment has no pip, and the one of the system stands beside it
+    if _is_in_image():  # its own environment has no pip; the system has one
         return "pip", "--python", python, "install"
     if find_spec("pip") is None:
         return "uv", "pip", "install", "--python", python

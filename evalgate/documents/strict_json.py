@@ -25,7 +25,7 @@ from evalgate.documents.text_files import decode_text, read_named_file
 from evalgate.system.gc import pause_gc
 
 LOOKED_AT = 100
-"""Items that tell what a list holds: a file is of one format, however many there are."""
+"""Items that are inspected to detect a list's format: all items of a file have the same."""
 
 
 def as_sequence(value: object) -> Sequence[Any] | None:
@@ -136,8 +136,9 @@ def read_json(path: Path | str, shown_as: str) -> JsonDocument:
 def parse_json(data: bytes, shown_as: str) -> JsonDocument:
     """Decode UTF-8 JSON, with or without a byte-order mark.
 
-    Rejected beside syntax errors: NaN and infinities, numbers beyond a double's range, whole numbers of more
-    than 4,300 digits, halves of surrogate pairs, a key given twice in one object, nesting deeper than 200.
+    Rejected in addition to syntax errors: NaN and infinities, numbers beyond a double's range, whole numbers
+    of more than 4,300 digits, halves of surrogate pairs, a key given twice in one object, nesting deeper than
+    200.
 
     Raises:
         InvalidInputError: with every problem that was found, at its line and column.

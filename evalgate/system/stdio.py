@@ -40,7 +40,7 @@ class BestEffortFile(io.RawIOBase):
         while rest and self._is_working:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # somebody made the pipe that we share non-blocking
+            except BlockingIOError:  # another process made the shared pipe non-blocking
                 select.select([], [self._descriptor], [])
             except OSError:
                 self._is_working = False

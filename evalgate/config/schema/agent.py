@@ -34,7 +34,8 @@ class AgentConfig(BaseModel):
     retries: Count = Field(default=1, ge=0, le=10)
     """Further attempts at a run of a case when a service that the agent calls was busy or down."""
     env: tuple[EnvironmentName, ...] = ()
-    """Environment variables that the agent gets beside the harmless ones; a trailing `*` is a prefix."""
+    """Further environment variables for the agent, in addition to the harmless ones; a trailing `*` is a
+    prefix."""
 
 
 class ExecutorConfig(ConfigSection):

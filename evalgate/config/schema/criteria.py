@@ -28,7 +28,7 @@ class CaseThreshold(ConfigSection):
     threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
     """Lowest score with which one of these cases passes."""
     min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
-    """What the mean of these cases must reach; that of the criterion when absent."""
+    """Minimum of these cases' mean; that of the criterion when absent."""
 
     @model_validator(mode="before")
     @classmethod
@@ -62,7 +62,7 @@ class CaseRule(ConfigSection):
     """Metric → the threshold that these cases must reach, in the range of its scores, or an object that says
     their `min_mean` as well."""
     protected: Annotated[bool, Strict()] | None = None
-    """The gate closes when one of them fails, whatever `max_failed_cases` allows."""
+    """The gate closes when one of them fails, regardless of `max_failed_cases`."""
 
     @model_validator(mode="after")
     def _require_ids_or_tags(self) -> Self:
@@ -131,12 +131,12 @@ class CriterionConfig(AdkCriterionConfig):
     pass_at_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """A case passes when at least one of k runs would."""
     at_least: Unit | None = None
-    """What that estimate must reach; 1 when absent."""
+    """Minimum of that estimate; 1 when absent."""
     threshold_rule: Literal["literal", "statistical"] = "literal"
     """`statistical`: a mean below `min_mean` (else `threshold`) fails only when that is more than noise."""
     min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
-    """What the mean of all cases must reach, literally. When absent: `threshold`, unless a comparison with a
-    baseline judges the mean."""
+    """Minimum of the mean of all cases, taken literally. When absent: `threshold`, unless a comparison with
+    a baseline judges the mean."""
     max_regression: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, validation_alias=AliasChoices("max_regression", "max_drop")
     )

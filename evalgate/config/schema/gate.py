@@ -55,9 +55,10 @@ class GateConfig(ConfigSection):
     """Conditions under which the gate closes."""
 
     baseline: str | None = None
-    """What to compare with: a file, `branch:NAME`, `artifact:NAME`, or a URL as `s3://BUCKET/FOLDER`.
+    """Baseline to compare with: a file, `branch:NAME`, `artifact:NAME`, or a URL as `s3://BUCKET/FOLDER`.
 
-    One that does not exist yet is a notice, not an error. Absent: .evalgate/baseline.json, if it is there."""
+    One that does not exist yet is a notice, not an error. Absent: .evalgate/baseline.json, if it is there.
+    """
     quarantine: str | None = None
     """File of cases that run and are reported, and do not gate: `case`, `owner`, `reason`, `expires` each."""
     max_regression: Unit = Field(

@@ -248,7 +248,7 @@ class UserConfig(JudgeConfig):
     """
 
     model: str = ""
-    """"": the model of `judge`, with what this section says beside it."""
+    """Name of the model; "": the model of `judge`, with the changes of this section."""
     max_turns: Annotated[int, Strict()] = Field(default=20, ge=-1)
     """Turns of the user at most, the first included; a case may say otherwise. -1: as many as it takes."""
     personas: str | None = None
@@ -258,9 +258,10 @@ class UserConfig(JudgeConfig):
     instructions: str | None = None
     """The same, written here. A template of Google ADK's does."""
     include_function_calls: bool = False
-    """Whether the model is told which tools the agent called, and what they answered."""
+    """Show the model the agent's tool calls and their results."""
     stories: Literal["played", "first_sentence"] = "played"
-    """Whether a case with a story and a starting sentence goes on by the story, or ends there."""
+    """Cases with a story and a starting sentence: `played` continues by the story, `first_sentence` ends
+    there."""
 
     def resolve_model_config(self, judge: JudgeConfig | None) -> JudgeConfig | None:
         """Return the settings of the user's model; None if neither section names a model."""

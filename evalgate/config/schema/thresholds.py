@@ -53,7 +53,7 @@ class Config(ConfigSection):
     agent: AgentConfig | None = None
     """The agent that is gated."""
     executor: ExecutorConfig = LOCAL
-    """Where the agent's workers run: `local`, `ray`, or a section that says more."""
+    """Place where the agent's workers run: `local`, `ray`, or a section with more settings."""
     runs: Runs = Field(default=1, json_schema_extra=_drop_default)
     """Runs of every case; `auto`: as many as the comparison with the baseline needs. When absent: `auto` if
     the baseline holds 3 runs or more of at least half of the cases, and the agent is neither a recording nor
@@ -65,21 +65,21 @@ class Config(ConfigSection):
     adk_version: str | None = None
     """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
     cases: tuple[CaseRule, ...] = ()
-    """What holds for some cases only; where two disagree, the later one."""
+    """Settings of some cases only; of two that disagree, the later one applies."""
     tool_mocks: tuple[ToolMockConfig, ...] = ()
     """Fixed results in the place of tools, so that no live backend is needed."""
     gate: GateConfig = GateConfig()
-    """What closes the gate next to thresholds: the baseline, regressions, errors, quarantine."""
+    """Conditions that close the gate next to thresholds: the baseline, regressions, errors, quarantine."""
     judge: JudgeConfig | None = None
     """The model that judges, where a metric names no other."""
     user: UserConfig | None = None
-    """Who plays the users of cases that are scenarios or stories."""
+    """Model that plays the users in scenarios and stories."""
     budget: Budget = NO_BUDGET
-    """What the whole run may use: agent, judges and simulated users together."""
+    """Limits of the whole run: agent, judges and simulated users together."""
     prices: Mapping[str, Price] = Field(default_factory=dict)
     """`provider/model` → its price, before the known ones."""
     format: str | None = None
-    """What every eval set is read as; found by each file's content when absent."""
+    """Format of every eval set; detected by each file's content when absent."""
 
     @field_validator("adk_version", mode="before")
     @classmethod

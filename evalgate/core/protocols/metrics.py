@@ -119,7 +119,8 @@ class MetricContext:
     locate: PathResolver = field(default=lambda path: path)
     """Of the files that the options name."""
     is_literal: bool = True
-    """Whether the criteria stand in a file of Google ADK or tRPC-Agent-Go, which is read as they read it."""
+    """True: the criteria are in a file of Google ADK or tRPC-Agent-Go, which is read as its owner reads it.
+    """
 
 
 class MetricType(Protocol):

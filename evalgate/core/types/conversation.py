@@ -80,8 +80,8 @@ NOTHING_EXPECTED = Reply()
 
 
 Outcome: TypeAlias = Literal["answered", "crashed", "timed_out", "faulted", "not_run"]
-"""How one run of one case ended. `faulted`: something that is not the agent broke on the way, as the
-simulated user or the network; `not_run`: never begun, or interrupted."""
+"""Ending of one run of one case. `faulted`: something other than the agent broke, as the simulated user or
+the network; `not_run`: never begun, or interrupted."""
 
 NON_AGENT_OUTCOMES: frozenset[Outcome] = frozenset({"faulted", "not_run"})
 """Outcomes that say nothing about the agent."""

@@ -187,21 +187,21 @@ class EvalCase:
     line: int = 0
     """1-based line of the eval-set file where the case starts; 0 when unknown."""
     journey: Journey | None = None
-    """What the conversation as a whole should reach, where the source says that instead of turn by turn."""
+    """Goals of the whole conversation, if the source has them instead of expectations turn by turn."""
     eval_set_id: str = ""
     """The eval set that it is loaded with."""
     context_messages: tuple[JsonObject, ...] = ()
-    """What the conversation is preceded by, as the eval set holds it: the agent gets it with the session."""
+    """Messages that precede the conversation, as in the eval set: the agent gets them with the session."""
     recorded: tuple[Reply, ...] | None = None
-    """What the agent did, where the eval set itself has it: then no agent is asked."""
+    """The agent's replies, if the eval set itself has them: then no agent is run."""
     rubrics: tuple[Rubric, ...] = ()
-    """What a judge must affirm of every turn, or of the conversation."""
+    """Statements that a judge must affirm of every turn, or of the conversation."""
     creation_timestamp: float = 0.0
     native: NativeData = field(default_factory=lambda: NO_NATIVE_DATA)
     tags: tuple[str, ...] = ()
     """Names that the source groups it by."""
     tool_mocks: tuple[ToolMock, ...] = ()
-    """What stands in for tools. A tool that is named here is never called itself."""
+    """Replacements of tools. A tool that is named here is never called itself."""
 
     @property
     def is_simulated(self) -> bool:
@@ -240,8 +240,8 @@ class EvalSet:
 
     eval_set_id: str
     cases: Sequence[EvalCase]
-    """A tuple; of a large file, what gives each case when it is asked for: go through it in order, and keep
-    none of them."""
+    """A tuple; of a large file, a sequence that decodes each case on access: iterate in order, and keep no
+    case."""
     path: str = ""
     """The file, as the user wrote it or relative to the working folder."""
     name: str | None = None
@@ -250,7 +250,7 @@ class EvalSet:
     is_whole: bool = True
     """False: the user picked some of the file's cases."""
     notices: tuple[str, ...] = ()
-    """What a user should know of how the file was read: keys that nothing reads."""
+    """Notices for the user about how the file was read, such as keys without effect."""
     format_name: str = ""
     """The format that read the file."""
 

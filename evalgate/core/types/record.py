@@ -25,9 +25,9 @@ class BaselineSource:
     commit: str | None = None
     branch: str | None = None
     accepted: str | None = None
-    """Why a person made this run the new standard; None when it merely followed the others."""
+    """A person's reason to accept this run as the new baseline; None if it was added to the others."""
     digest: str = ""
-    """Tells this gate run from every other: one that is saved twice counts once."""
+    """Identity of the gate run: a run that is saved twice counts once."""
 
 
 @frozen
@@ -43,9 +43,9 @@ class BaselineRun:
     duration_s: float = 0.0
     usage: Usage | None = None
     user_usage: Usage | None = None
-    """What the simulated user consumed."""
+    """Consumption of the simulated user."""
     judge_usage: Usage | None = None
-    """What judging it takes when no answer is kept in a cache; None: no model judged."""
+    """Consumption of judging without any cached answer; None: no model judged."""
 
 
 @frozen
@@ -86,10 +86,10 @@ class Baseline:
     sources: tuple[BaselineSource, ...]
     """The newest last; at least one."""
     path: str = ""
-    """Where it was read from, as reports name it."""
+    """Path or address of the baseline, as reports name it."""
     version: str = ""
-    """Which state of that place was read, in words, as `commit 1a2b3c4d5e6f`; "" where a path says it all.
-    Never written."""
+    """State of the source that was read, in words, as `commit 1a2b3c4d5e6f`; "" if a path suffices. Never
+    written."""
 
 
 SCHEMA_VERSION = 1
@@ -132,21 +132,21 @@ class MetricSummary:
     judgement: MetricComparison | None = None
     """Result of the statistics; None without a baseline, or if scores are out of range."""
     agreement: float | None = None
-    """How often two samples of the judge's, taken at random, say the same; None: it was not asked twice."""
+    """Share of pairs of the judge's samples that agree; None: it was not asked twice."""
     flip: Margin | None = None
-    """How close the mean is to the threshold, which it meets or misses; None where it has no score."""
+    """Distance of the mean from the threshold; None if it has no score."""
     trend: tuple[float, ...] = ()
     """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
     range: tuple[float, float] = UNIT_RANGE
     """The metric's lowest and highest score."""
     min_mean: float | None = None
-    """What the mean must reach, where that is not `threshold`."""
+    """Minimum of the mean, if that is not `threshold`."""
     corrected_score: float | None = None
     """`score` without what it shows too much on average because `runs: auto` stopped at it; None where it did
     not. `score`, `delta` and the verdict speak of the rounds as they were made."""
     mean_judged_by: Literal["minimum", "baseline"] = "minimum"
-    """`baseline`: nobody set a minimum of the mean, and the comparison with the baseline judges it instead;
-    `threshold` is then what each case must reach, and no more."""
+    """`baseline`: no minimum of the mean is set, and the comparison with the baseline judges the mean;
+    `threshold` then applies to single cases only."""
 
     @property
     def minimum(self) -> float | None:
@@ -169,7 +169,8 @@ class CaseChange:
     before: Status | None = None
     after: Status | None = None
     then: tuple[Reply | None, ...] = ()
-    """What the agent did in the baseline, turn by turn, of a newly failing case where the baseline has it."""
+    """The agent's replies in the baseline, turn by turn, of a newly failing case, if the baseline has them.
+    """
 
 
 @frozen
@@ -198,12 +199,12 @@ class Comparison:
     other_metrics: tuple[str, ...] = ()
     """Metrics that are not compared on some case because they, or their options, were others then."""
     then: AverageRunUsage | None = None
-    """What a run took in the baseline; None where no case was answered on both sides."""
+    """Usage of a run in the baseline; None if no case was answered on both sides."""
     now: AverageRunUsage | None = None
     other_judges: tuple[str, ...] = ()
     """Metrics that are not compared on some case because another model judged, or was asked otherwise."""
     version: str = ""
-    """Which state of the source was read, in words; "" where its path says it all."""
+    """State of the source that was read, in words; "" if its path suffices."""
     branch: str | None = None
     """That the newest gate run in the baseline was made on."""
     gate_runs: int = 1
@@ -240,7 +241,7 @@ class Totals:
     cost_usd: float | None = 0.0
     """Of the runs whose usage is known; None: the cost of some of them is not known."""
     known_usd: float = 0.0
-    """What is known of a cost that is not known in whole: it is at least that."""
+    """Known part of a cost that is not known in whole: a lower bound."""
 
 
 @frozen
@@ -286,17 +287,17 @@ class Record:
     totals: Totals
     comparison: Comparison | None = None
     notices: tuple[str, ...] = ()
-    """What a reader should know although it did not change the verdict."""
+    """Facts that did not change the verdict and that a reader should know."""
     schema_version: int = SCHEMA_VERSION
     options: tuple[str, ...] = ()
-    """Words of the command line, beside eval sets and agent, that a run of one case needs as well. No value
-    of a variable and no absolute path is among them."""
+    """Options that a run of one case needs, in addition to eval sets and agent, as words of the command
+    line. No value of a variable and no absolute path is among them."""
     shard: Shard | None = None
     """Set where this is a part of a run, which has no verdict of its own."""
     effort: SamplingCost | None = None
-    """What `runs: auto` cost; None when the number of runs was given."""
+    """Cost of `runs: auto`; None if the number of runs was given."""
     judge: ModelUsage | None = None
-    """What judging used over the whole run, anchors included; None: no model was asked to judge."""
+    """Consumption of judging over the whole run, anchors included; None: no model was asked to judge."""
 
 
 @frozen

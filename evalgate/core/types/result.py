@@ -24,7 +24,7 @@ class ScopedThreshold:
     scope: str
     """For which, as reports name them: `refund_*`, `tag smoke`."""
     min_mean: float | None = None
-    """What the mean of these cases must reach; None: as `Criterion.min_mean` says."""
+    """Minimum of these cases' mean; None: `Criterion.min_mean` applies."""
 
 
 @frozen
@@ -46,7 +46,7 @@ class CasePolicy:
     weight: float = 1.0
     """Share in the mean of each metric, above 0."""
     protected: bool = False
-    """The gate closes when it fails, whatever else is allowed."""
+    """True: the gate closes when the case fails, regardless of `max_failed_cases`."""
     thresholds: Mapping[str, ScopedThreshold] = field(default_factory=dict)
     """Metric → its own threshold."""
     quarantine: Quarantine | None = None
@@ -81,14 +81,14 @@ class Criterion:
     reliability: ReliabilityRule | None = None
     """None: the mean over the runs decides a case."""
     rule: Literal["literal", "statistical"] = "literal"
-    """Whether a mean below the threshold fails as it stands, or only when that is more than noise."""
+    """`literal`: a mean below the threshold fails; `statistical`: only if it is below by more than noise."""
     max_regression: float | None = None
     """Own allowance for a drop against the baseline; None: the gate's."""
     range: tuple[float, float] = UNIT_RANGE
     """The metric's lowest and highest score."""
     min_mean: float | None = None
-    """What the mean of all cases must reach as it stands. None: `threshold`, unless a comparison with a
-    baseline judges the mean. Equal to `threshold` where the file's owner holds the mean to it."""
+    """Minimum of the mean of all cases, taken literally. None: `threshold`, unless a comparison with a
+    baseline judges the mean. Equal to `threshold` if the file's owner compares the mean with it."""
 
 
 MetricVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
@@ -137,7 +137,8 @@ class MetricComparison:
     drop: float | None = None
     """Baseline minus now: positive is worse. None: nothing was compared."""
     noise: float | None = None
-    """What luck alone moves the mean by; None: not measured, as with one run of each case on both sides."""
+    """Change of the mean that luck alone causes; None: not measured, as with one run of each case on both
+    sides."""
     p: float | None = None
     """Probability that luck alone causes such a drop."""
     level: float | None = None
@@ -151,8 +152,9 @@ class MetricComparison:
     reliability: ThresholdEstimate | None = None
     flip: Margin | None = None
     shared: tuple[str, ...] = ()
-    """What they say of all lines of the metric together, where several share one comparison; it stands with
-    one of them. `verdict`, `p` and `level` are then of the whole metric, `drop` and `noise` of the line."""
+    """Sentences about all lines of the metric together, if several share one comparison; only one of the
+    lines has them. `verdict`, `p` and `level` are then of the whole metric, `drop` and `noise` of the line.
+    """
 
 
 @frozen
@@ -169,7 +171,7 @@ class CaseComparison:
     passed: int
     mean: float | None
     p: float | None = None
-    """How likely luck alone lets this case fall so far; None where it did not."""
+    """Probability that luck alone causes so large a fall of this case; None if it did not fall."""
     need: int | None = None
     """Failed runs that would confirm that it broke; None: its baseline is too short."""
 
@@ -181,7 +183,7 @@ class FollowUp:
     outcome: Literal["broke", "flake", "excused", "open"]
     """`broke`: it failed in its first `need` runs, one after the other, or in all but one of some more.
     `flake`: it did not. `excused`: runs of its baseline failed in the same way. `open`: it could not be run
-    often enough to tell."""
+    often enough to decide."""
     runs: int
     """That end in a pass or a failure, further ones included."""
     failed: int
@@ -207,7 +209,7 @@ class SamplingCost:
 
 
 MEASURED_STATUSES: frozenset[str] = frozenset({"ok", "suspect", "broken"})
-"""Standings of cases whose noise was taken into account."""
+"""Statuses of cases with noise that was measured."""
 
 
 @frozen
@@ -350,9 +352,9 @@ class RunResult:
     confirms: bool = False
     """Made to follow up a suspicion: no part of any mean, and never of a baseline."""
     user_usage: Usage | None = None
-    """What the simulated user consumed."""
+    """Consumption of the simulated user."""
     judge: ModelUsage | None = None
-    """What judging this run used; None: no model was asked."""
+    """Consumption of judging this run; None: no model was asked."""
 
 
 @frozen
@@ -370,11 +372,11 @@ class CaseMetric:
     scope: str = ""
     """For which cases `threshold` holds; "" when for all."""
     standing: CaseComparison | None = None
-    """How it stands beside its baseline; None where there is none."""
+    """Comparison with its baseline; None if there is no baseline."""
     range: tuple[float, float] = UNIT_RANGE
     """The metric's lowest and highest score; a rare one lies beyond all the same."""
     min_mean: float | None = None
-    """What the mean over the cases must reach; None: `threshold`, unless a baseline judges the mean."""
+    """Minimum of the mean over the cases; None: `threshold`, unless a baseline judges the mean."""
 
 
 @frozen
@@ -394,11 +396,11 @@ class CaseResult:
     weight: float = 1.0
     """Share in the mean of each metric."""
     protected: bool = False
-    """The gate closes when it fails, whatever else is allowed."""
+    """True: the gate closes when the case fails, regardless of `max_failed_cases`."""
     quarantine: Quarantine | None = None
     """Reason why it does not gate, and is in no mean, verdict or statistics; None: it gates."""
     follow_up: FollowUp | None = None
-    """Why it failed, as far as its baseline and further runs tell; None: it passed, or has no baseline."""
+    """Explanation of a failure by its baseline and further runs; None: it passed, or has no baseline."""
 
     @property
     def agent_failed(self) -> bool:
