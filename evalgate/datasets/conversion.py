@@ -1,7 +1,7 @@
-"""Data sets that are no eval sets: recognised by their content, and made into cases.
+"""Conversion of data sets of other tools to eval sets. The kind of a file is recognised by its content.
 
-Chat messages as OpenAI's API has them, DeepEval's goldens, promptfoo's tests, and questions in CSV, JSON,
-JSON lines or plain text. None of them says all that a case can, so that a person looks at each.
+Known are chat messages as in OpenAI's API, DeepEval's goldens, promptfoo's tests, and questions in CSV, JSON,
+JSON lines or plain text. None of them holds everything that a case can, so a person should review the cases.
 """
 
 from collections import Counter
@@ -27,15 +27,15 @@ _EXPECTED_LINE = 'expected a JSON object in each line, as {"messages": […]} or
 
 @frozen
 class Dataset:
-    """What a file holds, before it is checked."""
+    """The unchecked rows of a file."""
 
     kind: str
-    """For sentences, with its article: "a promptfoo config"."""
+    """Description with its article, as "a promptfoo config"."""
     noun: str
-    """What its cases are called when they have no name."""
+    """Prefix of the ids of cases without a name."""
     rows: tuple[Row, ...]
     is_known: bool = True
-    """False for JSON lines in which no line looks like a row: they may be anything."""
+    """False for JSON lines without any line that looks like a row."""
 
 
 @frozen
@@ -44,31 +44,31 @@ class ConvertedDataset:
 
     eval_set: EvalSet
     missing: tuple[str, ...]
-    """A sentence for each row that gave no case."""
+    """Sentences about the rows that could not be converted."""
     lost: tuple[str, ...]
-    """What the cases do not say although the file does."""
+    """Sentences about content of the file that the cases do not hold."""
 
 
 def suggest_conversion(path: Path, shown_as: str) -> str:
-    """Return what a file is and how an eval set is made of it; "" when it is no known data set."""
+    """Return a sentence about the kind of a file and the command that converts it; "" if it is unknown."""
     try:
-        found = detect_dataset(path, shown_as)
+        dataset = detect_dataset(path, shown_as)
     except InvalidInputError:
         return ""
-    if found is None or not found.is_known:
+    if dataset is None or not dataset.is_known:
         return ""
     name = Path(shown_as).name.partition(".")[0]
     return (
-        f"this is {found.kind}, not an eval set: make one of it with `evalgate generate --from {shown_as} "
+        f"this is {dataset.kind}, not an eval set: make one of it with `evalgate generate --from {shown_as} "
         f"--to adk -o {name}.evalset.json`"
     )
 
 
 def detect_dataset(path: Path, shown_as: str) -> Dataset | None:
-    """Return what a file holds, None when it is none of the known data sets.
+    """Read a file as a data set; return None if it is of no known kind.
 
     Raises:
-        InvalidInputError: it cannot be read, or is called CSV or JSON lines and is damaged.
+        InvalidInputError: the file cannot be read, or its name ends as CSV or JSON lines and it is damaged.
     """
     if not path.is_file():
         return None
@@ -88,7 +88,7 @@ def convert_dataset(dataset: Dataset, shown_as: str) -> ConvertedDataset:
     """Return a case for each row, in the order of the file.
 
     Raises:
-        InvalidInputError: two rows have the same name, or none gives a case; with every problem of the rows.
+        InvalidInputError: two rows have the same name, or no row can be converted. Lists every problem.
     """
     lost: Counter[str] = Counter()
     cases: list[EvalCase] = []
@@ -107,13 +107,13 @@ def convert_dataset(dataset: Dataset, shown_as: str) -> ConvertedDataset:
     if twice or not cases:
         raise InvalidInputError(sorted([*twice, *missing]) or f"{shown_as}: holds nothing to make a case of")
     sentences = [f"{shown_as}: {what} ({pluralize(times, 'time')})" for what, times in lost.items()]
-    told = [str(problem) for problem in missing[:MOST_SHOWN]]
-    left = len(missing) - len(told)
-    told += [f"{shown_as}: {pluralize(left, 'more row')} without a case"] if left else []
-    return ConvertedDataset(EvalSet("generated", tuple(cases), shown_as), tuple(told), tuple(sentences))
+    shown = [str(problem) for problem in missing[:MOST_SHOWN]]
+    left = len(missing) - len(shown)
+    shown += [f"{shown_as}: {pluralize(left, 'more row')} without a case"] if left else []
+    return ConvertedDataset(EvalSet("generated", tuple(cases), shown_as), tuple(shown), tuple(sentences))
 
 
-# --- one kind of file each ----------------------------------------------------------------------------------
+# --- readers by kind of file --------------------------------------------------------------------------------
 
 
 def _read_csv(path: Path, shown_as: str) -> Dataset | None:
@@ -121,7 +121,7 @@ def _read_csv(path: Path, shown_as: str) -> Dataset | None:
     columns = [name.strip() for name in next(rows, (1, []))[1]]
     keys = {name.lower() for name in columns}
     if "story" in keys:
-        return None  # it is played, not read
+        return None  # stories are for `read_stories`: a simulated user plays them
     if not keys & QUESTIONS.keys():
         known = " or ".join(f"`{name}`" for name in QUESTIONS)
         message = f"the first line must name the columns, and one of them must be {known}"
@@ -153,7 +153,7 @@ def _read_json_lines(path: Path, shown_as: str) -> Dataset | None:
 
     rows: list[Row] = []
     problems: list[Problem] = []
-    # Not splitlines(): U+2028 may stand within a text.
+    # Not splitlines(): it also splits at U+2028, which a JSON text may contain.
     lines = [each for each in enumerate(read_text_file(path, shown_as).split("\n"), 1) if each[1].strip()]
     for number, line in lines:
         try:
@@ -174,11 +174,11 @@ def _read_json_lines(path: Path, shown_as: str) -> Dataset | None:
 
 
 def _relocate_problem(problem: Problem, line: int) -> Problem:
-    """Return a problem of one line's JSON as one of the file."""
-    said = problem.message.replace("a JSON file holds one", "a line holds one").replace(
+    """Return a problem in the JSON of one line with its line number in the file."""
+    message = problem.message.replace("a JSON file holds one", "a line holds one").replace(
         "the file ends", "the line ends"
     )
-    return replace(problem, line=line, message=f"this line is {said}")
+    return replace(problem, line=line, message=f"this line is {message}")
 
 
 def _describe_non_object(value: object) -> str:
@@ -187,7 +187,7 @@ def _describe_non_object(value: object) -> str:
 
 
 def _find_damage(dataset: Dataset, shown_as: str) -> Iterator[Problem]:
-    """Yield a problem for each row that gives no case."""
+    """Yield a problem for each row that cannot be converted."""
     for row in dataset.rows:
         try:
             parse_row(row, "", Counter())
@@ -206,7 +206,7 @@ def _read_json(path: Path, shown_as: str) -> Dataset | None:
     if isinstance(value, Sequence) and not isinstance(value, str) and not is_chat(value):
         objects = [(at, each) for at, each in enumerate(value) if isinstance(each, Mapping)]
         rows = [Row(each, document.find_position((*before, at))[0]) for at, each in objects]
-        # `query` alone is a turn of an old list of Google ADK's.
+        # Rows with `query` belong to an old format of Google ADK's eval sets.
         is_known = rows and all(_is_row(row.values) and "query" not in row.values for row in rows)
         return _classify_rows(rows) if is_known and len(rows) == len(value) else None
     if is_chat(value):
@@ -223,7 +223,7 @@ def _read_yaml(path: Path, shown_as: str) -> Dataset | None:
     return _read_promptfoo(document.value, lambda at: document.find_position(("tests", at))[0])
 
 
-# --- what it is ---------------------------------------------------------------------------------------------
+# --- detection by content -----------------------------------------------------------------------------------
 
 
 def _classify_rows(rows: Sequence[Row]) -> Dataset:
@@ -244,7 +244,7 @@ def _is_row(values: Mapping[str, object]) -> bool:
 
 
 def get_lowercase_keys(values: Mapping[str, object]) -> frozenset[str]:
-    """Return the keys, in lower case."""
+    """Return the keys of a row in lower case."""
     return frozenset(str(key).lower() for key in values)
 
 

@@ -1,9 +1,9 @@
-"""What a format cannot hold: `case: what`, or `case: turn 2: what`; attachments and goals.
+"""Losses of a conversion between formats, as sentences `case: loss` or `case: turn 2: loss`.
 
-An attachment stands in our model as its eval set has it: an ADK part has a key of its kind (`inline_data`), a
-part of tRPC-Agent-Go a `type`.
+The module also converts attachments. A case holds them as its source writes them: a part of Google ADK has a
+key with its kind (`inline_data`), and a part of tRPC-Agent-Go has a `type`.
 
-A script of one turn expects what its goals say. In a longer one nothing says which turn a goal belongs to.
+A script of one turn expects the same as its goals. In a longer script no goal is assigned to a turn.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,6 @@ from evalgate.core.types import (
     JsonObject,
     Message,
     Reply,
-    Rubric,
     ToolCall,
     ToolResult,
 )
@@ -30,7 +29,7 @@ _FORMATTED = ("image", "audio")
 
 
 def to_adk_part(part: JsonObject) -> JsonObject | None:
-    """The attachment as Google ADK's part; None when it has none that says the same."""
+    """Convert an attachment to Google ADK's part; return None if ADK has no equivalent."""
     kind = part.get("type")
     if not isinstance(kind, str):
         return part
@@ -49,16 +48,16 @@ def to_adk_part(part: JsonObject) -> JsonObject | None:
 
 
 def _get_mime_type(kind: str, held: JsonObject) -> str | None:
-    said = held.get("format")
-    if not isinstance(said, str) or not said:
+    form = held.get("format")
+    if not isinstance(form, str) or not form:
         return None
     if kind in _FORMATTED and "filename" not in held:
-        return f"{kind}/{said}"
-    return said if kind == "file" and "/" in said else None
+        return f"{kind}/{form}"
+    return form if kind == "file" and "/" in form else None
 
 
 def to_trpc_part(part: JsonObject) -> JsonObject | None:
-    """The attachment as tRPC-Agent-Go's part; None when it has none that says the same."""
+    """Convert an attachment to tRPC-Agent-Go's part; return None if tRPC-Agent-Go has no equivalent."""
     if isinstance(part.get("type"), str):
         return part
     given = {key: value for key, value in part.items() if value is not None}
@@ -89,9 +88,9 @@ def _build_trpc_part(held: dict[str, Any], source: str, target: str) -> JsonObje
 
 
 def find_linear_goal_order(journey: Journey) -> tuple[str, ...] | None:
-    """The names of the goals in the one order that they may have; None when there are more, or none.
+    """Return the names of the goals in their only possible order; None if there is none, or several.
 
-    Checks have no name and belong to no order.
+    Checks are left out, because they have neither name nor order.
     """
     names = dict.fromkeys(goal.name for goal in journey.goals if goal.type != "check")
     followers = {name: set(journey.order.get(name, ())) for name in names}
@@ -105,7 +104,7 @@ def find_linear_goal_order(journey: Journey) -> tuple[str, ...] | None:
 
 
 def describe_lost_goals(case: EvalCase) -> Iterator[str]:
-    """What the goals of a case say that its turns do not."""
+    """Yield descriptions of everything in a case's journey that its turns do not express."""
     journey = case.journey
     if journey is None:
         return
@@ -114,9 +113,9 @@ def describe_lost_goals(case: EvalCase) -> Iterator[str]:
     if len(case.turns) != 1:
         yield "the goals and their order"
         return
-    said = case.turns[0].expected.response
+    response = case.turns[0].expected.response
     for goal in journey.goals:
-        yield from _describe_lost_goal(goal, said)
+        yield from _describe_lost_goal(goal, response)
     if find_linear_goal_order(journey) is None:
         yield "the order of the goals, which is no line"
 
@@ -136,19 +135,11 @@ def _describe_lost_goal(goal: Goal, response: str | None) -> Iterator[str]:
 
 
 AttachmentConverter: TypeAlias = Callable[[JsonObject], JsonObject | None]
-"""An attachment as a format holds it; None when it cannot."""
+"""Converts an attachment to that of a format; returns None if the format has no equivalent."""
 
 
 def _get_messages(reply: Reply) -> list[Message]:
     return [event for event in reply.events if isinstance(event, Message)]
-
-
-def _get_tool_results(reply: Reply) -> list[ToolResult]:
-    return [event for event in reply.events if isinstance(event, ToolResult)]
-
-
-def _get_all_rubrics(case: EvalCase) -> list[Rubric]:
-    return [*case.rubrics, *(rubric for turn in case.turns for rubric in turn.rubrics)]
 
 
 def _get_tool_events(reply: Reply) -> list[ToolCall | ToolResult]:
@@ -175,7 +166,10 @@ _OF_A_CASE: Mapping[str, tuple[str, Callable[[EvalCase], object]]] = {
     "rubrics": ("the rubrics", lambda case: case.rubrics),
     "rubric_metrics": (
         "which metrics its rubrics are meant for",
-        lambda case: any(rubric.metric for rubric in _get_all_rubrics(case)),
+        lambda case: (
+            any(rubric.metric for rubric in case.rubrics)
+            or any(rubric.metric for turn in case.turns for rubric in turn.rubrics)
+        ),
     ),
     "user_id": ("the user's id", lambda case: case.session.user_id),
     "session_id": ("the session's id", lambda case: case.session.session_id),
@@ -195,7 +189,10 @@ _OF_A_REPLY: Mapping[str, tuple[str, Callable[[Reply], object]]] = {
         "the widget of a message",
         lambda reply: any(said.payload is not None for said in _get_messages(reply)),
     ),
-    "answers": ("what the tools answer", _get_tool_results),
+    "answers": (
+        "what the tools answer",
+        lambda reply: any(isinstance(event, ToolResult) for event in reply.events),
+    ),
     "call_authors": (
         "who calls which tool",
         lambda reply: any(event.author for event in _get_tool_events(reply)),
@@ -211,7 +208,11 @@ _OF_A_REPLY: Mapping[str, tuple[str, Callable[[Reply], object]]] = {
 def describe_losses(
     eval_set: EvalSet, *, format_name: str, holds: frozenset[str], attachment: AttachmentConverter
 ) -> Iterator[str]:
-    """What is lost of `eval_set` in a format that has a place for `holds` and for some attachments."""
+    """Yield a sentence for each loss of an eval set in a format.
+
+    `holds` names the parts of a case that the format can hold, as the keys of this module's tables.
+    `attachment` converts an attachment to the format, or returns None.
+    """
     for case in eval_set.cases:
         for sentence in describe_case_losses(
             case, format_name=format_name, holds=holds, attachment=attachment
@@ -222,7 +223,7 @@ def describe_losses(
 def describe_case_losses(
     case: EvalCase, *, format_name: str, holds: frozenset[str], attachment: AttachmentConverter
 ) -> Iterator[str]:
-    """The same of one case, without its name."""
+    """Yield the losses of one case, as `describe_losses` does, without the case's id."""
     if "journey" not in holds:
         yield from describe_lost_goals(case)
     for thing, (words, is_there) in _OF_A_CASE.items():
@@ -241,12 +242,12 @@ def describe_case_losses(
 
 
 def _group_by_turn(losses_of: Iterable[Iterable[str]]) -> Iterable[tuple[str, list[int]]]:
-    """What is lost, each with the numbers (1-based) of where."""
-    places: dict[str, list[int]] = {}
-    for number, lost in enumerate(losses_of, start=1):
-        for words in dict.fromkeys(lost):
-            places.setdefault(words, []).append(number)
-    return places.items()
+    """Return each loss with the numbers (1-based) of the turns in which it occurs."""
+    numbers: dict[str, list[int]] = {}
+    for number, losses in enumerate(losses_of, start=1):
+        for words in dict.fromkeys(losses):
+            numbers.setdefault(words, []).append(number)
+    return numbers.items()
 
 
 _OWNERS = {"adk": "Google ADK", "trpc": "tRPC-Agent-Go", "orchestrate": "watsonx Orchestrate"}
@@ -289,7 +290,7 @@ def _describe_native_losses(name: str, kept: JsonObject) -> Iterator[str]:
 
 
 def check_cases_remain(eval_set: EvalSet, written: Sequence[object], lost: Iterable[str]) -> None:
-    """Raise InvalidInput, with what is lost, when there are cases and none of them is written."""
+    """Raise InvalidInputError with all losses if an eval set has cases and none of them was written."""
     if eval_set.cases and not written:
         problems = [Problem(eval_set.path, 0, 0, sentence) for sentence in lost]
         nothing = Problem(eval_set.path, 0, 0, "nothing is left to write: see below for each case")

@@ -1,4 +1,4 @@
-"""Rows of a data set and chat messages as cases."""
+"""Conversion of rows of a data set and of chat messages to cases."""
 
 import json
 from collections import Counter
@@ -23,14 +23,14 @@ from evalgate.core.types import (
 
 
 class DamagedRowError(Exception):
-    """No case can be made of a row of a data set; the text says why."""
+    """A row of a data set cannot be converted to a case; the text says why."""
 
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
 
 def is_chat(value: object) -> bool:
-    """Return True for a list of messages, each with a role that OpenAI knows."""
+    """Return True for a non-empty list of messages, each with a role of OpenAI's API."""
     return (
         isinstance(value, Sequence)
         and not isinstance(value, str)
@@ -40,10 +40,10 @@ def is_chat(value: object) -> bool:
 
 
 def check_chat(value: object) -> None:
-    """Check that a value is a list of messages, each with a role that OpenAI knows.
+    """Check that a value is a list of messages, each with a role of OpenAI's API.
 
     Raises:
-        DamagedRowError: it is none; the text says what it is.
+        DamagedRowError: it is something else; the text describes the first problem.
     """
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise DamagedRowError("`messages` must be a list of objects with `role` and `content`")
@@ -53,18 +53,19 @@ def check_chat(value: object) -> None:
         role = each.get("role")
         if not isinstance(role, str) or role not in ROLES:
             near = did_you_mean(role, sorted(ROLES)) if isinstance(role, str) else ""
-            said = f"the role is {role!r:.60}" if "role" in each else "there is no `role`"
+            problem = f"the role is {role!r:.60}" if "role" in each else "there is no `role`"
             known = "user, assistant, tool, function, system or developer"
-            raise DamagedRowError(f"message {number}: {said}, expected {known}.{near}")
+            raise DamagedRowError(f"message {number}: {problem}, expected {known}.{near}")
 
 
 def parse_chat(messages: Sequence[Mapping[str, object]], lost: Counter[str]) -> tuple[CaseTurn, ...]:
-    """Return a turn for each message of the user, with what the assistant did until the next one.
+    """Return a turn for each message of the user, with the assistant's events until the next one.
 
-    The assistant's last words in a turn are its response. `lost` counts what a case has no place for.
+    The assistant's last message in a turn becomes the expected response. `lost` counts content that a case
+    cannot hold.
 
     Raises:
-        DamagedRowError: a message is damaged; the text says which.
+        DamagedRowError: a message is damaged; the text gives its number.
     """
     chat = _ChatParser(lost)
     for number, message in enumerate(messages, 1):
@@ -82,7 +83,7 @@ class _ChatParser:
     said: UserMessage | None = None
     events: list[Event] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
-    """Id of a call → name of its tool, which the answer does not repeat."""
+    """Names of tools by id of the call: a tool's answer holds only the id."""
 
     def add_message(self, message: Mapping[str, object]) -> None:
         role = message["role"]
@@ -162,18 +163,18 @@ def parse_arguments(value: object, tool: str) -> Mapping[str, object]:
     """Return a call's arguments, which OpenAI's API writes as the text of a JSON object.
 
     Raises:
-        DamagedRowError: they are something else.
+        DamagedRowError: the arguments are no JSON object.
     """
-    found = decode_json(value) if isinstance(value, str) else value
-    if found in (None, ""):
+    arguments = decode_json(value) if isinstance(value, str) else value
+    if arguments in (None, ""):
         return {}
-    if not isinstance(found, Mapping):
+    if not isinstance(arguments, Mapping):
         raise DamagedRowError(f"the arguments of the call of `{tool}` are no JSON object")
-    return found
+    return arguments
 
 
 def decode_json(text: str) -> object:
-    """Return the value of a JSON text, or the text itself when it is none."""
+    """Return the value of a JSON text, or the text itself if it is not strict JSON."""
     from evalgate.documents.strict_json import parse_json
 
     try:
@@ -185,7 +186,7 @@ def decode_json(text: str) -> object:
 QUESTIONS: Mapping[str, None] = dict.fromkeys(
     ("question", "input", "query", "prompt", "text", "user_input", "message", "user", "instruction")
 )
-"""Names of the column that holds what the user says, in the order in which they are looked for."""
+"""Possible names of the column with the user's message, by priority."""
 
 _ANSWERS = (
     *("expected", "expected_output", "expected_answer", "expected_response", "answer", "reference"),
@@ -194,9 +195,9 @@ _ANSWERS = (
 _NAMES = ("eval_id", "case_id", "id", "name", "custom_id", "description")
 _TOOLS = ("expected_tools", "expected_tool_calls")
 _KEYS_SHOWN, _KEY_SHOWN = 6, 40
-"""Keys of a row that a message names, and characters of each."""
+"""Number of a row's keys that a message shows, and of characters of each."""
 _IGNORABLE_KEYS = frozenset({"metadata", "comments", "model", "tools", "parallel_tool_calls"})
-"""Keys that say nothing of what the agent should do."""
+"""Keys without information about the expected behavior; they are not counted as lost."""
 
 
 @frozen
@@ -208,12 +209,12 @@ class Row:
 
 
 def parse_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
-    """Return the case of a row, called `name` if the row has no name of its own.
+    """Convert a row to a case, with the id `name` if the row has none of its own.
 
-    `lost` counts what the case does not say although the row does.
+    `lost` counts content of the row that the case does not hold.
 
     Raises:
-        DamagedRowError: no case can be made; the text says why.
+        DamagedRowError: the row cannot be converted; the text says why.
     """
     values = {str(key).strip().lower(): value for key, value in row.values.items() if value not in (None, "")}
     if "tests" in values:
@@ -249,7 +250,7 @@ def _extract_chat_turns(values: dict[str, object], key: str, lost: Counter[str])
 
 
 def _describe_keys(values: Mapping[str, object]) -> str:
-    """Return the sentence for a row in which the user says nothing, with its keys and the expected ones."""
+    """Return the sentence about a row without the user's message, with its keys and the expected ones."""
     keys = [json.dumps(key[:_KEY_SHOWN], ensure_ascii=False) for key in islice(values, _KEYS_SHOWN)]
     more = [f"and {len(values) - _KEYS_SHOWN} more"] if len(values) > _KEYS_SHOWN else []
     near = "".join(did_you_mean(key, ("messages", *QUESTIONS)) for key in islice(values, _KEYS_SHOWN))
@@ -260,7 +261,7 @@ def _describe_keys(values: Mapping[str, object]) -> str:
 
 
 def _extract_expected_reply(values: dict[str, object], lost: Counter[str]) -> Reply:
-    """Return what is expected, and count every key that is not read."""
+    """Return the expected response and tool calls, and count every key that is not read as lost."""
     answer = next((key for key in _ANSWERS if key in values), "")
     response = _to_text(values.pop(answer), answer, lost) if answer else None
     tools = next((key for key in _TOOLS if key in values), "")
@@ -284,7 +285,7 @@ def _to_text(value: object, key: str, lost: Counter[str]) -> str:
 
 
 def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
-    """Yield calls: names, or objects as DeepEval and OpenAI write them; a cell may hold either as text."""
+    """Yield the expected calls from names, from objects of DeepEval or OpenAI, or from a text of either."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = decode_json(value)
         if isinstance(value, str):
@@ -307,9 +308,10 @@ def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
 
 
 def _flatten_promptfoo_test(values: dict[str, object], lost: Counter[str]) -> dict[str, object]:
-    """Return a test of promptfoo as a row: its variables, and what its assertions say of the whole answer."""
+    """Return a promptfoo test as a row: its variables, and the answer that an `equals` assertion expects."""
     variables = values.pop("vars")
-    found = {str(key).lower(): value for key, value in dict(_iter_items(variables)).items()}
+    items = variables.items() if isinstance(variables, Mapping) else ()
+    found = {str(key).lower(): value for key, value in items}
     if len(found) == 1 and not QUESTIONS.keys() & found.keys():
         found = {"question": next(iter(found.values()))}
     if not QUESTIONS.keys() & found.keys():
@@ -324,7 +326,3 @@ def _flatten_promptfoo_test(values: dict[str, object], lost: Counter[str]) -> di
         else:
             lost[f"assertions of the type `{kind}` are not carried over"] += 1
     return {**values, **found}
-
-
-def _iter_items(value: object) -> Iterator[tuple[object, object]]:
-    yield from value.items() if isinstance(value, Mapping) else ()

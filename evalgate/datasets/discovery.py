@@ -1,4 +1,4 @@
-"""Find eval-set files by file, selection, folder or glob, and read their heads."""
+"""Discovery of eval-set files from paths, selections of cases, folders and globs; building of eval sets."""
 
 import difflib
 import glob
@@ -20,22 +20,22 @@ class EvalSetHeader(Protocol):
 
     @property
     def eval_set_id(self) -> str:
-        """The id of the set."""
+        """Return the id of the set."""
         ...
 
     @property
     def name(self) -> str | None:
-        """The set's name, for people."""
+        """Return the set's display name."""
         ...
 
     @property
     def description(self) -> str | None:
-        """What the set is about."""
+        """Return the description of the set."""
         ...
 
     @property
     def creation_timestamp(self) -> float | None:
-        """Seconds since 1970."""
+        """Return the seconds since the epoch."""
         ...
 
 
@@ -46,13 +46,13 @@ def build_eval_set(
     keys: KeyChecker,
     find_repeated: Callable[[], Iterable[Problem]],
 ) -> EvalSet:
-    """Return the eval set of a file that was read to its end.
+    """Return the eval set of a file that was read completely.
 
-    `head` is None, and `cases` lacks some, where `keys.problems` says why. `find_repeated` finds the ids that
-    two cases have; it is called only if there are any, as it looks through the whole file again.
+    If `head` is None or a case is missing, `keys.problems` says why. `find_repeated` finds ids that several
+    cases share. It reads the whole file again, so it is called only if there are problems or repeated ids.
 
     Raises:
-        InvalidInputError: with every problem of the file, in its order.
+        InvalidInputError: the file has problems. Lists all of them in the order of the file.
     """
     notices, problems = keys.build_notices(), keys.problems
     if problems or has_repeated_ids(cases):
@@ -64,39 +64,39 @@ def build_eval_set(
 
 
 TEST_CONFIG = "test_config.json"
-"""Google ADK's thresholds file: it stands beside eval sets and is none."""
+"""Name of Google ADK's thresholds file, which is in the same folder as the eval sets."""
 
 METRICS_ENDINGS = (".metrics.json", ".metric.json")
-"""Of tRPC-Agent-Go's thresholds files; its documents also have the second."""
+"""Endings of tRPC-Agent-Go's thresholds files; its documentation uses the second one too."""
 
 _RESULT_ENDINGS = (".evalset_result.json", ".evalresult.json")
 _ENDINGS = (".evalset.json", ".test.json")
 _ANY_JSON = ".json"
 _GOALS = b'"goal_details"'
-"""Stands in every dataset of watsonx Orchestrate, which may be called anything."""
+"""Key in every data set of watsonx Orchestrate, whose files may have any name."""
 
 
 @frozen
 class EvalFile:
-    """One file that holds an eval set."""
+    """One file with an eval set."""
 
     path: Path
     shown_as: str
-    """As a user in the base folder would type it."""
+    """Path relative to the base folder, as messages show it."""
     selections: tuple[str, ...] = ()
-    """What stood behind the colon, each time."""
+    """Texts after the colon, one for each pattern that selected cases of this file."""
     is_whole: bool = True
-    """It was named without a colon at least once, so all its cases count."""
+    """True if at least one pattern names the file without selecting cases."""
 
 
 def find_eval_files(patterns: Sequence[str], *, base: Path, problems: list[Problem]) -> tuple[EvalFile, ...]:
-    """The files of all patterns, in their order, folders and globs sorted, each file once.
+    """Return the files of all patterns in their order; the files of a folder or glob are sorted.
 
-    A file that is named again with other cases keeps its place and gains them; without cases, all count.
-    What is wrong with a pattern is added to `problems`.
+    Each file is returned once. A file that several patterns name keeps its first position, and has the cases
+    of all of them. Problems with patterns are appended to `problems`.
 
     Raises:
-        InvalidInputError: there is no pattern at all.
+        InvalidInputError: `patterns` is empty.
     """
     if not patterns:
         raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
@@ -104,7 +104,7 @@ def find_eval_files(patterns: Sequence[str], *, base: Path, problems: list[Probl
     for pattern in patterns:
         try:
             for file in _expand_pattern(pattern, base):
-                # Two spellings of one file, and links to it, are one file.
+                # Different paths of one file, and links to it, are the same file.
                 identity = os.path.realpath(file.path)
                 found[identity] = _merge_selections(found[identity], file) if identity in found else file
         except InvalidInputError as error:
@@ -157,7 +157,7 @@ def _walk_folder(folder: Path) -> Iterator[Path]:
 
 
 def _is_eval_set(path: Path) -> bool:
-    """By its name, or by what every dataset that may have any name holds."""
+    """Return True for the name of an eval set, or for JSON with goals of watsonx Orchestrate."""
     if path.name.endswith(_ENDINGS):
         return True
     return path.name.endswith(_ANY_JSON) and path.is_file() and _GOALS in read_file(path)
@@ -178,7 +178,10 @@ def _may_be_eval_set(name: str) -> bool:
 
 
 def _parse_selection(pattern: str, base: Path) -> EvalFile | None:
-    """`file:case_a,case_b`: the longest beginning that is a file, since paths and ids may hold colons."""
+    """Parse `file:case_a,case_b`; return None if there is no such file.
+
+    The longest prefix that is a file counts, because paths and ids may contain colons.
+    """
     colons = [at for at, character in enumerate(pattern) if character == ":"]
     for at in reversed(colons):
         path, rest = base / pattern[:at], pattern[at + 1 :]

@@ -1,4 +1,4 @@
-"""What a case asks and expects, as one short text: two results compare only when it is equal."""
+"""Fingerprints of cases and metrics. Two results are comparable only if their fingerprints are equal."""
 
 import hashlib
 import json
@@ -12,10 +12,11 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=dict).
 
 
 def compute_case_fingerprint(case: EvalCase) -> str:
-    """16 hexadecimal digits over the case's turns, scenario, journey, rubrics, first and last session state.
+    """Return 16 hexadecimal digits of a hash of everything that a case sends and expects.
 
-    What decides nothing does not count: the order of keys, the case's id and place, ids of calls, turns and
-    sessions, time stamps, recorded details of the agent, and what only the case's own format knows.
+    The hash covers turns, scenario, journey, rubrics, tool mocks, context messages, and the session's initial
+    and final state. It does not cover the order of keys, the case's id and position, ids of calls, turns and
+    sessions, time stamps, recorded details of the agent, or data that only the case's own format knows.
     """
     asked = {
         "turns": [_to_turn_values(turn) for turn in case.turns],
@@ -34,15 +35,14 @@ _NOTHING: tuple[object, ...] = (None, (), [], {})
 
 
 def _drop_absent(asked: Mapping[str, object]) -> dict[str, object]:
-    """Without what is not there, so that a later version can hash more and keep older fingerprints."""
+    """Return the values that are present, so that later versions can hash more and keep old fingerprints."""
     return {key: value for key, value in asked.items() if value or value not in _NOTHING}
 
 
 def compute_metric_fingerprint(name: str, options: object, judge: object = None) -> str:
-    """16 hexadecimal digits over what a metric is and its options, without its threshold.
+    """Return 16 hexadecimal digits of a hash of a metric's name and options, without its threshold.
 
-    For a metric whose scores are a model's opinion, `-` and as many over `judge`: what that opinion depends
-    on.
+    For a metric with a judge, `-` and 16 digits of a hash of `judge` follow: the judge's identity.
     """
     own = hashlib.sha256(_encode([name, options]).encode()).hexdigest()[:_DIGITS]
     if judge is None:
@@ -51,7 +51,7 @@ def compute_metric_fingerprint(name: str, options: object, judge: object = None)
 
 
 def is_other_judge(fingerprint: str, other: str) -> bool:
-    """Whether two metrics are the same but for their judge."""
+    """Return True if two fingerprints differ only in the judge."""
     own, _, judge = fingerprint.partition("-")
     others, _, others_judge = other.partition("-")
     return bool(judge and others_judge) and own == others and judge != others_judge

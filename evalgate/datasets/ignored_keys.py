@@ -1,10 +1,10 @@
-"""Find the keys of a file that the models which read it do not know, and report them.
+"""Search for keys of a file that its pydantic models do not read, and reports about them.
 
-A model may say more than its fields do, in class methods that this module asks for by name:
+A model may define class methods that this module looks up by name:
 
-* `older_keys()`: keys of older shapes that the model converts; as a mapping, with the model of each.
-* `kept_keys()`: keys that their owner knows, and that evalgate keeps without reading.
-* `is_refused(key, value)`: whether the owner's engine refuses an object that holds this unknown key.
+* `older_keys()`: keys of older versions of the format that the model converts; or a mapping to their models.
+* `kept_keys()`: keys that the format defines, and that evalgate keeps without reading.
+* `is_refused(key, value)`: True if the format's own engine rejects an object with this unknown key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,14 +24,14 @@ from evalgate.documents.validation import describe_unknown_key
 
 Location: TypeAlias = tuple[str | int, ...]
 KeyNormalizer: TypeAlias = Callable[[str], str]
-"""Return what all spellings of one key have in common: `evalid` for `evalId` and `eval_id`."""
+"""Returns a common form for all spellings of a key, as `evalid` for `evalId` and `eval_id`."""
 
 _NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
 
 
 @dataclass(frozen=True)
 class KeyModel:
-    """Stands in `Annotated` of a value that is read as it is, and says which keys it may have."""
+    """Metadata in `Annotated` for a value that is kept unparsed: the model that defines its keys."""
 
     model: type[BaseModel]
 
@@ -41,35 +41,35 @@ class IgnoredKey(NamedTuple):
 
     location: Location
     is_refused: bool
-    """Whether the engine that owns the format refuses the file for it."""
+    """True if the engine that owns the format rejects the file because of this key."""
     known: tuple[str, ...]
-    """The keys that the object may hold."""
+    """Keys that the object may have."""
 
 
 def collect_ignored_keys(
     model: type[BaseModel], value: object, location: Location = (), *, spelled: KeyNormalizer = str
 ) -> list[IgnoredKey]:
-    """Return the keys of `value`, to any depth, that `model` and the models of its fields pass over.
+    """Return the keys of `value`, to any depth, that `model` and the models of its fields do not read.
 
-    A key may be spelled as the field or its alias is, or in camelCase. A key that holds null is left out,
-    and so is one that holds nothing at all where no engine refuses it: it says nothing that could be missed.
-    `value` may be of any shape, right or wrong.
+    A key may be spelled as the field, as its alias, or in camelCase. A key with null is left out. So is a key
+    with an empty value, unless the format's engine rejects it, because no information is lost. `value` may
+    have any type.
     """
-    shape, found = _get_model_scanner(model, spelled), list[IgnoredKey]()
-    if not shape.is_clean(value):
-        shape.collect_ignored(value, location, found)
+    scanner, found = _get_model_scanner(model, spelled), list[IgnoredKey]()
+    if not scanner.is_clean(value):
+        scanner.collect_ignored(value, location, found)
     return found
 
 
 class _KeyScanner(Protocol):
-    """How to look through values of one type."""
+    """A search through values of one type."""
 
     def is_clean(self, value: Any) -> bool:
         """Return True if a value has no unread key; False when in doubt."""
         ...
 
     def collect_ignored(self, value: Any, location: Location, found: list[IgnoredKey]) -> None:
-        """Append the unread keys of a value that stands at a location."""
+        """Append the unread keys of the value at `location` to `found`."""
         ...
 
 
@@ -77,13 +77,13 @@ _KeyScanners: TypeAlias = tuple[_KeyScanner, ...]
 
 
 class _ModelScanner:
-    """Objects that one model reads."""
+    """Scans objects that one model reads."""
 
     def __init__(self, model: type[BaseModel], spelled: KeyNormalizer) -> None:
         self._spelled = spelled
         self._is_refused = getattr(model, "is_refused", None)
         self._inner: dict[str, _KeyScanners] = {}
-        """Each known key in every spelling, and how to look into its value."""
+        """Scanners for the value of each known key, in every spelling."""
         older: Any = getattr(model, "older_keys", tuple)()
         models: Mapping[str, Any] = older if isinstance(older, Mapping) else dict.fromkeys(older)
         kept = tuple(getattr(model, "kept_keys", tuple)())
@@ -104,8 +104,8 @@ class _ModelScanner:
         for spelling in spellings:
             self._inner[spelling] = self._inner[self._spelled(spelling)] = looks
 
-    # A large eval set has millions of objects, nearly all of them without an unread key: this way through
-    # them costs a fifth of `collect_ignored`, which notes where each of them stands.
+    # A large eval set has millions of objects, and nearly none has an unread key. This check takes a fifth of
+    # the time of `collect_ignored`, which builds the location of each object.
     def is_clean(self, value: Any) -> bool:
         if type(value) is not dict:
             return True
@@ -139,7 +139,7 @@ def _iter_aliases(field: FieldInfo) -> Iterator[str]:
 
 
 def _iter_scanners(annotation: Any, spelled: KeyNormalizer) -> Iterator[_KeyScanner]:
-    """Yield how to look into a value of that type; nothing when it holds no model."""
+    """Yield the scanners for a value of that type; none if it contains no model."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield _get_model_scanner(annotation, spelled)
         return
@@ -163,7 +163,7 @@ def _iter_annotated_scanners(metadata: Iterable[object], spelled: KeyNormalizer)
 
 
 class _MappingScanner:
-    """Objects with keys of any name."""
+    """Scans the values of objects with arbitrary keys."""
 
     def __init__(self, look: _KeyScanner) -> None:
         self._look = look
@@ -177,7 +177,7 @@ class _MappingScanner:
 
 
 class _ListScanner:
-    """Lists."""
+    """Scans the items of a list or tuple."""
 
     def __init__(self, look: _KeyScanner) -> None:
         self._look = look
@@ -195,7 +195,7 @@ class _ListScanner:
 
 
 _TOLD = 10
-"""Places of one key that are reported; a generated file repeats a mistake in each of its cases."""
+"""Greatest number of reported positions of one key: a generated file repeats a mistake in every case."""
 
 
 @dataclass(slots=True)
@@ -206,28 +206,28 @@ class _KeyOccurrences:
 
 @dataclass(slots=True)
 class KeyChecker:
-    """The keys of one file that nothing reads."""
+    """Collects and reports the unread keys of one file."""
 
     file: str
     """Path as the user wrote it."""
     position: Callable[[Location], tuple[int, int]]
-    """Line and column of what stands at a location of the document."""
+    """Returns line and column of the value at a location of the document."""
     problems: list[Problem]
-    """Takes what the owner of the format refuses."""
+    """Receives a problem for each key that the format's engine rejects."""
     spelled: KeyNormalizer = str
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    """Keys of other formats, and what says the same in this one; "" for what none of its keys says."""
+    """Keys of other formats, with the equivalent key of this one; "" if there is no equivalent."""
     is_open: bool = True
-    """False once the whole file has been looked through: cases of a large file are made again and again."""
+    """False after the whole file was checked, because cases of a large file are decoded repeatedly."""
     _refused: dict[str, _KeyOccurrences] = field(default_factory=dict)
     _ignored: dict[str, _KeyOccurrences] = field(default_factory=dict)
 
     def check_value(self, model: type[BaseModel], value: object, location: Location = ()) -> None:
-        """Look through a value, of any shape, that `model` reads and that stands at `location`."""
+        """Check the keys of a value that `model` reads. `location` is its position in the document."""
         self.add_keys(collect_ignored_keys(model, value, location, spelled=self.spelled))
 
     def add_keys(self, keys: Iterable[IgnoredKey]) -> None:
-        """Note keys that were found unread."""
+        """Add unread keys to the report, and a problem for each rejected one."""
         for key in keys:
             name = str(key.location[-1])
             noted = self._refused if key.is_refused else self._ignored
@@ -239,9 +239,9 @@ class KeyChecker:
                 )
 
     def build_notices(self) -> tuple[str, ...]:
-        """Return the sentence for the keys that were ignored, and add to the problems how many are untold.
+        """Return the sentence about ignored keys, if any, and add the number of unreported rejected keys.
 
-        This ends the check.
+        The check is finished afterwards.
         """
         self.is_open = False
         for name, found in self._refused.items():

@@ -1,4 +1,4 @@
-"""The step "load": patterns that a user wrote → eval sets, each read by the format that knows its content."""
+"""Loading of eval sets from the user's patterns; each file is read by the format that recognises it."""
 
 import difflib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ from evalgate.system.gc import pause_gc
 def load_eval_sets(
     patterns: Sequence[str], formats: Mapping[str, EvalFormat], *, base: Path, format_name: str | None = None
 ) -> tuple[EvalSet, ...]:
-    """Every eval set that the patterns name, in the order given, each file once.
+    """Load the eval sets of all patterns in the given order, each file once.
 
     A pattern is a file, `file:case_a,case_b`, a folder or a glob, relative to `base`. The first of `formats`
-    that recognises a file's content reads it, unless `format_name` says which.
+    that recognises a file's content reads it, unless `format_name` selects one.
 
     Raises:
-        InvalidInputError: with every problem of every pattern and file.
+        InvalidInputError: a pattern or file is invalid. Lists every problem of all of them.
     """
     chosen = _select_formats(formats, format_name)
     problems: list[Problem] = []
@@ -51,7 +51,7 @@ def find_rules_file(
 
 
 def find_test_config(eval_set_path: Path, exists: Callable[[Path], bool] = Path.is_file) -> Path | None:
-    """Google ADK's thresholds file beside an eval set, if there is one. Parent folders are not searched."""
+    """Return Google ADK's thresholds file in the folder of an eval set; None if there is none."""
     path = eval_set_path.parent / TEST_CONFIG
     return path if exists(path) else None
 
@@ -59,7 +59,10 @@ def find_test_config(eval_set_path: Path, exists: Callable[[Path], bool] = Path.
 def find_metrics_file(
     eval_set_path: Path, eval_set_id: str, exists: Callable[[Path], bool] = Path.is_file
 ) -> Path | None:
-    """tRPC-Agent-Go's thresholds file beside an eval set, called as the eval set's file or by its id."""
+    """Return tRPC-Agent-Go's thresholds file in the folder of an eval set; None if there is none.
+
+    Its name begins with the name of the eval set's file, or with the eval set's id.
+    """
     stem = eval_set_path.name.removesuffix(".json").removesuffix(".evalset")
     for name in (stem, eval_set_id):
         for ending in METRICS_ENDINGS:
@@ -91,15 +94,15 @@ def _load_file(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: 
 
 
 def _refuse_dataset(file: EvalFile) -> None:
-    """Say how an eval set is made of a file of another tool.
+    """Reject a data set of another tool.
 
     Raises:
-        InvalidInputError: it is one.
+        InvalidInputError: the file is one. The message names the command that converts it.
     """
     from evalgate.datasets.conversion import suggest_conversion
 
-    if found := suggest_conversion(file.path, file.shown_as):
-        raise InvalidInputError([Problem(file.shown_as, 1, 1, found)]) from None
+    if advice := suggest_conversion(file.path, file.shown_as):
+        raise InvalidInputError([Problem(file.shown_as, 1, 1, advice)]) from None
 
 
 def _describe_unrecognized(document: Document, formats: Mapping[str, EvalFormat]) -> str:
@@ -135,7 +138,7 @@ def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
 
 
 def _split_names(selection: str, ids: Container[str]) -> list[str]:
-    """The ids in `case_a, case_b`; an id may hold a comma itself."""
+    """Split `case_a, case_b` into ids. A text that is an id as a whole is not split at its commas."""
     if selection.strip() in ids:
         return [selection.strip()]
     return [name.strip() for name in selection.split(",") if name.strip()]

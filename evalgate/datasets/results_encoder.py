@@ -1,8 +1,7 @@
-"""The data of a record as plain values: dicts in the order in which their keys are written, lists, scalars.
+"""Conversion of a record to plain values: lists, scalars, and dicts with keys in the order of the file.
 
-Fields that a program may rely on always stand, as null when there is nothing to say. The others (`reason`,
-`details`, `failure`, `final_state`, `earlier_attempts`, `line`, …) are left out where they hold their
-default.
+Fields that a program may rely on are always written, as null if there is no value. The others (`reason`,
+`details`, `failure`, `final_state`, `earlier_attempts`, `line`, …) are omitted if they have their default.
 """
 
 import math
@@ -16,7 +15,7 @@ from evalgate.datasets.large.lazy_cases import LazyRunResult
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-MOST_DIGITS = 4000  # Python neither writes nor reads much longer integers
+MOST_DIGITS = 4000  # Python neither writes nor reads integers of more than 4,300 digits
 
 _ALWAYS_WRITTEN = frozenset(
     {
@@ -34,10 +33,10 @@ _ALWAYS_WRITTEN = frozenset(
     | {"cases", "passed", "failed", "errored", "not_evaluated", "input_tokens", "output_tokens", "cost_usd"}
     | {"comparison", "notices", "changes", "unchanged"}
 )
-"""Fields that have a default and are written all the same."""
+"""Fields with a default that are written nevertheless."""
 
 NEVER_LEFT_OUT = object()
-"""Equals no value of a field."""
+"""Marker that equals no value of a field."""
 
 _FIRST = ("schema_version", "type")
 _DEEPEST = 100
@@ -45,20 +44,20 @@ _BIGGEST = 10**MOST_DIGITS
 
 
 class _FieldLayout(NamedTuple):
-    """How the fields of a class are written."""
+    """The fields of a class, sorted by how they are written."""
 
     always: tuple[str, ...]
     always_of: Callable[[object], tuple[object, ...]]
     optional: tuple[str, ...]
     optional_of: Callable[[object], tuple[object, ...]]
     usual: tuple[object, ...]
-    """What `optional_of` gives when every optional field holds its default."""
+    """Result of `optional_of` if every optional field has its default."""
     nested: tuple[str, ...]
-    """Fields that may hold further classes, alone or in a tuple."""
+    """Fields that may contain objects of further classes, alone or in a tuple."""
 
 
 class _FieldLayouts(dict["type[DataclassInstance]", _FieldLayout]):
-    """Made on first use of a class; a plain look-up from then on, for this is the hot path of a report."""
+    """Layouts by class, built on first use: writing a report looks them up for every object."""
 
     def __missing__(self, kind: "type[DataclassInstance]") -> _FieldLayout:
         defaults = {field.name: field.default for field in fields(kind)}
@@ -73,20 +72,20 @@ class _FieldLayouts(dict["type[DataclassInstance]", _FieldLayout]):
                 _build_lazy_run_getter(always),
                 tuple(name for name in nested if name != "turns"),
             )
-        plan = _FieldLayout(tuple(always), always_of, optional, _build_getter(optional), usual, nested)
-        self[kind] = plan
-        return plan
+        layout = _FieldLayout(tuple(always), always_of, optional, _build_getter(optional), usual, nested)
+        self[kind] = layout
+        return layout
 
 
 def _build_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
-    """As `attrgetter`, and a tuple for any number of names."""
+    """Return an `attrgetter` that returns a tuple for any number of names, also for none or one."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def _build_lazy_run_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
-    """The same for a run whose turns are JSON already."""
+    """Return a getter as `_build_getter` does, for runs that may still have their turns as JSON."""
 
     def get_values(run: object) -> tuple[object, ...]:
         if not isinstance(run, LazyRunResult) or (turns := run.load_turns_json()) is None:
@@ -104,18 +103,18 @@ _LAYOUTS = _FieldLayouts()
 
 
 def list_required_fields(kind: "type[DataclassInstance]") -> tuple[str, ...]:
-    """The fields of a class that stand in every record, in their order."""
+    """Return the fields of a class that are always written, in their order."""
     return _LAYOUTS[kind].always
 
 
 def list_written_fields(kind: "type[DataclassInstance]") -> tuple[tuple[str, object], ...]:
-    """Each field of a class in the order of a record, with the value that it is left out for."""
+    """Return each field of a class in the order of a record, with the value for which it is omitted."""
     always, _, optional, _, usual, _ = _LAYOUTS[kind]
     return (*((name, NEVER_LEFT_OUT) for name in always), *zip(optional, usual, strict=True))
 
 
 def as_dict(value: "DataclassInstance") -> dict[str, Any]:
-    """The fields of an object, their values as they are."""
+    """Return the written fields of an object, with unconverted values."""
     always, always_of, optional, optional_of, usual, _ = _LAYOUTS[type(value)]
     written: dict[str, Any] = dict(zip(always, always_of(value)))  # noqa: B905  equal by construction
     held = optional_of(value)
@@ -127,7 +126,7 @@ def as_dict(value: "DataclassInstance") -> dict[str, Any]:
 
 
 def as_tree(value: "DataclassInstance") -> dict[str, Any]:
-    """The fields of an object, and of all objects within."""
+    """Return the written fields of an object, with nested objects converted too."""
     written = as_dict(value)
     for name in _LAYOUTS[type(value)].nested:
         held = written.get(name)
@@ -137,7 +136,7 @@ def as_tree(value: "DataclassInstance") -> dict[str, Any]:
 
 
 def replace_unserializable(value: object, depth: int = 0) -> object:
-    """`value` in what JSON can hold, but for lone surrogates."""
+    """Return `value` with everything replaced that JSON cannot hold, except lone surrogates."""
     if depth > _DEEPEST:
         return "… nested too deep"
     if is_dataclass(value) and not isinstance(value, type):

@@ -1,8 +1,8 @@
-"""The record as JSON: `results.json`, which every other report and every later run reads.
+"""Reading and writing of `results.json`, the record of a run, which reports and later runs read.
 
-One JSON object; its keys are the field names of `evalgate.core.types.Record`, `schema_version` first,
-and each case on a line of its own. Which fields always stand there, `results_encoder` says; the JSON Schema
-calls them required.
+The file is one JSON object. Its keys are the field names of `evalgate.core.types.Record`, with
+`schema_version` first. Each case has a line of its own. `results_encoder` decides which fields are always
+written; the JSON Schema marks them as required.
 """
 
 import json
@@ -41,18 +41,18 @@ _UNPRINTABLE = re.compile("[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud80
 
 
 def dump_record(record: Record) -> str:
-    """The text of `results.json`: always valid JSON in valid UTF-8, and the same for the same record.
+    """Return the text of `results.json`: valid JSON in valid UTF-8, and the same for the same record.
 
-    What the data model forbids is mended rather than allowed to lose the report: a lone surrogate becomes
-    U+FFFD, a number that is not finite null, anything that JSON cannot hold a text.
+    Values that the data model forbids are replaced, so that no report is lost. A lone surrogate becomes
+    U+FFFD, a number that is not finite becomes null, and any other value that is no JSON becomes a text.
     """
     return "".join(iter_record_chunks(record))
 
 
 def iter_record_chunks(record: Record) -> Iterator[str]:
-    """The same in pieces of a case each: the text of a large run need not stand in memory.
+    """Yield the text of `dump_record` case by case, so that a large run's text is never in memory as a whole.
 
-    The text of a shard is made twice, for its digest first.
+    The text of a shard is encoded twice, first to compute its digest.
     """
     if record.shard is None:
         return _iter_chunks(record)
@@ -63,7 +63,7 @@ def iter_record_chunks(record: Record) -> Iterator[str]:
 
 
 def is_shard_intact(data: bytes) -> bool:
-    """Return whether the text of a shard is what `iter_record_chunks` made, to the byte."""
+    """Return True if a shard's bytes match the digest in them, as `iter_record_chunks` wrote it."""
     found = _digest.search(data)
     if found is None:
         return False
@@ -74,7 +74,7 @@ def is_shard_intact(data: bytes) -> bool:
 
 
 _NO_DIGEST = "0" * 64
-"""Stands in the place of the digest while that is computed."""
+"""Placeholder for the digest while it is computed."""
 _DIGEST_KEY = "shard_digest"
 _digest = re.compile(rb'\n "shard_digest": "([0-9a-f]{64})"')  # no text within JSON holds a line end
 
@@ -97,19 +97,19 @@ def _iter_chunks(record: Record, digest: str = "") -> Iterator[str]:
 
 
 def read_record(path: Path, shown_as: str) -> Record:
-    """Read the file that `dump_record` wrote.
+    """Read a `results.json`.
 
     Raises:
-        InvalidInputError: there is no such file, it cannot be read, or as `load_record`.
+        InvalidInputError: the file is missing or cannot be read, or `load_record` rejects it.
     """
     return load_record(read_record_bytes(path, shown_as), shown_as)
 
 
 def read_record_bytes(path: Path, shown_as: str) -> bytes:
-    """The content of such a file.
+    """Read the bytes of a `results.json`.
 
     Raises:
-        InvalidInputError: there is none, or it cannot be read.
+        InvalidInputError: the file is missing or cannot be read.
     """
     try:
         return read_named_file(path, shown_as)
@@ -120,12 +120,12 @@ def read_record_bytes(path: Path, shown_as: str) -> bytes:
 
 
 def load_record(data: str | bytes, shown_as: str) -> Record:
-    """Read what `dump_record` wrote; keys that this version does not know are ignored.
+    """Parse the content of a `results.json`; keys that this version does not know are ignored.
 
-    `shown_as` is how messages call the file.
+    `shown_as` names the file in messages.
 
     Raises:
-        InvalidInputError: not JSON, not a record, or of a newer schema.
+        InvalidInputError: the content is not JSON, is no record, or has a newer schema.
     """
     from pydantic import ValidationError
 
@@ -144,7 +144,7 @@ def load_record(data: str | bytes, shown_as: str) -> Record:
 
 
 def build_record_schema() -> dict[str, Any]:
-    """JSON Schema of `results.json`, for programs in other languages that read it."""
+    """Return the JSON Schema of `results.json`, for programs in other languages."""
     schema = _get_record_adapter().json_schema(mode="validation")
     schema["required"] = list_required_fields(Record)
     schema["properties"][_DIGEST_KEY] = {
@@ -166,7 +166,7 @@ def build_record_schema() -> dict[str, Any]:
 
 
 def _encode_case(case: CaseResult) -> str:
-    """As `_encode_value`, in two thirds of the time."""
+    """Return the JSON of a case, as `_encode_value` does but in two thirds of the time."""
     from pydantic_core import PydanticSerializationError, to_json
 
     try:
@@ -200,7 +200,7 @@ def _encode_value(value: object, indent: int = 0) -> str:
 
 
 def _escape_unprintable(text: str) -> str:
-    """The same JSON, harmless to print: no workflow command, nothing that moves or hides text."""
+    """Escape workflow commands, and characters that move or hide text, so that the JSON is safe to print."""
     text = text.replace("##[", "##\\u005b")
     return text if text.isascii() else _UNPRINTABLE.sub(_escape_match, text)
 
@@ -219,14 +219,14 @@ _BEGINNING = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*(\d{1,6})\s*[,}]')
 
 @cache
 def _get_record_adapter() -> "TypeAdapter[Record]":
-    """Pydantic's reader of a record; built on first use, because building it costs more than a small run."""
+    """Return Pydantic's adapter of a record, built on first use: that takes longer than a small run."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(Record)
 
 
 def _is_current_schema(text: bytes) -> bool:
-    """Whether the file begins as one that this version wrote: then it need not be parsed twice."""
+    """Return True if the file begins with a known schema version, so that it need not be parsed twice."""
     found = _BEGINNING.match(text)
     return found is not None and 1 <= int(found[1]) <= SCHEMA_VERSION
 
@@ -277,7 +277,7 @@ def _build_not_json_problem(complaint: str, shown_as: str) -> Problem:
 def _build_position_finder(
     text: bytes, shown_as: str
 ) -> "Callable[[tuple[int | str, ...]], tuple[int, int]]":
-    """Return what finds the place of a value; it knows none in JSON that is not strict."""
+    """Return a function that finds line and column of a value; (0, 0) if the JSON is not strict."""
     from evalgate.documents.strict_json import parse_json
 
     try:
@@ -288,7 +288,7 @@ def _build_position_finder(
 
 
 def _format_json_path(location: tuple[int | str, ...]) -> str:
-    """`cases[3].runs[0].outcome`; the class names that pydantic puts between are left out."""
+    """Return a path as `cases[3].runs[0].outcome`, without the class names that pydantic inserts."""
     parts = (
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in location if part not in _CLASSES
     )
@@ -299,15 +299,15 @@ _CLASSES = ("ToolCall", "ToolResult", "Message")
 
 
 _BEFORE, _BETWEEN, _AFTER = b',\n "cases": [\n', b",\n", b"\n ]\n}\n"
-"""Around the lines of cases in a record. No text in JSON holds a line end, so nothing else looks like it."""
+"""Texts around the lines of cases in a record. They are unique: a JSON text contains no raw line end."""
 
 
 def split_record(data: bytes, shown_as: str) -> tuple[Record, Iterator[bytes]]:
-    """The record in such a file without its cases, and the JSON of each case.
+    """Return the record in a `results.json` without its cases, and the JSON of each case.
 
     Raises:
-        ValueError: the file is not laid out as `record.dump_record` does it, or has no cases.
-        InvalidInputError: as `load_record`.
+        ValueError: the file does not have the layout of `dump_record`, or has no cases.
+        InvalidInputError: `load_record` rejects the rest of the file.
     """
     begin = data.find(_BEFORE)
     if begin < 0 or not data.endswith(_AFTER):

@@ -1,4 +1,4 @@
-"""Stories that cases are made from: a CSV file, as watsonx Orchestrate's generator reads it, or YAML."""
+"""Stories for simulated users, from a CSV file as watsonx Orchestrate's generator reads it, or from YAML."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -37,10 +37,12 @@ class _StoryRow:
 
 
 def read_stories(path: Path, shown_as: str) -> EvalSet:
-    """A case to be played for each story, in the order of the file, named by its name or its number.
+    """Read stories, and return a case with a simulated user for each, in the order of the file.
+
+    The id of a case is the story's name, or its number.
 
     Raises:
-        InvalidInputError: with every problem of the file.
+        InvalidInputError: the file cannot be read, or is invalid. Lists every problem.
     """
     found = list(
         _read_csv_stories(path, shown_as)
@@ -109,7 +111,7 @@ def _get_row_position(line: int, _: Location = ()) -> tuple[int, int]:
 
 
 class _TooManyCellsError(ValueError):
-    """A row is longer than the first line: a comma parts what belongs together; the rest would be lost."""
+    """A row has more cells than the first line, because an unquoted comma splits a text."""
 
 
 def _parse_story(columns: Sequence[str], row: Sequence[str]) -> _Story:

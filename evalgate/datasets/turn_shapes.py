@@ -1,7 +1,7 @@
-"""Google ADK's shapes of a turn, and what in them a `CaseTurn` has no field for.
+"""Google ADK's JSON of a turn, and the parts of it that a `CaseTurn` has no field for.
 
-A turn's content and events are read for what is scored: texts, calls, answers, authors. What else stands
-there (thoughts and their signatures, code, grounding, parallel calls in one event, …) is kept as it is.
+A `CaseTurn` holds the scored data of a turn: texts, calls, answers, authors. Everything else (thoughts and
+their signatures, code, grounding, parallel calls in one event, …) is kept unchanged as native data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from evalgate.core.types import NO_JSON, JsonObject
 
 CONTENTS = ("user_content", "final_response", "intermediate_data")
 DURATIONS = ("duration", "model_duration", "tool_duration", "inference_call_count")
-"""Of releases after 2.3."""
+"""Keys of releases after 2.3."""
 
 _WORDS = (
     *CONTENTS,
@@ -29,11 +29,11 @@ _SNAKE = {to_camel(word): word for word in _WORDS}
 _OPAQUE = frozenset(
     {"args", "response", "state", "tool_declarations", "grounding_metadata", "usage_metadata"}
 )
-"""What holds other people's keys and nulls."""
+"""Keys whose values are not ADK's own: their keys and nulls are kept."""
 
 
 def normalize_keys(value: Any) -> Any:
-    """`value` in snake_case, without nulls. Arguments, answers and what else is not ADK's own stay as is."""
+    """Return `value` with keys in snake_case and without nulls; values of `_OPAQUE` keys are unchanged."""
     if isinstance(value, list):
         return [normalize_keys(item) for item in value]
     if not isinstance(value, dict):
@@ -43,9 +43,10 @@ def normalize_keys(value: Any) -> Any:
 
 
 def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
-    """What an invocation that was read says beyond a `CaseTurn`, in snake_case: whole contents, durations.
+    """Return the data of an invocation that a `CaseTurn` cannot hold: whole contents and durations.
 
-    Empty for nearly every one, and found without respelling it where it is written as ADK writes it.
+    Keys are in snake_case. Nearly every invocation has no such data; for one in ADK's own notation, this is
+    detected without converting its keys.
     """
     if _is_plain_invocation(invocation):
         return NO_JSON
@@ -54,7 +55,7 @@ def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
 
 
 def has_only_another_role(word: str, content: Any) -> bool:
-    """Whether kept content of that key says what a turn says, but for its role."""
+    """Return True if kept content of that key differs from a plain turn only in its role."""
     return isinstance(content, dict) and _PLAIN_CHECKS[word]({**content, "role": _ROLES.get(word)})
 
 
@@ -64,7 +65,7 @@ _KEPT = (*CONTENTS, *DURATIONS)
 
 
 def _is_plain_invocation(invocation: Mapping[str, Any]) -> bool:
-    """Whether a snake_case invocation without nulls says nothing beyond a turn; False when in doubt."""
+    """Return True if a `CaseTurn` holds all data of an invocation in snake_case; False in doubt."""
     return (
         invocation.keys() <= _PLAIN_KEYS
         and _is_plain_user_content(invocation.get("user_content"))
@@ -84,7 +85,7 @@ _SHAPES = {"function_call": _CALL, "function_response": _RESPONSE}
 
 
 def _is_plain_user_content(content: Any) -> bool:
-    """One text, the first of the parts; the others are attachments, kept as they are."""
+    """Return True for at most one text, as the first part; all other parts are attachments."""
     if not isinstance(content, dict):
         return content is None
     if not content.keys() <= _CONTENT or content.get("role", "user") != "user":
@@ -113,7 +114,7 @@ def _is_plain_data(data: Any) -> bool:
     if data.keys() - _DATA:
         return False
     if events := data.get("invocation_events"):
-        # Without authors, and sorted by kind, they are written in the older shape.
+        # Events without authors that are sorted by kind would be written in the older notation.
         return all(map(_is_plain_event, events)) and (
             any(map(_is_authored, events)) or not _is_sorted(events)
         )
@@ -125,7 +126,7 @@ def _is_plain_data(data: Any) -> bool:
 
 
 def _is_plain_event(event: Mapping[str, Any]) -> bool:
-    """One part: a text, a call or an answer."""
+    """Return True for an event with exactly one part, which is a text, a call or an answer."""
     content = event.get("content")
     if not event.keys() <= _EVENT or not isinstance(content, dict) or not content.keys() <= _CONTENT:
         return False
@@ -141,7 +142,7 @@ def _is_plain_event(event: Mapping[str, Any]) -> bool:
 
 
 def get_part_role(kind: str) -> str:
-    """Who speaks a part of that kind, for Google ADK: answers of tools are said to the model."""
+    """Return Google ADK's role for a part: a tool's answer is sent to the model, so it is the user's."""
     return "user" if kind == "function_response" else "model"
 
 
@@ -153,7 +154,7 @@ _KINDS = ("function_call", "function_response", "text")
 
 
 def _is_sorted(events: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether events of one part each stand in the order of the older shape."""
+    """Return True if events of one part each have the order of the older notation."""
     kinds = [_KINDS.index(kind) for event in events for kind in event["content"]["parts"][0]]
     return kinds == sorted(kinds)
 
@@ -171,4 +172,4 @@ PART_KEYS = (
     *("tool_call", "tool_response", "audio_transcription", "audio_metadata", "speech_metadata"),
     *("document_metadata", "spreadsheet_metadata"),
 )
-"""Of a part, beside those that are read."""
+"""Keys of a part that are kept but not read."""

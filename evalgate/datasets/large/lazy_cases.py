@@ -1,7 +1,7 @@
-"""Cases of large eval sets and results that stay in their file until they are asked for.
+"""Cases of large eval sets and results that are decoded from their file when they are used.
 
-All are made once when the set is read, so whatever is wrong with one is found then. What is kept of each is
-where it stands, and what a run must know of every case at any time: its id, line, tags and fingerprint.
+All cases are built once when the set is read, so every problem is found then. In memory remain the position
+of each case, and the data that a run needs of every case at any time: id, line, tags and fingerprint.
 """
 
 from array import array
@@ -27,23 +27,23 @@ _get_run_fields = attrgetter(*(each.name for each in fields(RunResult)))
 
 
 class LazyRunResult(RunResult):
-    """Equal to the run that it is. Its turns are made of the JSON that it was read from when somebody asks.
+    """A run that decodes its turns from JSON on first access. It equals a `RunResult` with the same fields.
 
-    `dataclasses.replace` gives one that has them.
+    `dataclasses.replace` returns a run with decoded turns.
     """
 
     __slots__ = ()
 
     def load_turns(self) -> tuple[TurnResult, ...]:
-        """The turns, from where they are written."""
+        """Return the turns, decoded from their JSON."""
         raise NotImplementedError
 
     def load_turns_json(self) -> list[object] | None:
-        """The turns as a record writes them, without making objects of them; None when they must be."""
+        """Return the turns as plain values in the form of a record; None if only `turns` has them."""
         raise NotImplementedError
 
     def __getattr__(self, name: str) -> tuple[TurnResult, ...]:
-        """The turns, when they are asked for first."""
+        """Load the turns on first access, when the slot is still empty."""
         if name != "turns":
             raise AttributeError(name)
         turns = self.load_turns()
@@ -59,23 +59,23 @@ class LazyRunResult(RunResult):
 
 
 class ShardRun(LazyRunResult):
-    """A run in the line of its case."""
+    """A lazy run that is part of the JSON line of its case."""
 
     __slots__ = ("_at",)
     _at: tuple[str, int]
-    """The JSON of the case, and which of its runs this is."""
+    """JSON of the case, and the index of this run in it."""
 
     def set_source(self, line: str, index: int) -> None:
-        """Say once where it stands."""
+        """Set the JSON of the case and the index of this run, once."""
         object.__setattr__(self, "_at", (line, index))
 
     def load_turns(self) -> tuple[TurnResult, ...]:
-        """See `LazyRunResult`."""
+        """Return the turns, decoded from the line of the case."""
         line, index = self._at
         return _parse_case(line).runs[index].turns
 
     def load_turns_json(self) -> list[object] | None:
-        """See `LazyRunResult`."""
+        """Return the turns as plain values from the line of the case; None without a line."""
         if not hasattr(self, "_at"):
             return None
         line, index = self._at
@@ -83,9 +83,9 @@ class ShardRun(LazyRunResult):
 
 
 class LazyCaseResult(CaseResult, RedactedJson):
-    """Equal to the case that it is. It is written again as it was, so it must be of this very version.
+    """A case with its JSON, which is written again unchanged. It equals a `CaseResult` with the same fields.
 
-    `dataclasses.replace` gives one that knows no JSON.
+    The JSON must come from this version of evalgate. `dataclasses.replace` returns a case without JSON.
     """
 
     __slots__ = ("_json",)
@@ -93,11 +93,11 @@ class LazyCaseResult(CaseResult, RedactedJson):
 
     @property
     def json(self) -> str:
-        """See `RedactedJson`."""
+        """Return the JSON of the case on one line; "" if it is unknown."""
         return getattr(self, "_json", "")
 
     def set_json(self, line: str) -> None:
-        """Say once how it stands in its file."""
+        """Set the JSON of the case and its runs, once."""
         object.__setattr__(self, "_json", line)
         for index, run in enumerate(self.runs):
             if isinstance(run, ShardRun):
@@ -111,7 +111,7 @@ class LazyCaseResult(CaseResult, RedactedJson):
     __hash__ = CaseResult.__hash__
 
 
-# Who asks for one run of a case mostly asks for the next one, too: a line is not read once for each.
+# Callers usually read all runs of a case one after the other. A cache of one line avoids parsing it for each.
 
 
 @lru_cache(maxsize=1)
@@ -121,7 +121,7 @@ def _parse_case(line: str) -> CaseResult:
 
 @lru_cache(maxsize=1)
 def _parse_turns(line: str) -> list[list[object]]:
-    """Of each run, as plain values that nobody changes."""
+    """Return the turns of each run as plain values, which must not be modified: they are cached."""
     from pydantic_core import from_json
 
     return [run["turns"] for run in from_json(line)["runs"]]
@@ -135,12 +135,12 @@ def _get_case_adapter() -> "TypeAdapter[CaseResult]":
 
 
 MakeCase: TypeAlias = Callable[[int, Any], EvalCase | None]
-"""Makes the case that stands, decoded, at an index of a list; None when something is wrong with it, which it
-tells whoever collects that."""
+"""Builds a case from its index in a list and its decoded item. If the item is invalid, the function reports
+the problem to its own collector and returns None."""
 
 
 def build_cases(listed: Sequence[Any], make: MakeCase) -> Sequence[EvalCase]:
-    """A case for each item with which nothing is wrong: a tuple, or `StoredCases` of a list in a file."""
+    """Build a case from each valid item: as a tuple, or as `StoredCases` for a list in a file."""
     if isinstance(listed, LongList):
         return StoredCases(listed, make)
     return tuple([case for index, item in enumerate(listed) if (case := make(index, item)) is not None])
@@ -153,10 +153,10 @@ def map_cases(
     same_heads: bool = False,
     same_prints: bool = False,
 ) -> Sequence[EvalCase]:
-    """Each case as `change`, which is pure, makes it; what stays in its file stays there.
+    """Apply `change`, a pure function, to each case; `StoredCases` stay in their file, and change lazily.
 
-    `same_heads`: nothing that a `CaseMetadata` says is changed, so those that stay need not be looked at
-    again. `same_prints`: nor is anything that counts in a fingerprint.
+    `same_heads` promises that no field of `CaseMetadata` changes, so that stored cases need not be decoded
+    for it again. `same_prints` promises the same for fingerprints.
     """
     if isinstance(cases, StoredCases):
         return cases.map_cases(change, same_heads=same_heads, same_prints=same_prints)
@@ -164,22 +164,22 @@ def map_cases(
 
 
 def fingerprint_cases(cases: Sequence[EvalCase]) -> tuple[str, ...]:
-    """The fingerprint of each case, in order."""
+    """Return the fingerprint of each case, in order."""
     if isinstance(cases, StoredCases) and cases.prints is not None:
         return tuple([f"{number:016x}" for number in cases.prints])
     return tuple(map(compute_case_fingerprint, cases))
 
 
 def has_repeated_ids(cases: Sequence[EvalCase]) -> bool:
-    """Whether two of them have one id."""
+    """Return True if two cases have the same id."""
     heads: Sequence[CaseMetadata] = cases.case_metadata if isinstance(cases, StoredCases) else cases
-    # First without the texts: of a large set, all of them at once would fill most of the memory.
+    # Hashes first: the texts of all ids of a large set would take most of the memory.
     hashes = sorted([hash(head.eval_id) for head in heads])
     return any(map(eq, hashes, hashes[1:])) and len({head.eval_id for head in heads}) < len(heads)
 
 
 class StoredCaseMetadata(NamedTuple):
-    """What is known of a case that is not there; a `CaseMetadata`."""
+    """The metadata of a case that is not decoded; a `CaseMetadata`."""
 
     eval_id: str
     line: int
@@ -191,21 +191,21 @@ class StoredCaseMetadata(NamedTuple):
 
 
 class CaseMetadataTable(Sequence[CaseMetadata]):
-    """What is known of many cases, in little memory."""
+    """A compact table of the metadata of many cases."""
 
     def __init__(self) -> None:
         self._ids, self._ends = bytearray(), array("Q", [0])
-        """All ids, one after the other, and where each ends: as texts they would be most of what is kept."""
+        """All ids in UTF-8, concatenated, and the end of each. Texts would take most of the memory."""
         self._lines = array("I")
         self._tags: dict[int, tuple[str, ...]] = {}
         self._played: set[int] = set()
         self._states: set[int] = set()
         self._calls = bytearray()
-        """A byte for each case: nearly all expect a call, and their numbers would take much more."""
+        """One byte per case. Nearly all cases expect a call, so a set of indices would be much larger."""
         self._rubrics: dict[int, tuple[str, ...]] = {}
 
     def add_case(self, case: CaseMetadata) -> None:
-        """Keep what is known of the next case."""
+        """Append the metadata of the next case."""
         index = len(self)
         self._ids += case.eval_id.encode()
         self._ends.append(len(self._ids))
@@ -252,12 +252,10 @@ class CaseMetadataTable(Sequence[CaseMetadata]):
 
 
 class StoredCases(Sequence[EvalCase]):
-    """The cases of a list that stays in its file.
-
-    Whoever asks for one after the other, in file order, has each decoded once.
+    """The cases of a list that stays in its file. Reading them in file order decodes each of them once.
 
     Raises:
-        InvalidInputError: where a case is asked for that is not any more what it was at first.
+        InvalidInputError: on access to a case that has changed in the file.
     """
 
     def __init__(
@@ -267,29 +265,29 @@ class StoredCases(Sequence[EvalCase]):
         heads: CaseMetadataTable | None = None,
         prints: "array[int] | None" = None,
     ) -> None:
-        """`heads` and `prints`: of these very cases, where they are known."""
+        """Store the list. `heads` and `prints` are metadata and fingerprints of these cases, if known."""
         self._listed = listed
         self._make = make
         self._first, self._block = 0, list[Any]()
         """Items that were decoded last, and the index of the first of them."""
         self.prints = prints
-        """Fingerprints, as numbers; None where they are not known."""
+        """Fingerprints as 64-bit numbers; None if unknown."""
         self.case_metadata = self._collect_metadata() if heads is None else heads
-        """See `EvalSet.case_metadata`. Cases with which something is wrong are left out."""
+        """Metadata as in `EvalSet.case_metadata`, without invalid cases."""
 
     def _collect_metadata(self) -> CaseMetadataTable:
         heads, self.prints = CaseMetadataTable(), array("Q")
         for index, item in enumerate(self._listed):
             if (case := self._make(index, item)) is not None:
                 heads.add_case(case)
-                # now, as to make a case takes four times as long
+                # Computed now, because building the case again takes four times as long.
                 self.prints.append(int(compute_case_fingerprint(case), 16))
         return heads
 
     def map_cases(
         self, change: Callable[[EvalCase], EvalCase], *, same_heads: bool, same_prints: bool
     ) -> "StoredCases":
-        """See `map_cases`."""
+        """Return cases that apply `change` when they are decoded; the arguments are as in `map_cases`."""
         make = self._make
 
         def make_changed_case(index: int, item: Any) -> EvalCase | None:

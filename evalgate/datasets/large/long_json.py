@@ -1,10 +1,10 @@
-"""Large JSON files: an item of a long list is decoded when it is asked for.
+"""Large JSON files, with long lists that stay in the file: each item is decoded on access.
 
-A first pass goes through the file with the standard library's decoder, checks it as strictly as `jsontext`
-does and notes where everything stands. A file that it does not take goes to `jsontext`, which tells why.
+A first pass reads the file with the standard library's decoder, checks it as strictly as `strict_json` does,
+and records all positions. `strict_json` reads a file that this pass rejects, and describes the problem.
 
-The file stays open, so that another one in its place is no matter, and each item must be what it was when it
-was checked: whoever may write to the file cannot change what a run asks and expects while it goes on.
+The file stays open, so that replacing it has no effect. Each item must have the digest that it had in the
+first pass. So a process that writes to the file cannot change the cases of a run that is under way.
 """
 
 import codecs
@@ -37,26 +37,26 @@ _AFTER_VALUE = frozenset(" \t\r\n,:]}")
 
 
 class NotStrictJsonError(Exception):
-    """Not JSON, or JSON that is refused: `jsontext` tells."""
+    """A file is not JSON, or is JSON that is not strict; `strict_json` describes the problem."""
 
 
 class JsonWindow:
-    """A part of a file's text that moves through it."""
+    """A sliding window over the text of a JSON file, with a decoder of its values."""
 
     def __init__(self, file: BinaryIO, step: int) -> None:
-        """`step`: bytes that are read at once, or more where one value is larger."""
+        """Open the window at the start of `file`. `step` is the bytes per read, or more for a large value."""
         self._file = file
         self._size = step
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._text = ""
         self._at = 0
         self._began = 0
-        """Where the value starts that was decoded last."""
+        """Start of the value that was decoded last."""
         self._bytes = 0
-        """Bytes before `_known`."""
+        """Offset of `_known` in the file, in bytes."""
         self._known = 0
         self._line, self._line_start = 1, 0
-        """Of what stands at `_known`; where the line starts may be before the text."""
+        """Line at `_known`, and its start, which is negative if it is before the window."""
         self._skip_byte_order_mark()
 
     def _skip_byte_order_mark(self) -> None:
@@ -66,13 +66,13 @@ class JsonWindow:
             self._text, self._bytes = self._text[1:], len("\ufeff".encode())
 
     def _read_more(self) -> bool:
-        """Read on, in growing steps where nothing is let go; False at the end."""
+        """Read more text, in growing steps while nothing is discarded. Return False at the end."""
         data = self._file.read(max(self._size, len(self._text)))
         self._text += self._decoder.decode(data, final=not data)
         return bool(data)
 
     def peek(self) -> str:
-        """The next character that is no blank; "" at the end."""
+        """Return the next character that is no blank; "" at the end."""
         while True:
             self._at = skip_blanks(self._text, self._at)
             if self._at < len(self._text):
@@ -81,34 +81,34 @@ class JsonWindow:
                 return ""
 
     def take(self, expected: str) -> None:
-        """Step over a bracket, comma or colon."""
+        """Skip a bracket, comma or colon. Raise NotStrictJsonError for any other character."""
         if self.peek() != expected:
             raise NotStrictJsonError
         self._at += 1
 
     def read_value(self) -> Any:
-        """Decode what comes next, and step over it."""
+        """Decode the next value, and move to its end."""
         self.peek()
         self._began = self._at
         while True:
             try:
-                found, end = _DECODER.raw_decode(self._text, self._at)
+                value, end = _DECODER.raw_decode(self._text, self._at)
             except ValueError:
                 if not self._read_more():
                     raise
                 continue
-            # A number may go on where the text ends, as 1 in `1.` does.
+            # A number at the end of the window may be incomplete, as 1 in `1.5`.
             if self._text[end : end + 1] in _AFTER_VALUE or not self._read_more():
                 self._at = end
-                return found
+                return value
 
     @property
     def last_value_text(self) -> str:
-        """The text of the value that was decoded last. Ask before anything is let go."""
+        """Return the text of the value that was decoded last; valid until `discard_passed` is called."""
         return self._text[self._began : self._at]
 
     def get_position(self) -> tuple[int, int, int]:
-        """Offset in bytes, line and column of where it stands."""
+        """Return the current offset in bytes, line and column."""
         passed = self._text[self._known : self._at]
         self._bytes += len(passed) if passed.isascii() else len(passed.encode())
         if breaks := passed.count("\n"):
@@ -118,14 +118,17 @@ class JsonWindow:
         return self._bytes, self._line, self._at - self._line_start + 1
 
     def discard_passed(self, *, always: bool = False) -> None:
-        """Check and forget what is passed, if it is much. Call between whole values."""
+        """Check and discard the text before the current position, if it is long or `always` is True.
+
+        Call this between whole values only.
+        """
         if self._at < self._size and not always:
             return
         self.get_position()
         passed, self._text = self._text[: self._at], self._text[self._at :]
         self._line_start -= self._at
         self._at = self._known = 0
-        # Whole values are within two levels at most.
+        # A value of the document is at most two levels deep in it: in the object, and in a list there.
         if is_deeper(extract_marks(passed.encode()), DEEPEST - 2) or next(find_lone_surrogates(passed), None):
             raise NotStrictJsonError
 
@@ -154,27 +157,27 @@ _DECODER = json.JSONDecoder(
 
 
 LARGE = 32 * 2**20
-"""Bytes from which on a file is not held."""
+"""Bytes from which on the lists of a file are not held in memory."""
 
 _STEP = 2**17
 
 
 class ValueSpan(NamedTuple):
-    """Where a value stands in its file."""
+    """The position of a value in its file."""
 
     start: int
-    """In bytes, as `end`."""
+    """Offset in bytes, as `end`."""
     end: int
     line: int
-    """1-based, as `column`, which counts characters."""
+    """1-based number; `column` is 1-based too, and counts characters."""
     column: int
 
 
 class _SourceFile:
-    """A file that is read in parts, for as long as anybody holds this."""
+    """A file that is read in parts. It stays open while this object exists."""
 
     def __init__(self, file: BinaryIO, shown_as: str, step: int) -> None:
-        """`step`: bytes that are decoded at once, or more where one item is larger."""
+        """Open `file` again. `step` bytes are decoded at once, or more for a large item."""
         self.shown_as = shown_as
         self.step = step
         self._descriptor = os.dup(file.fileno())
@@ -186,10 +189,10 @@ class _SourceFile:
         return found.st_size, found.st_mtime_ns
 
     def read_text(self, start: int, end: int) -> str:
-        """What stands between two offsets.
+        """Read the text between two offsets.
 
         Raises:
-            InvalidInputError: somebody wrote to the file since it was opened.
+            InvalidInputError: the file was changed since it was opened.
         """
         data = self.read_bytes(start, end)
         if self._read_stamp() != self._stamp:
@@ -197,7 +200,7 @@ class _SourceFile:
         return data.decode()
 
     def read_bytes(self, start: int, end: int) -> bytes:
-        """The bytes there now, which may be others than they were.
+        """Read the current bytes between two offsets, without checking whether they have changed.
 
         Raises:
             InvalidInputError: the file has become shorter, or cannot be read any more.
@@ -211,16 +214,16 @@ class _SourceFile:
         return found
 
     def build_changed_error(self) -> InvalidInputError:
-        """What is to be said where the file is not any more what was read first."""
+        """Return the error for a file that was changed during the run."""
         message = "was changed while evalgate worked with it: leave it as it is until the run is over"
         return InvalidInputError([Problem(self.shown_as, 0, 0, message)])
 
 
 class LongList(Sequence[Any]):
-    """A list in a file: each item is decoded whenever it is asked for.
+    """A list in a file: each item is decoded on every access.
 
     Raises:
-        InvalidInputError: where an item is asked for that is not any more what it was at first.
+        InvalidInputError: on access to an item that has changed in the file.
     """
 
     def __init__(self, file: _SourceFile) -> None:
@@ -230,18 +233,18 @@ class LongList(Sequence[Any]):
         self._digests = array("Q")
 
     def start_item(self, start: int, line: int, column: int) -> None:
-        """Say where the next item starts, in file order."""
+        """Record the start of the next item, in file order."""
         self._starts.append(start)
         self._lines.append(line)
         self._columns.append(column)
 
     def end_item(self, end: int, text: str) -> None:
-        """Say where it ends, and how it is written."""
+        """Record the end of the item that was started last, and the digest of its text."""
         self._sizes.append(end - self._starts[-1])
         self._digests.append(_hash_item(text.encode()))
 
     def get_span(self, index: int) -> ValueSpan:
-        """Where an item stands."""
+        """Return the position of an item."""
         return ValueSpan(
             self._starts[index], self._get_item_end(index), self._lines[index], self._columns[index]
         )
@@ -251,7 +254,7 @@ class LongList(Sequence[Any]):
 
     @property
     def size(self) -> int:
-        """Bytes from the first item to the last."""
+        """Return the number of bytes from the first item to the last."""
         return self._get_item_end(-1) - self._starts[0] if self._starts else 0
 
     def __len__(self) -> int:
@@ -277,7 +280,7 @@ class LongList(Sequence[Any]):
             yield from items
 
     def read_block(self, first: int) -> list[Any]:
-        """That item and those after it that are decoded with it."""
+        """Return the item at `first` and the next ones, as many as fit into one step of the file."""
         past = first + 1
         while past < len(self) and self._get_item_end(past) - self._starts[first] <= self._file.step:
             past += 1
@@ -293,12 +296,12 @@ class LongList(Sequence[Any]):
 
 
 def _decode_values(data: bytes) -> list[Any]:
-    """What a list says that was checked before. Short texts that are equal are one in memory."""
+    """Decode a JSON list that was checked before. `from_json` shares equal short texts in memory."""
     try:
-        found: list[Any] = from_json(data)
-    except ValueError:  # nested deeper than that reads
-        found = json.loads(data)
-    return found
+        values: list[Any] = from_json(data)
+    except ValueError:  # nested deeper than `from_json` accepts
+        values = json.loads(data)
+    return values
 
 
 def _hash_item(data: bytes) -> int:
@@ -314,10 +317,10 @@ class LongDocument:
     _file: _SourceFile = field(repr=False)
     _top: ValueSpan = field(repr=False)
     _members: dict[str, ValueSpan] = field(repr=False)
-    """Of the object that the file holds."""
+    """Positions of the members of the top-level object."""
 
     def find_position(self, location: Location) -> tuple[int, int]:
-        """See `JsonDocument.find_position`."""
+        """Return line and column of the value at a location, or of the nearest value around it."""
         value, span = self.value, self._top
         for depth, part in enumerate(location, start=1):
             found = self._find_span(value, part)
@@ -345,19 +348,19 @@ class LongDocument:
 def read_large_json(
     path: Path, shown_as: str, *, large: int = LARGE, step: int = _STEP
 ) -> JsonDocument | LongDocument:
-    """As `read_json`, but of a file of so many bytes long lists stay in the file.
+    """Read a JSON file as `read_json` does; in a file of `large` bytes or more, long lists stay in the file.
 
-    Such a list stands at the top of the document or is a member of the object there.
+    Such a list is the document itself, or a member of the top-level object.
 
     Raises:
-        InvalidInputError: as `read_json`.
+        InvalidInputError: `read_json` rejects the file.
     """
     try:
         if path.is_file() and path.stat().st_size >= large:
             with path.open("rb") as file, pause_gc():
                 return _scan_document(JsonWindow(file, step), _SourceFile(file, shown_as, step))
     except (NotStrictJsonError, OSError, ValueError, OverflowError, RecursionError, MemoryError):
-        pass  # only after this block is what was read let go
+        pass  # read again below: the memory of the first pass is freed only after this block
     return read_json(path, shown_as)
 
 
@@ -397,7 +400,7 @@ def _scan_object(window: JsonWindow, file: _SourceFile, spans: dict[str, ValueSp
 
 
 def _scan_list(window: JsonWindow, file: _SourceFile) -> LongList | list[Any]:
-    """The list that comes next, as it is if it is short."""
+    """Return the next list; a list shorter than one step is decoded."""
     found = _scan_items(window, file)
     return list(found) if found.size < file.step else found
 

@@ -31,10 +31,10 @@ _OF_CASES = {
 
 
 class IgnoredFeaturesLint:
-    """Looks at what is kept of a case for the way back alone."""
+    """Finds features of other tools in a case that evalgate keeps but ignores."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """See `Lint.build_checker`."""
+        """Return the checker for ignored features; both arguments are unused."""
         del eval_set, metrics
         return _describe_ignored_features
 
@@ -53,10 +53,13 @@ _LISTED = 5
 
 
 class MissingReferencesLint:
-    """Looks for what a metric misses in a case. That no tool is called may well be what a turn expects."""
+    """Finds turns without the reference that a metric compares with.
+
+    A turn with a response and no tool calls is fine: it may expect that no tool is called.
+    """
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """See `Lint.build_checker`."""
+        """Return the checker for the references that `metrics` require."""
         del eval_set
         names: dict[str, list[str]] = {"response": [], "tools": []}
         for name, metric in metrics.items():
@@ -92,13 +95,13 @@ def _join_names(names: list[str]) -> str:
 
 
 class UnusedRubricsLint:
-    """Looks for rubrics of a type that none of the set's rubric metrics picks.
+    """Finds rubrics that none of the set's rubric metrics selects.
 
-    Silent where no metric picks rubrics by their type: another one may judge by all of them.
+    It reports nothing if no metric selects rubrics, because another metric may judge by all of them.
     """
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """See `Lint.build_checker`."""
+        """Return the checker for the rubrics that `metrics` select."""
         del eval_set
         judged: list[SelectsRubrics] = [
             metric for metric in metrics.values() if isinstance(metric, SelectsRubrics)
@@ -124,10 +127,10 @@ def _describe_rubric(place: str, rubric: Rubric) -> str:
 
 
 class UndeclaredToolsLint:
-    """Holds each turn's expected calls against the tools that its `app_details` declare, where it has any."""
+    """Finds expected calls of tools that the turn's `app_details` do not declare, if they declare any."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """See `Lint.build_checker`."""
+        """Return the checker for undeclared tools; both arguments are unused."""
         del eval_set, metrics
         return _describe_unknown_tools
 
@@ -145,9 +148,10 @@ def _describe_unknown_tools(case: EvalCase) -> Iterator[str]:
 
 
 def collect_declared_tools(turn: CaseTurn) -> frozenset[str]:
-    """Names of all functions that an agent of the turn has; empty where the source names none."""
-    agents = _get_member(turn.app_details, "agent_details")
-    return frozenset(name for agent in _iter_values(agents) for name in _iter_function_names(agent))
+    """Collect the names of all functions that the turn's agents declare; empty if there are none."""
+    details = _get_member(turn.app_details, "agent_details")
+    agents = details.values() if isinstance(details, Mapping) else ()
+    return frozenset(name for agent in agents for name in _iter_function_names(agent))
 
 
 def _iter_function_names(agent: object) -> Iterator[str]:
@@ -160,24 +164,20 @@ def _iter_function_names(agent: object) -> Iterator[str]:
                 yield name
 
 
-def _iter_values(value: object) -> Iterator[object]:
-    yield from value.values() if isinstance(value, Mapping) else ()
-
-
 def _get_member(value: JsonObject | object, name: str) -> object:
     return value.get(name) if isinstance(value, Mapping) else None
 
 
 _Thing = TypeVar("_Thing")
 _Key: TypeAlias = tuple[object, ...]
-"""What can be compared quickly; things with the same key may still differ."""
+"""Values that are compared quickly; items with equal keys may still differ."""
 
 
 class DuplicateLint:
-    """Looks for cases, and turns of a case, that differ in nothing that is asked or expected."""
+    """Finds cases, and turns of a case, that send and expect the same."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """See `Lint.build_checker`."""
+        """Return the checker for duplicates; it must be called with all cases in their order."""
         del metrics
         cases = _DuplicateFinder(eval_set.cases, _get_case_key, _get_case_content)
 
@@ -193,7 +193,7 @@ class DuplicateLint:
 
 
 class _DuplicateFinder(Generic[_Thing]):
-    """Finds things of equal content, in time linear in their number."""
+    """Finds items of equal content, in time linear in their number."""
 
     def __init__(
         self, things: Sequence[_Thing], key: Callable[[_Thing], _Key], content: Callable[[_Thing], object]
@@ -206,7 +206,10 @@ class _DuplicateFinder(Generic[_Thing]):
         self._alike: dict[int, list[int]] = {}
 
     def find_duplicate(self, thing: _Thing) -> int | None:
-        """Index of the first thing of equal content; None when it is `thing` itself, the next of them."""
+        """Return the index of the first item with equal content; None if that is `thing` itself.
+
+        Call this once for each item, in their order.
+        """
         index = self._next
         self._next += 1
         first = self._alone.setdefault(hash(self._key(thing)), index)
@@ -221,7 +224,7 @@ class _DuplicateFinder(Generic[_Thing]):
 
 
 def _hash_content(value: object) -> int:
-    """Of any JSON and frozen data; equal values have equal ones."""
+    """Return a hash of JSON values and frozen dataclasses; equal values have equal hashes."""
     if isinstance(value, Mapping):
         return hash(frozenset((key, _hash_content(item)) for key, item in value.items()))
     if isinstance(value, list | tuple):
@@ -257,7 +260,7 @@ def _get_reply_content(reply: Reply) -> object:
 
 
 def _get_event_content(event: Event) -> object:
-    """Without its id, which every recording gives anew."""
+    """Return an event's content without its id, which differs in every recording."""
     if isinstance(event, ToolCall):
         return (event.name, event.args, event.other_args)
     return (event.text, event.payload) if isinstance(event, Message) else (event.name, event.result)

@@ -23,7 +23,7 @@ def lint_thresholds(rules: Thresholds) -> Iterator[str]:
 
 def _find_unmissable_threshold(criterion: Criterion, rules: Thresholds) -> Iterator[str]:
     if criterion.threshold > criterion.range[0] or criterion.metric in rules.config.custom_metrics:
-        return  # a function of the user's may give negative scores
+        return  # a custom metric may return negative scores
     yield (
         f"no score misses the threshold {criterion.threshold:g} of `{criterion.metric}`: "
         "only a baseline can hold it to anything"
@@ -63,12 +63,12 @@ def _requires_every_case(criterion: Criterion, gate: GateConfig) -> bool:
 
 
 def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[str]:
-    """Yield a sentence for each metric of tool calls when no case of the eval set expects a call.
+    """Yield a sentence for each metric of tool calls if no case of the eval set expects a call.
 
-    Cases that a simulated user plays expect nothing turn by turn, so they are left out.
+    Cases with a simulated user have no expected turns, so they are left out.
     """
     names = [name for name, metric in metrics.items() if _compares_tools(metric)]
-    # Nearly always the first case answers, of a million too.
+    # any() nearly always stops at the first case, also in a set of a million.
     if not names or any(head.expects_tool_calls for head in eval_set.case_metadata):
         return
     written = sum(not head.is_simulated for head in eval_set.case_metadata)
