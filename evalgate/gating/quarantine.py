@@ -103,10 +103,7 @@ def apply_quarantine(
     settled = _resolve_entries(file, entries, environ)
     fresh = [] if settled is None else [entry.case for entry in entries if entry not in settled]
     counting = entries if settled is None else settled
-    notices = []
-    if fresh:
-        what = pluralize(len(fresh), "quarantine")
-        notices.append(f"{what} of this change will count when it is merged: {', '.join(fresh)}.")
+    notices = [_describe_uncounted(fresh)] if fresh else []
     combined = dict(policies)
     for entry in counting:
         found = _find_matching_keys(entry, keys)
@@ -190,6 +187,11 @@ def _describe_expired(entry: _QuarantineEntry) -> str:
         f"The quarantine of {entry.case} ended on {entry.expires}: it gates again. {entry.owner} mends it, "
         "or says until when."
     )
+
+
+def _describe_uncounted(fresh: Sequence[str]) -> str:
+    what = pluralize(len(fresh), "quarantine")
+    return f"{what} of this change will count when it is merged: {', '.join(fresh)}."
 
 
 def _resolve_entries(

@@ -165,10 +165,9 @@ def annotate_results(
                 )
             )
         else:
-            decided, known = (
-                _combine_line_decision(found, own, changes.get(line)),
-                _build_line_context(summary, words),
-            )
+            decided = _combine_line_decision(found, own, changes.get(line))
+            known = _build_line_context(summary, words)
+            # The sentences about the whole metric stand once, at the first line that ends like it.
             speaks = name not in spoken and found.verdict == decided.verdict
             spoken |= {name} if speaks else set()
             result = _annotate_summary(summary, decided, known, has_minimum=has_minimum)
@@ -333,7 +332,7 @@ def _annotate_summary(
     return replace(
         annotated,
         baseline=known.to_score(change.baseline) if change else None,
-        delta=-change.drop * known.width + 0.0 if change else None,
+        delta=-change.drop * known.width + 0.0 if change else None,  # `+ 0.0`: a report must not print -0
         compared=change.cases if change else 0,
     )
 

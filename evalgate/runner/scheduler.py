@@ -106,6 +106,7 @@ class _CaseScheduler:
             await _raise_first_error(workers)
             raise
         finally:
+            # From here on a cancelled task raises: its cancellation no longer becomes an outcome.
             self._interruption = None
             for worker in workers:
                 worker.cancel()

@@ -47,7 +47,12 @@ def add_tool_mocks(
     if not mocks:
         return eval_sets
     problems = [
-        Problem(rules.file, *rules.find_position(("tool_mocks", index)), f"no case is {_selection(mock)}")
+        Problem(
+            rules.file,
+            *rules.find_position(("tool_mocks", index)),
+            "no case is "
+            + (" or ".join(f"called `{pattern}`" for pattern in mock.ids) or "there to mock tools for"),
+        )
         for index, mock in enumerate(mocks)
         if not any(_matches_case(mock, each, case) for each in eval_sets for case in each.case_metadata)
     ]
@@ -71,10 +76,6 @@ def _add_case_mocks(eval_set: EvalSet, mocks: Sequence[ToolMockConfig], case: Ev
 def _matches_case(mock: ToolMockConfig, eval_set: EvalSet, case: CaseMetadata) -> bool:
     names = (case.eval_id, f"{eval_set.eval_set_id}:{case.eval_id}", f"{eval_set.path}:{case.eval_id}")
     return not mock.ids or any(fnmatchcase(name, pattern) for pattern in mock.ids for name in names)
-
-
-def _selection(mock: ToolMockConfig) -> str:
-    return " or ".join(f"called `{pattern}`" for pattern in mock.ids) or "there to mock tools for"
 
 
 CasePolicies: TypeAlias = Mapping[tuple[str, str], CasePolicy]

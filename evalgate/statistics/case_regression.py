@@ -45,6 +45,7 @@ def build_confirmation_plan(
         if compute_score_mean(scores) >= case_drop - EPSILON
     }
     least = sorted(_compute_smallest_p(scores, confirm_runs) for scores in eligible.values())
+    # The smallest number of sharers for which no more cells than that can reach the shared level.
     sharers = 1
     while bisect_right(least, case_alpha / sharers + P_EPSILON) > sharers:
         sharers += 1

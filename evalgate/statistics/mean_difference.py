@@ -300,7 +300,7 @@ def compare_means(
         cases=len(pairs),
         baseline=math.fsum(pair.weight / total * compute_score_mean(pair.baseline) for pair in pairs),
         candidate=math.fsum(pair.weight / total * compute_score_mean(pair.candidate) for pair in pairs),
-        drop=drop + 0.0,
+        drop=drop + 0.0,  # turns -0.0 into 0.0
         p=tail.p,
         method=tail.method,
         informative=tail.informative,

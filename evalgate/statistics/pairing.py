@@ -58,6 +58,7 @@ def _to_thousandths(score: float) -> int | None:
     """Return the score in thousandths; `_OUTSIDE` if it is not between 0 and 1, None if it is not finite."""
     if not math.isfinite(score):
         return None
+    # Decimals first: in `score * UNIT` a rounding error can move a half to the other side.
     return round(round(score, 3) * UNIT) if -EPSILON <= score <= 1 + EPSILON else _OUTSIDE
 
 

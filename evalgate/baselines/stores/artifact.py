@@ -142,7 +142,8 @@ class ArtifactStore:
         """Read the baseline of the newest good run, or return None if no recent run still has one."""
         deadline = time.monotonic() + self.patience.total_s
         try:
-            account = self._build_account()
+            tokens = (self.place.environ.get(name, "").strip() for name in _TOKENS)
+            account = Account.from_environment(self.place.environ, next(filter(None, tokens), ""))
             search = _ArtifactSearch(self, account, open_connection(account, self.patience), deadline)
             kept = retry_transient(search.find_newest, self.patience, deadline, jitter=random.random)
         except NotFoundError as error:
@@ -197,10 +198,6 @@ class ArtifactStore:
                 "no job of GitHub Actions runs here: name the workflow, artifact:WORKFLOW.yml/NAME"
             )
         return found
-
-    def _build_account(self) -> Account:
-        tokens = (self.place.environ.get(name, "").strip() for name in _TOKENS)
-        return Account.from_environment(self.place.environ, next(filter(None, tokens), ""))
 
     def _convert_error(self, error: PostError) -> InvalidInputError | NoVerdictError:
         if isinstance(error, RetriesExhaustedError):

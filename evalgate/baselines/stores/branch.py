@@ -164,6 +164,7 @@ class BranchStore:
 
     def _push_commit(self, repository: PrivateRepository, commit: str, tip: str) -> None:
         name = f"refs/heads/{self.branch}"
+        # With the lease the host refuses the push if another job pushed in between.
         repository.run_git(
             "push", "--quiet", f"--force-with-lease={name}:{tip}", repository.push_url, f"{commit}:{name}"
         )

@@ -66,6 +66,7 @@ class FileStore:
 def _lock_folder(folder: Path, owner: tuple[int, int] | None) -> Iterator[None]:
     """Lock the folder against baseline updates of other processes on this machine, without a lock file."""
     make_folder(folder, owner)
+    # The folder and not the file: updates replace the file, and a lock on the old one would exclude no one.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

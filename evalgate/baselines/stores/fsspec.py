@@ -24,7 +24,7 @@ from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import StoreContext
 from evalgate.core.sanitize import to_log_line
-from evalgate.core.types import Baseline, BaselineSource
+from evalgate.core.types import Baseline
 from evalgate.documents.strict_json import parse_json
 from evalgate.redaction.redactor import Redactor
 
@@ -202,7 +202,9 @@ class _ObjectFolder:
     def write_run(self, part: Baseline) -> str:
         """Write a gate run and return the name of its object."""
         text = dump_baseline(part).encode()
-        name = _build_object_name(part.sources[0], text)
+        # The name sorts by time, and differs if the content does.
+        made = re.sub(r"[^0-9A-Za-z]", "", part.sources[0].created_at or "")[:20] or "0"
+        name = f"{made}-{hashlib.sha256(text).hexdigest()[:16]}.json"
         path = f"{self.root}/{name}"
         with _translate_errors(self.url, self.redactor):
             if not self.has_folders:
@@ -248,9 +250,3 @@ class _ObjectFolder:
         if any(len(each) > _LARGEST for each in found):
             raise InvalidInputError(f"{self.url}: a file in it is larger than {_LARGEST:,} bytes")
         return [bytes(each) for each in found]
-
-
-def _build_object_name(source: BaselineSource, text: bytes) -> str:
-    """Return a name that sorts by time and differs if the content does."""
-    when = re.sub(r"[^0-9A-Za-z]", "", source.created_at or "")[:20] or "0"
-    return f"{when}-{hashlib.sha256(text).hexdigest()[:16]}.json"
