@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 else:
     TextType = click.ParamType  # not generic before click 8.3
 
+# Written out, because the registry of plugins loads too slowly for shell completion. A test compares both.
 AGENT_KINDS = ("python", "adk", "command", "http", "docker", "replay")
 FORMATS = ("adk", "adk-legacy", "adk-rs", "trpc", "orchestrate")
 WRITABLE_FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
-# Written out because the registry of plugins takes far longer to load than the shell's user waits; a test
-# compares both.
 
 _NAMED_STORE = re.compile(r"[a-z][a-z0-9+.-]*:")
 """`branch:NAME`, `artifact:NAME` or a URL: no path, which would have to be moved."""

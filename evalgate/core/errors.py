@@ -1,11 +1,11 @@
 """The exceptions that end a command, and the exit code of each.
 
     EvalgateError
-    ├── InvalidInput    2   usage, configuration, eval set: the user can mend it
-    ├── NoVerdict       3   the agent is unreachable, a shard is missing: nothing can be said
-    └── Interrupted   130   Ctrl-C
+    ├── InvalidInputError      2   usage, configuration, eval set: the user can fix it
+    ├── NoVerdictError         3   the agent is unreachable, a shard is missing: no verdict is possible
+    └── RunInterruptedError  130   Ctrl-C
 
-Everything else that escapes is a bug in evalgate (70) and must never look like a verdict.
+Every other exception is a bug in evalgate (70) and must never look like a verdict.
 The verdict's own codes (0, 1, 3, 4) belong to `evalgate.core.types.Verdict`.
 """
 

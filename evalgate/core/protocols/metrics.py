@@ -85,7 +85,7 @@ class MetricEnvironment:
     """The user that it runs as; None: the gate's own."""
     gid: int | None = None
     read_code: Callable[[str, Sequence[str]], Any] | None = None
-    """Returns the `MetricCode` of an entry; takes `code_roots`, too. None: it is read from the folder."""
+    """Reader of the `MetricCode` of an entry below the given code roots. None: it is read from the folder."""
 
 
 class ProvidesJudges(Protocol):
