@@ -48,8 +48,8 @@ READERS = {
         "for item in read_large_json(Path('bench.evalset.json'), 'f', large=1).value['eval_cases']: pass"
     ),
     "our cases, each made": (
-        "from pathlib import Path; from evalgate.core import registry as plugins; from evalgate.datasets.loading import load_eval_sets\n"
-        "load_eval_sets(['bench.evalset.json'], plugins.formats(), base=Path())"
+        "from pathlib import Path; from evalgate.core import registry; from evalgate.datasets.loading import load_eval_sets\n"
+        "load_eval_sets(['bench.evalset.json'], registry.get_formats(), base=Path())"
     ),
 }
 
@@ -64,8 +64,8 @@ from evalgate.runner.pipeline import RunOptions, run_gate
 from evalgate.runner.plan import build_plan
 
 class Nobody:
-    def planned(self, runs): ...
-    def finished(self, *what): ...
+    def on_runs_planned(self, runs): ...
+    def on_run_finished(self, *result): ...
 
 def size(root):
     seen, todo, found = set(), [root], 0

@@ -42,20 +42,20 @@ from evalgate.system.gc import pause_gc
 
 
 class Nobody:
-    def planned(self, runs): ...
-    def finished(self, *what): ...
+    def on_runs_planned(self, runs): ...
+    def on_run_finished(self, *result): ...
 
 
 step, entry, concurrency, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path.cwd()
 said = Overrides(eval_sets=("bench.evalset.json",), agent=f"python:agent.py:{entry}", concurrency=concurrency)
 began = time.perf_counter()
 plan = build_plan(said, thresholds=None, folder=folder, environ=os.environ)
-hiding = LiveRedactor(Redactor.of(os.environ))
+hiding = LiveRedactor(Redactor.from_environment(os.environ))
 if step == "prepare":
     record = read_record(folder / "whole.json", "whole.json")
-    journal = Journal.begin(folder / "resumed", compute_local_plan_id(plan))
+    journal = Journal.create(folder / "resumed", compute_local_plan_id(plan))
     done = record.cases[: len(record.cases) * 9 // 10]
-    journal.add((index, dump_run(case.runs[0])) for index, case in enumerate(done))
+    journal.append_runs((index, dump_run(case.runs[0])) for index, case in enumerate(done))
     journal.close(is_over=False)
     count = SHARDS
     for number, share in enumerate(assign_cases([1.0] * len(record.cases), count), 1):
@@ -74,7 +74,7 @@ else:
         "resume": RunOptions(journal=folder / "resumed", resume=True, hiding=hiding),
     }[step]
     record = run_gate(plan, Nobody(), options=options)
-(folder / f"{step}.json").write_text(dump_record(hiding.tree(record)))
+(folder / f"{step}.json").write_text(dump_record(hiding.redact_tree(record)))
 own, agent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 cpu = sum(each.ru_utime + each.ru_stime for each in (own, agent))
 print(json.dumps({"wall": time.perf_counter() - began, "cpu": cpu, "mb": own.ru_maxrss / 1024}))
