@@ -73,14 +73,10 @@ def _describe_missing_references(names: Mapping[str, list[str]], case: EvalCase)
     if silent and names["response"]:
         lacking = f"{_format_turns(silent, case)} without an expected response"
         yield f"{lacking}: {_join_names(names['response'])} compares with nothing there"
-    empty = [number for number, turn in enumerate(case.turns, start=1) if _expects_nothing(turn)]
+    empty = [number for number in silent if not case.turns[number - 1].expected.tool_calls]
     if empty and names["tools"]:
         lacking = f"{_format_turns(empty, case)} without an expected response or tool call"
         yield f"{lacking}: {_join_names(names['tools'])} is met there by any agent that calls no tool"
-
-
-def _expects_nothing(turn: CaseTurn) -> bool:
-    return turn.expected.response is None and not turn.expected.tool_calls
 
 
 def _format_turns(numbers: list[int], case: EvalCase) -> str:

@@ -67,7 +67,11 @@ def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) ->
 
     Cases with a simulated user have no expected turns, so they are left out.
     """
-    names = [name for name, metric in metrics.items() if _compares_tools(metric)]
+    names = [
+        name
+        for name, metric in metrics.items()
+        if isinstance(metric, RequiresReference) and metric.compares_with == "tools"
+    ]
     # any() nearly always stops at the first case, also in a set of a million.
     if not names or any(head.expects_tool_calls for head in eval_set.case_metadata):
         return
@@ -92,10 +96,6 @@ def lint_extra_calls(rules: Thresholds, metrics: Mapping[str, Metric]) -> Iterat
                 f"{place}: `{name}` lets any additional tool call pass, wanted or not: "
                 "only an exact match holds the agent to the expected calls alone"
             )
-
-
-def _compares_tools(metric: Metric) -> bool:
-    return isinstance(metric, RequiresReference) and metric.compares_with == "tools"
 
 
 def _allows_extra_calls(metric: Metric) -> bool:
