@@ -156,7 +156,7 @@ def test_a_run_has_the_same_record(
 
 
 def test_a_selection_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = project(tmp_path, FILES["evalset"])
+    folder = project(tmp_path, FILES["adk"])
     held = json.loads(dump_record(gated(folder, "s.json:ü/7,ü/3")))
     as_large(monkeypatch)
     assert without_times(json.loads(dump_record(gated(folder, "s.json:ü/7,ü/3")))) == without_times(held)
@@ -172,7 +172,7 @@ def test_each_case_is_made_once_to_check_it_and_once_for_each_run(
         made[wire.eval_id] += 1
         return make(wire, line, raw)
 
-    folder = project(tmp_path, FILES["evalset"], runs=2)
+    folder = project(tmp_path, FILES["adk"], runs=2)
     as_large(monkeypatch)
     monkeypatch.setattr(evalset, "_build_case", counted)
     gated(folder, options=RunOptions(journal=folder / "out"))
