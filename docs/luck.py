@@ -62,7 +62,7 @@ def panel(left: int, runs: int, pairs: list[Pair], says: str) -> list[str]:
 
 
 def svg() -> str:
-    """The whole picture."""
+    """Draw the whole picture."""
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '

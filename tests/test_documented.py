@@ -256,3 +256,20 @@ def test_functions_are_short() -> None:
         and (node.end_lineno or 0) - node.lineno >= 45
     ]
     assert found == []
+
+
+NO_FIRST_WORD = re.compile(r"(What|Who|Whose|Whom|Where|Which|How|Why|When|Whatever|Whoever|Whether)\b")
+NO_WORD = re.compile(
+    r"\b(whoever|whomever|nobody|somebody|anybody|everybody|whatever|whose|whom)\b", re.IGNORECASE
+)
+
+
+def test_docstrings_state_what_is_instead_of_asking() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
+        for path in sorted((ROOT / "evalgate").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module)
+        if (text := ast.get_docstring(node)) and (NO_FIRST_WORD.match(text) or NO_WORD.search(text))
+    ]
+    assert found == []

@@ -82,7 +82,7 @@ def apply_quarantine(
     Args:
         file: the entries.
         eval_sets: what is evaluated.
-        policies: the policies of the cases without quarantine.
+        policies: those of the cases without quarantine.
         today: entries that expired before gate again.
         environ: environment of the CI job; it tells whether an unmerged change is tested.
         is_part: only some cases were selected, so an entry may name others.
@@ -97,15 +97,13 @@ def apply_quarantine(
     }
     document = read_config_document(file.folder / file.path, file.path)
     entries = _parse_entries(document)
-    problems = list(_find_misfits(document, entries, keys, policies, is_part=is_part))
-    if problems:
+    if problems := list(_find_misfits(document, entries, keys, policies, is_part=is_part)):
         raise InvalidInputError(sorted(problems))
     settled = _resolve_entries(file, entries, environ)
-    fresh = [] if settled is None else [entry.case for entry in entries if entry not in settled]
-    counting = entries if settled is None else settled
+    fresh = [entry.case for entry in entries if settled is not None and entry not in settled]
     notices = [_describe_uncounted(fresh)] if fresh else []
     combined = dict(policies)
-    for entry in counting:
+    for entry in entries if settled is None else settled:
         found = _find_matching_keys(entry, keys)
         if found and entry.expires < today:
             notices.append(_describe_expired(entry))

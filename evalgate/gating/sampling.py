@@ -48,7 +48,7 @@ class FailureClassifier:
     def plan_follow_ups(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
         """Return the next run number of every case that is still open, by the index of the case."""
         found = {}
-        flaky = None
+        flaky: _FlakyEstimate | None = None
         for at, case in enumerate(cases):
             # A quarantined case gates nothing, and a protected one closes the gate as it is.
             is_open = case.quarantine is None and not case.protected
@@ -72,7 +72,7 @@ class FailureClassifier:
             for case in cases
         )
 
-    def _build_follow_up(self, case: CaseResult, flaky: float) -> FollowUp | None:
+    def _build_follow_up(self, case: CaseResult, flaky: "_FlakyEstimate") -> FollowUp | None:
         stored = self._find_stored_runs(case)
         missed = frozenset(metric.name for metric in case.metrics if metric.status == "failed")
         if stored is None or not missed <= stored.known:
@@ -86,16 +86,21 @@ class FailureClassifier:
         return FollowUp(outcome, len(misses), sum(misses), need, stored.count, failed, crashed)
 
     def _decide_outcome(
-        self, stored: "_StoredRuns", case: CaseResult, flaky: float
+        self, stored: "_StoredRuns", case: CaseResult, flaky: "_FlakyEstimate"
     ) -> Literal["broke", "flake", "open"]:
         return self._find_criteria(stored, flaky).classify_runs(stored.find_misses(case))
 
-    def _find_criteria(self, stored: "_StoredRuns", flaky: float) -> BreakageCriteria:
-        return find_breakage_criteria(stored.count, flaky, most=self._most)
+    def _find_criteria(self, stored: "_StoredRuns", flaky: "_FlakyEstimate") -> BreakageCriteria:
+        alike = flaky.ways if stored.history.failed else flaky.cases
+        return find_breakage_criteria(stored.count, alike, most=self._most)
 
-    def _estimate_flaky(self, cases: Sequence[CaseResult]) -> float:
+    def _estimate_flaky(self, cases: Sequence[CaseResult]) -> "_FlakyEstimate":
         gating = (case for case in cases if case.quarantine is None)
-        return estimate_flaky(stored.history for case in gating if (stored := self._find_stored_runs(case)))
+        stored = [found for case in gating if (found := self._find_stored_runs(case))]
+        return _FlakyEstimate(
+            estimate_flaky(each.history for each in stored),
+            estimate_flaky(way for each in stored if each.history.failed for way in each.list_ways()),
+        )
 
     def _find_stored_runs(self, case: CaseResult) -> "_StoredRuns | None":
         """Return the stored runs of the case, or None if none of them can be compared."""
@@ -103,6 +108,20 @@ class FailureClassifier:
         if old is None or old.fingerprint != case.fingerprint:
             return None
         return _build_stored_runs(case, old, self._keep)
+
+
+@frozen
+class _FlakyEstimate:
+    """Estimated size of the crowd that a newly failing case is picked out of."""
+
+    cases: float
+    """Flaky cases: the crowd of a case that never failed."""
+    ways: float
+    """Pairs of a case that failed and a way to fail, a metric or a crash, that come and go.
+
+    It is the crowd of a case that failed before, but never in this way: with four metrics a case that hardly
+    ever passes has soon missed three of them in each of three stored runs, and not the fourth.
+    """
 
 
 @frozen
@@ -130,6 +149,11 @@ class _StoredRuns:
     @property
     def history(self) -> StoredOutcomes:
         return StoredOutcomes(self.count, self.count_failed(self.known, with_crashes=True))
+
+    def list_ways(self) -> list[StoredOutcomes]:
+        """Return the outcomes of each metric, and of crashes, on its own."""
+        missed = [self.count_failed(frozenset({name}), with_crashes=False) for name in sorted(self.known)]
+        return [StoredOutcomes(self.count, failed) for failed in (self.crashes, *missed)]
 
     def count_failed(self, metrics: frozenset[str], *, with_crashes: bool) -> int:
         """Count the stored runs that missed one of the metrics, or crashed if `with_crashes`."""

@@ -353,8 +353,7 @@ def _has_regressed(found: MetricDecision) -> bool:
 def _is_mean_judged(found: MetricDecision) -> bool:
     """Return True if the comparison took luck into account and no rule asks for a minimum."""
     literal = found.rule.min_score is None and found.rule.reliability is None
-    points = any(part.reason in {"points_fell", "points_held"} for part in found.checks)
-    return literal and found.change is not None and not points
+    return literal and found.change is not None
 
 
 def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:

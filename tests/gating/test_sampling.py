@@ -1,0 +1,68 @@
+"""Which newly failing cases broke: a way to fail that is new to a flaky case takes more to be believed."""
+
+from evalgate.core.types import (
+    Baseline,
+    BaselineCase,
+    BaselineRun,
+    BaselineSource,
+    CaseMetric,
+    CaseResult,
+    RunMetric,
+    Status,
+)
+from evalgate.gating.sampling import FailureClassifier
+from tests.builders import a_case_result, a_run_result
+
+METRICS = "abcd"
+ONE_METRIC_EACH = ("ab", "bc", "ca")
+"""The metrics that each of three stored runs missed: never `d`."""
+NEVER_FAILED = ("", "", "")
+
+
+def a_stored_case(name: str, missed: tuple[str, ...]) -> BaselineCase:
+    runs = tuple(
+        BaselineRun(0, "answered", {metric: float(metric not in each) for metric in METRICS}, 1.0)
+        for each in missed
+    )
+    return BaselineCase("travel", name, "passed", "f00d", dict.fromkeys(METRICS, "m"), runs)
+
+
+def a_case_missing(name: str, missed: str, runs: int) -> CaseResult:
+    """A case of which every run missed these metrics."""
+    status: dict[str, Status] = {metric: "failed" if metric in missed else "passed" for metric in METRICS}
+    metrics = tuple(
+        CaseMetric(metric, float(metric not in missed), 1.0, status[metric], fingerprint="m")
+        for metric in METRICS
+    )
+    made = tuple(
+        a_run_result(
+            run=run,
+            metrics=tuple(
+                RunMetric(metric, float(metric not in missed), status[metric]) for metric in METRICS
+            ),
+        )
+        for run in range(1, runs + 1)
+    )
+    return a_case_result(name, "failed" if missed else "passed", metrics=metrics, runs=made)
+
+
+def classify(before: tuple[str, ...], *, runs: int, flaky: int = 6) -> str:
+    """Classify one case that misses `d` in every run, in a suite with so many flaky cases."""
+    stored = [a_stored_case(f"flaky_{at}", ONE_METRIC_EACH) for at in range(flaky)]
+    stored += [a_stored_case(f"steady_{at}", NEVER_FAILED) for at in range(13)]
+    baseline = Baseline((a_stored_case("case", before), *stored), (BaselineSource("2026-11-20T00:00:00Z"),))
+    others = [a_case_missing(each.eval_id, "", 1) for each in stored]
+    classifier = FailureClassifier(baseline, keep=20, most=10)
+    case, *_ = classifier.classify_failures([a_case_missing("case", "d", runs), *others])
+    assert case.follow_up
+    return case.follow_up.outcome
+
+
+def test_a_case_that_never_failed_broke_after_a_few_failures() -> None:
+    assert [classify(NEVER_FAILED, runs=runs, flaky=0) for runs in (2, 3)] == ["open", "broke"]
+    assert classify(NEVER_FAILED, runs=6) == "broke"
+
+
+def test_a_new_way_to_fail_of_a_flaky_case_takes_more() -> None:
+    assert classify(ONE_METRIC_EACH, runs=6) == "open"
+    assert classify(ONE_METRIC_EACH, runs=10) == "broke"
