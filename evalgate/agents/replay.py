@@ -44,10 +44,7 @@ Recordings: TypeAlias = Mapping[tuple[str, str], Sequence[Recording]]
 
 def extract_record_recordings(record: Record) -> Recordings:
     """Return the conversations of an earlier run of evalgate."""
-    return {
-        (case.eval_set_id, case.eval_id): [_extract_recording(run) for run in case.runs]
-        for case in record.cases
-    }
+    return {case.key: [_extract_recording(run) for run in case.runs] for case in record.cases}
 
 
 def _extract_recording(run: RunResult) -> Recording:

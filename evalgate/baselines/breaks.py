@@ -25,7 +25,7 @@ def measure_baseline_flakiness(
     threshold of metrics without one. A run without any score does not count.
     """
     history = {
-        (case.eval_set_id, case.eval_id): [score_run_pass(run, thresholds, pass_score) for run in case.runs]
+        case.key: [score_run_pass(run, thresholds, pass_score) for run in case.runs]
         for case in baseline.cases
     }
     by_name = measure_flakiness({"\0".join(key): runs for key, runs in history.items()})
@@ -62,10 +62,7 @@ Thresholds: TypeAlias = Mapping[tuple[str, str], Mapping[str, float]]
 
 def collect_thresholds(cases: Sequence[CaseResult]) -> Thresholds:
     """Return the thresholds of all cases of a record."""
-    return {
-        (case.eval_set_id, case.eval_id): {metric.name: metric.threshold for metric in case.metrics}
-        for case in cases
-    }
+    return {case.key: {metric.name: metric.threshold for metric in case.metrics} for case in cases}
 
 
 def find_break(
@@ -105,10 +102,10 @@ def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Ba
     A known break of a case stays as long as the case fails, even after the baseline dropped the runs that
     passed.
     """
-    known = {(case.eval_set_id, case.eval_id): case for case in before.cases}
+    known = before.index_cases()
 
     def mark_case(case: BaselineCase) -> BaselineCase:
-        key = (case.eval_set_id, case.eval_id)
+        key = case.key
         old = known.get(key)
         if key not in thresholds:
             return case
@@ -123,7 +120,7 @@ def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_sco
     """Return the baseline; every case that broke is marked and has only its runs since then."""
 
     def drop_case_runs(case: BaselineCase) -> BaselineCase:
-        own = thresholds.get((case.eval_set_id, case.eval_id))
+        own = thresholds.get(case.key)
         found = find_break(case, baseline.sources, own, pass_score) if own is not None else None
         if found is None:
             return replace(case, failing_since=None) if case.failing_since else case
@@ -136,10 +133,10 @@ def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_sco
 
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a sentence for each commit that broke cases on the default branch which also fail here."""
-    known = {(case.eval_set_id, case.eval_id): case.failing_since for case in baseline.cases}
+    known = {case.key: case.failing_since for case in baseline.cases}
     found: dict[FailingSince, list[str]] = {}
     for case in cases:
-        since = known.get((case.eval_set_id, case.eval_id))
+        since = known.get(case.key)
         if since is not None and case.status in {"failed", "errored"}:
             found.setdefault(since, []).append(case.eval_id)
     for since, names in found.items():

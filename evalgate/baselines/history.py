@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import TypeAlias
 
 from evalgate.baselines.breaks import collect_thresholds, mark_breaks
 from evalgate.core.types import (
@@ -32,8 +31,6 @@ STALE_DAYS = 14
 
 _LONGEST_REPLIES = 4096
 """Characters of the replies of one case: reports show ten lines of it, and every run reads the baseline."""
-
-_CaseKey: TypeAlias = tuple[str, str]
 
 
 def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
@@ -170,13 +167,11 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
     if source.digest and any(each.digest == source.digest for each in before.sources):
         return before
     new = len(before.sources)
-    cases = {_get_case_key(case): case for case in before.cases}
+    cases = before.index_cases()
     for case in fresh.cases:
         moved = replace(case, runs=tuple(replace(run, source=new) for run in case.runs))
-        old = cases.get(_get_case_key(case))
-        cases[_get_case_key(case)] = (
-            _merge_cases(old, moved, is_late=_is_late(old, before, source)) if old else moved
-        )
+        old = cases.get(case.key)
+        cases[case.key] = _merge_cases(old, moved, is_late=_is_late(old, before, source)) if old else moved
     return replace(before, cases=tuple(cases.values()), sources=(*before.sources, source))
 
 
@@ -266,7 +261,3 @@ def _find_kept_sources(
 def _sort_runs(runs: Iterable[BaselineRun], index: Mapping[int, int]) -> tuple[BaselineRun, ...]:
     moved = (replace(run, source=index[run.source]) for run in runs)
     return tuple(sorted(moved, key=lambda run: run.source))
-
-
-def _get_case_key(case: BaselineCase) -> _CaseKey:
-    return case.eval_set_id, case.eval_id

@@ -80,9 +80,9 @@ def _find_inconsistencies(baseline: Baseline) -> Iterator[tuple[Location, str]]:
         yield ("sources",), "a baseline names at least one source"
     seen = set()
     for index, case in enumerate(baseline.cases):
-        if (case.eval_set_id, case.eval_id) in seen:
+        if case.key in seen:
             yield ("cases", index), f"the case `{case.eval_id}` of `{case.eval_set_id}` is given twice"
-        seen.add((case.eval_set_id, case.eval_id))
+        seen.add(case.key)
         for number, run in enumerate(case.runs):
             if not 0 <= run.source < len(baseline.sources):
                 yield ("cases", index, "runs", number, "source"), "there is no such source"

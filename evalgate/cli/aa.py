@@ -143,8 +143,8 @@ _Pair: TypeAlias = tuple[CaseResult, BaselineCase]
 
 
 def _pair_cases(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
-    known = {(case.eval_set_id, case.eval_id): case for case in stored.cases if case.runs}
-    found = ((case, known.get((case.eval_set_id, case.eval_id))) for case in cases)
+    known = {case.key: case for case in stored.cases if case.runs}
+    found = ((case, known.get(case.key)) for case in cases)
     return [(replace(case, runs=_select_conclusive(case.runs)), before) for case, before in found if before]
 
 

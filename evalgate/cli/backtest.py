@@ -99,7 +99,7 @@ def _build_policies(record: Record, rules: Thresholds) -> Mapping[tuple[str, str
     found = dict(resolve_case_policies(rules, rules.config.cases, eval_sets, is_part=True))
     for case in record.cases:
         if case.quarantine is not None:
-            key = (case.eval_set_id, case.eval_id)
+            key = case.key
             found[key] = replace(found.get(key, CasePolicy()), quarantine=case.quarantine)
     return found
 

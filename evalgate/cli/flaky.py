@@ -51,7 +51,7 @@ def rank_flaky_cases(
     baseline: Baseline, thresholds: Mapping[str, float], *, pass_score: float
 ) -> list[FlakyCase]:
     """Return every case with at least two runs, the flakiest first. A run passes if all its scores do."""
-    cases = {(case.eval_set_id, case.eval_id): case for case in baseline.cases}
+    cases = baseline.index_cases()
     found = [
         FlakyCase(
             f"{key[0]}:{key[1]}",

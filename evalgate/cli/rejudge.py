@@ -119,7 +119,7 @@ _STORED_SCORES = _StoredScores()
 def _get_policy(case: CaseResult, rules: GateRules) -> CasePolicy:
     if rules.policies is None:
         return CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
-    return rules.policies.get((case.eval_set_id, case.eval_id), CasePolicy())
+    return rules.policies.get(case.key, CasePolicy())
 
 
 def _is_asked(metric: CaseMetric, rules: GateRules) -> bool:

@@ -16,6 +16,7 @@ from evalgate.core.types import (
     BaselineCase,
     BaselineRun,
     CaseChange,
+    CaseKey,
     CaseMetric,
     CaseResult,
     Change,
@@ -89,8 +90,6 @@ def _list_usage_figures(run: BaselineRun | RunResult) -> Iterator[float]:
     yield from (usage.input_tokens, usage.output_tokens, usage.min_cost_usd) if usage else (0.0, 0.0, 0.0)
 
 
-_CaseKey = tuple[str, str]
-
 _LUCK = 0.05
 """A flaky case is newly passing if luck gives so many passes less often than this."""
 
@@ -102,16 +101,14 @@ def compare_with_baseline(
 
     `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were.
     """
-    before = _index_cases(baseline)
-    found = [(case, _build_case_change(case, before.get(_get_case_key(case)))) for case in cases]
+    before = baseline.index_cases()
+    found = [(case, _build_case_change(case, before.get(case.key))) for case in cases]
     changes = [change for _, change in found if change]
     then, now = compare_usage(
-        (case, old)
-        for case in cases
-        if (old := before.get(_get_case_key(case))) and _is_comparable(case, old)
+        (case, old) for case in cases if (old := before.get(case.key)) and _is_comparable(case, old)
     )
-    present, newest = {_get_case_key(case) for case in cases}, find_newest_sources(baseline)
-    gone = [old for old in baseline.cases if _get_case_key(old) not in present and _is_current(old, newest)]
+    present, newest = {case.key for case in cases}, find_newest_sources(baseline)
+    gone = [old for old in baseline.cases if old.key not in present and _is_current(old, newest)]
     removed = [old for old in gone if whole_sets is None or old.eval_set_id in whole_sets]
     changes += [CaseChange(old.eval_set_id, old.eval_id, "removed", before=old.status) for old in removed]
     return Comparison(
@@ -135,12 +132,12 @@ def add_deltas(
     metrics: Sequence[MetricSummary], cases: Sequence[CaseResult], baseline: Baseline
 ) -> tuple[MetricSummary, ...]:
     """Return the summaries with their baseline, delta and trend, computed over the comparable cases alone."""
-    before = _index_cases(baseline)
+    before = baseline.index_cases()
     return tuple(_add_delta_and_trend(metric, cases, before) for metric in metrics)
 
 
 def _add_delta_and_trend(
-    metric: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_CaseKey, BaselineCase]
+    metric: MetricSummary, cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> MetricSummary:
     course = compute_trend(
         [
@@ -153,11 +150,11 @@ def _add_delta_and_trend(
 
 
 def _select_comparable_metrics(
-    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_CaseKey, BaselineCase]
+    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> Iterator[tuple[CaseMetric, BaselineCase]]:
     """Yield the metric of every comparable case together with the case of the baseline."""
     for case in cases:
-        old = before.get(_get_case_key(case))
+        old = before.get(case.key)
         for metric in case.metrics if old and _is_comparable(case, old) else ():
             if (
                 old
@@ -210,11 +207,11 @@ def _add_delta(metric: MetricSummary, pairs: Sequence[tuple[float, float, float]
 
 
 def _pair_scores(
-    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[_CaseKey, BaselineCase]
+    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> Iterator[tuple[float, float, float]]:
     """Yield (baseline, now, weight) for every case that has a score of this metric on both sides."""
     for case in cases:
-        old = before.get(_get_case_key(case))
+        old = before.get(case.key)
         if old is None or not _is_comparable(case, old):
             continue
         for metric in case.metrics:
@@ -243,14 +240,14 @@ def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | No
 
 
 def _find_changed_metrics(
-    cases: Sequence[CaseResult], before: Mapping[_CaseKey, BaselineCase], *, other_judge: bool
+    cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase], *, other_judge: bool
 ) -> Iterator[str]:
     """Yield the names of the metrics that changed since the baseline.
 
     With `other_judge` those of which only the judge changed, otherwise all others.
     """
     for case in cases:
-        old = before.get(_get_case_key(case))
+        old = before.get(case.key)
         if old is None or not _is_comparable(case, old):
             continue
         for metric in case.metrics:
@@ -332,11 +329,3 @@ def _is_failure(status: Status) -> bool:
 
 def _is_comparable(case: CaseResult, old: BaselineCase) -> bool:
     return case.fingerprint == old.fingerprint
-
-
-def _get_case_key(case: CaseResult | BaselineCase) -> _CaseKey:
-    return case.eval_set_id, case.eval_id
-
-
-def _index_cases(baseline: Baseline) -> dict[_CaseKey, BaselineCase]:
-    return {_get_case_key(case): case for case in baseline.cases}

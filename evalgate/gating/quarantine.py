@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, Validat
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import join_quoted, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.types import Baseline, BaselineCase, CasePolicy, CaseResult, EvalSet, Quarantine
+from evalgate.core.types import Baseline, BaselineCase, CaseKey, CasePolicy, CaseResult, EvalSet, Quarantine
 from evalgate.documents.config_file import ConfigDocument, parse_yaml, read_config_document
 from evalgate.documents.validation import list_case_names, translate_validation_error
 from evalgate.system import git
@@ -24,7 +24,6 @@ from evalgate.system import git
 RECOVERED_RUNS = 10
 """Passed runs in a row after which a notice suggests ending a quarantine."""
 
-CaseKey: TypeAlias = tuple[str, str]
 CasePolicies: TypeAlias = Mapping[CaseKey, CasePolicy]
 
 
@@ -115,9 +114,9 @@ def apply_quarantine(
 
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a notice for each quarantined case that passed the newest runs of the baseline."""
-    before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases}
+    before = baseline.index_cases()
     for case in cases:
-        old = before.get((case.eval_set_id, case.eval_id))
+        old = before.get(case.key)
         if case.quarantine is not None and old is not None and _has_recovered(case, old):
             yield (
                 f"{case.eval_id} is quarantined and passed its last {RECOVERED_RUNS} runs in the baseline: "

@@ -41,7 +41,7 @@ class FailureClassifier:
 
         With `most` 1 no case can be run again: the first failure that the baseline does not explain counts.
         """
-        self._before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases}
+        self._before = baseline.index_cases()
         self._keep = keep
         self._most = most
 
@@ -104,7 +104,7 @@ class FailureClassifier:
 
     def _find_stored_runs(self, case: CaseResult) -> "_StoredRuns | None":
         """Return the stored runs of the case, or None if none of them can be compared."""
-        old = self._before.get((case.eval_set_id, case.eval_id))
+        old = self._before.get(case.key)
         if old is None or old.fingerprint != case.fingerprint:
             return None
         return _build_stored_runs(case, old, self._keep)

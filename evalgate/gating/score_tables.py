@@ -87,12 +87,12 @@ def build_score_tables(
     without a score through no fault of the agent has None. Cases to which a metric does not apply have no
     row in its table.
     """
-    before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases} if baseline else {}
+    before = baseline.index_cases() if baseline else {}
     keep = policy.parameters.baseline_keep
     pools: dict[str, dict[MetricKey, GatingMetric]] = {}
     for key, members in group_by_metric(cases).items():
         rows = {
-            build_row_name(case): _build_row(case, metric, before.get((case.eval_set_id, case.eval_id)), keep)
+            build_row_name(case): _build_row(case, metric, before.get(case.key), keep)
             for case, metric in members
             if _is_applicable(case, metric)
         }
@@ -150,11 +150,11 @@ def describe_out_of_range_scores(
     cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
 ) -> Iterator[str]:
     """Yield a sentence for every metric that `build_score_tables` leaves out, with the score."""
-    before = {(case.eval_set_id, case.eval_id): case for case in baseline.cases} if baseline else {}
+    before = baseline.index_cases() if baseline else {}
     keep = policy.parameters.baseline_keep
     for members in group_by_metric(cases).values():
         for case, metric in members:
-            row = _build_row(case, metric, before.get((case.eval_set_id, case.eval_id)), keep)
+            row = _build_row(case, metric, before.get(case.key), keep)
             if _is_applicable(case, metric) and not _is_unit(row):
                 yield _describe_out_of_range(case, metric, row)
                 break

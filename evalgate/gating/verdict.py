@@ -327,8 +327,8 @@ def _describe_comparison(evidence: GateInput, policy: GateConfig) -> str:
 
 def _changed(evidence: GateInput, *kinds: Change) -> list[CaseResult]:
     changes = evidence.comparison.changes if evidence.comparison else ()
-    newly = {(each.eval_set_id, each.eval_id) for each in changes if each.change in kinds}
-    return [case for case in evidence.cases if (case.eval_set_id, case.eval_id) in newly]
+    newly = {each.key for each in changes if each.change in kinds}
+    return [case for case in evidence.cases if case.key in newly]
 
 
 def _describe_excuses(newly: Sequence[CaseResult]) -> Iterator[str]:

@@ -75,14 +75,14 @@ class Finding:
 def list_findings(record: Record) -> list[Finding]:
     """Return the gating cases that failed or errored, newly failing ones first, each group in file order."""
     newly = {
-        (change.eval_set_id, change.eval_id): change.then
+        change.key: change.then
         for change in (record.comparison.changes if record.comparison else ())
         if change.change == "newly_failing"
     }
     findings = [
         Finding(case, key in newly, newly.get(key, ()))
         for case in record.cases
-        for key in [_get_case_key(case)]
+        for key in [case.key]
         if case.status in {"failed", "errored"} and case.quarantine is None
     ]
     return sorted(findings, key=lambda finding: not finding.is_new)
@@ -139,10 +139,10 @@ def find_still_failing(record: Record) -> list[CaseResult]:
     """Return the gating cases that failed in the baseline as well; none if there is no baseline."""
     if record.comparison is None:
         return []
-    other = {(change.eval_set_id, change.eval_id) for change in record.comparison.changes}
+    other = {change.key for change in record.comparison.changes}
     gating = (case for case in record.cases if case.quarantine is None)
     bad = (case for case in gating if case.is_conclusive and case.status != "passed")
-    return [case for case in bad if _get_case_key(case) not in other]
+    return [case for case in bad if case.key not in other]
 
 
 def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
@@ -276,10 +276,10 @@ CHANGES: dict[Change, str] = {
 
 def group_changes(record: Record, comparison: Comparison) -> dict[Change, list[CaseChange]]:
     """Return the changes by kind, in the order of `CHANGES`, without empty kinds and quarantined cases."""
-    quarantined = {_get_case_key(case) for case in record.cases if case.quarantine is not None}
+    quarantined = {case.key for case in record.cases if case.quarantine is not None}
     groups: dict[Change, list[CaseChange]] = {change: [] for change in CHANGES}
     for change in comparison.changes:
-        if (change.eval_set_id, change.eval_id) not in quarantined:
+        if change.key not in quarantined:
             groups[change.change].append(change)
     return {change: found for change, found in groups.items() if found}
 
@@ -289,11 +289,9 @@ def format_change_counts(record: Record, comparison: Comparison) -> str:
     groups = group_changes(record, comparison)
     counts = [f"{len(found):,} {CHANGES[change]}" for change, found in groups.items()]
     quarantined = [case for case in record.cases if case.quarantine is not None]
-    changed = {(change.eval_set_id, change.eval_id) for change in comparison.changes}
+    changed = {change.key for change in comparison.changes}
     # The comparison counts quarantined cases as unchanged too; here they have a count of their own.
-    unchanged_quarantined = sum(
-        case.is_conclusive and _get_case_key(case) not in changed for case in quarantined
-    )
+    unchanged_quarantined = sum(case.is_conclusive and case.key not in changed for case in quarantined)
     unchanged = max(0, comparison.unchanged - unchanged_quarantined)
     others = {"quarantined": len(quarantined), "not part of this run": comparison.left_out}
     return ", ".join(
@@ -315,10 +313,6 @@ def describe_missing_baseline(record: Record) -> str:
     if record.shard is not None:
         return "One shard alone is compared with no baseline: that is done when all are merged."
     return "No baseline: absolute thresholds only."
-
-
-def _get_case_key(case: CaseResult) -> tuple[str, str]:
-    return case.eval_set_id, case.eval_id
 
 
 def format_case_counts(totals: Totals) -> str:

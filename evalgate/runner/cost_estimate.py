@@ -1,15 +1,11 @@
 """Estimate the usage of a run before it begins, from the usage of the runs in the baseline."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TypeAlias
 
 from evalgate.config.schema.budget import Budget, MeteredUsage
 from evalgate.core.formatting import compute_mean, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.types import Baseline, BaselineCase, Usage
-
-CaseKey: TypeAlias = tuple[str, str]
-"""Ids of the eval set and the case."""
+from evalgate.core.types import Baseline, BaselineCase, CaseKey, Usage
 
 _NOTHING = Usage()
 
@@ -74,7 +70,7 @@ class _TypicalRun:
 
 def estimate_cost(wanted: Mapping[CaseKey, int], baseline: Baseline, concurrency: int) -> CostEstimate | None:
     """Estimate the given number of runs of each case, or return None if the baseline has no such case."""
-    known = {(case.eval_set_id, case.eval_id): _summarize_case(case) for case in baseline.cases if case.runs}
+    known = {case.key: _summarize_case(case) for case in baseline.cases if case.runs}
     asked = {key: known[key] for key in wanted if key in known}
     if not asked:
         return None
@@ -136,7 +132,7 @@ def find_other_judges(
 
     `judged` is case to metric to fingerprint.
     """
-    then = {(case.eval_set_id, case.eval_id): case.metric_fingerprints for case in baseline.cases}
+    then = {case.key: case.metric_fingerprints for case in baseline.cases}
     names = (
         name
         for key in wanted

@@ -8,24 +8,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evalgate.agents.factory import AgentSpec, build_agent
 from evalgate.config.schema.agent import ExecutorConfig
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, HasNotices, LlmJudged, ProgressListener, explain_missing_baseline
-from evalgate.core.types import Baseline, ModelUsage, Record, Shard
+from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, Shard
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.eval_runner import Evaluation, FixedRuns, RunScope, choose_sampling
 from evalgate.runner.plan import Plan
 from evalgate.system.workspace import Workspace
-
-if TYPE_CHECKING:
-    from evalgate.runner.cost_estimate import CaseKey
-
 
 _RECORDING = "replay"
 """Agent kind that replays a recording: it needs no cluster."""
@@ -149,7 +144,7 @@ def _select_shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline 
 
 
 def _estimate_run(
-    plan: Plan, planned: Callable[[], Mapping["CaseKey", int]], baseline: Baseline | None
+    plan: Plan, planned: Callable[[], Mapping[CaseKey, int]], baseline: Baseline | None
 ) -> Iterator[str]:
     if baseline is None:
         return

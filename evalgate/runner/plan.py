@@ -97,7 +97,7 @@ class Plan:
         repeats_itself = self.agent.settings.kind == "replay" or self.policy.deterministic
         if self.runs_given or baseline is None or repeats_itself:
             return self
-        stored = {(case.eval_set_id, case.eval_id): len(case.runs) for case in baseline.cases}
+        stored = {case.key: len(case.runs) for case in baseline.cases}
         cases = [
             (suite.eval_set.eval_set_id, head.eval_id)
             for suite in self.suites

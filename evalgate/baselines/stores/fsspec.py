@@ -146,7 +146,7 @@ class FsspecStore:
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
     """Return fingerprint and runs of each case, without the state that other gate runs can change."""
-    return {(case.eval_set_id, case.eval_id): (case.fingerprint, case.runs) for case in part.cases}
+    return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
 @contextmanager

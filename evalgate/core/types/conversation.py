@@ -8,6 +8,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import truncate_start
 
 JsonObject: TypeAlias = Mapping[str, object]
+CaseKey: TypeAlias = tuple[str, str]
+"""Ids of an eval set and of a case in it."""
 """A decoded JSON object. Numbers are finite, strings hold no lone surrogates."""
 
 NO_JSON: JsonObject = {}

@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from evalgate.core.frozen import frozen
-from evalgate.core.types.conversation import NOTHING_EXPECTED, JsonObject, Reply, UserMessage
+from evalgate.core.types.conversation import NOTHING_EXPECTED, CaseKey, JsonObject, Reply, UserMessage
 
 
 @frozen
@@ -202,6 +202,11 @@ class EvalCase:
     """Names that the source groups it by."""
     tool_mocks: tuple[ToolMock, ...] = ()
     """Replacements of tools. A tool that is named here is never called itself."""
+
+    @property
+    def key(self) -> CaseKey:
+        """Return the ids of the eval set and of the case: what names a case among all sets."""
+        return self.eval_set_id, self.eval_id
 
     @property
     def is_simulated(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.core.types.conversation import Outcome, Reply, Usage
+from evalgate.core.types.conversation import CaseKey, Outcome, Reply, Usage
 from evalgate.core.types.result import (
     UNIT_RANGE,
     CaseResult,
@@ -77,6 +77,11 @@ class BaselineCase:
     failing_since: FailingSince | None = None
     """Set: it passed before, and every run since has failed, also where the runs that passed are gone."""
 
+    @property
+    def key(self) -> CaseKey:
+        """Return the ids of the eval set and of the case: what names a case among all sets."""
+        return self.eval_set_id, self.eval_id
+
 
 @frozen
 class Baseline:
@@ -90,6 +95,10 @@ class Baseline:
     version: str = ""
     """State of the source that was read, in words, as `commit 1a2b3c4d5e6f`; "" if a path suffices. Never
     written."""
+
+    def index_cases(self) -> dict[CaseKey, BaselineCase]:
+        """Return the cases by their keys."""
+        return {case.key: case for case in self.cases}
 
 
 SCHEMA_VERSION = 1
@@ -171,6 +180,11 @@ class CaseChange:
     then: tuple[Reply | None, ...] = ()
     """The agent's replies in the baseline, turn by turn, of a newly failing case, if the baseline has them.
     """
+
+    @property
+    def key(self) -> CaseKey:
+        """Return the ids of the eval set and of the case: what names a case among all sets."""
+        return self.eval_set_id, self.eval_id
 
 
 @frozen

@@ -8,6 +8,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types.conversation import (
     AGENT_FAULT_OUTCOMES,
     Attempt,
+    CaseKey,
     Failure,
     JsonObject,
     Outcome,
@@ -401,6 +402,11 @@ class CaseResult:
     """Reason why it does not gate, and is in no mean, verdict or statistics; None: it gates."""
     follow_up: FollowUp | None = None
     """Explanation of a failure by its baseline and further runs; None: it passed, or has no baseline."""
+
+    @property
+    def key(self) -> CaseKey:
+        """Return the ids of the eval set and of the case: what names a case among all sets."""
+        return self.eval_set_id, self.eval_id
 
     @property
     def agent_failed(self) -> bool:

@@ -277,7 +277,7 @@ def _find_foreign_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> I
         elif found := _describe_difference(shard.plan, own):
             yield Problem(path, 0, 0, f"is a shard of another run: {found} differ from what is here")
         elif [cases[index] for index in shard.cases if index < len(cases)] != [
-            (case.eval_set_id, case.eval_id) for case in record.cases
+            case.key for case in record.cases
         ]:
             yield Problem(path, 0, 0, "does not hold the cases of its shard: somebody edited it")
 
