@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from evalgate.core.exit_codes import ExitCode
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 
@@ -44,7 +45,7 @@ def _run_cli(argv: Sequence[str] | None, interrupts: InterruptHandler) -> int:
         return error.exit_code
     except SystemExit as error:
         if error.__context__ is None:  # shell completion ends so: 1 when the request names no shell
-            return 2 if error.code else 0
+            return ExitCode.INVALID_INPUT if error.code else ExitCode.OPEN
         raise error.__context__ from None  # click's answer to a pipe that broke anywhere
     return code if isinstance(code, int) else 0
 
@@ -59,7 +60,7 @@ def _tune_interpreter() -> None:
 
 def _report_interruption() -> int:
     print("Interrupted.", file=sys.stderr)  # noqa: T201
-    return _publish_no_verdict(130)
+    return _publish_no_verdict(ExitCode.INTERRUPTED)
 
 
 def _publish_no_verdict(code: int) -> int:
@@ -79,14 +80,10 @@ def _report_error(error: BaseException) -> int:
         return _report_out_of_memory()
 
 
-_NO_VERDICT = 3
-"""Exit code of `errors.NoVerdictError`, a module that may no longer fit into memory."""
-
-
 def _report_out_of_memory() -> int:
     text = b"evalgate: there is not enough memory to go on: raise `ulimit -v`, or the limit of the job\n"
     os.write(2, text)
-    return _NO_VERDICT
+    return ExitCode.NO_VERDICT
 
 
 def _explain_error(error: BaseException) -> int:
@@ -94,12 +91,12 @@ def _explain_error(error: BaseException) -> int:
         return _report_out_of_memory()
     import click
 
-    from evalgate.core.errors import BUG_EXIT_CODE, EvalgateError, InvalidInputError
+    from evalgate.core.errors import EvalgateError, InvalidInputError
     from evalgate.system.workspace import has_working_folder
 
     if isinstance(error, click.ClickException):
         error.show()
-        return 2
+        return ExitCode.INVALID_INPUT
     if isinstance(error, EvalgateError):
         text = str(error)
         located = isinstance(error, InvalidInputError) and bool(error.problems and error.problems[0].file)
@@ -109,7 +106,7 @@ def _explain_error(error: BaseException) -> int:
         _print_message(
             "evalgate: the folder that this command works in was deleted: change into one that is there"
         )
-        return 2
+        return ExitCode.INVALID_INPUT
     import traceback
 
     _print_message("".join(traceback.format_exception(error)))
@@ -117,7 +114,7 @@ def _explain_error(error: BaseException) -> int:
         "evalgate: this is a bug in evalgate, not a verdict about your agent. "
         "Please report it with the lines above."
     )
-    return BUG_EXIT_CODE
+    return ExitCode.BUG
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

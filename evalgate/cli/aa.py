@@ -25,6 +25,7 @@ from evalgate.cli.compare import (
 from evalgate.cli.rejudge import GateRules, build_stored_record, rescore_case
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError, NoVerdictError
+from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
@@ -362,6 +363,6 @@ def _play_rounds(rounds: int, thresholds: str | None, folder: Path) -> Record:
     overrides = Overrides(runs=rounds)
     plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
     record = run_gate(replace(plan, baseline=None), _SilentProgress())
-    if record.verdict.exit_code in {3, 130}:
+    if record.verdict.exit_code in {ExitCode.NO_VERDICT, ExitCode.INTERRUPTED}:
         raise NoVerdictError(f"the agent could not be played: {record.verdict.reasons[0]}")
     return record

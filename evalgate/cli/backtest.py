@@ -15,6 +15,7 @@ from evalgate.cli.compare import (
 from evalgate.cli.rejudge import GateRules, reevaluate
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
+from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
@@ -74,7 +75,11 @@ def _replay_result(
     gate = rules.config.gate.model_copy(update={"baseline": path})
     then = select_earlier_runs(stored, record.created_at) if stored else None
     held = GateRules(gate, infer_runs_setting(record), criteria, _build_policies(record, rules))
-    now = reevaluate(record, held, then).verdict if record.verdict.exit_code != 130 else record.verdict
+    now = (
+        reevaluate(record, held, then).verdict
+        if record.verdict.exit_code != ExitCode.INTERRUPTED
+        else record.verdict
+    )
     known = {metric.name for case in record.cases for metric in case.metrics}
     return BacktestResult(
         name,

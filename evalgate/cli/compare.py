@@ -12,6 +12,7 @@ from evalgate.cli.rejudge import GateRules, build_stored_record, reevaluate
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core.errors import InvalidInputError
+from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import AgentInfo, Baseline, Record, Totals, Verdict
 from evalgate.datasets.results_io import read_record
@@ -21,7 +22,9 @@ from evalgate.gating.verdict import find_inconsistencies
 from evalgate.runner.plan import resolve_workspace
 from evalgate.system.workspace import Workspace
 
-EMPTY_RECORD = Record("", "", 0.0, AgentInfo("stored", "runs"), 1, Verdict("pass", 0), (), (), Totals())
+EMPTY_RECORD = Record(
+    "", "", 0.0, AgentInfo("stored", "runs"), 1, Verdict("pass", ExitCode.OPEN), (), (), Totals()
+)
 """Record of runs from a baseline, which does not store the other fields."""
 
 

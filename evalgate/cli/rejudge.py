@@ -7,6 +7,7 @@ from typing import Literal
 from evalgate.baselines.breaks import collect_thresholds, describe_already_failing, drop_runs_before_breaks
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core import registry
+from evalgate.core.exit_codes import ExitCode
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
@@ -60,7 +61,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
 
     found = summarize_runs(rules.gate, rules.runs, rescore_cases, sampling)
     comparison = compare_with_baseline(found.cases, baseline) if baseline else None
-    interrupted = record.verdict.exit_code == 130
+    interrupted = record.verdict.exit_code == ExitCode.INTERRUPTED
     evidence = GateInput(found.metrics, found.cases, compute_totals(found.cases), comparison, interrupted)
     nothing = explain_missing_deltas(found.metrics, comparison) if comparison else ""
     return replace(

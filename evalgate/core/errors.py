@@ -6,14 +6,12 @@
     └── RunInterruptedError  130   Ctrl-C
 
 Every other exception is a bug in evalgate (70) and must never look like a verdict.
-The verdict's own codes (0, 1, 3, 4) belong to `evalgate.core.types.Verdict`.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-BUG_EXIT_CODE = 70
-
+from evalgate.core.exit_codes import ExitCode
 
 MOST_SHOWN = 100
 """Most problems that one message lists; a file can have 200,000 wrong items."""
@@ -40,13 +38,13 @@ class Problem:
 class EvalgateError(Exception):
     """Base of all errors that are shown to the user without a traceback."""
 
-    exit_code: int = BUG_EXIT_CODE
+    exit_code: ExitCode = ExitCode.BUG
 
 
 class InvalidInputError(EvalgateError):
     """The input is wrong. Carries every problem that was found, in file order."""
 
-    exit_code = 2
+    exit_code = ExitCode.INVALID_INPUT
 
     def __init__(self, problems: Iterable[Problem] | str) -> None:
         self.problems: tuple[Problem, ...] = (
@@ -60,10 +58,10 @@ class InvalidInputError(EvalgateError):
 class NoVerdictError(EvalgateError):
     """The run allows no trustworthy verdict; the message states the reason and the next step."""
 
-    exit_code = 3
+    exit_code = ExitCode.NO_VERDICT
 
 
 class RunInterruptedError(EvalgateError):
     """The user stopped the run."""
 
-    exit_code = 130
+    exit_code = ExitCode.INTERRUPTED

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import get_args
 
 from evalgate.config.schema.gate import GateConfig
+from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import format_delta, format_score, pluralize
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.score_ranges import Range
@@ -23,9 +24,11 @@ from evalgate.core.types import (
 )
 from evalgate.core.types.record import describe_comparison, format_metric_label
 
-OPEN, CLOSED, NO_VERDICT, INTERRUPTED = 0, 1, 3, 130
-
-_UNDECIDED: Mapping[str, int] = {"warn": OPEN, "fail": CLOSED, "distinguish": 4}
+_UNDECIDED: Mapping[str, ExitCode] = {
+    "warn": ExitCode.OPEN,
+    "fail": ExitCode.CLOSED,
+    "distinguish": ExitCode.INCONCLUSIVE,
+}
 
 _EPSILON = 1e-9  # a drop is a difference of two means: its last bits are noise
 
@@ -34,11 +37,11 @@ _NAMED = 3  # cases that a reason names
 _QUOTED = 300  # characters of an agent's or a metric's own sentence; the record holds all of it
 
 
-_CODES: Mapping[VerdictStatus, Collection[int]] = {
-    "pass": {OPEN},
-    "fail": {CLOSED},
-    "inconclusive": {OPEN, CLOSED, 4},
-    "error": {2, NO_VERDICT, INTERRUPTED},
+_CODES: Mapping[VerdictStatus, Collection[ExitCode]] = {
+    "pass": {ExitCode.OPEN},
+    "fail": {ExitCode.CLOSED},
+    "inconclusive": set(_UNDECIDED.values()),
+    "error": {ExitCode.INVALID_INPUT, ExitCode.NO_VERDICT, ExitCode.INTERRUPTED},
 }
 
 
@@ -66,21 +69,21 @@ def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
     if evidence.interrupted:
         done = evidence.totals.cases - evidence.totals.not_evaluated
         return Verdict(
-            "error", INTERRUPTED, (f"Interrupted after {done} of {_format_case_count(evidence)}.",)
+            "error", ExitCode.INTERRUPTED, (f"Interrupted after {done} of {_format_case_count(evidence)}.",)
         )
     untrustworthy = tuple(_describe_untrustworthy(evidence, policy))
     failures = (*_describe_failures(evidence, policy), *_describe_regressions(evidence, policy))
     missing = tuple(_describe_missing(evidence, policy))
     if untrustworthy:
-        return Verdict("error", NO_VERDICT, (*untrustworthy, *failures))
+        return Verdict("error", ExitCode.NO_VERDICT, (*untrustworthy, *failures))
     if failures:
-        return Verdict("fail", CLOSED, (*failures, *missing))
+        return Verdict("fail", ExitCode.CLOSED, (*failures, *missing))
     if missing:
-        return Verdict("error", NO_VERDICT, missing)
+        return Verdict("error", ExitCode.NO_VERDICT, missing)
     untold = _describe_open_cases(evidence) if policy.max_failed_cases is None else ()
     if undecided := (*_describe_undecided(evidence), *untold):
         return Verdict("inconclusive", _UNDECIDED[policy.on_inconclusive], undecided)
-    return Verdict("pass", OPEN, (_describe_pass(evidence, policy),))
+    return Verdict("pass", ExitCode.OPEN, (_describe_pass(evidence, policy),))
 
 
 def _exclude_quarantined(evidence: GateInput) -> GateInput:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from evalgate.core.errors import EvalgateError, InvalidInputError
+from evalgate.core.exit_codes import ExitCode
 from evalgate.core.protocols import Reporter, StreamingReporter
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record, iter_record_chunks
@@ -32,7 +33,7 @@ class ReportWriteError(EvalgateError):
     The verdict stands. `written` are the files that exist.
     """
 
-    exit_code = 2
+    exit_code = ExitCode.INVALID_INPUT
 
     def __init__(self, message: str, written: Sequence[Path]) -> None:
         super().__init__(message)

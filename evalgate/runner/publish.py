@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from evalgate import __version__
 from evalgate.core import registry
-from evalgate.core.errors import BUG_EXIT_CODE, EvalgateError, InvalidInputError
+from evalgate.core.errors import EvalgateError, InvalidInputError
+from evalgate.core.exit_codes import ExitCode
 from evalgate.core.protocols import Reporter
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line, to_md_text
 from evalgate.core.types import AgentInfo, Record, Totals, Verdict
@@ -77,15 +78,13 @@ def show_post(told: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO,
 
 def build_empty_record() -> Record:
     """Build the record of a run that did not begin."""
-    from evalgate.gating.verdict import NO_VERDICT
-
     return Record(
         evalgate_version=__version__,
         created_at="1970-01-01T00:00:00+00:00",
         duration_s=0.0,
         agent=AgentInfo("", ""),
         runs=0,
-        verdict=Verdict("error", NO_VERDICT),
+        verdict=Verdict("error", ExitCode.NO_VERDICT),
         metrics=(),
         cases=(),
         totals=Totals(),
@@ -119,7 +118,7 @@ def post_no_verdict(
 def _build_error_record(error: Exception) -> Record:
     """Build a record for a post that explains why there is no verdict."""
     reasons: tuple[str, ...] = ("evalgate itself failed, which is a bug: see the log of the job.",)
-    code = BUG_EXIT_CODE
+    code = ExitCode.BUG
     if isinstance(error, EvalgateError):
         code = error.exit_code
         problems = error.problems if isinstance(error, InvalidInputError) else (error,)

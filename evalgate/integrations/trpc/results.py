@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pydantic import Field, ValidationError
 
 from evalgate.core.errors import InvalidInputError
+from evalgate.core.exit_codes import ExitCode
 from evalgate.core.protocols import Document
 from evalgate.core.types import AgentInfo, CaseResult, Failure, Record, RunResult, Totals, TurnResult, Verdict
 from evalgate.documents.validation import Id, translate_validation_error
@@ -52,7 +53,7 @@ class TrpcResultsFormat:
             duration_s=0.0,
             agent=AgentInfo("replay", document.path),
             runs=max(map(len, runs.values()), default=0),
-            verdict=Verdict("error", 3, ("This is a recording, not a run.",)),
+            verdict=Verdict("error", ExitCode.NO_VERDICT, ("This is a recording, not a run.",)),
             metrics=(),
             cases=cases,
             totals=Totals(cases=len(cases), not_evaluated=len(cases)),

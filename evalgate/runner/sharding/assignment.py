@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from evalgate import __version__
 from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
+from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.protocols import AveragesTurns
 from evalgate.core.score_ranges import Range
@@ -24,7 +25,6 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.datasets.large.lazy_cases import LazyRunResult
-from evalgate.gating.verdict import INTERRUPTED, NO_VERDICT, OPEN
 from evalgate.llm.usage import describe_budget_shortfall
 from evalgate.metrics.aggregation import compute_totals, summarize_metrics
 from evalgate.metrics.scoring import BoundMetric
@@ -204,22 +204,24 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
 def _build_shard_verdict(evaluation: Evaluation, shard: Shard, cases: Sequence[CaseResult]) -> Verdict:
     name = f"Shard {shard.index} of {shard.count}"
     if evaluation.interrupted:
-        return Verdict("error", INTERRUPTED, (f"{name} was interrupted. Resume it with --resume.",))
+        return Verdict("error", ExitCode.INTERRUPTED, (f"{name} was interrupted. Resume it with --resume.",))
     if evaluation.unreachable:
         return Verdict(
-            "error", NO_VERDICT, (f"{name}: the agent could not be reached: {evaluation.unreachable}",)
+            "error",
+            ExitCode.NO_VERDICT,
+            (f"{name}: the agent could not be reached: {evaluation.unreachable}",),
         )
     health = evaluation.judge_health
     if health is not None and not health.is_reliable:
         missed = ", ".join(health.missed)
-        return Verdict("error", NO_VERDICT, (f"{name}: {health.sentence}. Missed: {missed}.",))
+        return Verdict("error", ExitCode.NO_VERDICT, (f"{name}: {health.sentence}. Missed: {missed}.",))
     undone = tuple(
         describe_budget_shortfall(cases, more_wanted=False, why=evaluation.spending.exhausted_budget)
     )
     if undone:
-        return Verdict("error", NO_VERDICT, tuple(f"{name}: {sentence}" for sentence in undone))
+        return Verdict("error", ExitCode.NO_VERDICT, tuple(f"{name}: {sentence}" for sentence in undone))
     sentence = f"{name} is done. `evalgate merge` gives the verdict when all {shard.count} are."
-    return Verdict("inconclusive", OPEN, (sentence,))
+    return Verdict("inconclusive", ExitCode.OPEN, (sentence,))
 
 
 def collect_finished_runs(
