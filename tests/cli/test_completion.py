@@ -129,7 +129,8 @@ def test_nothing_heavy_is_loaded_at_a_press_of_the_tab_key(project: Path) -> Non
     assert not {"pydantic", "jinja2", "yaml", "asyncio", "junit_xml"} & modules
     loaded = ours(modules)
     assert loaded.pop("config") == {"defaults"}
-    assert loaded.keys() <= {"__main__", "cli", "system"}
+    assert loaded.keys() <= {"__main__", "cli", "core", "system"}
+    assert loaded.get("core", set()) <= {"exit_codes"}
 
 
 @pytest.mark.parametrize("request_of", ["cmd_source", "bash_nonsense", ""])
