@@ -11,6 +11,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import AgentContext, AgentError, SessionResult
 from evalgate.core.types import (
+    CaseKey,
     EvalCase,
     EvalSet,
     Failure,
@@ -94,7 +95,7 @@ class ReplayAgent:
         self._recordings = recordings
         self._path = path
         self._sets_of: dict[str, list[str]] = {}
-        self._last_played: dict[tuple[str, str], int] = {}
+        self._last_played: dict[CaseKey, int] = {}
         for eval_set_id, eval_id in recordings:
             self._sets_of.setdefault(eval_id, []).append(eval_set_id)
 

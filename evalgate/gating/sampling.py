@@ -112,15 +112,14 @@ class FailureClassifier:
 
 @frozen
 class _FlakyEstimate:
-    """Estimated size of the crowd that a newly failing case is picked out of."""
+    """Estimated numbers of what may fail for the first time by luck alone."""
 
     cases: float
-    """Flaky cases: the crowd of a case that never failed."""
+    """Flaky cases; used for a case that never failed."""
     ways: float
-    """Pairs of a case that failed and a way to fail, a metric or a crash, that come and go.
+    """Flaky pairs of a case that failed before and a metric or a crash; used for a case that failed before.
 
-    It is the crowd of a case that failed before, but never in this way: with four metrics a case that hardly
-    ever passes has soon missed three of them in each of three stored runs, and not the fourth.
+    With four metrics, a case that hardly ever passes may have missed only three of them in its stored runs.
     """
 
 

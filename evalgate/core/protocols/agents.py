@@ -170,7 +170,7 @@ class Agent(Protocol):
 class AgentOptions(Protocol):
     """The options of one kind of agent, checked."""
 
-    def build(self, place: AgentContext) -> Agent:
+    def build(self, context: AgentContext) -> Agent:
         """Build the agent without starting it.
 
         Raises:

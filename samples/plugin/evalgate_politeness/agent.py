@@ -37,5 +37,5 @@ class EchoAgent(BaseModel):
 
     prefix: str
 
-    def build(self, place: AgentContext) -> Echo:
+    def build(self, context: AgentContext) -> Echo:
         return Echo(self.prefix)

@@ -17,5 +17,5 @@ class Memory:
         return self.kept
 
 
-def build(what: str, place: StoreContext) -> Memory:
+def build(what: str, context: StoreContext) -> Memory:
     return Memory()
