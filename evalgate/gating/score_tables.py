@@ -20,9 +20,6 @@ from evalgate.statistics.mean_difference import MeanDifference, compare_means
 from evalgate.statistics.pairing import CaseScores, GatingMetric, Score, pair_cases
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
 
-CaseKey: TypeAlias = tuple[str, str]
-"""Ids of the eval set and the case."""
-
 ScoreTables: TypeAlias = Mapping[str, GatingMetric]
 
 

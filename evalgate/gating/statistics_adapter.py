@@ -20,7 +20,6 @@ from evalgate.core.types import (
     SamplingCost,
     ThresholdEstimate,
 )
-from evalgate.core.types.record import format_metric_label
 from evalgate.gating.messages import MessageContext, describe_metric
 from evalgate.gating.score_tables import (
     ScoreTables,
@@ -109,8 +108,7 @@ def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSumm
 def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
     """Yield one sentence about the averages that differ visibly from their corrected ones."""
     corrected = [
-        f"{format_metric_label(metric)} {format_score(metric.corrected_score)} instead of "
-        f"{format_score(metric.score)}"
+        f"{metric.label} {format_score(metric.corrected_score)} instead of {format_score(metric.score)}"
         for metric in metrics
         if metric.corrected_score is not None
         and format_score(metric.corrected_score) != format_score(metric.score)
@@ -359,7 +357,7 @@ def _is_mean_judged(found: MetricDecision) -> bool:
 def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
     """Yield one sentence about the means that pass although they are below the threshold of a case."""
     below = [
-        f"{format_metric_label(metric)} ({format_score(metric.score, beside=metric.threshold)} < "
+        f"{metric.label} ({format_score(metric.score, beside=metric.threshold)} < "
         f"{format_score(metric.threshold)})"
         for metric in metrics
         if metric.minimum is None and not metric.regressed

@@ -22,7 +22,6 @@ from evalgate.core.types import (
     Verdict,
     VerdictStatus,
 )
-from evalgate.core.types.record import describe_comparison, format_metric_label
 
 _UNDECIDED: Mapping[str, ExitCode] = {
     "warn": ExitCode.OPEN,
@@ -105,7 +104,7 @@ def _describe_undecided(evidence: GateInput) -> Iterator[str]:
         if judgement is None or judgement.verdict != "inconclusive":
             continue
         if judgement.reason != "no_baseline" or evidence.comparison is not None:
-            yield from (f"{label}: {sentence}" for label, sentence in describe_comparison(metric))
+            yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
 
 
 def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
@@ -158,9 +157,7 @@ def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]
         if metric.status == "failed" and is_literal:
             score = format_score(metric.score, beside=metric.minimum)
             name = "threshold" if metric.min_mean is None else "min_mean"
-            yield (
-                f"{format_metric_label(metric)} is {score}, below its {name} {format_score(metric.minimum)}."
-            )
+            yield (f"{metric.label} is {score}, below its {name} {format_score(metric.minimum)}.")
     protected = [case for case in evidence.cases if case.protected and case.status in {"failed", "errored"}]
     if protected:
         yield f"Protected and not passed: {_format_case_share(protected, evidence)}."
@@ -254,11 +251,11 @@ def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[s
         judgement = metric.judgement
         if judgement is not None:
             if judgement.verdict == "fail":
-                yield from (f"{label}: {sentence}" for label, sentence in describe_comparison(metric))
+                yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
         elif (drop := _find_drop(metric, policy)) is not None:
             limit = _compute_drop_limit(metric, policy)
             yield (
-                f"{format_metric_label(metric)} regressed by {format_score(drop, beside=limit)} "
+                f"{metric.label} regressed by {format_score(drop, beside=limit)} "
                 f"({format_score(metric.baseline)} → {_format_current_score(metric)}); allowed is "
                 f"less than {format_score(limit)}."
             )
@@ -289,9 +286,9 @@ def _describe_missing(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
         return
     for metric in evidence.metrics:
         if metric.score is None:
-            yield f"{format_metric_label(metric)} was not evaluated on any case."
+            yield f"{metric.label} was not evaluated on any case."
         elif _is_missing_runs(metric) and metric.judgement:
-            yield from (f"{label}: {sentence}" for label, sentence in describe_comparison(metric))
+            yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
     starved = {metric.name for metric in evidence.metrics if _is_missing_runs(metric)}
     unclear = [case for case in evidence.cases if not _is_measured(case, starved)]
     broken = [case for case in unclear if case.status == "errored" and not case.agent_failed]

@@ -26,7 +26,6 @@ from evalgate.core.types import (
     Totals,
     TurnResult,
 )
-from evalgate.core.types.record import describe_comparison
 
 _LEAST_SHARE = 0.2
 _LEAST_SECONDS = 0.1
@@ -226,7 +225,7 @@ def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
             continue  # reports say once that there is no baseline at all
         yield from (
             (label, sentence)
-            for label, sentence in describe_comparison(metric)
+            for label, sentence in metric.iter_sentences()
             if f"{label}: {sentence}" not in reasons
         )
 

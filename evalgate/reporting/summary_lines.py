@@ -19,7 +19,6 @@ from evalgate.core.types import (
     Status,
     VerdictStatus,
 )
-from evalgate.core.types.record import format_metric_label
 from evalgate.llm.judge_health import describe_agreement
 from evalgate.reporting.findings import (
     CHANGES,
@@ -44,7 +43,7 @@ def describe_agreements(record: Record) -> Iterator[str]:
     """Yield a sentence for each metric about how far the judge agrees with itself."""
     for metric in record.metrics:
         if agreement := describe_agreement(metric.agreement):
-            yield f"{format_metric_label(metric)}: {agreement}"
+            yield f"{metric.label}: {agreement}"
 
 
 def format_judge_usage(totals: ModelUsage) -> str:

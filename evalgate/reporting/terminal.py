@@ -12,7 +12,6 @@ from evalgate.core.formatting import format_delta, format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text, to_log_line
 from evalgate.core.types import NON_AGENT_OUTCOMES, MetricSummary, Record, RunResult, Status, VerdictStatus
-from evalgate.core.types.record import format_metric_label
 from evalgate.metrics.trajectory import diff_trajectories
 from evalgate.reporting.findings import (
     Finding,
@@ -306,7 +305,7 @@ def _build_row(metric: MetricSummary) -> tuple[str, ...]:
     errors = f" ({pluralize(metric.errors, 'error')})" if metric.errors else ""
     return (
         _STATUSES[get_effective_status(metric)][0],
-        to_log_line(format_metric_label(metric), 80),
+        to_log_line(metric.label, 80),
         max(
             (format_score(metric.score, beside=each) for each in (metric.minimum, metric.threshold)), key=len
         ),

@@ -30,7 +30,6 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.core.types.conversation import build_plugin_failure
 from evalgate.throttling.adaptive_concurrency import Slot
 from evalgate.throttling.rate_limiter import slot_release
 from evalgate.throttling.throttle import Throttle
@@ -158,7 +157,7 @@ class CaseRunner:
         except AgentUnreachableError:
             raise
         except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
-            return _AttemptResult(talk.build_ended_run(run, "crashed", build_plugin_failure(error)))
+            return _AttemptResult(talk.build_ended_run(run, "crashed", Failure.from_plugin(error)))
         return _AttemptResult(talk.build_answered_run(run, end))
 
 

@@ -27,7 +27,6 @@ from evalgate.core.protocols import (
     SupportsToolMocks,
 )
 from evalgate.core.types import EvalCase, Failure, Outcome, Reply, Usage, UserMessage
-from evalgate.core.types.conversation import build_plugin_failure
 from evalgate.system.workspace import Workspace, build_agent_environment
 
 if TYPE_CHECKING:
@@ -250,7 +249,7 @@ class ActorHost:
         except (AgentError, SessionLostError, AgentUnreachableError) as error:
             return ActorResponse(failure=ActorFailure.from_error(error))
         except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
-            return ActorResponse(failure=ActorFailure("failed", build_plugin_failure(error)))
+            return ActorResponse(failure=ActorFailure("failed", Failure.from_plugin(error)))
 
     async def _run_step(self, request: ActorRequest) -> ActorResponse:
         if (start := request.beginning) is not None:

@@ -8,9 +8,10 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import truncate_start
 
 JsonObject: TypeAlias = Mapping[str, object]
+"""A decoded JSON object. Numbers are finite, strings hold no lone surrogates."""
+
 CaseKey: TypeAlias = tuple[str, str]
 """Ids of an eval set and of a case in it."""
-"""A decoded JSON object. Numbers are finite, strings hold no lone surrogates."""
 
 NO_JSON: JsonObject = {}
 
@@ -140,6 +141,9 @@ class Usage:
         )
 
 
+_MAX_TRACEBACK = 16 * 1024
+
+
 @frozen
 class Failure:
     """Reason why a run has no answer. Never a score."""
@@ -150,6 +154,12 @@ class Failure:
     """One sentence that a user understands."""
     detail: str = ""
     """Traceback or the tail of the agent's stderr, bounded."""
+
+    @classmethod
+    def from_plugin(cls, error: Exception) -> "Failure":
+        """Return the failure for an exception that an agent's plugin raised although no agent may."""
+        detail = truncate_start("".join(traceback.format_exception(error)), _MAX_TRACEBACK)
+        return cls("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)
 
 
 @frozen
@@ -183,12 +193,3 @@ class CaseRun:
     """The user's messages, turn by turn: written in the case, or made up by a simulated user."""
     user_usage: Usage | None = None
     """Consumption of the simulated user."""
-
-
-_MAX_TRACEBACK = 16 * 1024
-
-
-def build_plugin_failure(error: Exception) -> Failure:
-    """Return the failure for an exception that an agent plugin raised and that no agent may raise."""
-    detail = truncate_start("".join(traceback.format_exception(error)), _MAX_TRACEBACK)
-    return Failure("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)

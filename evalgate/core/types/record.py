@@ -164,6 +164,18 @@ class MetricSummary:
             return None
         return self.threshold if self.min_mean is None else self.min_mean
 
+    @property
+    def label(self) -> str:
+        """Return the metric's name, followed by the cases that the line covers if it does not cover all."""
+        where = ", ".join(filter(None, (self.scope, *self.eval_sets)))
+        return f"{self.name} ({where})" if where else self.name
+
+    def iter_sentences(self) -> Iterator[tuple[str, str]]:
+        """Yield each sentence of the statistics with its subject: this line, or the metric with all lines."""
+        if self.judgement is not None:
+            yield from ((self.label, sentence) for sentence in self.judgement.sentences)
+            yield from ((self.name, sentence) for sentence in self.judgement.shared)
+
 
 Change: TypeAlias = Literal["newly_failing", "flaky", "newly_passing", "new", "removed", "changed"]
 
@@ -329,16 +341,3 @@ class GateInput:
     """Reasons why the rest must not be trusted, or is incomplete, as whole sentences."""
     quarantined: int = 0
     """Cases that are left out because they do not gate."""
-
-
-def format_metric_label(metric: MetricSummary) -> str:
-    """Return the metric's name, followed by the cases that the line covers if it does not cover all."""
-    where = ", ".join(filter(None, (metric.scope, *metric.eval_sets)))
-    return f"{metric.name} ({where})" if where else metric.name
-
-
-def describe_comparison(metric: MetricSummary) -> Iterator[tuple[str, str]]:
-    """Yield each sentence of the statistics about a metric with its subject: the line or the metric."""
-    if metric.judgement is not None:
-        yield from ((format_metric_label(metric), sentence) for sentence in metric.judgement.sentences)
-        yield from ((metric.name, sentence) for sentence in metric.judgement.shared)
