@@ -10,7 +10,7 @@ from types import FrameType
 import pytest
 
 from evalgate.__main__ import main
-from evalgate.agents.http.server import AgentServer, create_http_client
+from evalgate.agents.http.connection import AgentServer, create_http_client
 from evalgate.cli.completion import complete_agent
 from evalgate.cli.init import find_candidates
 from evalgate.core.errors import InvalidInputError

@@ -15,8 +15,8 @@ from evalgate.agents.containers.spec import WORKER_FOLDER, ContainerLimits, Cont
 from evalgate.agents.containers.tracing import HOST_GATEWAY_NAME, find_reachable_endpoint
 from evalgate.agents.containers.worker_container import WorkerContainerAgent
 from evalgate.agents.http.agent import RemoteAgent, RemoteOptions
+from evalgate.agents.http.connection import AgentServer
 from evalgate.agents.http.options import HttpDialectOptions
-from evalgate.agents.http.server import AgentServer
 from evalgate.agents.tracing.collector import CollectorEndpoint
 from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, resolve_otel_settings
 from evalgate.agents.workers.pool import PoolOptions

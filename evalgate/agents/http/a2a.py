@@ -20,10 +20,10 @@ from evalgate.agents.http.a2a_protocol import (
     parse_agent_card,
     parse_result,
 )
-from evalgate.agents.http.connection import AgentConnection, parse_json_body
-from evalgate.agents.http.conversation import TurnAnswer, build_format_error, build_unsupported_error
-from evalgate.agents.http.off_loop import run_off_loop
-from evalgate.agents.http.response_body import iter_events, read_body
+from evalgate.agents.http.connection import AgentConnection
+from evalgate.agents.http.conversation import TurnAnswer
+from evalgate.agents.http.errors import build_format_error, build_unsupported_error
+from evalgate.agents.http.response_body import iter_events, parse_json_body, read_body, run_off_loop
 from evalgate.core.protocols import AgentError
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.types import (

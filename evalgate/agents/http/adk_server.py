@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 from pydantic.alias_generators import to_camel
 
-from evalgate.agents.http.connection import AgentConnection, parse_json_body
-from evalgate.agents.http.conversation import TurnAnswer, append_path, build_format_error
-from evalgate.agents.http.off_loop import run_off_loop
-from evalgate.agents.http.response_body import iter_events as sent_events
-from evalgate.agents.http.response_body import read_body
+from evalgate.agents.http import response_body
+from evalgate.agents.http.connection import AgentConnection, append_path
+from evalgate.agents.http.conversation import TurnAnswer
+from evalgate.agents.http.errors import build_format_error
+from evalgate.agents.http.response_body import parse_json_body, read_body, run_off_loop
 from evalgate.core.protocols import AgentError
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.types import (
@@ -249,7 +249,7 @@ class AdkServerConversation:
         if self._options.stream:
             headers = {"Accept": "text/event-stream"}
             async with self._connection.open_response("POST", at("/run_sse"), body, headers) as response:
-                data = [each async for each in sent_events(response)]
+                data = [each async for each in response_body.iter_events(response)]
             size = sum(map(len, data))
             reply, usage = await run_off_loop(
                 size, lambda: read_adk_reply([parse_json_body(each) for each in data])

@@ -9,9 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
-from evalgate.agents.http.connection import AgentConnection
+from evalgate.agents.http.connection import AgentConnection, AgentServer
 from evalgate.agents.http.conversation import Dialect, RemoteConversation, TurnAnswer, turn_timer
-from evalgate.agents.http.server import AgentServer
 from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionResult, SupportsToolMocks
 from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
 from evalgate.system.loop_timer import LoopTimeout

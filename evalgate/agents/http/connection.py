@@ -1,16 +1,19 @@
-"""Connection pool to the agent's server, with retries and limits for answers."""
+"""HTTP client of the agent's server: its address and TLS options, the proxy to it, requests with retries."""
 
 import asyncio
 import json
 import random
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import field
+from ipaddress import ip_address, ip_network
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
 
-from evalgate.agents.http.conversation import append_path, build_format_error, pause_turn_timer
+from evalgate.agents.http.conversation import pause_turn_timer
 from evalgate.agents.http.errors import (
-    EXCERPT_BYTES,
     PROXY_AUTH_REQUIRED,
     TOO_MANY_REQUESTS,
     build_certificate_error,
@@ -20,17 +23,163 @@ from evalgate.agents.http.errors import (
     describe_connection_error,
     get_retry_after,
 )
-from evalgate.agents.http.off_loop import run_off_loop
-from evalgate.agents.http.response_body import read_body
-from evalgate.agents.http.server import AgentServer, create_http_client
+from evalgate.agents.http.response_body import parse_json_body, read_body, run_off_loop
 from evalgate.agents.tracing.context import current_turn
-from evalgate.agents.workers.wire import WorkerProtocolError, parse_untrusted_json, quote_text
-from evalgate.core.protocols import AgentError
-from evalgate.core.sanitize import shorten_text
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.extras import describe_install
+from evalgate.core.frozen import frozen
+from evalgate.system.files import check_is_regular
 from evalgate.throttling.rate_limiter import RetryPolicy, wait_without_slot
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from aiohttp import ClientResponse, ClientSession
+
+
+def is_http_url(text: str) -> bool:
+    """Return True if a text is an `http://` or `https://` address with a host and no port 0."""
+    try:
+        parts = urlsplit(text)
+        is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets without an IPv6 address, a port that is none
+        return False
+    return is_one and not any(map(str.isspace, text))
+
+
+def append_path(url: str, path: str) -> str:
+    """Return `url` with `path` appended to its path; a query stays at the end."""
+    parts = urlsplit(url)
+    return parts._replace(path=parts.path.rstrip("/") + path).geturl()
+
+
+def find_proxy(url: str) -> str | None:
+    """Return the address of the proxy for `url` (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), or None.
+
+    Loopback addresses never use a proxy, which would look for them on its own machine.
+
+    Raises:
+        InvalidInputError: the environment names something else than an HTTP proxy.
+    """
+    parts, proxies = urlsplit(url), getproxies_environment()
+    host = parts.hostname or ""
+    exempt = (entry.strip().lower() for entry in proxies.get("no", "").split(","))
+    if _is_loopback(host) or any(
+        _matches_exemption(entry, host, parts.netloc.lower()) for entry in exempt if entry
+    ):
+        return None
+    for name in (parts.scheme, "all"):
+        if proxy := proxies.get(name):
+            return _validate_proxy(name, proxy)
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _matches_exemption(entry: str, host: str, netloc: str) -> bool:
+    """Return True if an entry of NO_PROXY names the host, host and port, the domain or the network."""
+    domain = entry.lstrip(".*")
+    if entry == "*" or entry in (host, netloc) or (domain and f".{host}".endswith(f".{domain}")):
+        return True
+    try:
+        return ip_address(host) in ip_network(entry, strict=False)
+    except ValueError:
+        return False
+
+
+def _validate_proxy(name: str, proxy: str) -> str:
+    """Return the address of the proxy, or raise InvalidInputError.
+
+    No message shows the address: it may hold a password.
+    """
+    variable, address = f"{name.upper()}_PROXY", proxy if "://" in proxy else f"http://{proxy}"
+    kind = address.partition(":")[0].lower()
+    if kind not in {"http", "https"}:
+        raise InvalidInputError(
+            f"{variable} names a proxy of the kind `{kind}`: an agent is asked through HTTP proxies alone. "
+            "Name one, or exempt the agent's host in NO_PROXY"
+        )
+    if not is_http_url(address):
+        raise InvalidInputError(
+            f"{variable} names a proxy that is no address: it must look like http://host:port"
+        )
+    return address
+
+
+# Uvicorn and Node.js close an idle connection after 5 s: the client closes it before they do.
+_KEEPALIVE_S = 3.0
+_CONNECT_S = 30
+
+
+@frozen
+class AgentServer:
+    """Address of the agent with the options of the HTTP client. Its repr shows no header's value."""
+
+    url: str
+    """Address without a slash at its end."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Headers of every request."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values that no message may contain."""
+    verify: bool = True
+    """True if the certificate must be valid."""
+    ca_file: Path | None = None
+    """Certificates that are trusted instead of the system's."""
+    relocated: bool = False
+    """True if the server's own host and port are not those of `url`, as in a container."""
+    connections: int = 100
+    """Largest number of open connections."""
+
+
+def create_http_client(server: AgentServer, *, keeps: bool) -> "ClientSession":
+    """Return an HTTP client of the server; with `keeps`, a connection may serve several requests.
+
+    Raises:
+        InvalidInputError: `aiohttp` is not installed, the certificates cannot be read, or the environment
+            names something else than an HTTP proxy.
+    """
+    try:
+        from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+    except ImportError:
+        raise InvalidInputError(
+            f"an agent of kind `http` needs the package `aiohttp`: {describe_install('http')}"
+        ) from None
+    reuse = {"keepalive_timeout": _KEEPALIVE_S} if keeps else {"force_close": True}
+    connector = TCPConnector(
+        limit=server.connections, ssl=_build_tls_context(server), ttl_dns_cache=300, **reuse
+    )
+    return ClientSession(
+        connector=connector,
+        cookie_jar=DummyCookieJar(),  # a session cookie must not leak into another conversation
+        headers=dict(server.headers),
+        timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
+        # Not `trust_env`: aiohttp would read the user's .netrc, in a thread, for each request.
+        proxy=find_proxy(server.url),
+    )
+
+
+def _build_tls_context(server: AgentServer) -> "SSLContext | bool":
+    import ssl
+
+    if not server.verify:
+        return False
+    if server.ca_file is None:
+        return True
+    try:
+        check_is_regular(server.ca_file)
+        return ssl.create_default_context(cafile=server.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInputError(
+            f"`agent.ca_file`: cannot read certificates from {server.ca_file}: {error}"
+        ) from None
+
 
 Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 
@@ -224,25 +373,6 @@ class _ResponseContext:
             self._response.close()
         if isinstance(error, aiohttp.ClientError | ConnectionError):
             raise build_connection_error(error) from None
-
-
-def parse_json_body(body: bytes | str) -> object:
-    """Return the JSON value of an answer; None if the answer is empty.
-
-    Raises:
-        AgentError: it is no JSON, or it nests too deep.
-    """
-    text = body if isinstance(body, str) else body.decode("utf-8-sig", "replace")
-    if not text or text.isspace():
-        return None
-    try:
-        return parse_untrusted_json(text)
-    except json.JSONDecodeError:
-        raise build_format_error(
-            f"the agent's answer is not JSON: {quote_text(text)}", shorten_text(text, EXCERPT_BYTES)
-        ) from None
-    except WorkerProtocolError as error:
-        raise AgentError(error.failure) from None
 
 
 def _require_open(client: "ClientSession | None") -> "ClientSession":

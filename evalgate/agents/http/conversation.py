@@ -5,27 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
-from urllib.parse import urlsplit
 
+from evalgate.agents.http.errors import build_unsupported_error
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import AgentError
-from evalgate.core.types import EvalCase, Failure, JsonObject, Reply, Usage, UserMessage
-
-
-def is_http_url(text: str) -> bool:
-    """Return True if a text is an `http://` or `https://` address with a host and no port 0."""
-    try:
-        parts = urlsplit(text)
-        is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets without an IPv6 address, a port that is none
-        return False
-    return is_one and not any(map(str.isspace, text))
-
-
-def append_path(url: str, path: str) -> str:
-    """Return `url` with `path` appended to its path; a query stays at the end."""
-    parts = urlsplit(url)
-    return parts._replace(path=parts.path.rstrip("/") + path).geturl()
+from evalgate.core.types import EvalCase, JsonObject, Reply, Usage, UserMessage
 
 
 @frozen
@@ -97,16 +80,6 @@ def pause_turn_timer() -> Iterator[None]:
         yield
     finally:
         timer.reschedule(clock() + left)
-
-
-def build_format_error(sentence: str, detail: str = "") -> AgentError:
-    """Return the error for an answer that is not in the format."""
-    return AgentError(Failure("protocol", sentence, detail))
-
-
-def build_unsupported_error(sentence: str) -> AgentError:
-    """Return the error for a message that the format cannot express, which is not the agent's fault."""
-    return AgentError(Failure("unsupported", sentence), "faulted")
 
 
 @frozen

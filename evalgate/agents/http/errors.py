@@ -143,3 +143,13 @@ def _describe_payload_error(error: BaseException) -> str:
 def build_flood_error() -> AgentError:
     """Return the error for an answer that is larger than `MAX_ANSWER_BYTES`."""
     return AgentError(Failure("flood", TOO_LARGE))
+
+
+def build_format_error(sentence: str, detail: str = "") -> AgentError:
+    """Return the error for an answer that is not in the format."""
+    return AgentError(Failure("protocol", sentence, detail))
+
+
+def build_unsupported_error(sentence: str) -> AgentError:
+    """Return the error for a message that the format cannot express, which is not the agent's fault."""
+    return AgentError(Failure("unsupported", sentence), "faulted")

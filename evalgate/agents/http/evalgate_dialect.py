@@ -6,10 +6,16 @@
 import uuid
 from functools import partial
 
-from evalgate.agents.http.connection import AgentConnection, parse_json_body
-from evalgate.agents.http.conversation import TurnAnswer, build_format_error
-from evalgate.agents.http.off_loop import run_off_loop
-from evalgate.agents.http.response_body import iter_events, iter_lines, read_body
+from evalgate.agents.http.connection import AgentConnection
+from evalgate.agents.http.conversation import TurnAnswer
+from evalgate.agents.http.errors import build_format_error
+from evalgate.agents.http.response_body import (
+    iter_events,
+    iter_lines,
+    parse_json_body,
+    read_body,
+    run_off_loop,
+)
 from evalgate.agents.workers import wire
 from evalgate.agents.workers.wire import InvalidMessageError, Transcript
 from evalgate.core.protocols import AgentError

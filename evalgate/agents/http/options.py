@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, mode
 
 from evalgate.agents.http.a2a import A2aDialect
 from evalgate.agents.http.adk_server import AdkServerDialect, AdkServerOptions
-from evalgate.agents.http.chat import ChatDialect, ChatOptions
-from evalgate.agents.http.connection import AgentConnection
-from evalgate.agents.http.conversation import Dialect, append_path
+from evalgate.agents.http.chat_completions import ChatDialect, ChatOptions
+from evalgate.agents.http.connection import AgentConnection, append_path
+from evalgate.agents.http.conversation import Dialect
 from evalgate.agents.http.evalgate_dialect import EvalgateDialect
 from evalgate.documents.env_expansion import strip_placeholders
 

@@ -1,17 +1,27 @@
-"""Readers of response bodies: whole, as server-sent events or as lines, within a size limit."""
+"""Readers of response bodies, within a size limit: whole, as server-sent events or lines, and their JSON."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from evalgate.agents.http.errors import build_flood_error
-from evalgate.agents.workers.wire import MAX_ANSWER_BYTES
+from evalgate.agents.http.conversation import pause_turn_timer
+from evalgate.agents.http.errors import EXCERPT_BYTES, build_flood_error, build_format_error
+from evalgate.agents.workers.wire import (
+    LARGE,
+    MAX_ANSWER_BYTES,
+    WorkerProtocolError,
+    parse_untrusted_json,
+    quote_text,
+)
+from evalgate.core.protocols import AgentError
+from evalgate.core.sanitize import shorten_text
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-
+_T = TypeVar("_T")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -129,3 +139,34 @@ async def _iter_pieces(response: "ClientResponse", is_over: IsOver) -> AsyncIter
         if size > MAX_ANSWER_BYTES:
             raise build_flood_error()
         yield piece
+
+
+def parse_json_body(body: bytes | str) -> object:
+    """Return the JSON value of an answer; None if the answer is empty.
+
+    Raises:
+        AgentError: it is no JSON, or it nests too deep.
+    """
+    text = body if isinstance(body, str) else body.decode("utf-8-sig", "replace")
+    if not text or text.isspace():
+        return None
+    try:
+        return parse_untrusted_json(text)
+    except json.JSONDecodeError:
+        raise build_format_error(
+            f"the agent's answer is not JSON: {quote_text(text)}", shorten_text(text, EXCERPT_BYTES)
+        ) from None
+    except WorkerProtocolError as error:
+        raise AgentError(error.failure) from None
+
+
+async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
+    """Return the result of `work` on an answer of `size` bytes; call it in a thread if that is large.
+
+    The thread releases the GIL from time to time while `parse_untrusted_json` runs. The turn's timer is
+    stopped: the time is the gate's and not the agent's.
+    """
+    if size <= LARGE:
+        return work()
+    with pause_turn_timer():
+        return await asyncio.to_thread(work)

@@ -8,9 +8,8 @@ from typing import Self
 
 import pytest
 
-from evalgate.agents.http import connection
-from evalgate.agents.http.connection import parse_json_body
-from evalgate.agents.http.off_loop import run_off_loop
+from evalgate.agents.http import response_body
+from evalgate.agents.http.response_body import parse_json_body, run_off_loop
 from evalgate.agents.workers.wire import LARGE, parse_untrusted_json
 from evalgate.core.types import JsonObject
 from tests.agents.http.server import one, scripted, serving, sse
@@ -90,7 +89,7 @@ async def test_answers_of_each_kind_are_read_beside_the_loop(
             threads.append(threading.current_thread() is threading.main_thread())
         return parse_untrusted_json(text)
 
-    monkeypatch.setattr(connection, "parse_untrusted_json", watched)
+    monkeypatch.setattr(response_body, "parse_untrusted_json", watched)
     async with serving(scripted(answer())) as server:
         run = await one({"url": server.url, **options}, a_talk("c", "hi"))
     assert run.failure is None

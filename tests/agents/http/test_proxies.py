@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from evalgate.agents.http.server import find_proxy
+from evalgate.agents.http.connection import find_proxy
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Failure, Reply
 from tests.agents.http.server import one
