@@ -57,7 +57,7 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
     if path.suffix == ".json" and isinstance(document.value, list):
         describe_ignored_trpc_keys = registry.load_object(
-            "evalgate.integrations.ignored_config_keys:describe_ignored_trpc_keys"
+            "evalgate.integrations.trpc.metrics_file:describe_ignored_trpc_keys"
         )
         criterion_position = registry.load_object(
             "evalgate.integrations.trpc.metrics_file:find_criterion_position"
@@ -172,7 +172,7 @@ def _is_adk_test_config(path: Path, value: object) -> bool:
 def _build_adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     adk_test_config = registry.load_object("evalgate.integrations.adk.config:AdkTestConfig")
     describe_ignored_adk_keys = registry.load_object(
-        "evalgate.integrations.ignored_config_keys:describe_ignored_adk_keys"
+        "evalgate.integrations.adk.config:describe_ignored_adk_keys"
     )
 
     found = adk_test_config.model_validate(document.value)

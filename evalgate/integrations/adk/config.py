@@ -1,6 +1,6 @@
 """Google ADK's `test_config.json`, and generation settings with Gemini's key names."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
@@ -10,6 +10,9 @@ from evalgate.config.schema.criteria import AdkCriterionConfig
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.values import Entry
 from evalgate.core.formatting import join_quoted
+from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
+from evalgate.documents.config_file import ConfigDocument
+from evalgate.documents.validation import Location
 
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -112,3 +115,45 @@ class AdkTestConfig(BaseModel):
     user: _AdkUser | None = Field(
         default=None, validation_alias=AliasChoices("user_simulator_config", "userSimulatorConfig")
     )
+
+
+_ANY = "*"
+_KNOWN_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    (): ("criteria", "custom_metrics", "user_simulator_config"),
+    ("custom_metrics", _ANY): ("code_config", "metric_info", "description"),
+    ("custom_metrics", _ANY, "code_config"): ("name", "args"),
+    ("user_simulator_config",): (
+        "type",
+        "model",
+        "max_allowed_invocations",
+        "custom_instructions",
+        "include_function_calls",
+        "model_configuration",
+    ),
+}
+"""The known keys of each object in the file, by the object's path. The keys of a criterion depend on its
+metric and are checked elsewhere."""
+
+
+def describe_ignored_adk_keys(document: ConfigDocument) -> tuple[str, ...]:
+    """Return the notices for keys outside of criteria that Google ADK ignores, such as misspelt ones."""
+    check = KeyChecker(document.path, document.find_position, [])
+    check.add_keys(
+        key for path, known in _KNOWN_KEYS.items() for key in _iter_unknown_keys(document.value, path, known)
+    )
+    return check.build_notices()
+
+
+def _iter_unknown_keys(
+    value: object, path: tuple[str, ...], known: tuple[str, ...], at: Location = ()
+) -> Iterator[IgnoredKey]:
+    if not isinstance(value, Mapping):
+        return
+    if path:
+        for key, inner in value.items():
+            if path[0] in {_ANY, key} or to_camel(path[0]) == key:
+                yield from _iter_unknown_keys(inner, path[1:], known, (*at, key))
+        return
+    for key in value:
+        if key not in known and key not in map(to_camel, known):
+            yield IgnoredKey((*at, key), is_refused=False, known=known)

@@ -116,8 +116,7 @@ def _get_header(value: object) -> object:
 
 
 def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
-    from evalgate.integrations.trpc.cases import TrpcCase, build_trpc_case
-    from evalgate.integrations.trpc.fast_reader import parse_common_case
+    from evalgate.integrations.trpc.cases import TrpcCase, build_trpc_case, parse_common_case
 
     (key,) = match_spelling(document.value, ("evalCases",))
     position = partial(_find_position, document)

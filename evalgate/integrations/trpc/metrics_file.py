@@ -10,11 +10,12 @@ from pydantic import Field
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.types import Criterion
+from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
 from evalgate.documents.config_file import ConfigDocument
 from evalgate.documents.env_expansion import expand_go_env
 from evalgate.documents.validation import Location, validate_model
 from evalgate.integrations.trpc.file_models import TrpcModel
-from evalgate.integrations.trpc.keys import get_member, match_spelling
+from evalgate.integrations.trpc.keys import get_member, match_spelling, normalize_key
 
 _PREFIX = "trpc/"
 EVALUATORS = (
@@ -122,3 +123,17 @@ def _find_unset_variables(
             place = _find_position(document, (index, "criterion", "llmJudge", "judgeModel", key))
             message = f"`{key}` names the environment variable `{name}`, which is not set"
             yield Problem(document.path, *place, message)
+
+
+def describe_ignored_trpc_keys(document: ConfigDocument) -> tuple[str, ...]:
+    """Return the notices for keys outside of criteria that tRPC-Agent-Go ignores, such as misspelt ones."""
+    check = KeyChecker(document.path, document.find_position, [])
+    known = _Metric.get_known_keys()
+    check.add_keys(
+        IgnoredKey((index, key), is_refused=False, known=tuple(known.values()))
+        for index, item in enumerate(document.value if isinstance(document.value, list) else [])
+        if isinstance(item, Mapping)
+        for key in item
+        if normalize_key(key) not in known
+    )
+    return check.build_notices()

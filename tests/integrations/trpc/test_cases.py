@@ -1,4 +1,4 @@
-"""The short way through tRPC-Agent-Go's files gives what the long way gives, or leaves the case to it."""
+"""tRPC-Agent-Go's cases: the fast path builds the same case as the models, or leaves it to them; `toolMock`."""
 
 import json
 from typing import Any
@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.types import EvalCase
+from evalgate.core.types import EvalCase, Failure, ToolMock
+from evalgate.documents.strict_json import parse_json
+from evalgate.integrations.trpc.cases import parse_common_case
 from evalgate.integrations.trpc.evalset import TrpcFormat
-from evalgate.integrations.trpc.fast_reader import parse_common_case
+from tests.agents.play import outcomes, tiny
 from tests.integrations.reading import problems, read
 
 SESSION = {"appName": "app", "userId": "ada", "state": {"k": 1}}
@@ -36,11 +38,11 @@ UNUSUAL: tuple[dict[str, Any], ...] = (
     {"creationTimestamp": True},
     {"contextMessages": []},
 )
-"""Members of a turn that only the long way reads, or refuses."""
+"""Members of a turn that only the models read, or refuse."""
 
 
-def by_the_long_way(case: dict[str, Any]) -> EvalCase:
-    """An empty key that only the long way knows takes the case there."""
+def build_by_models(case: dict[str, Any]) -> EvalCase:
+    """Read a case with pydantic's models: the fast path does not know the key `rubrics`."""
     (only,) = read(TrpcFormat(), {"evalSetId": "s", "evalCases": [case | {"rubrics": []}]}).cases
     return only
 
@@ -56,9 +58,9 @@ def by_the_long_way(case: dict[str, Any]) -> EvalCase:
         TURN | {"tools": [{"id": "a", "name": "f"}, {"id": "b", "name": "f", "arguments": None}]},
     ],
 )
-def test_plain_turns_are_read_as_by_the_long_way(turn: dict[str, Any]) -> None:
+def test_common_turns_are_built_as_by_the_models(turn: dict[str, Any]) -> None:
     case = CASE | {"conversation": [turn, TURN]}
-    assert parse_common_case(case, 1) == by_the_long_way(case)
+    assert parse_common_case(case, 1) == build_by_models(case)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_plain_turns_are_read_as_by_the_long_way(turn: dict[str, Any]) -> None:
         *(CASE | {"conversation": [TURN | change]} for change in UNUSUAL),
     ],
 )
-def test_the_unusual_is_left_to_the_long_way(case: object) -> None:
+def test_unusual_cases_are_left_to_the_models(case: object) -> None:
     assert parse_common_case(case, 1) is None
 
 
@@ -99,24 +101,24 @@ SESSIONS = objects(appName=st.text(max_size=2), userId=st.text(max_size=2), stat
 
 
 @given(conversation=st.lists(TURNS, min_size=1, max_size=2), session=SESSIONS)
-def test_what_takes_the_short_way_is_the_same_by_the_long(
+def test_the_fast_path_and_the_models_agree(
     conversation: list[dict[str, Any]], session: dict[str, Any]
 ) -> None:
     case = {"evalId": "c", "conversation": conversation, "sessionInput": session}
     found = parse_common_case(case, 1)
-    assert found is None or found == by_the_long_way(case)
+    assert found is None or found == build_by_models(case)
 
 
-def test_one_unusual_case_takes_nobody_else_along() -> None:
+def test_an_unusual_case_does_not_affect_the_others() -> None:
     unusual = {"eval_id": "another", "conversation": [TURN], "session_input": SESSION}
     found = read(TrpcFormat(), {"evalSetId": "s", "evalCases": [unusual, CASE]}).cases
     assert [(case.eval_id, case.turns) for case in found] == [
-        ("another", by_the_long_way(CASE).turns),
-        ("c", by_the_long_way(CASE).turns),
+        ("another", build_by_models(CASE).turns),
+        ("c", build_by_models(CASE).turns),
     ]
 
 
-def test_every_wrong_case_is_told_beside_what_is_wrong_with_the_set() -> None:
+def test_problems_of_every_case_and_of_the_set_are_reported() -> None:
     cases = [CASE | {"evalId": 1}, CASE, CASE | {"evalId": "d", "conversation": "hi"}, None, CASE]
     found = problems(TrpcFormat(), json.dumps({"EvalCases": cases}, indent=0))
     assert [problem.partition(": ")[2] for problem in found] == [
@@ -126,3 +128,50 @@ def test_every_wrong_case_is_told_beside_what_is_wrong_with_the_set() -> None:
         "`evalCases[3]` must be an object, not null",
         "'c' is the id of another case already, in line 38",
     ]
+
+
+# --- tool mocks ----------------------------------------------------------------------------------------------
+
+
+def case_with_mocks(*rules: object) -> EvalCase:
+    turns = [
+        {"userContent": {"content": "a"}},
+        {"userContent": {"content": "b"}, "toolMock": {"actual": rules}},
+    ]
+    file = {"evalSetId": "s", "evalCases": [{"evalId": "c", "sessionInput": {}, "conversation": turns}]}
+    (case,) = TrpcFormat().read_eval_set(parse_json(json.dumps(file).encode(), "s.evalset.json")).cases
+    return case
+
+
+@pytest.mark.parametrize(
+    ("rule", "mock"),
+    [
+        ({"result": {"a": 1}}, ToolMock("f", {"a": 1}, turn=1)),
+        ({"result": 1, "arguments": {"ignore": True}}, ToolMock("f", 1, turn=1)),
+        ({"result": 1, "arguments": {"expected": {"x": 2}}}, ToolMock("f", 1, {"x": 2}, exact=True, turn=1)),
+    ],
+)
+def test_rules_become_mocks_of_their_turn(rule: dict[str, object], mock: ToolMock) -> None:
+    assert case_with_mocks({"name": "f", **rule}).tool_mocks == (mock,)
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ({"result": 1}, "a rule of `toolMock` names no tool"),
+        ({"name": "f"}, "the rule of `toolMock` for `f` has no `result`"),
+        ({"name": "f", "llmGenerator": {"prompt": "p"}}, "has a model make the result up"),
+        ({"name": "f", "result": 1, "arguments": {"expected": {}, "onlyTree": {"a": True}}}, "by `onlyTree`"),
+        ({"name": "f", "result": 1, "arguments": {"expected": 1}}, "expects arguments that are no object"),
+    ],
+)
+async def test_a_case_with_mocks_a_rule_that_cannot_be_applied_is_not_run(
+    rule: dict[str, object], why: str
+) -> None:
+    case = case_with_mocks(rule)
+    runs = await outcomes(lambda env: tiny("sync_function", env=env), [case])
+
+    assert runs["c"].outcome == "faulted"
+    assert isinstance(runs["c"].failure, Failure)
+    assert runs["c"].failure.kind == "unsupported"
+    assert why in runs["c"].failure.message
