@@ -252,12 +252,12 @@ def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float
     criterion = rules.criteria.get(metric)
     if criterion is None or criterion.max_regression is None:
         return of_all
-    return criterion.max_regression / Range(*criterion.range).width
+    return criterion.max_regression / criterion.range.width
 
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
     """Return a case's scores as shares of their ranges; a crash counts as 0."""
-    known = {name: Range(*criterion.range) for name, criterion in rules.criteria.items()}
+    known = {name: criterion.range for name, criterion in rules.criteria.items()}
     return [
         {
             name: 0.0

@@ -14,7 +14,7 @@ from evalgate.config.schema.thresholds import Config
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
-from evalgate.core.score_ranges import UNIT, Range
+from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, FailingSince
 from evalgate.gating.score_tables import build_statistical_policy, list_baseline_scores
 from evalgate.runner.plan import MEASURED_RUNS
@@ -34,7 +34,7 @@ class BaselineSummary:
     days_old: int | None
     metrics: Mapping[str, DetectableDrop]
     """Averages and drops in each metric's own numbers."""
-    ranges: Mapping[str, tuple[float, float]]
+    ranges: Mapping[str, Range]
     """Ranges of metrics that do not score from 0 to 1."""
     failing: Mapping[str, FailingSince]
     """Case → begin of its failure, of the cases that broke on the default branch."""
@@ -67,7 +67,7 @@ def summarize_baseline(destination: BaselineTarget, now: datetime | None = None)
         {f"{case.eval_set_id}/{case.eval_id}": len(case.runs) for case in baseline.cases},
         compute_age_days(baseline, now),
         {name: _to_own_scale(each, known(name)) for name, each in seen.items()},
-        {name: (known(name).low, known(name).high) for name in seen if known(name) != UNIT},
+        {name: known(name) for name in seen if known(name) != UNIT_RANGE},
         dict(_find_breaks(baseline, destination)),
         format_planned_runs(runs, gate.max_runs),
         tuple(describe_staleness(baseline, now)),
@@ -156,8 +156,8 @@ def _format_age(standard: BaselineSummary) -> str:
     return f", the newest {pluralize(standard.days_old, 'day')} old{old}"
 
 
-def _describe_detectable_drop(found: DetectableDrop, own: tuple[float, float] | None, planned: str) -> str:
-    if found.notice >= (Range(*own) if own else UNIT).width:
+def _describe_detectable_drop(found: DetectableDrop, own: Range | None, planned: str) -> str:
+    if found.notice >= (own or UNIT_RANGE).width:
         return "A suite this size is too small to catch any drop reliably."
     drops = format_score(found.notice) if own else pluralize(round(found.notice * 100), "point")
     return f"Drops of about {drops} or more are caught reliably with {planned} of each case."

@@ -152,7 +152,7 @@ def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], l
     cases = []
     for stored in baseline.cases:
         found = {
-            name: criteria.get(name, Criterion(name, 0.0, range=(known.low, known.high)))
+            name: criteria.get(name, Criterion(name, 0.0, range=known))
             for name in stored.metric_fingerprints
             for known in [get_score_range(name)]
         }

@@ -8,12 +8,17 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from evalgate.config.schema.criteria import AdkCriterionConfig, CriterionConfig, CustomMetricConfig
+from evalgate.config.schema.criteria import (
+    AdkCriterionConfig,
+    CriterionConfig,
+    CustomMetricConfig,
+    find_out_of_range_values,
+)
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.core.score_ranges import Range, find_out_of_range_values
+from evalgate.core.score_ranges import Range
 from evalgate.core.types import Criterion
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.documents.validation import Location, translate_validation_error
@@ -199,9 +204,7 @@ def _build_criteria(configs: Mapping[str, AdkCriterionConfig], rules: Config) ->
 
 
 def _build_criterion(name: str, config: AdkCriterionConfig, known: Range) -> Criterion:
-    criterion = Criterion(
-        name, config.threshold, dict(config.model_extra or {}), range=(known.low, known.high)
-    )
+    criterion = Criterion(name, config.threshold, dict(config.model_extra or {}), range=known)
     if not isinstance(config, CriterionConfig):
         return criterion
     return replace(

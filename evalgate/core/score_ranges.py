@@ -1,20 +1,17 @@
 """Ranges of metric scores; most metrics score from 0 to 1."""
 
-from collections.abc import Callable, Iterator, Mapping
-from math import isfinite
-from typing import NamedTuple, TypeAlias, TypeGuard
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evalgate.core.errors import Problem
-from evalgate.core.types import UNIT_RANGE
-
-_KeyPath: TypeAlias = tuple[str | int, ...]
-
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 _ROUNDING = 1e-9  # a mean of ten scores of 1.0 can be 1.0000000000000002
 
 
 class Range(NamedTuple):
-    """The lowest and the highest score."""
+    """The lowest and the highest score; JSON has it as a list of two numbers."""
 
     low: float
     high: float
@@ -32,17 +29,27 @@ class Range(NamedTuple):
 
     def to_share(self, score: float) -> float:
         """Convert a score to its share of the range: 0 is the lowest, 1 the highest."""
-        return score if self == UNIT else (score - self.low) / self.width
+        return score if self == UNIT_RANGE else (score - self.low) / self.width
 
     def to_score(self, share: float) -> float:
         """Convert a share of the range to a score."""
-        return share if self == UNIT else self.low + share * self.width
+        return share if self == UNIT_RANGE else self.low + share * self.width
 
     def __str__(self) -> str:
         return f"{self.low:g} and {self.high:g}"
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[Any], handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        # Without this pydantic would publish another schema than that of a plain pair of numbers, and would
+        # accept an object with the keys `low` and `high` in results.json.
+        from pydantic_core import core_schema
 
-UNIT = Range(*UNIT_RANGE)
+        del source
+        pair = handler.generate_schema(tuple[float, float])
+        return core_schema.no_info_after_validator_function(cls._make, pair)
+
+
+UNIT_RANGE = Range(0.0, 1.0)
 
 SCORE_RANGES: Mapping[str, Range] = {"response_evaluation_score": Range(1.0, 5.0)}
 """Range of each Google ADK metric that does not score from 0 to 1."""
@@ -50,61 +57,4 @@ SCORE_RANGES: Mapping[str, Range] = {"response_evaluation_score": Range(1.0, 5.0
 
 def get_score_range(metric: str) -> Range:
     """Return the range of a metric's scores."""
-    return SCORE_RANGES.get(metric, UNIT)
-
-
-def find_out_of_range_values(
-    thresholds: object, file: str, position: Callable[[_KeyPath], tuple[int, int]]
-) -> Iterator[Problem]:
-    """Yield a problem for each number in a raw thresholds file that the metric's scores cannot reach."""
-    values = thresholds if isinstance(thresholds, Mapping) else {}
-    own = dict(_read_declared_ranges(values))
-    for path, name, value in _find_score_numbers(values):
-        known = own.get(name, get_score_range(name))
-        if known is None:
-            continue
-        is_drop = path[-1] in _DROPS
-        allowed = Range(0.0, known.width) if is_drop else known
-        if not allowed.low <= value <= allowed.high:
-            why = f", for its scores are between {known}" if is_drop else ", as its scores are"
-            why = "" if known == UNIT else why
-            shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)[1:]
-            yield Problem(file, *position(path), f"`{shown}` should be between {allowed}{why}")
-
-
-def _read_declared_ranges(thresholds: Mapping[object, object]) -> Iterator[tuple[str, Range | None]]:
-    """Yield the ranges of the user's own metrics; None for a wrong one, which is reported elsewhere."""
-    for name, metric in _list_items(thresholds.get("custom_metrics")):
-        bounds = dict(_list_items(metric)).get("range")
-        if bounds is not None:
-            low, high = bounds if isinstance(bounds, list) and len(bounds) == 2 else (None, None)
-            yield name, Range(low, high) if _is_number(low) and _is_number(high) and low < high else None
-
-
-_DROPS = ("max_regression", "max_drop")
-
-
-def _find_score_numbers(thresholds: Mapping[object, object]) -> Iterator[tuple[_KeyPath, str, float]]:
-    """Yield path, metric and value of each number that is compared with scores."""
-    for name, value in _list_items(thresholds.get("criteria")):
-        own = dict(_list_items(value)) or {"threshold": value}
-        for key in ("threshold", "min_mean", *_DROPS):
-            if _is_number(found := own.get(key)):
-                yield ("criteria", name, key), name, found
-    rules = thresholds.get("cases")
-    for index, rule in enumerate(rules if isinstance(rules, list) else ()):
-        for name, value in _list_items(dict(_list_items(rule)).get("criteria")):
-            place = ("cases", index, "criteria", name)
-            if _is_number(value):
-                yield place, name, value
-            for key in ("threshold", "min_mean"):
-                if _is_number(found := dict(_list_items(value)).get(key)):
-                    yield (*place, key), name, found
-
-
-def _list_items(value: object) -> Iterator[tuple[str, object]]:
-    yield from ((str(name), each) for name, each in value.items()) if isinstance(value, Mapping) else ()
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return SCORE_RANGES.get(metric, UNIT_RANGE)

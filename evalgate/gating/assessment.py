@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.frozen import frozen
-from evalgate.core.score_ranges import UNIT, Range
+from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import CaseMetric, CaseResult, Margin, MetricSummary, SamplingCost
 from evalgate.gating.verdict import flag_regressions
 from evalgate.metrics.aggregation import group_by_metric, summarize_metrics
@@ -25,7 +25,7 @@ def compute_threshold_margin(
     score: float | None,
     threshold: float,
     members: Sequence[tuple[CaseResult, CaseMetric]],
-    known: Range = UNIT,
+    known: Range = UNIT_RANGE,
 ) -> Margin | None:
     """Return the distance of a mean from its threshold, and the fewest runs that could turn the result.
 
@@ -159,9 +159,7 @@ def _summarize_with_deltas(
     metrics = tuple(
         replace(
             summary,
-            flip=compute_threshold_margin(
-                summary.score, summary.minimum or 0.0, members, Range(*summary.range)
-            ),
+            flip=compute_threshold_margin(summary.score, summary.minimum or 0.0, members, summary.range),
         )
         for summary, members in zip(summarize_metrics(cases), group_by_metric(cases).values(), strict=True)
     )

@@ -42,7 +42,7 @@ class StatisticalPolicy:
         criterion = self.criteria.get(metric.name)
         if criterion is None:
             return MetricRule(self.max_drop, self.require)
-        known = Range(*metric.range)
+        known = metric.range
         own = None if criterion.max_regression is None else criterion.max_regression / known.width
         max_drop = own if own is not None and self.max_drop is not None else self.max_drop
         if criterion.rule == "literal":
@@ -158,7 +158,7 @@ def describe_out_of_range_scores(
 
 
 def _describe_out_of_range(case: CaseResult, metric: CaseMetric, row: CaseScores) -> str:
-    known = Range(*metric.range)
+    known = metric.range
     side = "" if not all(map(_is_share, row.candidate or ())) else " in the baseline"
     scores = row.candidate if not side else row.baseline
     score = next(known.to_score(each) for each in scores or () if each is not None and not _is_share(each))
@@ -177,7 +177,7 @@ def _is_applicable(case: CaseResult, metric: CaseMetric) -> bool:
 
 
 def _build_row(case: CaseResult, metric: CaseMetric, old: BaselineCase | None, keep: int) -> CaseScores:
-    known = Range(*metric.range)
+    known = metric.range
     candidate = tuple(_list_candidate_scores(case, metric.name, known))
     if old is None or metric.name not in old.metric_fingerprints:
         return CaseScores(None, candidate, case.weight)

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.score_ranges import UNIT, Range
+from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (
     NON_AGENT_OUTCOMES,
     Baseline,
@@ -100,7 +100,7 @@ def apply_corrections(
 def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSummary:
     if metric.score is None or not excess:
         return metric
-    known = Range(*metric.range)
+    known = metric.range
     score = min(known.high, max(known.low, metric.score - excess * known.width))
     return replace(metric, corrected_score=score)
 
@@ -309,7 +309,7 @@ def _build_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
 def _annotate_summary(
     summary: MetricSummary, found: MetricDecision, words: MessageContext, *, has_minimum: bool
 ) -> MetricSummary:
-    change, known = found.change, Range(*summary.range)
+    change, known = found.change, summary.range
     status = summary.status
     if summary.score is not None and (found.minimum or found.reliability):
         bad = any(each is not None and each.verdict == "fail" for each in (found.minimum, found.reliability))
@@ -337,9 +337,11 @@ def _annotate_summary(
 
 def _build_line_context(summary: MetricSummary, words: MessageContext) -> MessageContext:
     """Return the words for the range and the cases of a line of the table of metrics."""
-    known = Range(*summary.range)
+    known = summary.range
     is_part = bool(summary.scope or summary.eval_sets)
-    return replace(words, score=known.to_score, width=None if known == UNIT else known.width, is_part=is_part)
+    return replace(
+        words, score=known.to_score, width=None if known == UNIT_RANGE else known.width, is_part=is_part
+    )
 
 
 def _has_regressed(found: MetricDecision) -> bool:
@@ -390,7 +392,7 @@ def _build_metric_comparison(found: MetricDecision, words: MessageContext, known
         p=change.p if change else None,
         level=found.level,
         minimum=_convert_threshold_test(found.minimum, known),
-        reliability=_convert_threshold_test(found.reliability, UNIT),
+        reliability=_convert_threshold_test(found.reliability, UNIT_RANGE),
         flip=_convert_margin(found, known),
         **moved,
     )
@@ -406,7 +408,7 @@ def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float
 def _convert_margin(found: MetricDecision, known: Range) -> Margin | None:
     if found.flip is None:
         return None
-    known = UNIT if found.deciding.kind == "reliability" else known
+    known = UNIT_RANGE if found.deciding.kind == "reliability" else known
     return Margin(known.to_score(found.flip.limit), found.flip.distance * known.width, found.flip.runs)
 
 
@@ -422,7 +424,7 @@ def _annotate_case_metric(metric: CaseMetric, case: CaseResult, decision: Decisi
     outcome = found.cases.get(build_row_name(case)) if found else None
     if found is None or outcome is None or found.rule.max_drop is None:
         return metric
-    return replace(metric, standing=_build_case_comparison(outcome, Range(*metric.range)))
+    return replace(metric, standing=_build_case_comparison(outcome, metric.range))
 
 
 def _build_case_comparison(outcome: CaseOutcome, known: Range) -> CaseComparison:

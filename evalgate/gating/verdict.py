@@ -9,7 +9,6 @@ from evalgate.config.schema.gate import GateConfig
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import format_delta, format_score, pluralize
 from evalgate.core.sanitize import shorten_text
-from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
     MEASURED_STATUSES,
     CaseResult,
@@ -271,7 +270,7 @@ def _find_drop(metric: MetricSummary, policy: GateConfig) -> float | None:
 
 def _compute_drop_limit(metric: MetricSummary, policy: GateConfig) -> float:
     """Return the smallest drop that is a regression, in the metric's own range."""
-    return policy.max_regression * Range(*metric.range).width
+    return policy.max_regression * metric.range.width
 
 
 def _format_current_score(metric: MetricSummary) -> str:

@@ -15,7 +15,6 @@ from math import comb
 from evalgate.core.formatting import compute_mean, format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Metric
-from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     NON_AGENT_OUTCOMES,
@@ -172,7 +171,7 @@ def _build_turn_metrics(
 def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
     match result:
         case MetricScore(score=score, reason=reason, details=details, passed=passed):
-            literal, score = passed is None, Range(*bound.criterion.range).clamp(score)
+            literal, score = passed is None, bound.criterion.range.clamp(score)
             return RunMetric(bound.name, score, bound.decide_status(score, passed), reason, details, literal)
         case NotApplicable(reason=reason):
             return RunMetric(bound.name, None, "not_evaluated", reason)

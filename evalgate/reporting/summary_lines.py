@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from evalgate.core.formatting import format_delta, format_score, format_sparkline, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
     CaseChange,
     CaseResult,
@@ -187,7 +186,7 @@ def _format_delta(metric: MetricSummary) -> str:
 def _format_trend(metric: MetricSummary) -> str:
     if metric.score is None or len(metric.trend) < _FEWEST_POINTS:
         return ""
-    return format_sparkline([Range(*metric.range).to_share(score) for score in (*metric.trend, metric.score)])
+    return format_sparkline([metric.range.to_share(score) for score in (*metric.trend, metric.score)])
 
 
 @frozen

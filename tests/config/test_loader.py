@@ -13,6 +13,7 @@ from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import parse_adk_version
 from evalgate.core.errors import InvalidInputError
+from evalgate.core.score_ranges import Range
 from evalgate.core.types import Criterion
 from tests.cli.test_cli import AGENT, eval_set, evalgate
 
@@ -110,7 +111,7 @@ def test_an_adk_test_config_keeps_its_own_rules(tmp_path: Path) -> None:
     rules = load_thresholds(written(tmp_path, "test_config.json", text), "test_config.json")
     assert rules.dialect == "adk"
     assert rules.criteria == (
-        Criterion("response_evaluation_score", 4.0, range=(1.0, 5.0)),
+        Criterion("response_evaluation_score", 4.0, range=Range(1.0, 5.0)),
         Criterion("m", -1.0, {"extra": 2}),
     )
 

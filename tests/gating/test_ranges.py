@@ -12,7 +12,7 @@ from evalgate.cli.rejudge import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.protocols import Reporter
-from evalgate.core.score_ranges import UNIT, Range
+from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (
     CaseComparison,
     CaseMetric,
@@ -39,7 +39,7 @@ Scores = Sequence[float]
 
 def cases(known: Range, scores: Sequence[Scores], threshold: float) -> Iterator[CaseResult]:
     for number, own in enumerate(scores):
-        metric = CaseMetric("m", None, threshold, "not_evaluated", fingerprint="m", range=plain(known))
+        metric = CaseMetric("m", None, threshold, "not_evaluated", fingerprint="m", range=known)
         runs = tuple(
             a_run_result(run=run, metrics=(RunMetric("m", known.to_score(score), "passed"),))
             for run, score in enumerate(own, 1)
@@ -47,15 +47,11 @@ def cases(known: Range, scores: Sequence[Scores], threshold: float) -> Iterator[
         yield a_case_result(f"case_{number}", metrics=(metric,), runs=runs)
 
 
-def plain(known: Range) -> tuple[float, float]:
-    return known.low, known.high
-
-
 def judged(
     known: Range, before: Sequence[Scores], now: Sequence[Scores], threshold: float, own: float | None = None
 ) -> Record:
     drop = own and own * known.width
-    criterion = Criterion("m", known.to_score(threshold), max_regression=drop, range=plain(known))
+    criterion = Criterion("m", known.to_score(threshold), max_regression=drop, range=known)
     baseline = build_baseline(a_record(*cases(known, before, criterion.threshold)))
     record = a_record(*cases(known, now, criterion.threshold))
     return reevaluate(record, GateRules(GATE, len(now[0]), {"m": criterion}), baseline)
@@ -95,12 +91,12 @@ def test_the_verdict_does_not_depend_on_how_scores_are_written(
     suite: list[tuple[list[float], list[float]]], threshold: float, own: float | None, known: Range
 ) -> None:
     before, now = zip(*suite, strict=True)
-    usual = judged(UNIT, before, now, threshold, own)
+    usual = judged(UNIT_RANGE, before, now, threshold, own)
     ours = judged(known, before, now, threshold, own)
 
-    assert figures(ours.metrics[0], known) == figures(usual.metrics[0], UNIT)
+    assert figures(ours.metrics[0], known) == figures(usual.metrics[0], UNIT_RANGE)
     assert ours.verdict.status == usual.verdict.status
-    assert [shares(each, known) for each in ours.cases] == [shares(each, UNIT) for each in usual.cases]
+    assert [shares(each, known) for each in ours.cases] == [shares(each, UNIT_RANGE) for each in usual.cases]
 
 
 def shares(case: CaseResult, known: Range) -> CaseComparison | None:
@@ -145,7 +141,7 @@ def test_a_crash_is_the_worst_score_of_the_range() -> None:
     baseline = build_baseline(a_record(*cases(FIVE, [[1.0]] * 4, 1.0)))
     crashed = [a_run_result(outcome="crashed")]
     now = [replace(case, runs=tuple(crashed)) for case in cases(FIVE, [[1.0]] * 4, 1.0)]
-    criterion = Criterion("m", 1.0, range=plain(FIVE))
+    criterion = Criterion("m", 1.0, range=FIVE)
     found = reevaluate(a_record(*now), GateRules(GATE, 1, {"m": criterion}), baseline).metrics[0]
 
     assert found.baseline == FIVE.high
@@ -163,7 +159,7 @@ def test_the_catalogue_knows_the_range_of_its_metrics() -> None:
 def test_a_result_says_the_range_of_its_metrics_where_it_is_another() -> None:
     again = load_record(dump_record(LOST), "results.json")
     assert (again.metrics[0].range, again.cases[0].metrics[0].range) == ((1.0, 5.0), (1.0, 5.0))
-    assert dump_record(judged(UNIT, [[1.0]], [[1.0]], 0.5)).count("range") == 0
+    assert dump_record(judged(UNIT_RANGE, [[1.0]], [[1.0]], 0.5)).count("range") == 0
 
 
 @pytest.mark.parametrize(
@@ -172,7 +168,7 @@ def test_a_result_says_the_range_of_its_metrics_where_it_is_another() -> None:
 def test_what_rounding_adds_switches_no_statistics_off(score: float, judged_by_luck: bool) -> None:
     """A score beyond the range, and what the record says of it."""
     before = [[1.0] * 10] * 5
-    found = judged(UNIT, before, [[score], *[[1.0]] * 4], 0.0)
+    found = judged(UNIT_RANGE, before, [[score], *[[1.0]] * 4], 0.0)
     assert (found.metrics[0].judgement is not None) is judged_by_luck
     said = [notice for notice in found.notices if "without statistics" in notice]
     expected = (

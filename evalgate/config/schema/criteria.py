@@ -1,8 +1,9 @@
 """The sections `criteria`, `custom_metrics`, `cases` and `tool_mocks`."""
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
+from typing import Annotated, Literal, Self, TypeAlias, TypeGuard
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +20,8 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from evalgate.config.schema.values import ConfigSection, Entry, Names, Unit
+from evalgate.core.errors import Problem
+from evalgate.core.score_ranges import UNIT_RANGE, Range, get_score_range
 from evalgate.core.types import ReliabilityRule
 
 
@@ -205,3 +208,63 @@ class CustomMetricConfig(ConfigSection):
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, object]:
         return {"anyOf": [{"type": "string"}, handler(core_schema)]}
+
+
+_KeyPath: TypeAlias = tuple[str | int, ...]
+
+
+def find_out_of_range_values(
+    thresholds: object, file: str, position: Callable[[_KeyPath], tuple[int, int]]
+) -> Iterator[Problem]:
+    """Yield a problem for each number in a raw thresholds file that the metric's scores cannot reach."""
+    values = thresholds if isinstance(thresholds, Mapping) else {}
+    own = dict(_read_declared_ranges(values))
+    for path, name, value in _find_score_numbers(values):
+        known = own.get(name, get_score_range(name))
+        if known is None:
+            continue
+        is_drop = path[-1] in _DROPS
+        allowed = Range(0.0, known.width) if is_drop else known
+        if not allowed.low <= value <= allowed.high:
+            why = f", for its scores are between {known}" if is_drop else ", as its scores are"
+            why = "" if known == UNIT_RANGE else why
+            shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)[1:]
+            yield Problem(file, *position(path), f"`{shown}` should be between {allowed}{why}")
+
+
+def _read_declared_ranges(thresholds: Mapping[object, object]) -> Iterator[tuple[str, Range | None]]:
+    """Yield the ranges of the user's own metrics; None for a wrong one, which is reported elsewhere."""
+    for name, metric in _list_items(thresholds.get("custom_metrics")):
+        bounds = dict(_list_items(metric)).get("range")
+        if bounds is not None:
+            low, high = bounds if isinstance(bounds, list) and len(bounds) == 2 else (None, None)
+            yield name, Range(low, high) if _is_number(low) and _is_number(high) and low < high else None
+
+
+_DROPS = ("max_regression", "max_drop")
+
+
+def _find_score_numbers(thresholds: Mapping[object, object]) -> Iterator[tuple[_KeyPath, str, float]]:
+    """Yield path, metric and value of each number that is compared with scores."""
+    for name, value in _list_items(thresholds.get("criteria")):
+        own = dict(_list_items(value)) or {"threshold": value}
+        for key in ("threshold", "min_mean", *_DROPS):
+            if _is_number(found := own.get(key)):
+                yield ("criteria", name, key), name, found
+    rules = thresholds.get("cases")
+    for index, rule in enumerate(rules if isinstance(rules, list) else ()):
+        for name, value in _list_items(dict(_list_items(rule)).get("criteria")):
+            place = ("cases", index, "criteria", name)
+            if _is_number(value):
+                yield place, name, value
+            for key in ("threshold", "min_mean"):
+                if _is_number(found := dict(_list_items(value)).get(key)):
+                    yield (*place, key), name, found
+
+
+def _list_items(value: object) -> Iterator[tuple[str, object]]:
+    yield from ((str(name), each) for name, each in value.items()) if isinstance(value, Mapping) else ()
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

@@ -1,7 +1,8 @@
 """All data that flows through the pipeline: frozen, typed, and almost without behaviour.
 
 An `EvalSet` holds the questions, a `CaseRun` the agent's behaviour, a `CaseResult` its scores, and a `Record`
-one whole run: `results.json` is a `Record`, field by field. Imports only `core.frozen` and `core.sanitize`.
+one whole run: `results.json` is a `Record`, field by field. Imports only `core.frozen`, `core.sanitize`
+and `core.score_ranges`.
 """
 
 from evalgate.core.types.conversation import (
@@ -62,7 +63,6 @@ from evalgate.core.types.record import (
 )
 from evalgate.core.types.result import (
     MEASURED_STATUSES,
-    UNIT_RANGE,
     CaseComparison,
     CaseMetric,
     CasePolicy,
@@ -99,7 +99,6 @@ __all__ = [
     "RATE_LIMITED",
     "SCHEMA_VERSION",
     "TRANSIENT_FAILURES",
-    "UNIT_RANGE",
     "AgentInfo",
     "ArgMatching",
     "Attempt",

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types.conversation import CaseKey, Outcome, Reply, Usage
 from evalgate.core.types.result import (
-    UNIT_RANGE,
     CaseResult,
     Margin,
     MetricComparison,
@@ -146,7 +146,7 @@ class MetricSummary:
     """Distance of the mean from the threshold; None if it has no score."""
     trend: tuple[float, ...] = ()
     """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
-    range: tuple[float, float] = UNIT_RANGE
+    range: Range = UNIT_RANGE
     """The metric's lowest and highest score."""
     min_mean: float | None = None
     """Minimum of the mean, if that is not `threshold`."""

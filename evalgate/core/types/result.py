@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types.conversation import (
     AGENT_FAULT_OUTCOMES,
     Attempt,
@@ -65,9 +66,6 @@ class ReliabilityRule:
     """Minimum of the estimate."""
 
 
-UNIT_RANGE = (0.0, 1.0)
-
-
 @frozen
 class Criterion:
     """One line of a thresholds file: a metric, its options, and the score it must reach."""
@@ -85,7 +83,7 @@ class Criterion:
     """`literal`: a mean below the threshold fails; `statistical`: only if it is below by more than noise."""
     max_regression: float | None = None
     """Own allowance for a drop against the baseline; None: the gate's."""
-    range: tuple[float, float] = UNIT_RANGE
+    range: Range = UNIT_RANGE
     """The metric's lowest and highest score."""
     min_mean: float | None = None
     """Minimum of the mean of all cases, taken literally. None: `threshold`, unless a comparison with a
@@ -374,7 +372,7 @@ class CaseMetric:
     """For which cases `threshold` holds; "" when for all."""
     standing: CaseComparison | None = None
     """Comparison with its baseline; None if there is no baseline."""
-    range: tuple[float, float] = UNIT_RANGE
+    range: Range = UNIT_RANGE
     """The metric's lowest and highest score; a rare one lies beyond all the same."""
     min_mean: float | None = None
     """Minimum of the mean over the cases; None: `threshold`, unless a baseline judges the mean."""

@@ -22,7 +22,7 @@ def lint_thresholds(rules: Thresholds) -> Iterator[str]:
 
 
 def _find_unmissable_threshold(criterion: Criterion, rules: Thresholds) -> Iterator[str]:
-    if criterion.threshold > criterion.range[0] or criterion.metric in rules.config.custom_metrics:
+    if criterion.threshold > criterion.range.low or criterion.metric in rules.config.custom_metrics:
         return  # a custom metric may return negative scores
     yield (
         f"no score misses the threshold {criterion.threshold:g} of `{criterion.metric}`: "
@@ -31,7 +31,7 @@ def _find_unmissable_threshold(criterion: Criterion, rules: Thresholds) -> Itera
 
 
 def _find_contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str]:
-    minimum, highest = criterion.min_mean, criterion.range[1]
+    minimum, highest = criterion.min_mean, criterion.range.high
     if minimum is None:
         if gate.max_failed_cases and gate.baseline is None and criterion.threshold >= highest:
             yield (

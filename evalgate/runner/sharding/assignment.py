@@ -12,7 +12,6 @@ from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.protocols import AveragesTurns
-from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
     AgentInfo,
     Baseline,
@@ -139,7 +138,7 @@ def _check_metric(metric: RunMetric, expected: _Expected, turns: Sequence[float 
     if not _matches_status(metric, bound):
         yield f"{metric.name} is {metric.status} with a score of {metric.score}"
     elif metric.score is not None and expected.is_mean and turns:
-        score = Range(*bound.criterion.range).clamp(compute_sequential_mean([each or 0.0 for each in turns]))
+        score = bound.criterion.range.clamp(compute_sequential_mean([each or 0.0 for each in turns]))
         if not math.isclose(score, metric.score, abs_tol=1e-9):
             yield f"{metric.name} is {metric.score}, and {score} by its turns"
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from evalgate.core.formatting import compute_exact_mean, compute_sequential_mean
-from evalgate.core.score_ranges import SCORE_RANGES, UNIT
+from evalgate.core.score_ranges import SCORE_RANGES, UNIT_RANGE, Range
 from evalgate.core.types import (
     CaseRun,
     EvalCase,
@@ -177,7 +177,7 @@ class ToolUse(_ConversationMetric):
 class _TurnMeanMetric(JudgedMetric):
     """The mean of the samples of each turn, then of the turns."""
 
-    score_range: ClassVar[tuple[float, float]]
+    score_range: ClassVar[Range]
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in `score_range`.
@@ -201,7 +201,7 @@ class _TurnMeanMetric(JudgedMetric):
 class Safety(_TurnMeanMetric):
     """Harmlessness of the responses, as a model judges."""
 
-    score_range = UNIT
+    score_range = UNIT_RANGE
     prompt_names = ("adk_safety",)
     more_variables = frozenset({"reference"})
 
