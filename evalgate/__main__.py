@@ -169,7 +169,7 @@ def _release_runner_files() -> None:
     from evalgate.system.runner_files import release_runner_files
 
     if sentences := release_runner_files():
-        from evalgate.reporting.github_actions import write_warnings
+        from evalgate.ci.github_actions import write_warnings
 
         write_warnings(sentences, sys.stdout)
         sys.stdout.flush()

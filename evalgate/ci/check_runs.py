@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from evalgate.ci.comment_sections import shorten_markdown
 from evalgate.ci.github_client import GitHubClient, retry_transient
-from evalgate.ci.post_result import PostResult, PostTimeouts, RetriesExhaustedError, TransientError
+from evalgate.ci.posting import Annotation, PostResult, PostTimeouts, RetriesExhaustedError, TransientError
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text, strip_invisible, to_one_line
 
@@ -20,20 +20,7 @@ LONGEST_SUMMARY = 65_535
 _LONGEST_MESSAGE = 16_000  # characters: at most 64 KB, even if each takes four bytes
 _LONGEST_TITLE = 255
 
-CheckLevel: TypeAlias = Literal["notice", "warning", "failure"]
 Conclusion: TypeAlias = Literal["success", "failure", "neutral", "cancelled", "timed_out", "action_required"]
-
-
-@frozen
-class Annotation:
-    """A remark on a line of a file of the repository. Its texts may hold any characters."""
-
-    path: str
-    """The path of the file, relative to the root of the repository."""
-    line: int
-    message: str
-    title: str = ""
-    level: CheckLevel = "failure"
 
 
 @frozen
@@ -66,7 +53,7 @@ def _build_annotation(each: Annotation) -> dict[str, str | int]:
         "path": to_one_line(each.path, 1000) or "unknown",
         "start_line": line,
         "end_line": line,
-        "annotation_level": each.level,
+        "annotation_level": "failure",
         "message": shorten_text(strip_invisible(each.message), _LONGEST_MESSAGE) or "failed",
     }
     title = to_one_line(each.title, _LONGEST_TITLE)

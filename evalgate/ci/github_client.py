@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalgate.ci.comment_sections import LONGEST_COMMENT
-from evalgate.ci.events import HeadCommit
-from evalgate.ci.post_result import (
+from evalgate.ci.github_actions import HeadCommit
+from evalgate.ci.posting import (
     CommentTooLongError,
     NotFoundError,
     PostError,

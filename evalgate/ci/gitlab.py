@@ -1,25 +1,34 @@
-"""A client for the notes of one GitLab merge request through python-gitlab, with its errors classified.
+"""Post a note to the merge request of a job of GitLab CI.
 
-python-gitlab is the optional extra `gitlab`; only posting loads it.
+The requests are sent by python-gitlab, the optional extra `gitlab`; only posting loads it. The functions
+return failures as `PostResult` and raise no error of GitLab.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from evalgate.ci.events import NoPullRequest
-from evalgate.ci.post_result import (
+from evalgate.ci.comment_sections import CommentSection
+from evalgate.ci.posting import (
+    MAX_SECTION,
     CommentTooLongError,
+    NoPullRequest,
     NotFoundError,
+    PostContent,
     PostError,
+    PostNotice,
+    PostOptions,
+    PostResult,
     PostTimeouts,
     TransientError,
+    build_section,
     build_token_redactor,
     parse_seconds,
+    to_post_notice,
     translate_errors,
 )
-from evalgate.ci.sticky_comment import Comment
+from evalgate.ci.sticky_comment import Comment, CommentThread, post_sticky_comment
 from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
 
@@ -36,11 +45,44 @@ _IID = re.compile(r"[1-9]\d{0,8}")
 _ONCE: Mapping[str, Any] = {"obey_rate_limit": False, "max_retries": 0}
 """Options that turn off python-gitlab's retries: `StickyComment` retries, as it knows the time left."""
 _RATE_LIMIT_S = 60.0  # GitLab's limits are per minute
+_TOKEN_ENVS = ("EVALGATE_GITLAB_TOKEN", "GITLAB_TOKEN")
+_PIPELINE = ("CI_PIPELINE_ID", "CI_JOB_ID")
+"""A repeated job has the same pipeline and a new job id."""
+_NO_CHECKS = "GitLab has none: it shows the Code Quality report instead"
 
 _WHY_NOT = {
     401: "the token is wrong or has expired; CI_JOB_TOKEN cannot write notes",
     403: "the token may not write here: it needs the scope `api`",
 }
+
+
+def is_gitlab_ci(environ: Mapping[str, str]) -> bool:
+    """Return True if GitLab's runner started this process."""
+    return environ.get("GITLAB_CI") == "true"
+
+
+def post_merge_request(
+    content: PostContent,
+    options: PostOptions,
+    *,
+    environ: Mapping[str, str],
+    timeouts: PostTimeouts | None = None,
+) -> Iterator[PostNotice]:
+    """Post what `options` ask for, and yield a notice about each post."""
+    if options.comment:
+        names = (options.token_env,) if options.token_env else _TOKEN_ENVS
+        token = next(filter(None, (environ.get(name, "") for name in names)), "")
+        result = post_note(
+            find_merge_request(environ, token),
+            options.name,
+            build_section(options, content.render_comment(MAX_SECTION), environ, _PIPELINE),
+            shared=bool(options.section),
+            shorter=content.render_comment,
+            timeouts=timeouts,
+        )
+        yield to_post_notice("note", result)
+    if options.check:
+        yield to_post_notice("check run", PostResult("skipped", _NO_CHECKS))
 
 
 @frozen
@@ -72,6 +114,29 @@ def find_merge_request(environ: Mapping[str, str], token: str) -> MergeRequest |
     home = environ.get("CI_MERGE_REQUEST_PROJECT_URL", "")
     page = f"{home}/-/merge_requests/{iid}" if home else ""
     return MergeRequest(token, api[1], int(project), int(iid), page)
+
+
+def post_note(
+    request: MergeRequest | NoPullRequest,
+    gate: str,
+    section: CommentSection,
+    *,
+    shared: bool = False,
+    shorter: Callable[[int], str] | None = None,
+    timeouts: PostTimeouts | None = None,
+) -> PostResult:
+    """Post or update the one note that a gate has under a merge request of GitLab.
+
+    The arguments are those of `post_comment` for GitHub. GitLab is asked for the account of the token.
+    """
+    if isinstance(request, NoPullRequest):
+        return PostResult("skipped", request.reason)
+    timeouts = timeouts or PostTimeouts()
+
+    def open_thread() -> CommentThread:
+        return MergeRequestThread(request, timeouts)
+
+    return post_sticky_comment("GitLab", open_thread, gate, section, timeouts, shared=shared, shorter=shorter)
 
 
 class MergeRequestThread:

@@ -1,191 +1,252 @@
-"""Post comments and check runs to GitHub and GitLab.
+"""What is posted to GitHub or GitLab, within which limits, and with which result or error."""
 
-The functions return failures as `PostResult` and raise no error of a service.
-"""
-
-import random
+import re
 import threading
-import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Literal, TypeAlias
 
-from evalgate.ci.check_runs import Annotation, Check, CheckRun
-from evalgate.ci.comment_sections import CommentSection, strip_markers
-from evalgate.ci.events import HeadCommit, NoPullRequest, PullRequest, Subject, find_subject
-from evalgate.ci.github_client import Account, GitHubClient, PullRequestThread, retry_transient
-from evalgate.ci.gitlab import MergeRequest, MergeRequestThread, find_merge_request
-from evalgate.ci.post_result import PostError, PostResult, PostTimeouts
-from evalgate.ci.sticky_comment import CommentThread, StickyComment
+from evalgate.ci.comment_sections import CommentSection
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import to_log_line, to_md_text
+from evalgate.core.types import VerdictStatus
+from evalgate.redaction.redactor import SHORTEST_MASK, Redactor
 
 ACTIONS_BOT = "github-actions[bot]"
 """The account of a workflow's own token."""
 
+ONLY_GATE = "evalgate"
+"""The name of a gate without a name of its own."""
+
+MAX_SECTION = 60_000
+"""The most characters of a section when it is rendered first. A comment with several may shorten it."""
+
+PostStatus: TypeAlias = Literal["posted", "updated", "unchanged", "skipped", "failed"]
+
+
+@frozen
+class PostOptions:
+    """The user's choice of posts and of the account for them."""
+
+    comment: bool = False
+    check: bool = False
+    name: str = ONLY_GATE
+    """The name of the gate. Gates of different names have comments and check runs of their own."""
+    section: str = ""
+    """The matrix leg or suite of this job, in a comment that several jobs share."""
+    token_env: str = ""
+    """The variable that holds the token; "" for the usual one of the service."""
+    author: str = ACTIONS_BOT
+    """The account of the token, if the service does not name it."""
+
+    @property
+    def heading(self) -> str:
+        """Return a Markdown heading that names the gate and the section; "" if both have the default."""
+        name = self.name if self.name != ONLY_GATE else ""
+        title = " / ".join(filter(None, (name, self.section)))
+        return f"## {to_md_text(title, 200)}\n\n" if title else ""
+
+
+@frozen
+class Annotation:
+    """A remark on a line of a file of the repository. Its texts may hold any characters."""
+
+    path: str
+    """The path of the file, relative to the root of the repository."""
+    line: int
+    message: str
+    title: str = ""
+
+
+@frozen
+class PostContent:
+    """What is posted about a run."""
+
+    verdict: VerdictStatus
+    title: str
+    """One line for the list of check runs."""
+    render_comment: Callable[[int], str]
+    """Returns the Markdown of the comment in at most a number of characters."""
+    annotations: tuple[Annotation, ...] = ()
+    """One for each failing case, for a check run."""
+
+
+@frozen
+class NoPullRequest:
+    """The reason why there is no pull request to comment on."""
+
+    reason: str
+
+
+@frozen
+class PostNotice:
+    """A message for the log about a post."""
+
+    level: Literal["info", "notice", "warning"]
+    sentence: str
+
+
+@frozen
+class PostResult:
+    """The result of a post, for a notice in the log."""
+
+    kind: PostStatus
+    """`skipped`: the post could not be expected to work, as with a fork's token.
+
+    `failed`: it could, but did not work.
+    """
+    reason: str = ""
+    """One sentence that is safe to print and holds no secret; "" if the post went as usual."""
+    url: str = ""
+    """The URL of the post; "" if nothing was posted."""
+    needs_attention: bool = False
+    """True if something has to be fixed although the post exists; `reason` says what."""
+
+
+def to_post_notice(what: str, result: PostResult) -> PostNotice:
+    """Return the message for the log about the result of a post."""
+    if result.kind in {"skipped", "failed"}:
+        level: Literal["notice", "warning"] = "notice" if result.kind == "skipped" else "warning"
+        return PostNotice(level, f"The {what} was not posted: {result.reason}. The verdict stands.")
+    if result.needs_attention:
+        return PostNotice("warning", f"The {what} is {result.kind}: {result.url} but {result.reason}.")
+    note = f" ({result.reason})" if result.reason else ""
+    return PostNotice("info", f"The {what} is {result.kind}: {result.url}{note}")
+
+
+@frozen
+class PostTimeouts:
+    """The time limits of a post, in seconds."""
+
+    total_s: float = 90.0
+    """The limit of the whole post; after it, the post has failed."""
+    request_s: int = 15
+    """The limit of one request until its answer begins; at least 1."""
+    settle_s: float = 4.0
+    """The time that a section must stay unchanged before it counts as safe from jobs that write as well.
+
+    It must be longer than any of them takes from reading the comment to writing it.
+    """
+    pause_s: float = 0.5
+    """The first wait before a retry. It grows with each retry, up to `longest_pause_s`."""
+    longest_pause_s: float = 10.0
+    between_writes_s: float = 0.25
+    """The pause between two writes, which GitHub asks for."""
+
+
+class PostError(Exception):
+    """The failure of a request or a post."""
+
+    def __init__(self, reason: str, *, kind: Literal["skipped", "failed"] = "failed") -> None:
+        super().__init__(reason)
+        self.kind: Literal["skipped", "failed"] = kind
+
+
+class TransientError(PostError):
+    """A post that may succeed if it is repeated after at least `wait_s` seconds."""
+
+    def __init__(self, reason: str, wait_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
+
+
+class RetriesExhaustedError(PostError):
+    """A post that was repeated without success. It may succeed at another time."""
+
+
+class NotFoundError(PostError):
+    """A request for something that does not exist, or no longer."""
+
+
+class CommentTooLongError(PostError):
+    """A comment that is too long for the service."""
+
+
+_LONGEST_SHOWN_S = 3600
+
+
+def build_token_redactor(token: str) -> Redactor:
+    """Create a redactor that removes the token from messages."""
+    return Redactor((token,) if len(token) >= SHORTEST_MASK else ())
+
+
+@contextmanager
+def translate_errors(classify: Callable[[Exception], PostError], redactor: Redactor) -> Iterator[None]:
+    """Raise every exception of a `with` block as the `PostError` that `classify` returns.
+
+    Its message holds no secret. It has no cause, because the message of a cause may hold one.
+    """
+    try:
+        yield
+    except PostError:
+        raise
+    except Exception as error:  # noqa: BLE001  # a client may raise anything on an answer that makes no sense
+        translated = classify(error)
+        translated.args = (to_log_line(redactor.redact_text(str(translated)), 400),)
+        raise translated from None
+
+
+def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
+    """Return `given up after 12 s`, with the time until the next possible attempt if that is the reason."""
+    after = f"after {waited_s:.0f} s" if waited_s >= 1 else "at once"
+    if next_s <= 0:
+        return f"given up {after}"
+    until = f"in {next_s:.0f} s" if next_s <= _LONGEST_SHOWN_S else "in more than an hour"
+    return f"given up {after}: the next attempt may be made {until}"
+
+
+def parse_seconds(text: str | None, otherwise: float) -> float:
+    """Return a header's value in seconds, or `otherwise` if it is no number."""
+    return float(text) if text and re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text) else otherwise
+
+
 _MOST_GRACE_S = 5.0  # so that a post which notices its own timeout can still say why
-_NO_PULL = "no open pull request has this commit as its newest"
 
 
-def post_comment(
-    account: Account,
-    subject: Subject,
-    gate: str,
-    section: CommentSection,
-    *,
-    shared: bool = False,
-    shorter: Callable[[int], str] | None = None,
-    author: str = ACTIONS_BOT,
-    timeouts: PostTimeouts | None = None,
-) -> PostResult:
-    """Post or update the one comment that a gate has under a pull request.
-
-    Args:
-        account: The token and the repository.
-        subject: The pull request, as `find_subject` returned it. If it is a commit of a branch, each open
-            pull request from that branch gets a comment: the event does not tell which one was tested.
-        gate: The name of the comment. Gates of different names have comments of their own.
-        section: The section of this job. It replaces only a section of the same key and of this run or an
-            older one.
-        shared: True if other jobs may post to the same comment at the same time. This costs `settle_s`.
-        shorter: Renders the section's text in at most a number of characters, for a comment that gets too
-            long. By default the end is cut.
-        author: The account of the token. Only its comments are edited and deleted.
-        timeouts: The time limits; by default those of `PostTimeouts`.
-    """
-    timeouts = timeouts or PostTimeouts()
-    if isinstance(subject, NoPullRequest):
-        return PostResult("skipped", subject.reason)
-
-    if isinstance(subject, HeadCommit):
-        pulls, failure = _find_pulls(account, subject, timeouts)
-        if failure is not None:
-            return failure
-    else:
-        pulls = [subject.number]
-
-    def post_to_pull(pull: int) -> PostResult:
-        def open_thread() -> CommentThread:
-            return PullRequestThread(GitHubClient(account, timeouts), pull, author)
-
-        return _post_sticky("GitHub", open_thread, gate, section, timeouts, shared=shared, shorter=shorter)
-
-    return _join_outcomes([post_to_pull(pull) for pull in pulls])
-
-
-def post_note(
-    request: MergeRequest | NoPullRequest,
-    gate: str,
-    section: CommentSection,
-    *,
-    shared: bool = False,
-    shorter: Callable[[int], str] | None = None,
-    timeouts: PostTimeouts | None = None,
-) -> PostResult:
-    """Post or update the one note that a gate has under a merge request of GitLab.
-
-    The arguments are those of `post_comment`. GitLab is asked for the account of the token.
-    """
-    if isinstance(request, NoPullRequest):
-        return PostResult("skipped", request.reason)
-    timeouts = timeouts or PostTimeouts()
-
-    def open_thread() -> CommentThread:
-        return MergeRequestThread(request, timeouts)
-
-    return _post_sticky("GitLab", open_thread, gate, section, timeouts, shared=shared, shorter=shorter)
-
-
-def _post_sticky(
-    host: str,
-    open_thread: Callable[[], CommentThread],
-    gate: str,
-    section: CommentSection,
-    timeouts: PostTimeouts,
-    *,
-    shared: bool,
-    shorter: Callable[[int], str] | None,
-) -> PostResult:
-    section = replace(section, text=strip_markers(section.text))
-    return _run_within_limit(
-        timeouts, host, lambda: StickyComment(open_thread(), gate, section, timeouts, shared, shorter).post()
-    )
-
-
-def post_check(
-    account: Account, head_sha: str, check: Check, *, timeouts: PostTimeouts | None = None
-) -> PostResult:
-    """Create a check run for a commit.
-
-    `head_sha` is the head of the pull request, not the merge commit that is checked out.
-    """
-    timeouts = timeouts or PostTimeouts()
-
-    return _run_within_limit(
-        timeouts,
-        "GitHub",
-        lambda: CheckRun(GitHubClient(account, timeouts), head_sha, check, timeouts).post(),
-    )
-
-
-def _find_pulls(
-    account: Account, subject: HeadCommit, timeouts: PostTimeouts
-) -> tuple[list[int], PostResult | None]:
-    """Return the open pull requests with this commit as their newest, or an outcome if there is none."""
-    found: list[int] = []
-
-    def find_open_pulls() -> PostResult:
-        deadline = time.monotonic() + timeouts.total_s
-        github = GitHubClient(account, timeouts)
-        found.extend(
-            retry_transient(lambda: github.list_open_pulls(subject), timeouts, deadline, jitter=random.random)
-        )
-        return PostResult("posted" if found else "skipped", _NO_PULL)
-
-    outcome = _run_within_limit(timeouts, "GitHub", find_open_pulls)
-    # Without the branch, further pull requests may belong to a person who pushed the commit of another one.
-    pulls = sorted(found) if subject.repository and subject.branch else sorted(found)[:1]
-    return pulls, None if outcome.kind == "posted" else outcome
-
-
-def _join_outcomes(outcomes: list[PostResult]) -> PostResult:
-    """Return the first outcome that is failed or skipped, else the first, with the URLs of all."""
-    worst = next((each for each in outcomes if each.kind in {"failed", "skipped"}), outcomes[0])
-    return replace(worst, url=" ".join(each.url for each in outcomes if each.url))
-
-
-def _run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostResult]) -> PostResult:
+def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostResult]) -> PostResult:
     """Return the result of `post`, or a failure if it exceeds its time limit and a short grace period."""
     limit = timeouts.total_s + min(timeouts.total_s, _MOST_GRACE_S)
-    outcome = PostResult("failed", f"{host} did not answer within {limit:g} s")
+    result = PostResult("failed", f"{host} did not answer within {limit:g} s")
 
     def run_post() -> None:
-        nonlocal outcome
+        nonlocal result
         try:
-            outcome = post()
+            result = post()
         except PostError as error:
-            outcome = PostResult(error.kind, str(error))
+            result = PostResult(error.kind, str(error))
 
     # The timeout of a request does not bound an answer that arrives byte by byte. A daemon thread does.
     thread = threading.Thread(target=run_post, daemon=True, name="evalgate-posting")
     thread.start()
     thread.join(limit)
-    return outcome
+    return result
 
 
-__all__ = [
-    "ACTIONS_BOT",
-    "Account",
-    "Annotation",
-    "Check",
-    "CommentSection",
-    "HeadCommit",
-    "MergeRequest",
-    "NoPullRequest",
-    "PostResult",
-    "PostTimeouts",
-    "PullRequest",
-    "Subject",
-    "find_merge_request",
-    "find_subject",
-    "post_check",
-    "post_comment",
-    "post_note",
-]
+def build_section(
+    options: PostOptions, text: str, environ: Mapping[str, str], names: tuple[str, str]
+) -> CommentSection:
+    """Return the section of this job.
+
+    `names` are the variables with the numbers of the run and its attempt.
+    """
+    run, attempt = (read_number(environ, name) for name in names)
+    return CommentSection(options.section, text, run, attempt, _hash_job_name(environ))
+
+
+def _hash_job_name(environ: Mapping[str, str]) -> str:
+    """Return a short hash that no other job of the run has; "" if the runner names no job.
+
+    GitHub uses one GITHUB_JOB for all legs of a matrix, but each leg has a runner of its own.
+    """
+    if name := environ.get("CI_JOB_NAME", ""):
+        return sha256(name.encode()).hexdigest()[:12]
+    job, runner = environ.get("GITHUB_JOB", ""), environ.get("RUNNER_NAME", "")
+    return sha256(f"{job} {runner}".encode()).hexdigest()[:12] if job and runner else ""
+
+
+def read_number(environ: Mapping[str, str], name: str) -> int:
+    """Return the number in a variable; 0 if it holds none."""
+    text = environ.get(name, "")
+    # Python refuses to read integers of thousands of digits with an error of its own.
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0

@@ -23,8 +23,9 @@ from evalgate.ci.comment_sections import (
     merge_sections,
     read_sections,
     render_body,
+    strip_markers,
 )
-from evalgate.ci.post_result import (
+from evalgate.ci.posting import (
     CommentTooLongError,
     NotFoundError,
     PostError,
@@ -33,6 +34,7 @@ from evalgate.ci.post_result import (
     PostTimeouts,
     TransientError,
     describe_giving_up,
+    run_within_limit,
 )
 from evalgate.core.frozen import frozen
 
@@ -80,6 +82,27 @@ class CommentThread(Protocol):
 _SMALLEST_LIMIT = 8_000
 
 _EXAMPLES = {"GitHub": "section: ${{ matrix.x }}", "GitLab": '--section "$CI_JOB_NAME"'}
+
+
+def post_sticky_comment(
+    host: str,
+    open_thread: Callable[[], CommentThread],
+    gate: str,
+    section: CommentSection,
+    timeouts: PostTimeouts,
+    *,
+    shared: bool,
+    shorter: Callable[[int], str] | None,
+) -> PostResult:
+    """Post or update the comment of a gate within the time limit; raise no error of the service.
+
+    `open_thread` may raise `PostError`. The other arguments are those of
+    `evalgate.ci.github_pull_request.post_comment`.
+    """
+    section = replace(section, text=strip_markers(section.text))
+    return run_within_limit(
+        timeouts, host, lambda: StickyComment(open_thread(), gate, section, timeouts, shared, shorter).post()
+    )
 
 
 @dataclass

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from evalgate.ci.post_result import PostTimeouts
+from evalgate.ci.posting import PostNotice, PostOptions, PostTimeouts
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import load_record
@@ -19,8 +19,8 @@ from evalgate.gating.verdict import find_inconsistencies
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.reporting.reviews import PostNotice, PostOptions, post_review
 from evalgate.runner.plan import resolve_workspace
+from evalgate.runner.publish import post_record
 
 LARGEST_RECORD = 64 * 1024 * 1024
 """Bytes; a larger record is not read."""
@@ -50,10 +50,8 @@ def post_stored_record(
     redactor = LiveRedactor(Redactor.from_environment(environ))
     record = redactor.redact_tree(record)
 
-    def render_comment(limit: int) -> str:
-        return redactor.redact_text(CommentReport(limit=limit, is_trusted=False).render(record))
-
-    return post_review(record, posting, render_comment, environ=environ, timeouts=timeouts)
+    comment = CommentReport(is_trusted=False)
+    return post_record(record, posting, comment, redactor.redact_text, environ=environ, timeouts=timeouts)
 
 
 def _open_without_following(path: str, flags: int) -> int:

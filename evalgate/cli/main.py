@@ -274,8 +274,8 @@ cli.add_command(init)
 @click.pass_context
 def action(context: click.Context) -> int:
     """Run as a GitHub action: the inputs come from the environment."""
+    from evalgate.ci.github_actions import register_masks
     from evalgate.cli.action import build_arguments, read_masks
-    from evalgate.reporting.github_actions import register_masks
 
     # The runner reads our streams. Elsewhere they may end in a file, which would then hold the secret.
     register_masks(read_masks(os.environ), environ=os.environ, stream=sys.stdout)

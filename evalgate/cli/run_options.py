@@ -23,9 +23,9 @@ from evalgate.cli.options import (
 from evalgate.config import defaults
 
 if TYPE_CHECKING:
+    from evalgate.ci.posting import PostOptions
     from evalgate.config.cli_overrides import Overrides
     from evalgate.redaction.live_redactor import LiveRedactor
-    from evalgate.reporting.reviews import PostOptions
 
 
 def _parse_runs(_context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
@@ -296,7 +296,7 @@ def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":
     settings = {name: options.pop(name) for name in ("check", "name", "section", "token_env")}
     if not comment and not settings["check"]:
         return None
-    from evalgate.reporting.reviews import PostOptions
+    from evalgate.ci.posting import PostOptions
 
     return PostOptions(comment=comment, author=author, **settings)
 

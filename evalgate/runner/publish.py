@@ -14,20 +14,14 @@ from evalgate import __version__
 from evalgate.core import registry
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.exit_codes import ExitCode
+from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Reporter
-from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line, to_md_text
+from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line, to_md_text, to_one_line
 from evalgate.core.types import AgentInfo, Record, Totals, Verdict
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.reporting.github_actions import (
-    OUTPUTS,
-    add_summary,
-    format_workflow_command,
-    is_github_actions,
-    set_outputs,
-    write_step_outputs,
-)
+from evalgate.reporting.findings import describe_faults, list_findings, resolve_from_root
 from evalgate.reporting.report_files import (
     ReportWriteError,
     check_writable,
@@ -39,41 +33,82 @@ from evalgate.reporting.report_files import (
 from evalgate.reporting.terminal import LiveProgress
 from evalgate.runner.plan import resolve_workspace
 from evalgate.system.files import AnchoredFolder
+from evalgate.system.runner_files import is_github_actions
 from evalgate.system.workspace import Workspace, has_working_folder
 
 if TYPE_CHECKING:
-    from evalgate.reporting.reviews import PostNotice, PostOptions
+    from evalgate.ci.posting import Annotation, PostContent, PostNotice, PostOptions, PostTimeouts
 
 
 def post_record(
     record: Record,
-    posting: "PostOptions",
-    hide: Callable[[str], str],
+    options: "PostOptions",
+    comment: CommentReport,
+    redact: Callable[[str], str],
+    *,
     environ: Mapping[str, str],
     folder: str = "",
-    *,
-    has_page: bool = False,
+    timeouts: "PostTimeouts | None" = None,
 ) -> Iterator["PostNotice"]:
-    """Post the parts that `posting` selects, and yield a notice about each post.
+    """Post what `options` ask for to the pull or merge request, and yield a notice about each post.
 
-    `folder` as in `post_pull_request`; `has_page`: the HTML page was written next to the record.
+    The arguments are those of `build_post_content`.
     """
-    from evalgate.reporting.reviews import post_review
+    from evalgate.ci.github_pull_request import post_pull_request
+    from evalgate.ci.gitlab import is_gitlab_ci, post_merge_request
+
+    content = build_post_content(record, options, comment, redact, folder)
+    post = post_merge_request if is_gitlab_ci(environ) else post_pull_request
+    return post(content, options, environ=environ, timeouts=timeouts)
+
+
+def build_post_content(
+    record: Record,
+    options: "PostOptions",
+    comment: CommentReport,
+    redact: Callable[[str], str],
+    folder: str = "",
+) -> "PostContent":
+    """Return what is posted about a record.
+
+    `comment` renders the comment, and `redact` removes secrets from its text. `folder` is the folder that
+    paths in the record start from, relative to the repository's root.
+    """
+    from evalgate.ci.posting import PostContent
 
     def render_comment(limit: int) -> str:
-        return hide(CommentReport(limit=limit, has_page=has_page).render(record))
+        shorter = replace(comment, limit=limit - len(options.heading))
+        return f"{options.heading}{redact(shorter.render(record))}"
 
-    return post_review(record, posting, render_comment, environ=environ, folder=folder)
+    reasons = record.verdict.reasons
+    return PostContent(
+        record.verdict.status,
+        reasons[0] if reasons else pluralize(record.totals.cases, "case"),
+        render_comment,
+        tuple(build_annotations(record, folder)) if options.check else (),
+    )
 
 
-def show_post(told: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
+def build_annotations(record: Record, folder: str = "") -> Iterator["Annotation"]:
+    """Yield an annotation for each failing case, on its line of the eval set."""
+    from evalgate.ci.posting import Annotation
+
+    for finding in list_findings(record):
+        message = "\n".join(to_one_line(fault, 500) for fault in describe_faults(finding.case)) or "failed"
+        path = resolve_from_root(folder, finding.case.path)
+        yield Annotation(path, finding.case.line, message, finding.name)
+
+
+def show_post(notice: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
     """Print a notice about a post: in the log, and if it failed, in the step's summary too."""
-    if told.level == "info" or not is_github_actions(environ):
-        stderr.write(f"{told.sentence}\n")
+    if notice.level == "info" or not is_github_actions(environ):
+        stderr.write(f"{notice.sentence}\n")
         return
-    stdout.write(format_workflow_command(told.level, told.sentence, title="evalgate"))
+    from evalgate.ci.github_actions import add_summary, format_workflow_command
+
+    stdout.write(format_workflow_command(notice.level, notice.sentence, title="evalgate"))
     stdout.flush()
-    add_summary(f"> {to_md_text(told.sentence)}", environ=environ, stream=stdout)
+    add_summary(f"> {to_md_text(notice.sentence)}", environ=environ, stream=stdout)
 
 
 def build_empty_record() -> Record:
@@ -94,8 +129,10 @@ def build_empty_record() -> Record:
 def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
     """Set every output for a command that ended without a record, so that no other step can claim one."""
     if is_github_actions(environ):
-        given = {"verdict": "error", "exit-code": str(exit_code)}
-        set_outputs({name: given.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
+        from evalgate.ci.github_actions import OUTPUTS, set_outputs
+
+        known = {"verdict": "error", "exit-code": str(exit_code)}
+        set_outputs({name: known.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
 
 
 def post_no_verdict(
@@ -111,8 +148,8 @@ def post_no_verdict(
 
     It replaces the post of an earlier run, which had the verdict of another commit.
     """
-    for told in post_record(_build_error_record(error), posting, hide, environ):
-        show_post(told, environ=environ, stdout=stdout, stderr=stderr)
+    for notice in post_record(_build_error_record(error), posting, CommentReport(), hide, environ=environ):
+        show_post(notice, environ=environ, stdout=stdout, stderr=stderr)
 
 
 def _build_error_record(error: Exception) -> Record:
@@ -205,32 +242,31 @@ class Publisher:
         It is the record's exit code, unless the gate would be open and a report cannot be written: readers
         of the reports would not know that. Reports, outputs and exit code always agree.
         """
-        from evalgate.reporting.comment.reporter import CommentReport
-
         record, written = self._write_reports(self.hiding.redact_tree(record))
         # Before the report: the verdict is the last thing that a reader meets.
         names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")
         self.stderr.flush()
-        self.stdout.write(self.hiding.redact_text(_render_terminal(record, self.stdout, self.environ)))
+        redact, folder = self.hiding.redact_text, self._from_root
+        self.stdout.write(redact(_render_terminal(record, self.stdout, self.environ)))
         self.stdout.flush()
-        has_page = any(path.name == _PAGE for path in written)
-        write_step_outputs(
-            record,
-            self.hiding.redact_text(CommentReport(has_page=has_page).render(record)),
-            self._build_outputs(record, written),
-            environ=self.environ,
-            stream=self.stdout,
-            folder=self._from_root,
-        )
-        if self.posting is not None:
-            self._post_record(record, self.posting, has_page=has_page)
-        return record.verdict.exit_code
+        comment = CommentReport(has_page=any(path.name == _PAGE for path in written))
+        if is_github_actions(self.environ):
+            from evalgate.ci.github_actions import write_step_outputs
 
-    def _post_record(self, record: Record, posting: "PostOptions", *, has_page: bool) -> None:
-        hide, environ = self.hiding.redact_text, self.environ
-        for told in post_record(record, posting, hide, environ, self._from_root, has_page=has_page):
-            show_post(told, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
+            write_step_outputs(
+                redact(comment.render(record)),
+                self._build_outputs(record, written),
+                tuple(build_annotations(record, folder)),
+                environ=self.environ,
+                stream=self.stdout,
+            )
+        if self.posting is not None:
+            for notice in post_record(
+                record, self.posting, comment, redact, environ=self.environ, folder=folder
+            ):
+                show_post(notice, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
+        return record.verdict.exit_code
 
     def _write_reports(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
         """Return the record as it was finally written, and the files that hold it."""

@@ -31,6 +31,11 @@ _DYING_S = 2.0
 _LOOK_S = 0.01
 
 
+def is_github_actions(environ: Mapping[str, str]) -> bool:
+    """Return True if GitHub's runner started this process."""
+    return environ.get("GITHUB_ACTIONS") == "true"
+
+
 class NotRegularError(OSError):
     """A path leads to something else than a regular file."""
 
@@ -92,7 +97,7 @@ def hold_runner_files(environ: Mapping[str, str]) -> None:
     Where the gate is root and the runner's user is not, the command files are root's until
     `release_runner_files`. A file that cannot be held is left as it is.
     """
-    if environ.get("GITHUB_ACTIONS") != "true":
+    if not is_github_actions(environ):
         return
     _HELD.process = os.getpid()
     if event := environ.get(_EVENT):

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from evalgate.ci.comment_sections import CommentSection
-from evalgate.ci.events import PullRequest
+from evalgate.ci.github_actions import PullRequest
 from evalgate.ci.github_client import Account
-from evalgate.ci.post_result import PostResult, PostTimeouts
-from evalgate.ci.posting import ACTIONS_BOT, post_comment
+from evalgate.ci.github_pull_request import post_comment
+from evalgate.ci.posting import ACTIONS_BOT, PostResult, PostTimeouts
 from tests.github.server import FakeGitHub
 from tests.github.world import PULL, REPOSITORY
 

@@ -11,10 +11,10 @@ from typing import Literal
 import pytest
 
 from evalgate.ci.comment_sections import CommentSection, format_marker, read_sections
-from evalgate.ci.events import HeadCommit, NoPullRequest, PullRequest
+from evalgate.ci.github_actions import HeadCommit, PullRequest
 from evalgate.ci.github_client import Account
-from evalgate.ci.post_result import PostResult
-from evalgate.ci.posting import post_comment
+from evalgate.ci.github_pull_request import post_comment
+from evalgate.ci.posting import NoPullRequest, PostResult
 from evalgate.core.extras import describe_install
 from tests.ci.conftest import QUICK, TOKEN, account_on, post
 from tests.github.faults import Fault, limit_used_up, slow_down
@@ -369,7 +369,7 @@ def test_the_token_is_in_no_log_and_no_text(github: FakeGitHub, caplog: pytest.L
 
 
 def test_only_posting_loads_the_client() -> None:
-    code = "import sys, evalgate.ci.posting; sys.exit('github' in sys.modules or 'requests' in sys.modules)"
+    code = "import sys, evalgate.ci.github_pull_request; sys.exit('github' in sys.modules or 'requests' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.ci.comment_sections import read_sections
-from tests.ci.test_pullrequest import AGENT, EVAL_SET, THRESHOLDS, environ_of, evalgate
+from tests.ci.test_github_pull_request import AGENT, EVAL_SET, THRESHOLDS, environ_of, evalgate
 from tests.github.server import FakeGitHub
 
 SECRET = "hunter2-planted-secret"

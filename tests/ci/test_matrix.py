@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from evalgate.ci.comment_sections import CommentSection, read_sections, render_body
-from evalgate.ci.post_result import PostResult
-from evalgate.reporting.reviews import PostOptions
+from evalgate.ci.posting import PostOptions, PostResult
 from tests.ci.conftest import QUICK, post
-from tests.ci.test_pullrequest import environ_of, tell
+from tests.ci.test_github_pull_request import environ_of, post_report
 from tests.github.faults import Fault
 from tests.github.server import FakeGitHub
 from tests.situations import green, regression
@@ -95,7 +94,7 @@ def test_a_run_tells_legs_by_their_runner(
     github: FakeGitHub, tmp_path: Path, other: dict[str, str], level: str
 ) -> None:
     environ = environ_of(github, tmp_path, GITHUB_JOB="gate", RUNNER_NAME="GitHub Actions 1")
-    tell(green(), PostOptions(comment=True), environ)
-    (told,) = tell(regression(), PostOptions(comment=True), {**environ, **other})
+    post_report(green(), PostOptions(comment=True), environ)
+    (told,) = post_report(regression(), PostOptions(comment=True), {**environ, **other})
     assert told.level == level
     assert (MEND in told.sentence) == (level == "warning")

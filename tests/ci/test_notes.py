@@ -10,10 +10,8 @@ from dataclasses import replace
 import pytest
 
 from evalgate.ci.comment_sections import CommentSection, format_marker, read_sections
-from evalgate.ci.events import NoPullRequest
-from evalgate.ci.gitlab import MergeRequest, find_merge_request
-from evalgate.ci.post_result import PostResult, PostTimeouts
-from evalgate.ci.posting import post_note
+from evalgate.ci.gitlab import MergeRequest, find_merge_request, post_note
+from evalgate.ci.posting import NoPullRequest, PostResult, PostTimeouts
 from evalgate.core.extras import describe_install
 from tests.ci.conftest import QUICK, patience_of_many
 from tests.github.faults import Fault
@@ -251,7 +249,7 @@ def test_the_token_is_in_no_log_and_no_text(gitlab: FakeGitLab, caplog: pytest.L
 
 
 def test_only_posting_loads_the_client() -> None:
-    code = "import sys, evalgate.ci.posting; sys.exit('gitlab' in sys.modules or 'requests' in sys.modules)"
+    code = "import sys, evalgate.ci.gitlab; sys.exit('gitlab' in sys.modules or 'requests' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evalgate.ci.comment_sections import CommentSection, read_sections, render_body
-from evalgate.ci.post_result import PostResult
+from evalgate.ci.posting import PostResult
 from tests.ci.conftest import patience_of_many, post
 from tests.github.faults import Fault
 from tests.github.server import FakeGitHub

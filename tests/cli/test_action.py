@@ -14,10 +14,10 @@ import click
 import pytest
 import yaml
 
+from evalgate.ci.github_actions import OUTPUTS, add_summary, set_outputs
 from evalgate.cli.action import FLAGS, INPUTS, TOKEN, build_arguments
 from evalgate.cli.main import run
 from evalgate.core.errors import InvalidInputError
-from evalgate.reporting.github_actions import OUTPUTS, add_summary, set_outputs
 from tests.e2e.workspaces import project
 
 ROOT = Path(__file__).parents[2]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from evalgate.ci.posting import PostOptions
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.sanitize import keep_last_lines, truncate_block
 from evalgate.core.types import (
@@ -34,7 +35,6 @@ from evalgate.reporting.findings import (
     format_run_counts,
 )
 from evalgate.reporting.html.reporter import HtmlReport
-from evalgate.reporting.reviews import PostOptions, build_check
 from evalgate.reporting.summary_lines import (
     build_baseline_line,
     build_metric_line,
@@ -43,6 +43,7 @@ from evalgate.reporting.summary_lines import (
     list_flaky_cases,
 )
 from evalgate.reporting.terminal import TerminalReport
+from evalgate.runner.publish import build_post_content
 from tests.builders import a_case_result, a_record, a_run_result, a_summary
 from tests.situations import flaky_runs, huge
 
@@ -120,7 +121,9 @@ def told_of(number: int) -> Iterator[str]:
     yield " ".join(told for _, told in list_flaky_cases(record))
     yield format_judge_usage(record.judge or ModelUsage())
     yield describe_inconsistent_cases([case for case in record.cases if case.eval_id.startswith("flaky")])
-    yield build_check(replace(record, verdict=Verdict("pass", 0)), PostOptions(), "").title
+    yield build_post_content(
+        replace(record, verdict=Verdict("pass", 0)), PostOptions(), CommentReport(), str
+    ).title
     yield " ".join(describe_budget_shortfall(record.cases[:number], more_wanted=True, why=""))
 
 

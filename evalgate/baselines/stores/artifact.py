@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from evalgate.baselines.serialization import dump_baseline, is_baseline, load_baseline_or_results
 from evalgate.ci.github_client import Account, GitHubConnection, open_connection, retry_transient
-from evalgate.ci.post_result import (
+from evalgate.ci.posting import (
     NotFoundError,
     PostError,
     PostTimeouts,

@@ -12,7 +12,7 @@ from evalgate.baselines.history import build_baseline
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.baselines.stores import artifact
 from evalgate.baselines.stores.artifact import ArtifactStore
-from evalgate.ci.post_result import PostTimeouts
+from evalgate.ci.posting import PostTimeouts
 from evalgate.cli.baseline import SaveOptions, resolve_target, save_baseline
 from evalgate.core.errors import EvalgateError, InvalidInputError, NoVerdictError
 from evalgate.core.protocols import StoreContext, explain_missing_baseline

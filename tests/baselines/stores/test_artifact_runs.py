@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tests.baselines.stores.test_artifact import environ_of, keep, zipped
-from tests.ci.test_pullrequest import AGENT, EVAL_SET, THRESHOLDS, evalgate
+from tests.ci.test_github_pull_request import AGENT, EVAL_SET, THRESHOLDS, evalgate
 from tests.github.server import FakeGitHub
 from tests.github.world import Run
 

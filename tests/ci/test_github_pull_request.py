@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from evalgate.ci.comment_sections import read_sections
+from evalgate.ci.posting import PostNotice, PostOptions
 from evalgate.cli.comment import post_stored_record
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.reporting.reviews import PostNotice, PostOptions, post_pull_request
+from evalgate.runner.publish import post_record
 from tests.ci.conftest import QUICK, TOKEN
 from tests.github.server import FakeGitHub
 from tests.github.world import HEAD_SHA, PULL, REPOSITORY, Grant
@@ -39,18 +40,17 @@ def environ_of(github: FakeGitHub, folder: Path, **more: str) -> dict[str, str]:
     }
 
 
-def tell(
-    record: Record, posting: PostOptions, environ: Mapping[str, str], folder: str = ""
+def post_report(
+    record: Record, options: PostOptions, environ: Mapping[str, str], folder: str = ""
 ) -> list[PostNotice]:
-    def render(limit: int) -> str:
-        return CommentReport(limit=limit).render(record)
-
-    return list(post_pull_request(record, posting, render, environ=environ, folder=folder, timeouts=QUICK))
+    return list(
+        post_record(record, options, CommentReport(), str, environ=environ, folder=folder, timeouts=QUICK)
+    )
 
 
 def test_the_comment_is_the_report(github: FakeGitHub, tmp_path: Path) -> None:
     environ = environ_of(github, tmp_path)
-    (told,) = tell(regression(), PostOptions(comment=True), environ)
+    (told,) = post_report(regression(), PostOptions(comment=True), environ)
     assert told.level == "info"
     assert told.sentence.startswith(
         "The comment is posted: https://github.com/acme/demo/pull/7#issuecomment-"
@@ -74,7 +74,7 @@ def test_the_comment_is_the_report(github: FakeGitHub, tmp_path: Path) -> None:
 def test_the_comment_names_its_commit_and_its_run(
     github: FakeGitHub, tmp_path: Path, said: Mapping[str, str], page: str
 ) -> None:
-    tell(huge(3000), PostOptions(comment=True), {**environ_of(github, tmp_path), **said})
+    post_report(huge(3000), PostOptions(comment=True), {**environ_of(github, tmp_path), **said})
     (body,) = github.world.comment_bodies()
     (section,) = read_sections(body).values()
     link = f" · [run 17]({page})" if page else ""
@@ -84,13 +84,13 @@ def test_the_comment_names_its_commit_and_its_run(
 def test_legs_of_a_matrix_share_the_comment_of_their_gate(github: FakeGitHub, tmp_path: Path) -> None:
     environ = environ_of(github, tmp_path)
     for leg, record in {"gpt": green(), "claude": regression()}.items():
-        tell(record, PostOptions(comment=True, name="support", section=leg), environ)
-    tell(green(), PostOptions(comment=True, name="billing"), environ)
+        post_report(record, PostOptions(comment=True, name="support", section=leg), environ)
+    post_report(green(), PostOptions(comment=True, name="billing"), environ)
     assert [list(read_sections(body)) for body in github.world.comment_bodies()] == [["claude", "gpt"], [""]]
 
 
 def test_a_huge_report_fits(github: FakeGitHub, tmp_path: Path) -> None:
-    (told,) = tell(huge(3000), PostOptions(comment=True), environ_of(github, tmp_path))
+    (told,) = post_report(huge(3000), PostOptions(comment=True), environ_of(github, tmp_path))
     assert told.level == "info"
     (body,) = github.world.comment_bodies()
     assert "more failing cases: see `results.json`." in body
@@ -105,7 +105,7 @@ def test_what_cannot_be_posted_is_told(
 ) -> None:
     github.world.grants["ghs_reader"] = Grant(writes=frozenset())
     environ = environ_of(github, tmp_path, GITHUB_TOKEN=token)
-    told = tell(regression(), PostOptions(comment=True, check=True), environ)
+    told = post_report(regression(), PostOptions(comment=True, check=True), environ)
     assert [each.level for each in told] == [level, level]
     assert all(reason in each.sentence and "The verdict stands." in each.sentence for each in told)
 
@@ -117,7 +117,7 @@ def test_the_check_run_has_a_note_on_the_line_of_each_failing_case(
     github: FakeGitHub, tmp_path: Path, record: Record, conclusion: str, notes: int
 ) -> None:
     posting = PostOptions(check=True, name="support", section="gpt")
-    (told,) = tell(record, posting, environ_of(github, tmp_path), folder="agents/desk")
+    (told,) = post_report(record, posting, environ_of(github, tmp_path), folder="agents/desk")
     assert told.level == "info"
     (check,) = github.world.check_runs.values()
     assert (check["name"], check["conclusion"], check["head_sha"]) == ("support / gpt", conclusion, HEAD_SHA)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.sanitize import strip_invisible
-from evalgate.reporting.github_actions import (
+from evalgate.ci.github_actions import (
     SUMMARY_LIMIT,
     add_summary,
     format_workflow_command,
@@ -17,6 +16,8 @@ from evalgate.reporting.github_actions import (
     write_annotations,
     write_step_outputs,
 )
+from evalgate.core.sanitize import strip_invisible
+from evalgate.runner.publish import build_annotations
 from tests.builders import a_case_result, a_record
 from tests.conformance.test_runner_commands import ATTACKS
 from tests.situations import GOLDEN, huge
@@ -47,8 +48,9 @@ def environment(folder: Path) -> dict[str, str]:
 
 def test_a_finished_run_is_told_in_three_places(tmp_path: Path) -> None:
     stream = io.StringIO()
+    annotations = list(build_annotations(GOLDEN["regression"]()))
     write_step_outputs(
-        GOLDEN["regression"](), "# comment", {"verdict": "fail"}, environ=environment(tmp_path), stream=stream
+        "# comment", {"verdict": "fail"}, annotations, environ=environment(tmp_path), stream=stream
     )
     assert (tmp_path / "summary").read_text() == "# comment\n"
     assert read_outputs((tmp_path / "output").read_text()) == {"verdict": "fail"}
@@ -58,18 +60,10 @@ def test_a_finished_run_is_told_in_three_places(tmp_path: Path) -> None:
     ]
 
 
-def test_nothing_happens_elsewhere(tmp_path: Path) -> None:
-    stream = io.StringIO()
-    write_step_outputs(
-        a_record(), "x", {"a": "b"}, environ={**environment(tmp_path), "GITHUB_ACTIONS": ""}, stream=stream
-    )
-    assert (stream.getvalue(), list(tmp_path.iterdir())) == ("", [])
-
-
 def test_missing_and_unwritable_files_are_warnings(tmp_path: Path) -> None:
     stream = io.StringIO()
     environ = {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(tmp_path)}
-    write_step_outputs(a_record(), "x", {"a": "b"}, environ=environ, stream=stream)
+    write_step_outputs("x", {"a": "b"}, (), environ=environ, stream=stream)
     assert stream.getvalue().splitlines() == [
         "::warning title=evalgate::GITHUB_STEP_SUMMARY is not set: this runner takes no such file.",
         "::warning title=evalgate::GITHUB_OUTPUT cannot be written: Is a directory.",
@@ -87,7 +81,7 @@ def test_summaries_add_up_to_the_limit_and_not_beyond(tmp_path: Path) -> None:
 
 def test_at_most_ten_annotations_and_the_rest_is_counted() -> None:
     stream = io.StringIO()
-    write_annotations(huge(25), stream)
+    write_annotations(list(build_annotations(huge(25))), stream)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 10
     assert lines[-1] == "::error title=evalgate::16 more failing cases: see the step summary."
@@ -111,7 +105,8 @@ def test_commands_are_escaped(message: str, place: dict[str, str | int], expecte
 @given(ATTACKS)
 def test_text_never_becomes_a_second_command(text: str) -> None:
     stream = io.StringIO()
-    write_annotations(a_record(a_case_result(text, "failed", eval_set_id=text, path=text)), stream)
+    record = a_record(a_case_result(text, "failed", eval_set_id=text, path=text))
+    write_annotations(list(build_annotations(record)), stream)
     (line,) = stream.getvalue().splitlines()
     assert line.startswith("::error ")
     assert "##[" not in line
@@ -142,7 +137,8 @@ def test_an_output_cannot_set_another(tmp_path: Path) -> None:
 )
 def test_annotations_name_files_as_the_repository_does(folder: str, path: str, expected: str) -> None:
     stream = io.StringIO()
-    write_annotations(a_record(a_case_result("x", "failed", path=path)), stream, folder)
+    record = a_record(a_case_result("x", "failed", path=path))
+    write_annotations(list(build_annotations(record, folder)), stream)
     assert re.findall(r"^::error file=(.+?),", stream.getvalue()) == [expected]
 
 

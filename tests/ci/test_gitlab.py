@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from evalgate.ci.comment_sections import read_sections
+from evalgate.ci.posting import PostNotice, PostOptions
 from evalgate.cli.comment import post_stored_record
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.reporting.reviews import PostNotice, PostOptions, post_review
+from evalgate.runner.publish import post_record
 from tests.ci.conftest import QUICK
 from tests.gitlab.quickactions import quick_actions
 from tests.gitlab.server import HOME, FakeGitLab, Member
@@ -28,15 +29,12 @@ def gitlab() -> Iterator[FakeGitLab]:
         yield running
 
 
-def tell(record: Record, posting: PostOptions, environ: Mapping[str, str]) -> list[PostNotice]:
-    def render(limit: int) -> str:
-        return CommentReport(limit=limit).render(record)
-
-    return list(post_review(record, posting, render, environ=environ, timeouts=QUICK))
+def post_report(record: Record, options: PostOptions, environ: Mapping[str, str]) -> list[PostNotice]:
+    return list(post_record(record, options, CommentReport(), str, environ=environ, timeouts=QUICK))
 
 
 def test_the_note_is_the_report(gitlab: FakeGitLab) -> None:
-    (told,) = tell(regression(), PostOptions(comment=True), gitlab.environ())
+    (told,) = post_report(regression(), PostOptions(comment=True), gitlab.environ())
     assert told == PostNotice("info", f"The note is posted: {HOME}/-/merge_requests/7#note_1001")
     (section,) = read_sections(gitlab.bodies()[0]).values()
     assert (section.key, section.run, section.attempt) == ("", 900, 12345678901)
@@ -45,17 +43,19 @@ def test_the_note_is_the_report(gitlab: FakeGitLab) -> None:
 
 def test_a_job_that_is_tried_again_reports_anew_and_an_older_pipeline_does_not(gitlab: FakeGitLab) -> None:
     posting = PostOptions(comment=True)
-    tell(regression(), posting, gitlab.environ())
-    tell(green(), posting, gitlab.environ(CI_JOB_ID="12345678902"))
-    (told,) = tell(regression(), posting, gitlab.environ(CI_PIPELINE_ID="899", CI_JOB_ID="99999999999"))
+    post_report(regression(), posting, gitlab.environ())
+    post_report(green(), posting, gitlab.environ(CI_JOB_ID="12345678902"))
+    (told,) = post_report(
+        regression(), posting, gitlab.environ(CI_PIPELINE_ID="899", CI_JOB_ID="99999999999")
+    )
     assert told.sentence == ("The note was not posted: a newer run has already reported. The verdict stands.")
     assert "Gate open" in gitlab.bodies()[0]
 
 
 def test_legs_of_a_matrix_share_the_note_of_their_gate(gitlab: FakeGitLab) -> None:
     for leg, record in {"gpt": green(), "claude": regression()}.items():
-        tell(record, PostOptions(comment=True, name="support", section=leg), gitlab.environ())
-    tell(huge(3000), PostOptions(comment=True, name="billing"), gitlab.environ())
+        post_report(record, PostOptions(comment=True, name="support", section=leg), gitlab.environ())
+    post_report(huge(3000), PostOptions(comment=True, name="billing"), gitlab.environ())
     assert [list(read_sections(body)) for body in gitlab.bodies()] == [["claude", "gpt"], [""]]
 
 
@@ -72,9 +72,9 @@ def test_legs_of_a_matrix_share_the_note_of_their_gate(gitlab: FakeGitLab) -> No
     ids=["a later leg", "an earlier leg"],
 )
 def test_legs_without_a_section_are_told(gitlab: FakeGitLab, job_id: str, begins: str, gate: str) -> None:
-    tell(regression(), PostOptions(comment=True), gitlab.environ(CI_JOB_NAME="gate: [gpt]"))
+    post_report(regression(), PostOptions(comment=True), gitlab.environ(CI_JOB_NAME="gate: [gpt]"))
     leg = gitlab.environ(CI_JOB_ID=job_id, CI_JOB_NAME="gate: [claude]")
-    (told,) = tell(green(), PostOptions(comment=True), leg)
+    (told,) = post_report(green(), PostOptions(comment=True), leg)
     assert told.level == "warning"
     assert told.sentence.startswith(begins)
     assert 'a section of its own, for example `--section "$CI_JOB_NAME"`' in told.sentence
@@ -95,7 +95,7 @@ def test_what_cannot_be_posted_is_told(
     gitlab: FakeGitLab, more: dict[str, str], level: str, reason: str
 ) -> None:
     gitlab.members["reader"] = Member("reader", writes=False)
-    (told,) = tell(regression(), PostOptions(comment=True), gitlab.environ(**more))
+    (told,) = post_report(regression(), PostOptions(comment=True), gitlab.environ(**more))
     assert told.level == level
     assert reason in told.sentence
     assert told.sentence.endswith("The verdict stands.")
@@ -103,12 +103,12 @@ def test_what_cannot_be_posted_is_told(
 
 def test_the_variable_that_is_named_holds_the_token(gitlab: FakeGitLab) -> None:
     environ = gitlab.environ(GITLAB_TOKEN="gone", BOT="glpat-writer")
-    (told,) = tell(green(), PostOptions(comment=True, token_env="BOT"), environ)
+    (told,) = post_report(green(), PostOptions(comment=True, token_env="BOT"), environ)
     assert told.level == "info"
 
 
 def test_check_runs_are_githubs(gitlab: FakeGitLab) -> None:
-    (told,) = tell(green(), PostOptions(check=True), gitlab.environ())
+    (told,) = post_report(green(), PostOptions(check=True), gitlab.environ())
     assert told.level == "notice"
     assert "Code Quality" in told.sentence
 
@@ -117,7 +117,7 @@ def test_check_runs_are_githubs(gitlab: FakeGitLab) -> None:
 def test_no_report_sets_off_a_quick_action(gitlab: FakeGitLab, situation: object) -> None:
     assert callable(situation)
     record = situation()
-    tell(record, PostOptions(comment=True), gitlab.environ())
+    post_report(record, PostOptions(comment=True), gitlab.environ())
     assert gitlab.executed == []
     assert quick_actions(CommentReport().render(record)) == []
     assert not re.search("(?m)^/", gitlab.bodies()[0])

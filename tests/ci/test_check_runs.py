@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.ci.check_runs import Annotation, Check, build_outputs
-from evalgate.ci.post_result import PostResult
-from evalgate.ci.posting import post_check
+from evalgate.ci.check_runs import Check, build_outputs
+from evalgate.ci.github_pull_request import post_check
+from evalgate.ci.posting import Annotation, PostResult
 from tests.ci.conftest import QUICK, account_on
 from tests.github.faults import Fault
 from tests.github.server import FakeGitHub

@@ -1,0 +1,280 @@
+"""GitHub Actions: the event that a job is about, and its step summary, outputs, annotations and masks.
+
+The payload of an event is not trusted: missing and malformed values are handled. An unusable command file
+never fails a run: a warning is written to the stream.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TextIO, TypeAlias
+
+from evalgate.ci.posting import Annotation, NoPullRequest
+from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import disable_commands, shorten_text, strip_invisible, to_one_line
+from evalgate.redaction.redactor import SHORTEST_MASK
+from evalgate.system.runner_files import (
+    append_to_command_file,
+    is_github_actions,
+    measure_command_file,
+    read_event,
+)
+
+_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_WITH_PULL_REQUEST = (
+    "pull_request",
+    "pull_request_target",
+    "pull_request_review",
+    "pull_request_review_comment",
+)
+
+OUTPUTS = (
+    "verdict",
+    "exit-code",
+    "cases",
+    "passed",
+    "failed",
+    "errored",
+    "not-evaluated",
+    "results",
+    "junit",
+    "comment",
+    "html",
+)
+"""The outputs that later steps of a workflow can read. action.yml declares each of them."""
+
+SUMMARY_LIMIT = 1024 * 1024
+"""The most bytes of a step's summary. The runner drops the whole file if it is larger."""
+
+MOST_ANNOTATIONS = 10
+"""The most annotations of one level that GitHub shows for a step."""
+
+AnnotationLevel: TypeAlias = Literal["notice", "warning", "error"]
+
+
+def write_step_outputs(
+    comment: str,
+    outputs: Mapping[str, str],
+    annotations: Sequence[Annotation],
+    *,
+    environ: Mapping[str, str],
+    stream: TextIO,
+) -> None:
+    """Write the step summary, outputs and annotations of a finished run.
+
+    Args:
+        comment: The Markdown for the step summary.
+        outputs: The values by the names of `OUTPUTS`.
+        annotations: One annotation for each failing case, the most important first.
+        environ: The environment of the step.
+        stream: A stream that the runner reads workflow commands from.
+    """
+    add_summary(comment, environ=environ, stream=stream)
+    set_outputs(outputs, environ=environ, stream=stream)
+    write_annotations(annotations, stream)
+
+
+def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: TextIO) -> None:
+    """Ask the runner to hide texts in the log of this job from here on, each line as a mask of its own.
+
+    `stream` must be one that the runner reads, and nothing may have been written to it before.
+    """
+    if not is_github_actions(environ):
+        return
+    lines = dict.fromkeys(line.strip() for mask in masks for line in mask.splitlines())
+    stream.writelines(f"::add-mask::{_escape_data(line)}\n" for line in lines if len(line) >= SHORTEST_MASK)
+    stream.flush()
+
+
+def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) -> None:
+    """Append to the step's summary page, or write a warning if that is impossible."""
+    path = environ.get("GITHUB_STEP_SUMMARY", "")
+    if path and measure_command_file(path) + len(markdown.encode()) + 1 > SUMMARY_LIMIT:
+        _write_warning(stream, "The step summary is full: this report is not in it. See the report files.")
+        return
+    _append_text(
+        "GITHUB_STEP_SUMMARY", path, markdown if markdown.endswith("\n") else f"{markdown}\n", stream
+    )
+
+
+def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], stream: TextIO) -> None:
+    """Set the step's outputs. Values may hold any characters; names must be those of `OUTPUTS`."""
+    text = "".join(_format_output(name, value) for name, value in outputs.items())
+    _append_text("GITHUB_OUTPUT", environ.get("GITHUB_OUTPUT", ""), text, stream)
+
+
+def write_annotations(annotations: Sequence[Annotation], stream: TextIO) -> None:
+    """Write each annotation as an error; if there are too many, the last one counts the rest.
+
+    GitHub drops the annotations beyond `MOST_ANNOTATIONS` without a word.
+    """
+    shown = annotations if len(annotations) <= MOST_ANNOTATIONS else annotations[: MOST_ANNOTATIONS - 1]
+    stream.writelines(
+        format_workflow_command("error", each.message, file=each.path, line=each.line, title=each.title)
+        for each in shown
+    )
+    if rest := len(annotations) - len(shown):
+        message = f"{pluralize(rest, 'more failing case')}: see the step summary."
+        stream.write(format_workflow_command("error", message, title="evalgate"))
+    stream.flush()
+
+
+def format_workflow_command(
+    level: AnnotationLevel, message: str, *, file: str = "", line: int = 0, title: str = ""
+) -> str:
+    """Return a workflow command that annotates. All texts are escaped, so none can become a command."""
+    values = {
+        "file": to_one_line(file, 500),
+        "line": str(line) if file and line else "",
+        "title": to_one_line(title),
+    }
+    properties = ",".join(f"{name}={_escape_property(value)}" for name, value in values.items() if value)
+    data = _escape_message(shorten_text(strip_invisible(message), 4000))
+    return f"::{level}{' ' if properties else ''}{properties}::{data}\n"
+
+
+def _escape_message(text: str) -> str:
+    """Return a text escaped as `@actions/core` escapes data, and without commands within a line."""
+    return _escape_data(disable_commands(text))
+
+
+def _escape_data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _format_output(name: str, value: str) -> str:
+    """Return an output in heredoc form, with a random delimiter that the value does not hold."""
+    import secrets
+
+    text = strip_invisible(value)
+    delimiter = f"evalgate_{secrets.token_hex(16)}"
+    while delimiter in text:
+        delimiter = f"evalgate_{secrets.token_hex(16)}"
+    return f"{name}<<{delimiter}\n{text}\n{delimiter}\n"
+
+
+def _append_text(variable: str, path: str, text: str, stream: TextIO) -> None:
+    if not path:
+        _write_warning(stream, f"{variable} is not set: this runner takes no such file.")
+        return
+    try:
+        append_to_command_file(path, text.encode("utf-8", "replace"))
+    except OSError as error:
+        _write_warning(stream, f"{variable} cannot be written: {error.strerror or error}.")
+
+
+def write_warnings(sentences: Iterable[str], stream: TextIO) -> None:
+    """Write each sentence as a warning annotation of the step."""
+    for sentence in sentences:
+        _write_warning(stream, sentence)
+
+
+def _write_warning(stream: TextIO, message: str) -> None:
+    stream.write(format_workflow_command("warning", message, title="evalgate"))
+
+
+@frozen
+class PullRequest:
+    """A pull request that the event names."""
+
+    number: int
+    head_sha: str = ""
+    """The newest commit of the pull request, not the merge commit that is checked out; "" if unknown."""
+
+
+@frozen
+class HeadCommit:
+    """A commit that the event names without a pull request, as for a workflow run of a fork.
+
+    GitHub's API lists its pull requests.
+    """
+
+    sha: str
+    repository: str = ""
+    """The repository that the commit was pushed to, as `owner/name`; "" if the event does not name it."""
+    branch: str = ""
+    """The branch in that repository. Anyone who knows a commit can push it to a branch of their own."""
+
+
+Subject: TypeAlias = PullRequest | HeadCommit | NoPullRequest
+
+
+def find_subject(environ: Mapping[str, str]) -> Subject:
+    """Read GITHUB_EVENT_NAME and the file GITHUB_EVENT_PATH, and return the subject of the event."""
+    event = environ.get("GITHUB_EVENT_NAME", "")
+    path = environ.get("GITHUB_EVENT_PATH", "")
+    if not event or not path:
+        return NoPullRequest(
+            "GITHUB_EVENT_NAME and GITHUB_EVENT_PATH are not set: this is no job of GitHub Actions"
+        )
+    raw = read_event(environ)
+    try:
+        payload = json.loads(raw) if raw is not None else None
+    except (ValueError, RecursionError):
+        payload = None
+    if not isinstance(payload, dict):
+        return NoPullRequest("the file GITHUB_EVENT_PATH cannot be read as an event")
+    return parse_subject(event, payload)
+
+
+def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
+    """Return the subject of an event from its name and payload."""
+    if event in _WITH_PULL_REQUEST:
+        return _parse_pull_request(_get_object(payload, "pull_request")) or _build_no_pull_request(event)
+    if event == "issue_comment":
+        issue = _get_object(payload, "issue")
+        return (
+            _parse_pull_request(issue) if _get_object(issue, "pull_request") else None
+        ) or _build_no_pull_request(event)
+    if event == "workflow_run":
+        return _parse_workflow_run(
+            _get_object(payload, "workflow_run"), _get_object(payload, "repository")
+        ) or _build_no_pull_request(event)
+    if event == "merge_group":
+        return NoPullRequest("a merge queue tests several pull requests at once: there is none to comment on")
+    return NoPullRequest(f"an event of this kind has no pull request: {event[:40]!r}")
+
+
+def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, object]) -> Subject | None:
+    """Return the pull request or commit of another workflow's run; None if the payload names neither.
+
+    For a run of a fork, the payload lists no pull requests, or those of the fork, which do not count.
+    """
+    sha = _parse_sha(run.get("head_sha"))
+    listed = run.get("pull_requests")
+    ours: list[PullRequest] = []
+    for item in listed if isinstance(listed, list) else ():
+        each = item if isinstance(item, dict) else {}
+        base = _get_object(_get_object(each, "base"), "repo").get("id")
+        if base is not None and base == repository.get("id") and (found := _parse_pull_request(each)):
+            ours.append(PullRequest(found.number, found.head_sha or sha))
+    # If one branch has several, the payload does not say which one was tested: `post_comment` posts to each.
+    if len(ours) == 1 or (ours and not sha):
+        return ours[0]
+    where = (_get_object(run, "head_repository").get("full_name"), run.get("head_branch"))
+    return HeadCommit(sha, *(each if isinstance(each, str) else "" for each in where)) if sha else None
+
+
+def _parse_pull_request(item: Mapping[str, object]) -> PullRequest | None:
+    number = item.get("number")
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**53:
+        return None
+    return PullRequest(number, _parse_sha(_get_object(item, "head").get("sha")))
+
+
+def _build_no_pull_request(event: str) -> NoPullRequest:
+    return NoPullRequest(f"the payload of the event {event} names no pull request")
+
+
+def _get_object(item: Mapping[str, object], name: str) -> Mapping[str, object]:
+    found = item.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _parse_sha(value: object) -> str:
+    return value if isinstance(value, str) and _SHA.fullmatch(value) else ""

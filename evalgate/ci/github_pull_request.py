@@ -1,0 +1,199 @@
+"""Post a comment and a check run to the pull request of a job of GitHub Actions.
+
+The functions return failures as `PostResult` and raise no error of GitHub.
+"""
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from evalgate.ci.check_runs import Check, CheckRun, Conclusion
+from evalgate.ci.comment_sections import CommentSection
+from evalgate.ci.github_actions import HeadCommit, PullRequest, Subject, find_subject
+from evalgate.ci.github_client import Account, GitHubClient, PullRequestThread, retry_transient
+from evalgate.ci.posting import (
+    ACTIONS_BOT,
+    MAX_SECTION,
+    NoPullRequest,
+    PostContent,
+    PostNotice,
+    PostOptions,
+    PostResult,
+    PostTimeouts,
+    build_section,
+    read_number,
+    run_within_limit,
+    to_post_notice,
+)
+from evalgate.ci.sticky_comment import CommentThread, post_sticky_comment
+from evalgate.core.types import VerdictStatus
+
+_TOKEN_ENV = "GITHUB_TOKEN"  # noqa: S105  the variable's name
+_RUN = ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT")
+_CONCLUSIONS: dict[VerdictStatus, Conclusion] = {
+    "pass": "success",
+    "fail": "failure",
+    "inconclusive": "neutral",
+    "error": "failure",
+}
+_LONGEST_SUMMARY = 60_000
+_SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(:\d+)?")
+_SHOWN_OF_COMMIT = 12
+_NO_PULL = "no open pull request has this commit as its newest"
+
+
+def post_pull_request(
+    content: PostContent,
+    options: PostOptions,
+    *,
+    environ: Mapping[str, str],
+    timeouts: PostTimeouts | None = None,
+) -> Iterator[PostNotice]:
+    """Post what `options` ask for, and yield a notice about each post."""
+    account = Account.from_environment(environ, environ.get(options.token_env or _TOKEN_ENV, ""))
+    subject = find_subject(environ)
+    origin = _describe_origin(subject, account, environ)
+
+    def render_with_origin(limit: int) -> str:
+        if not origin:
+            return content.render_comment(limit)
+        return f"{content.render_comment(limit - len(origin) - 2).rstrip()}\n\n{origin}"
+
+    if options.comment:
+        result = post_comment(
+            account,
+            subject,
+            options.name,
+            build_section(options, render_with_origin(MAX_SECTION), environ, _RUN),
+            shared=bool(options.section),
+            shorter=render_with_origin,
+            author=options.author,
+            timeouts=timeouts,
+        )
+        yield to_post_notice("comment", result)
+    if options.check:
+        yield to_post_notice("check run", _post_conclusion(content, options, subject, account, timeouts))
+
+
+def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
+    """Return the commit and a link to the run with the files, as HTML; "" if the runner names neither."""
+    match subject:
+        case PullRequest(head_sha=sha) | HeadCommit(sha=sha):
+            pass
+        case _:
+            sha = ""
+    run, attempt = (read_number(environ, name) for name in _RUN)
+    server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
+    parts = [f"commit <code>{sha[:_SHOWN_OF_COMMIT]}</code>"] if sha else []
+    if run and _SERVER.fullmatch(server):
+        page = f"{server}/{account.repository}/actions/runs/{run}"
+        parts.append(f"[run {run}]({page}/attempts/{attempt})" if attempt else f"[run {run}]({page})")
+    return f"<sub>{' · '.join(parts)}</sub>" if parts else ""
+
+
+def _post_conclusion(
+    content: PostContent,
+    options: PostOptions,
+    subject: Subject,
+    account: Account,
+    timeouts: PostTimeouts | None,
+) -> PostResult:
+    """Create the check run of a gate, with an annotation on the eval-set line of each failing case."""
+    match subject:
+        case PullRequest(head_sha=sha) | HeadCommit(sha=sha) if sha:
+            name = " / ".join(filter(None, (options.name, options.section)))
+            summary = content.render_comment(_LONGEST_SUMMARY)
+            check = Check(name, _CONCLUSIONS[content.verdict], content.title, summary, content.annotations)
+            return post_check(account, sha, check, timeouts=timeouts)
+        case PullRequest() | HeadCommit():
+            return PostResult("skipped", "the event does not name the newest commit")
+    return PostResult("skipped", subject.reason)
+
+
+def post_comment(
+    account: Account,
+    subject: Subject,
+    gate: str,
+    section: CommentSection,
+    *,
+    shared: bool = False,
+    shorter: Callable[[int], str] | None = None,
+    author: str = ACTIONS_BOT,
+    timeouts: PostTimeouts | None = None,
+) -> PostResult:
+    """Post or update the one comment that a gate has under a pull request.
+
+    Args:
+        account: The token and the repository.
+        subject: The pull request, as `find_subject` returned it. If it is a commit of a branch, each open
+            pull request from that branch gets a comment: the event does not tell which one was tested.
+        gate: The name of the comment. Gates of different names have comments of their own.
+        section: The section of this job. It replaces only a section of the same key and of this run or an
+            older one.
+        shared: True if other jobs may post to the same comment at the same time. This costs `settle_s`.
+        shorter: Renders the section's text in at most a number of characters, for a comment that gets too
+            long. By default the end is cut.
+        author: The account of the token. Only its comments are edited and deleted.
+        timeouts: The time limits; by default those of `PostTimeouts`.
+    """
+    timeouts = timeouts or PostTimeouts()
+    if isinstance(subject, NoPullRequest):
+        return PostResult("skipped", subject.reason)
+
+    if isinstance(subject, HeadCommit):
+        pulls, failure = _find_pulls(account, subject, timeouts)
+        if failure is not None:
+            return failure
+    else:
+        pulls = [subject.number]
+
+    def post_to_pull(pull: int) -> PostResult:
+        def open_thread() -> CommentThread:
+            return PullRequestThread(GitHubClient(account, timeouts), pull, author)
+
+        return post_sticky_comment(
+            "GitHub", open_thread, gate, section, timeouts, shared=shared, shorter=shorter
+        )
+
+    results = [post_to_pull(pull) for pull in pulls]
+    # One log line stands for all of them, so it tells of a failure if there is one.
+    worst = next((each for each in results if each.kind in {"failed", "skipped"}), results[0])
+    return replace(worst, url=" ".join(each.url for each in results if each.url))
+
+
+def post_check(
+    account: Account, head_sha: str, check: Check, *, timeouts: PostTimeouts | None = None
+) -> PostResult:
+    """Create a check run for a commit.
+
+    `head_sha` is the head of the pull request, not the merge commit that is checked out.
+    """
+    timeouts = timeouts or PostTimeouts()
+
+    return run_within_limit(
+        timeouts,
+        "GitHub",
+        lambda: CheckRun(GitHubClient(account, timeouts), head_sha, check, timeouts).post(),
+    )
+
+
+def _find_pulls(
+    account: Account, subject: HeadCommit, timeouts: PostTimeouts
+) -> tuple[list[int], PostResult | None]:
+    """Return the open pull requests with this commit as their newest, or a result if there is none."""
+    found: list[int] = []
+
+    def find_open_pulls() -> PostResult:
+        deadline = time.monotonic() + timeouts.total_s
+        github = GitHubClient(account, timeouts)
+        found.extend(
+            retry_transient(lambda: github.list_open_pulls(subject), timeouts, deadline, jitter=random.random)
+        )
+        return PostResult("posted" if found else "skipped", _NO_PULL)
+
+    result = run_within_limit(timeouts, "GitHub", find_open_pulls)
+    # Without the branch, further pull requests may belong to a person who pushed the commit of another one.
+    pulls = sorted(found) if subject.repository and subject.branch else sorted(found)[:1]
+    return pulls, None if result.kind == "posted" else result
