@@ -117,7 +117,6 @@ def summarize_runs(
         annotate_results,
         apply_corrections,
         build_message_context,
-        build_sampling_cost,
         describe_corrections,
         describe_low_means,
         list_decision_notices,
@@ -133,7 +132,7 @@ def summarize_runs(
     words = build_message_context(sampling.baseline, cases, sampling.policy.parameters, blocking=blocking)
     found = annotate_results(_summarize_with_deltas(policy, cases, sampling), cases, decision, words, changes)
     metrics = apply_corrections(group_by_metric(cases), found.metrics, excesses)
-    effort = build_sampling_cost(decision) if sampling.is_auto else None
+    effort = decision.cost if sampling.is_auto else None
     notices = (
         *sampling.list_range_notices(cases),
         *list_decision_notices(decision, sampling.policy.parameters),

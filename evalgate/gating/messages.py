@@ -8,9 +8,9 @@ from math import floor, log10
 
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseComparison, ThresholdEstimate
 from evalgate.statistics.mean_difference import MeanDifference
-from evalgate.statistics.results import CaseOutcome, MetricDecision, RuleCheck, RunCount
-from evalgate.statistics.threshold_test import ThresholdTest
+from evalgate.statistics.results import MetricDecision, RuleCheck
 
 _RAREST = 1_000_000  # rarer events are not worth a number
 _MOST_DIGITS = 7
@@ -98,11 +98,6 @@ def describe_suspects(metric: MetricDecision, words: MessageContext) -> tuple[st
     return (f"{len(names):,} {noun} scored lower, which {whose} runs cannot tell from luck: {listed}{more}.",)
 
 
-def describe_sampling_cost(runs: RunCount) -> str:
-    """Return the number of runs that AUTO made, compared with the fixed design."""
-    return f"{pluralize(runs.spent, 'run')} instead of {runs.fixed:,}."
-
-
 def _describe_check(part: RuleCheck, metric: MetricDecision, words: MessageContext) -> Iterator[str]:
     if part.kind == "cases":
         for case in metric.list_cases("broken"):
@@ -122,7 +117,7 @@ def _describe_check(part: RuleCheck, metric: MetricDecision, words: MessageConte
         )
 
 
-def describe_broken_case(case: str, outcome: CaseOutcome, words: MessageContext) -> str:
+def describe_broken_case(case: str, outcome: CaseComparison, words: MessageContext) -> str:
     """Return a sentence about a case that broke."""
     name, base = words.quote(case), words.base
     if outcome.need is None:  # compared exactly
@@ -147,7 +142,7 @@ def describe_broken_case(case: str, outcome: CaseOutcome, words: MessageContext)
     )
 
 
-def _is_binary(outcome: CaseOutcome) -> bool:
+def _is_binary(outcome: CaseComparison) -> bool:
     """Return True if both averages are the shares of passed runs."""
     return outcome.mean == outcome.passed / max(1, outcome.runs) and (
         outcome.baseline_mean == outcome.baseline_passed / max(1, outcome.baseline_runs)
@@ -274,7 +269,7 @@ def _suggest_more_runs(metric: MetricDecision, words: MessageContext) -> str:
     return f"{standing} Add cases or raise max_runs for a clear answer."
 
 
-def _describe_minimum(estimate: ThresholdTest, name: str, words: MessageContext) -> str:
+def _describe_minimum(estimate: ThresholdEstimate, name: str, words: MessageContext) -> str:
     # A value that is below the minimum by rounding errors alone meets it, and is printed as equal.
     is_met = abs(estimate.value - estimate.minimum) < _NOISE
     value = words.format_score(estimate.minimum if is_met else estimate.value, beside=estimate.minimum)

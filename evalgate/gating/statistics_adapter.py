@@ -11,14 +11,10 @@ from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (
     NON_AGENT_OUTCOMES,
     Baseline,
-    CaseComparison,
     CaseMetric,
     CaseResult,
-    Margin,
     MetricComparison,
     MetricSummary,
-    SamplingCost,
-    ThresholdEstimate,
 )
 from evalgate.gating.messages import MessageContext, describe_metric
 from evalgate.gating.score_tables import (
@@ -34,8 +30,7 @@ from evalgate.statistics.adaptive_runs import estimate_early_stop_bias
 from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance
 from evalgate.statistics.pairing import Pair, PairedScores, pair_cases
 from evalgate.statistics.parameters import EPSILON, Parameters
-from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision
-from evalgate.statistics.threshold_test import ThresholdTest
+from evalgate.statistics.results import Decision, MetricDecision
 
 _NAMED_METRICS = 3  # metrics that one notice names
 
@@ -257,12 +252,6 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
     return ", ".join(why for why, runs in causes.items() if runs) or "judge or API errors"
 
 
-def build_sampling_cost(decision: Decision) -> SamplingCost:
-    """Return the number of runs, compared with a fixed design."""
-    runs = decision.runs
-    return SamplingCost(runs.spent, runs.fixed, runs.saved)
-
-
 def list_decision_notices(decision: Decision, parameters: Parameters) -> Iterator[str]:
     """Yield notices about how the decision was made: disagreeing or missing runs and thin baselines."""
     for name in (each for each in decision.disagreeing if not is_line_table(each)):
@@ -377,6 +366,7 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
 
 def _build_metric_comparison(found: MetricDecision, words: MessageContext, known: Range) -> MetricComparison:
     change, limit = found.change, found.rule.max_drop
+    is_share = found.deciding.kind == "reliability"
     moved: dict[str, Any] = (
         {name: value * known.width for name, value in _list_difference_fields(change)} if change else {}
     )
@@ -391,9 +381,9 @@ def _build_metric_comparison(found: MetricDecision, words: MessageContext, known
         planned=found.planned,
         p=change.p if change else None,
         level=found.level,
-        minimum=_convert_threshold_test(found.minimum, known),
-        reliability=_convert_threshold_test(found.reliability, UNIT_RANGE),
-        flip=_convert_margin(found, known),
+        minimum=found.minimum.to_scores(known) if found.minimum else None,
+        reliability=found.reliability,  # pass^k is a share of runs in any range
+        flip=found.flip if found.flip is None or is_share else found.flip.to_scores(known),
         **moved,
     )
 
@@ -405,38 +395,9 @@ def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float
         yield "noise", change.noise
 
 
-def _convert_margin(found: MetricDecision, known: Range) -> Margin | None:
-    if found.flip is None:
-        return None
-    known = UNIT_RANGE if found.deciding.kind == "reliability" else known
-    return Margin(known.to_score(found.flip.limit), found.flip.distance * known.width, found.flip.runs)
-
-
-def _convert_threshold_test(found: ThresholdTest | None, known: Range) -> ThresholdEstimate | None:
-    if found is None:
-        return None
-    value, minimum, low, high = map(known.to_score, (found.value, found.minimum, found.low, found.high))
-    return ThresholdEstimate(value, minimum, low, high, found.verdict)
-
-
 def _annotate_case_metric(metric: CaseMetric, case: CaseResult, decision: Decision) -> CaseMetric:
     found = decision.metrics.get(build_pool_name(metric.name, metric.fingerprint))
     outcome = found.cases.get(build_row_name(case)) if found else None
     if found is None or outcome is None or found.rule.max_drop is None:
         return metric
-    return replace(metric, standing=_build_case_comparison(outcome, metric.range))
-
-
-def _build_case_comparison(outcome: CaseOutcome, known: Range) -> CaseComparison:
-    then, now = outcome.baseline_mean, outcome.mean
-    return CaseComparison(
-        outcome.status,
-        outcome.baseline_runs,
-        outcome.baseline_passed,
-        None if then is None else known.to_score(then),
-        outcome.runs,
-        outcome.passed,
-        None if now is None else known.to_score(now),
-        outcome.p,
-        outcome.need,
-    )
+    return replace(metric, standing=outcome.to_scores(metric.range))

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from evalgate.core.frozen import frozen
+from evalgate.core.types import MetricVerdict, ThresholdEstimate
 from evalgate.statistics.mean_difference import MeanDifference, compare_means, compute_case_p, find_largest_p
 from evalgate.statistics.pairing import (
     GatingMetric,
@@ -17,8 +19,6 @@ from evalgate.statistics.pairing import (
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters, is_within_level
 from evalgate.statistics.results import Reason, RuleCheck
 from evalgate.statistics.threshold_test import (
-    ThresholdTest,
-    Verdict,
     compare_mean_with_minimum,
     compare_reliability_with_minimum,
 )
@@ -115,14 +115,14 @@ class SignificanceLevels:
 
 @frozen
 class Assessment:
-    """Assessment of one metric at one point of a run."""
+    """One metric at one point of a run."""
 
     scores: PairedScores
     checks: tuple[RuleCheck, ...]
     change: MeanDifference | None
     level: float | None
-    minimum: ThresholdTest | None
-    reliability: ThresholdTest | None
+    minimum: ThresholdEstimate | None
+    reliability: ThresholdEstimate | None
     exact: bool
     """Compared without statistics because the agent is deterministic."""
 
@@ -224,8 +224,7 @@ def _build_assessment(
         )
     parts = (
         *_check_average(rule, change, level, scores.pairs),
-        *_check_minimum(rule, minimum),
-        *_check_reliability(rule, reliability),
+        *_check_thresholds(rule, minimum, reliability),
     )
     nothing = RuleCheck("data", "pass", "nothing_asked")
     fail = level.fail if level else None
@@ -257,7 +256,7 @@ def is_drop_excessive(drop: float, limit: float) -> bool:
 
 def decide_mean_verdict(
     change: MeanDifference, rule: MetricRule, level: float, doubt: float = 1.0
-) -> tuple[Verdict, Reason]:
+) -> tuple[MetricVerdict, Reason]:
     """Return verdict and reason of the suite test: a fail up to `level`, inconclusive up to `doubt`."""
     limit = rule.max_drop or 0.0
     if is_drop_excessive(change.drop, limit):
@@ -276,7 +275,7 @@ def decide_mean_verdict(
 
 def _decide_drop_verdict(
     change: MeanDifference, rule: MetricRule, level: float, doubt: float
-) -> tuple[Verdict, Reason]:
+) -> tuple[MetricVerdict, Reason]:
     """Return the verdict on a drop of `max_drop` or more, and the reason."""
     if is_within_level(change.p, level):
         return "fail", "average_fell"
@@ -294,29 +293,25 @@ def can_detect_total_drop(pairs: Sequence[Pair], doubt: float) -> bool:
     return is_within_level(compare_means(worst, alpha=doubt).p, doubt)
 
 
-def _check_minimum(rule: MetricRule, estimate: ThresholdTest | None) -> Iterator[RuleCheck]:
-    if rule.min_score is None:
-        return
-    if estimate is None:
-        yield RuleCheck("data", "inconclusive", "missing_runs")
-        return
-    reasons: Mapping[Verdict, Reason] = {
-        "pass": "meets_minimum",
-        "fail": "below_minimum",
-        "inconclusive": "near_minimum",
-    }
-    yield RuleCheck("minimum", estimate.verdict, reasons[estimate.verdict])
+_THRESHOLD_REASONS: Mapping[Literal["minimum", "reliability"], Mapping[MetricVerdict, Reason]] = {
+    "minimum": {"pass": "meets_minimum", "fail": "below_minimum", "inconclusive": "near_minimum"},
+    "reliability": {"pass": "reliable", "fail": "unreliable", "inconclusive": "near_reliable"},
+}
 
 
-def _check_reliability(rule: MetricRule, estimate: ThresholdTest | None) -> Iterator[RuleCheck]:
-    if rule.reliability is None:
-        return
+def _check_thresholds(
+    rule: MetricRule, minimum: ThresholdEstimate | None, reliability: ThresholdEstimate | None
+) -> Iterator[RuleCheck]:
+    if rule.min_score is not None:
+        yield _check_estimate("minimum", minimum) or RuleCheck("data", "inconclusive", "missing_runs")
+    if rule.reliability is not None:
+        too_few = RuleCheck("reliability", "inconclusive", "too_few_runs")
+        yield _check_estimate("reliability", reliability) or too_few
+
+
+def _check_estimate(
+    kind: Literal["minimum", "reliability"], estimate: ThresholdEstimate | None
+) -> RuleCheck | None:
     if estimate is None:
-        yield RuleCheck("reliability", "inconclusive", "too_few_runs")
-        return
-    reasons: Mapping[Verdict, Reason] = {
-        "pass": "reliable",
-        "fail": "unreliable",
-        "inconclusive": "near_reliable",
-    }
-    yield RuleCheck("reliability", estimate.verdict, reasons[estimate.verdict])
+        return None
+    return RuleCheck(kind, estimate.verdict, _THRESHOLD_REASONS[kind][estimate.verdict])

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from evalgate.core.types import CaseComparison, CaseStatus, Margin, SamplingCost
 from evalgate.statistics.assessment import AnalysisStage, Assessment, build_assessments, find_discoveries
 from evalgate.statistics.case_regression import (
     Cell,
@@ -24,13 +25,9 @@ from evalgate.statistics.pairing import (
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.results import (
     SEVERITY,
-    CaseOutcome,
     Decision,
-    Margin,
     MetricDecision,
     RuleCheck,
-    RunCount,
-    Status,
 )
 from evalgate.statistics.threshold_test import count_passed
 
@@ -137,25 +134,21 @@ def build_decision(
         plan: how cells could be confirmed.
         rounds: runs of every case that the averages are computed from.
     """
+    per_case = count_runs_per_case(metrics)
+    spent, fixed = sum(per_case.values()), (parameters.runs or parameters.max_runs) * len(per_case)
     return Decision(
         {
             name: _decide_metric(name, metrics[name], parameters, assessments[name], standings, plan, rounds)
             for name in metrics
         },
-        count_runs(metrics, parameters),
+        SamplingCost(spent, fixed, max(0, fixed - spent)),
+        per_case,
         tuple(
             name
             for name, assessment in assessments.items()
             if parameters.deterministic and not assessment.exact
         ),
     )
-
-
-def count_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> RunCount:
-    """Count the runs made so far; a run that several metrics score is one run."""
-    per_case = count_runs_per_case(metrics)
-    each = parameters.runs or parameters.max_runs
-    return RunCount(sum(per_case.values()), per_case, each * len(per_case))
 
 
 def count_runs_per_case(metrics: Mapping[str, GatingMetric]) -> dict[str, int]:
@@ -200,7 +193,7 @@ def _decide_metric(
 
 
 def _collect_checks(
-    metric: GatingMetric, assessment: Assessment, cases: Mapping[str, CaseOutcome]
+    metric: GatingMetric, assessment: Assessment, cases: Mapping[str, CaseComparison]
 ) -> tuple[RuleCheck, ...]:
     if metric.rule.max_drop is None or assessment.lacks_scores:
         return assessment.checks
@@ -226,7 +219,7 @@ def _build_case_outcome(
     assessment: Assessment,
     standings: RegressionStatuses,
     plan: ConfirmationPlan,
-) -> CaseOutcome:
+) -> CaseComparison:
     baseline = normalize_scores(
         () if scores.baseline is None else scores.baseline[-parameters.baseline_keep :]
     )
@@ -236,7 +229,7 @@ def _build_case_outcome(
         unpaired is None
         and compute_score_mean(baseline) - compute_score_mean(candidate) >= parameters.case_drop - EPSILON
     )
-    return CaseOutcome(
+    return CaseComparison(
         status=unpaired or _resolve_status(standings.get(cell), fell=fell, exact=assessment.exact),
         baseline_runs=len(baseline),
         baseline_passed=count_passed(baseline, parameters.pass_score),
@@ -249,7 +242,7 @@ def _build_case_outcome(
     )
 
 
-def _resolve_status(standing: RegressionStatus | None, *, fell: bool, exact: bool) -> Status:
+def _resolve_status(standing: RegressionStatus | None, *, fell: bool, exact: bool) -> CaseStatus:
     """Return the status found when the case was tested, or else whether it fell since."""
     if fell and exact:
         return "broken"

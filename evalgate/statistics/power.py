@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from evalgate.core.frozen import frozen
+from evalgate.core.types import MetricVerdict
 from evalgate.statistics.adaptive_runs import NextRuns, plan_next_step
 from evalgate.statistics.case_regression import Cell, build_confirmation_plan
 from evalgate.statistics.decision import decide_fixed_runs
@@ -26,7 +27,6 @@ from evalgate.statistics.pairing import (
 )
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.results import Decision
-from evalgate.statistics.threshold_test import Verdict
 
 _MOST_RUNS = 50
 
@@ -212,13 +212,13 @@ def simulate_trials(
     seed: int = 0,
 ) -> TrialSummary:
     """Simulate the gate on an agent like its baseline, with the average of every metric lowered by `drop`."""
-    verdicts: list[Verdict] = []
+    verdicts: list[MetricVerdict] = []
     runs = 0
     for repeat in range(repeats):
         dice = random.Random(f"{seed}/{repeat}")  # noqa: S311 - reproducible, and guards no secret
         outcome = _simulate_trial(history, rules, parameters, dice, drop)
         verdicts.append(outcome.verdict)
-        runs += outcome.runs.spent
+        runs += outcome.cost.spent
     return TrialSummary(
         repeats,
         verdicts.count("fail") / repeats,

@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from evalgate.core.frozen import frozen
+from evalgate.core.types import MetricVerdict, ThresholdEstimate
 from evalgate.statistics.pairing import UNIT, Score, Thousandths, compute_score_mean, compute_score_variance
 from evalgate.statistics.parameters import EPSILON, PassKRule, Require
 
@@ -78,49 +79,27 @@ def _measure_case_flakiness(runs: Sequence[Score], pass_score: float) -> Flakine
     return Flakiness(n, passed, rate, trailing)
 
 
-Verdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
-
 WeightedScores: TypeAlias = tuple[Thousandths, float]
 """Scores of a case (at least one) and its weight."""
 
 
-@frozen
-class ThresholdTest:
-    """Estimate between 0 and 1 with its interval, compared with a minimum."""
-
-    value: float
-    half: float
-    minimum: float
-    verdict: Verdict
-
-    @property
-    def low(self) -> float:
-        """Return the lower end of the interval."""
-        return max(0.0, self.value - self.half)
-
-    @property
-    def high(self) -> float:
-        """Return the upper end of the interval."""
-        return min(1.0, self.value + self.half)
-
-    @property
-    def proven(self) -> bool:
-        """Return True if even the lower end of the interval meets the minimum."""
-        return self.low >= self.minimum - EPSILON
-
-
 def compare_mean_with_minimum(
     cases: Sequence[WeightedScores], minimum: float, *, alpha: float, require: Require = "guard"
-) -> ThresholdTest:
+) -> ThresholdEstimate:
     """Compare the weighted mean of the case means, of at least one case, with its minimum."""
+    value, half = estimate_mean(cases, alpha)
+    return _compare_estimate(value, half, minimum, require)
+
+
+def estimate_mean(cases: Sequence[WeightedScores], alpha: float) -> tuple[float, float]:
+    """Return the weighted mean of the case means, and the half width of its interval."""
     total = math.fsum(weight for _, weight in cases)
     value = math.fsum(weight / total * compute_score_mean(scores) for scores, weight in cases)
     spread = math.fsum(
         (weight / total) ** 2 * _estimate_variance(scores, value) / len(scores) for scores, weight in cases
     )
     inverse = math.fsum((weight / total) ** 2 / len(scores) for scores, weight in cases)
-    half = compute_half_width(spread, inverse, alpha)
-    return ThresholdTest(value, half, minimum, _decide_threshold_verdict(value, half, minimum, require))
+    return value, compute_half_width(spread, inverse, alpha)
 
 
 def _estimate_variance(scores: Thousandths, suite: float) -> float:
@@ -130,7 +109,7 @@ def _estimate_variance(scores: Thousandths, suite: float) -> float:
 
 def compare_reliability_with_minimum(
     cases: Sequence[WeightedScores], demand: PassKRule, *, alpha: float, require: Require = "guard"
-) -> ThresholdTest | None:
+) -> ThresholdEstimate | None:
     """Compare pass^k over at least one case with its minimum, or return None if a case has fewer than k runs.
 
     Uses the unbiased estimate C(c,k)/C(n,k) of each case.
@@ -146,9 +125,7 @@ def compare_reliability_with_minimum(
     )
     inverse = math.fsum((weight / total) ** 2 / (len(scores) // demand.k) for scores, weight in cases)
     half = compute_half_width(max(0.0, value * (1 - value)) * inverse, inverse, alpha)
-    return ThresholdTest(
-        value, half, demand.minimum, _decide_threshold_verdict(value, half, demand.minimum, require)
-    )
+    return _compare_estimate(value, half, demand.minimum, require)
 
 
 def count_passed(scores: Thousandths, pass_score: float) -> int:
@@ -156,9 +133,11 @@ def count_passed(scores: Thousandths, pass_score: float) -> int:
     return sum(score / UNIT >= pass_score - EPSILON for score in scores)
 
 
-def _decide_threshold_verdict(value: float, half: float, minimum: float, require: Require) -> Verdict:
+def _compare_estimate(value: float, half: float, minimum: float, require: Require) -> ThresholdEstimate:
+    low, high = max(0.0, value - half), min(1.0, value + half)
+    verdict: MetricVerdict = "pass"
     if value < minimum - EPSILON:
-        return "fail" if min(1.0, value + half) < minimum - EPSILON else "inconclusive"
-    if require == "proof" and max(0.0, value - half) < minimum - EPSILON:
-        return "inconclusive"
-    return "pass"
+        verdict = "fail" if high < minimum - EPSILON else "inconclusive"
+    elif require == "proof" and low < minimum - EPSILON:
+        verdict = "inconclusive"
+    return ThresholdEstimate(value, minimum, low, high, verdict)

@@ -18,6 +18,7 @@ from evalgate.statistics.threshold_test import (
     WeightedScores,
     compare_mean_with_minimum,
     compare_reliability_with_minimum,
+    estimate_mean,
 )
 from tests.conformance import shared_folder
 
@@ -85,10 +86,11 @@ def _weighted(row: dict[str, Any]) -> list[WeightedScores]:
 
 
 def _threshold(row: dict[str, Any]) -> dict[str, Any]:
+    _, half = estimate_mean(_weighted(row), row["alpha"])
     found = compare_mean_with_minimum(
         _weighted(row), row["minimum"], alpha=row["alpha"], require=row["require"]
     )
-    return {"mean": found.value, "half": found.half, "low": found.low, "high": found.high, "verdict": found.verdict}  # fmt: skip
+    return {"mean": found.value, "half": half, "low": found.low, "high": found.high, "verdict": found.verdict}  # fmt: skip
 
 
 def _pass_hat_k(row: dict[str, Any]) -> dict[str, Any]:
@@ -180,8 +182,8 @@ def _gate_auto(row: dict[str, Any]) -> dict[str, Any]:
     result = _gate(step, list(cases))
     return result | {
         "broken": [int(case) for case in result["broken"]],
-        "runs_spent": step.runs.spent,
-        "runs_per_case": list(step.runs.per_case.values()),
+        "runs_spent": step.cost.spent,
+        "runs_per_case": list(step.runs_per_case.values()),
     }
 
 

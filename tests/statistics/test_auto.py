@@ -49,7 +49,7 @@ def test_a_clean_change_costs_one_run_a_case() -> None:
 
     assert found.verdict == "pass"
     assert [step.why for step in asked] == ["round"]
-    assert (found.runs.spent, found.runs.fixed, found.runs.saved) == (20, 100, 80)
+    assert (found.cost.spent, found.cost.fixed, found.cost.saved) == (20, 100, 80)
 
 
 def test_one_broken_case_is_confirmed_by_its_own_runs_alone() -> None:
@@ -86,7 +86,7 @@ def test_a_collapse_is_certain_after_one_round() -> None:
 def test_a_worse_average_gets_more_rounds_until_the_last_has_the_whole_level() -> None:
     found, asked = played({"m": suite(10, TEN, "1", c0="01010")}, Parameters())
 
-    assert max(found.runs.per_case.values()) == 5
+    assert max(found.runs_per_case.values()) == 5
     assert found.metrics["m"].rounds == 5
     assert (found.verdict, found.metrics["m"].level) == ("fail", 0.05)
     assert sum(step.why == "round" for step in asked) == 5
@@ -97,7 +97,7 @@ def test_without_fail_fast_the_average_is_measured_on() -> None:
     quick, _ = played(tables, Parameters())
     thorough, _ = played(tables, Parameters(fail_fast=False))
 
-    assert quick.runs.spent < thorough.runs.spent
+    assert quick.cost.spent < thorough.cost.spent
     assert thorough.metrics["m"].list_cases("broken") == ("c3",)
 
 
@@ -186,7 +186,7 @@ def test_without_scores_it_stops_at_once() -> None:
 def test_a_suspect_whose_runs_give_no_score_is_given_up() -> None:
     found, _ = played({"m": suite(50, TEN, "1", c0="0xxxxxxxxxxxxxxx")}, Parameters())
 
-    assert found.runs.per_case["c0"] == 10
+    assert found.runs_per_case["c0"] == 10
     assert found.metrics["m"].list_cases("suspect") == ("c0",)
 
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from evalgate.gating.messages import MessageContext, describe_metric, describe_sampling_cost
+from evalgate.core.types import CaseComparison, CaseStatus, MetricVerdict, ThresholdEstimate
+from evalgate.gating.messages import MessageContext, describe_metric
 from evalgate.statistics.adaptive_runs import plan_next_step
 from evalgate.statistics.decision import decide_fixed_runs
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
-from evalgate.statistics.results import CaseOutcome, Decision, MetricDecision, RuleCheck, RunCount, Status
-from evalgate.statistics.threshold_test import ThresholdTest
+from evalgate.statistics.results import Decision, MetricDecision, RuleCheck
 from tests.statistics.suites import suite
 
 CHANGE = MeanDifference(
@@ -45,9 +45,9 @@ MAIN = MessageContext()
 
 
 def outcome(
-    status: Status, baseline: tuple[int, int], candidate: tuple[int, int], need: int | None = 4
-) -> CaseOutcome:
-    return CaseOutcome(
+    status: CaseStatus, baseline: tuple[int, int], candidate: tuple[int, int], need: int | None = 4
+) -> CaseComparison:
+    return CaseComparison(
         status=status,
         baseline_runs=baseline[1],
         baseline_passed=baseline[0],
@@ -58,6 +58,10 @@ def outcome(
         p=0.001,
         need=need,
     )
+
+
+def an_estimate(value: float, half: float, minimum: float, verdict: MetricVerdict) -> ThresholdEstimate:
+    return ThresholdEstimate(value, minimum, value - half, value + half, verdict)
 
 
 def average(part: RuleCheck, rounds: int = 1, **figures: Any) -> MetricDecision:
@@ -173,7 +177,7 @@ FAIL = {
         replace(
             METRIC,
             checks=(RuleCheck("minimum", "fail", "below_minimum"),),
-            minimum=ThresholdTest(0.71, 0.06, 0.8, "fail"),
+            minimum=an_estimate(0.71, 0.06, 0.8, "fail"),
         ),
         "0.71 is below the required 0.80, beyond noise (at most 0.77).",
     ),
@@ -182,7 +186,7 @@ FAIL = {
             METRIC,
             rule=MetricRule(reliability=PassKRule(3, 0.8)),
             checks=(RuleCheck("reliability", "fail", "unreliable"),),
-            reliability=ThresholdTest(0.5, 0.2, 0.8, "fail"),
+            reliability=an_estimate(0.5, 0.2, 0.8, "fail"),
         ),
         "pass^3 of 0.50 is below the required 0.80, beyond noise (at most 0.70).",
     ),
@@ -229,7 +233,7 @@ UNCLEAR = {
         replace(
             METRIC,
             checks=(RuleCheck("minimum", "inconclusive", "near_minimum"),),
-            minimum=ThresholdTest(0.78, 0.08, 0.8, "inconclusive"),
+            minimum=an_estimate(0.78, 0.08, 0.8, "inconclusive"),
         ),
         "0.78 is below 0.80 but within noise (0.70–0.86).",
     ),
@@ -245,7 +249,7 @@ UNCLEAR = {
         replace(
             METRIC,
             checks=(RuleCheck("minimum", "inconclusive", "near_minimum"),),
-            minimum=ThresholdTest(0.82, 0.08, 0.8, "inconclusive"),
+            minimum=an_estimate(0.82, 0.08, 0.8, "inconclusive"),
         ),
         "0.82 meets the required 0.80, but is not proven to (0.74–0.90).",
     ),
@@ -282,7 +286,7 @@ def test_the_sentence_of_each_verdict(metric: MetricDecision, text: str) -> None
     ],
 )
 def test_only_what_helps_is_advised(stored: int, rounds: int, words: MessageContext, advice: str) -> None:
-    case = CaseOutcome("ok", stored, stored, 1.0, rounds, rounds, 1.0, None, None)
+    case = CaseComparison("ok", stored, stored, 1.0, rounds, rounds, 1.0, None, None)
     metric = next(metric for metric, text in UNCLEAR.values() if text.startswith("Can't tell"))
     told = describe_metric(replace(metric, cases={"a": case}, rounds=rounds), words)
     assert told[0].endswith(advice)
@@ -292,7 +296,7 @@ def test_a_met_minimum_says_so() -> None:
     parts = (RuleCheck("minimum", "pass", "meets_minimum"),)
 
     assert describe_metric(
-        replace(METRIC, checks=parts, minimum=ThresholdTest(0.9, 0.05, 0.8, "pass")), MAIN
+        replace(METRIC, checks=parts, minimum=an_estimate(0.9, 0.05, 0.8, "pass")), MAIN
     ) == ("0.90 meets the required 0.80.",)
 
 
@@ -378,10 +382,6 @@ def test_another_range_is_told_in_its_own_numbers(metric: MetricDecision, text: 
 
     assert found.startswith(text)
     assert "point" not in found
-
-
-def test_what_was_saved() -> None:
-    assert describe_sampling_cost(RunCount(23, {}, 100)) == "23 runs instead of 100."
 
 
 def test_from_scores_to_words() -> None:

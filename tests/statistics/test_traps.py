@@ -99,14 +99,14 @@ def test_runs_that_confirm_a_suspect_stay_out_of_the_average() -> None:
     assert change is not None
     assert change.drop == pytest.approx(1 / 50)
     assert step.metrics["m"].cases["c0"].mean == 0.5
-    assert step.runs.spent == 51
+    assert step.cost.spent == 51
 
 
 def test_averages_do_not_rest_on_runs_that_confirm_a_suspect() -> None:
     step = plan_next_step({"m": suite(20, "1" * 10, "1", c0="0000")}, Parameters())
 
     assert isinstance(step, Decision)
-    assert (step.runs.per_case["c0"], step.metrics["m"].rounds) == (4, 1)
+    assert (step.runs_per_case["c0"], step.metrics["m"].rounds) == (4, 1)
 
 
 @pytest.mark.parametrize("score", [1.001, -0.001, 5])

@@ -5,6 +5,17 @@ one whole run: `results.json` is a `Record`, field by field. Imports only `core.
 and `core.score_ranges`.
 """
 
+from evalgate.core.types.comparison import (
+    MEASURED_STATUSES,
+    CaseComparison,
+    CaseStatus,
+    FollowUp,
+    Margin,
+    MetricComparison,
+    MetricVerdict,
+    SamplingCost,
+    ThresholdEstimate,
+)
 from evalgate.core.types.conversation import (
     AGENT_FAULT_OUTCOMES,
     ENTRY_NOT_FOUND,
@@ -62,29 +73,21 @@ from evalgate.core.types.record import (
     VerdictStatus,
 )
 from evalgate.core.types.result import (
-    MEASURED_STATUSES,
-    CaseComparison,
     CaseMetric,
     CasePolicy,
     CaseResult,
     Criterion,
-    FollowUp,
-    Margin,
-    MetricComparison,
     MetricFailure,
     MetricResult,
     MetricScore,
-    MetricVerdict,
     ModelUsage,
     NotApplicable,
     Quarantine,
     ReliabilityRule,
     RunMetric,
     RunResult,
-    SamplingCost,
     ScopedThreshold,
     Status,
-    ThresholdEstimate,
     TurnMetric,
     TurnResult,
     TurnScore,
@@ -115,6 +118,7 @@ __all__ = [
     "CasePolicy",
     "CaseResult",
     "CaseRun",
+    "CaseStatus",
     "CaseTurn",
     "Change",
     "Comparison",

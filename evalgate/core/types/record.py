@@ -5,15 +5,9 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT_RANGE, Range
+from evalgate.core.types.comparison import Margin, MetricComparison, SamplingCost
 from evalgate.core.types.conversation import CaseKey, Outcome, Reply, Usage
-from evalgate.core.types.result import (
-    CaseResult,
-    Margin,
-    MetricComparison,
-    ModelUsage,
-    SamplingCost,
-    Status,
-)
+from evalgate.core.types.result import CaseResult, ModelUsage, Status
 
 
 @frozen

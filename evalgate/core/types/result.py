@@ -1,4 +1,4 @@
-"""Scores of turns, runs and cases, the policies that apply to them, and the results of the statistics."""
+"""Scores of turns, runs and cases, and the policies that apply to them."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT_RANGE, Range
+from evalgate.core.types.comparison import CaseComparison, FollowUp
 from evalgate.core.types.conversation import (
     AGENT_FAULT_OUTCOMES,
     Attempt,
@@ -88,127 +89,6 @@ class Criterion:
     min_mean: float | None = None
     """Minimum of the mean of all cases, taken literally. None: `threshold`, unless a comparison with a
     baseline judges the mean. Equal to `threshold` if the file's owner compares the mean with it."""
-
-
-MetricVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
-
-
-@frozen
-class ThresholdEstimate:
-    """A mean, or a pass^k, compared with its minimum, with its interval."""
-
-    value: float
-    minimum: float
-    low: float
-    high: float
-    verdict: MetricVerdict
-
-
-@frozen
-class Margin:
-    """The smallest change with which the metric would have ended otherwise."""
-
-    limit: float
-    """The average at which the verdict turns."""
-    distance: float
-    """Distance of the average from the limit."""
-    runs: int | None = None
-    """Fewest runs that would have to fail (or pass) instead; None: these runs cannot turn it."""
-
-
-@frozen
-class MetricComparison:
-    """Comparison of a metric with its baseline. Figures are points of its scores, on these cases."""
-
-    verdict: MetricVerdict
-    reason: str
-    """A stable word: no_sign, average_fell, case_broke, noisy_drop, no_baseline, missing_runs, …"""
-    sentences: tuple[str, ...]
-    """The same for people."""
-    max_drop: float | None
-    """A drop of the mean of this size or more is too much; None: not held to the baseline."""
-    require: Literal["guard", "proof"] = "guard"
-    rounds: int = 0
-    """Runs of every case that the mean rests on."""
-    missing: int = 0
-    """Runs without a score, of `planned`."""
-    planned: int = 0
-    drop: float | None = None
-    """Baseline minus now: positive is worse. None: nothing was compared."""
-    noise: float | None = None
-    """Change of the mean that luck alone causes; None: not measured, as with one run of each case on both
-    sides."""
-    p: float | None = None
-    """Probability that luck alone causes such a drop."""
-    level: float | None = None
-    """Significance level that `p` is compared with."""
-    low: float | None = None
-    high: float | None = None
-    """Interval of the drop."""
-    notice: float | None = None
-    """Drops of this size or more are caught about four times in five."""
-    minimum: ThresholdEstimate | None = None
-    reliability: ThresholdEstimate | None = None
-    flip: Margin | None = None
-    shared: tuple[str, ...] = ()
-    """Sentences about all lines of the metric together, if several share one comparison; only one of the
-    lines has them. `verdict`, `p` and `level` are then of the whole metric, `drop` and `noise` of the line.
-    """
-
-
-@frozen
-class CaseComparison:
-    """One metric of one case compared with its baseline."""
-
-    status: Literal["ok", "suspect", "broken", "rerun", "new", "removed", "changed", "no_score"]
-    baseline_runs: int
-    """With a score."""
-    baseline_passed: int
-    baseline_mean: float | None
-    runs: int
-    """With a score, those that follow up a suspicion included."""
-    passed: int
-    mean: float | None
-    p: float | None = None
-    """Probability that luck alone causes so large a fall of this case; None if it did not fall."""
-    need: int | None = None
-    """Failed runs that would confirm that it broke; None: its baseline is too short."""
-
-
-@frozen
-class FollowUp:
-    """Result of further runs of a case that failed although its baseline does not explain that."""
-
-    outcome: Literal["broke", "flake", "excused", "open"]
-    """`broke`: it failed in its first `need` runs, one after the other, or in all but one of some more.
-    `flake`: it did not. `excused`: runs of its baseline failed in the same way. `open`: it could not be run
-    often enough to decide."""
-    runs: int
-    """That end in a pass or a failure, further ones included."""
-    failed: int
-    """Of these."""
-    need: int
-    """Failed runs in a row from the first one on that no luck explains."""
-    baseline_runs: int
-    baseline_failed: int
-    """In the same way: a crash, or one of the metrics that are missed now."""
-    crashed: bool = False
-    """The agent crashed or timed out in a run that counts."""
-
-
-@frozen
-class SamplingCost:
-    """Cost of the runs of `runs: auto`."""
-
-    spent: int
-    """Runs that were made."""
-    fixed: int
-    """Runs of the fixed design that is as sharp."""
-    saved: int
-
-
-MEASURED_STATUSES: frozenset[str] = frozenset({"ok", "suspect", "broken"})
-"""Statuses of cases with noise that was measured."""
 
 
 @frozen

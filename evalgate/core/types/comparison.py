@@ -1,0 +1,160 @@
+"""Results of the comparison with a baseline: of a metric, of a case, and how close they were.
+
+The statistics return these types with shares of a metric's range (0 is the lowest score, 1 the highest); a
+record has them in the metric's own scores. So there is one set of results, and `to_scores` is the only step
+between the two.
+"""
+
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.core.score_ranges import Range
+
+MetricVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
+
+
+@frozen
+class ThresholdEstimate:
+    """A mean, or a pass^k, compared with its minimum, with its interval."""
+
+    value: float
+    minimum: float
+    low: float
+    high: float
+    verdict: MetricVerdict
+
+    def to_scores(self, known: Range) -> "ThresholdEstimate":
+        """Convert the figures from shares of the range to scores."""
+        value, minimum, low, high = map(known.to_score, (self.value, self.minimum, self.low, self.high))
+        return ThresholdEstimate(value, minimum, low, high, self.verdict)
+
+
+@frozen
+class Margin:
+    """The smallest change with which the metric would have ended otherwise."""
+
+    limit: float
+    """The average at which the verdict turns."""
+    distance: float
+    """Distance of the average from the limit."""
+    runs: int | None = None
+    """Fewest runs that would have to fail (or pass) instead; None: these runs cannot turn it."""
+
+    def to_scores(self, known: Range) -> "Margin":
+        """Convert the figures from shares of the range to scores."""
+        return Margin(known.to_score(self.limit), self.distance * known.width, self.runs)
+
+
+@frozen
+class MetricComparison:
+    """Comparison of a metric with its baseline. Figures are points of its scores, on these cases."""
+
+    verdict: MetricVerdict
+    reason: str
+    """A stable word: no_sign, average_fell, case_broke, noisy_drop, no_baseline, missing_runs, …"""
+    sentences: tuple[str, ...]
+    """The same for people."""
+    max_drop: float | None
+    """A drop of the mean of this size or more is too much; None: not held to the baseline."""
+    require: Literal["guard", "proof"] = "guard"
+    rounds: int = 0
+    """Runs of every case that the mean rests on."""
+    missing: int = 0
+    """Runs without a score, of `planned`."""
+    planned: int = 0
+    drop: float | None = None
+    """Baseline minus now: positive is worse. None: nothing was compared."""
+    noise: float | None = None
+    """Change of the mean that luck alone causes; None: not measured, as with one run of each case on both
+    sides."""
+    p: float | None = None
+    """Probability that luck alone causes such a drop."""
+    level: float | None = None
+    """Significance level that `p` is compared with."""
+    low: float | None = None
+    high: float | None = None
+    """Interval of the drop."""
+    notice: float | None = None
+    """Drops of this size or more are caught about four times in five."""
+    minimum: ThresholdEstimate | None = None
+    reliability: ThresholdEstimate | None = None
+    flip: Margin | None = None
+    shared: tuple[str, ...] = ()
+    """Sentences about all lines of the metric together, if several share one comparison; only one of the
+    lines has them. `verdict`, `p` and `level` are then of the whole metric, `drop` and `noise` of the line.
+    """
+
+
+CaseStatus: TypeAlias = Literal["ok", "suspect", "broken", "rerun", "new", "removed", "changed", "no_score"]
+"""Of one case compared with its baseline. `rerun`: it needs further runs, which no decision leaves open."""
+
+MEASURED_STATUSES: frozenset[str] = frozenset({"ok", "suspect", "broken"})
+"""Statuses of cases with noise that was measured."""
+
+
+@frozen
+class CaseComparison:
+    """One metric of one case compared with its baseline."""
+
+    status: CaseStatus
+    baseline_runs: int
+    """With a score."""
+    baseline_passed: int
+    baseline_mean: float | None
+    runs: int
+    """With a score, those that follow up a suspicion included."""
+    passed: int
+    mean: float | None
+    p: float | None = None
+    """Probability that luck alone causes so large a fall of this case; None if it did not fall."""
+    need: int | None = None
+    """Failed runs that would confirm that it broke; None: its baseline is too short."""
+
+    @property
+    def drop(self) -> float | None:
+        """Return the fall of the mean (positive is worse), or None if the two sides cannot be compared."""
+        if self.baseline_mean is None or self.mean is None or self.status in {"changed", "no_score"}:
+            return None
+        return self.baseline_mean - self.mean
+
+    def to_scores(self, known: Range) -> "CaseComparison":
+        """Convert the means from shares of the range to scores."""
+        then, now = self.baseline_mean, self.mean
+        return replace(
+            self,
+            baseline_mean=None if then is None else known.to_score(then),
+            mean=None if now is None else known.to_score(now),
+        )
+
+
+@frozen
+class FollowUp:
+    """Result of further runs of a case that failed although its baseline does not explain that."""
+
+    outcome: Literal["broke", "flake", "excused", "open"]
+    """`broke`: it failed in its first `need` runs, one after the other, or in all but one of some more.
+    `flake`: it did not. `excused`: runs of its baseline failed in the same way. `open`: it could not be run
+    often enough to decide."""
+    runs: int
+    """That end in a pass or a failure, further ones included."""
+    failed: int
+    """Of these."""
+    need: int
+    """Failed runs in a row from the first one on that no luck explains."""
+    baseline_runs: int
+    baseline_failed: int
+    """In the same way: a crash, or one of the metrics that are missed now."""
+    crashed: bool = False
+    """The agent crashed or timed out in a run that counts."""
+
+
+@frozen
+class SamplingCost:
+    """Cost of the runs of `runs: auto`."""
+
+    spent: int
+    """Runs that were made."""
+    fixed: int
+    """Runs of the fixed design that is as sharp."""
+    saved: int
