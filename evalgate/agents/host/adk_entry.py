@@ -45,16 +45,16 @@ def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEven
 def _resolve_entry(entry: str) -> object:
     where, _, attribute = entry.partition(":")
     if where.endswith((".yaml", ".yml")) and not attribute:
-        return _load_config_agent(os.path.abspath(where), where)  # noqa: PTH100
+        return _load_config_agent(os.path.abspath(where), where)
     module = _load_adk_module(where)
     return resolve_attribute(module, where, attribute) if attribute else _search_module(module, where)
 
 
 def _load_config_agent(file: str, where: str) -> object:
     """Return the agent of a configuration file, which names modules relative to its parent folder."""
-    if not os.path.isfile(file):  # noqa: PTH113
-        raise EntryNotFoundError(f"there is no file {where} in {os.getcwd()}")  # noqa: PTH109
-    folder = os.path.dirname(file)  # noqa: PTH120
+    if not os.path.isfile(file):
+        raise EntryNotFoundError(f"there is no file {where} in {os.getcwd()}")
+    folder = os.path.dirname(file)
     _load_dotenv(folder)
     make_importable(folder)
     adk, yaml = (importlib.import_module(name) for name in ("google.adk.agents.config_agent_utils", "yaml"))
@@ -66,14 +66,14 @@ def _load_config_agent(file: str, where: str) -> object:
 
 
 def _load_adk_module(where: str) -> ModuleType:
-    path = os.path.abspath(where)  # noqa: PTH100  pathlib is not loaded for a few calls
-    if os.path.isdir(path):  # noqa: PTH112
+    path = os.path.abspath(where)
+    if os.path.isdir(path):
         _load_dotenv(path)
         return importlib.import_module(make_importable(path))
     if "/" in where and not where.endswith(".py"):
-        raise EntryNotFoundError(f"there is no folder {where} in {os.getcwd()}")  # noqa: PTH109
+        raise EntryNotFoundError(f"there is no folder {where} in {os.getcwd()}")
     if where.endswith(".py"):
-        _load_dotenv(os.path.dirname(path))  # noqa: PTH120
+        _load_dotenv(os.path.dirname(path))
     return load_module(where)
 
 
@@ -82,18 +82,18 @@ def _load_dotenv(folder: str) -> None:
     if os.environ.get("ADK_DISABLE_LOAD_DOTENV", "").lower() in ("1", "true"):
         return
     for each in _iter_parent_folders(folder):
-        file = os.path.join(each, ".env")  # noqa: PTH118
-        if os.path.isfile(file):  # noqa: PTH113
+        file = os.path.join(each, ".env")
+        if os.path.isfile(file):
             importlib.import_module("dotenv").load_dotenv(file, override=False)
             return
 
 
 def _iter_parent_folders(folder: str) -> Iterator[str]:
     """Yield `folder` and its parents up to the working folder; only `folder` if it is elsewhere."""
-    top = os.getcwd()  # noqa: PTH109
+    top = os.getcwd()
     yield folder
     while folder != top and folder.startswith(top + os.sep):
-        folder = os.path.dirname(folder)  # noqa: PTH120
+        folder = os.path.dirname(folder)
         yield folder
 
 
@@ -104,8 +104,8 @@ def _search_module(module: ModuleType, where: str) -> object:
             if found is not None and (name != "app" or is_app(found)):
                 return found
     for folder in getattr(module, "__path__", ()):
-        file = os.path.join(folder, _CONFIG)  # noqa: PTH118
-        if os.path.isfile(file):  # noqa: PTH113
+        file = os.path.join(folder, _CONFIG)
+        if os.path.isfile(file):
             return _load_config_agent(file, os.path.relpath(file))
     raise UnusableEntryError(
         f"neither `{where}` nor its `agent` has one of {', '.join(_NAMES)}, nor is there a {_CONFIG}"

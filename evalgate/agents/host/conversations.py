@@ -100,14 +100,15 @@ class SessionManager:
         if turn.in_thread:
             self._report_cancelled(turn, still_running=True)
         else:
-            self._loop.call_later(CANCEL_WAIT_S, self._report_cancel_outcome, turn, turn.task)
+            # On a busy machine this runs late, and before the callback of a task that ended in time: the task
+            # itself says whether it still runs.
+            task = turn.task
+            self._loop.call_later(
+                CANCEL_WAIT_S, lambda: self._report_cancelled(turn, still_running=not task.done())
+            )
         # Not reported by the task itself: one that is cancelled before its first step never runs.
         turn.task.add_done_callback(lambda _: self._report_cancelled(turn, still_running=False))
         turn.task.cancel()
-
-    def _report_cancel_outcome(self, turn: _ActiveTurn, task: asyncio.Task[None]) -> None:
-        # On a busy machine this may be called late, and before the callback of a task that ended in time.
-        self._report_cancelled(turn, still_running=not task.done())
 
     def _report_cancelled(self, turn: _ActiveTurn, still_running: bool) -> None:
         if turn.is_cancel_reported:

@@ -53,8 +53,8 @@ def _import_module(name: str) -> ModuleType:
 
 def _load_file(path: str, home: str | None = None) -> ModuleType:
     """Import a file: as a module of its package if it is in one, else by its path, like a script."""
-    file = os.path.abspath(os.path.join(home or "", path))  # noqa: PTH100, PTH118  pathlib is not loaded here
-    if not os.path.isfile(file):  # noqa: PTH113
+    file = os.path.abspath(os.path.join(home or "", path))
+    if not os.path.isfile(file):
         raise EntryNotFoundError(f"there is no file {path} in {_get_working_folder()}")
     name = make_importable(file[: -len(".py")])
     return importlib.import_module(name) if "." in name else _run_file(name, file)
@@ -67,7 +67,7 @@ def make_importable(path: str) -> str:
     """
     folder, name = os.path.split(path)
     parts = [name]
-    while os.path.isfile(os.path.join(folder, "__init__.py")):  # noqa: PTH113, PTH118
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
         folder, package = os.path.split(folder)
         parts.insert(0, package)
     if folder not in sys.path:
@@ -114,4 +114,4 @@ def _describe_missing_attribute(owner: object, where: str, name: str) -> str:
 
 
 def _get_working_folder() -> str:
-    return os.getcwd()  # noqa: PTH109
+    return os.getcwd()

@@ -135,7 +135,7 @@ def _parse_date_delay(date: str) -> float | None:
         return None
 
 
-_HOST_FOLDER = os.path.dirname(__file__)  # noqa: PTH120  pathlib is not loaded for one call
+_HOST_FOLDER = os.path.dirname(__file__)
 _MAX_SENTENCE = 500
 _MAX_TRACEBACK = 16 * 1024
 
@@ -267,7 +267,7 @@ def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]
 
 def _guess_encoding(path: str) -> str | None:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  pathlib is not loaded for one call
+        with open(path, "rb") as file:
             start = file.read(4)
     except OSError:
         return None
@@ -280,7 +280,7 @@ def _guess_encoding(path: str) -> str | None:
 
 def _format_location(path: str, line: int | None = None) -> str:
     """Return a path relative to the working folder, if it is below that, with the line if it is known."""
-    folder = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118  pathlib is not loaded for one call
+    folder = os.path.join(os.getcwd(), "")
     relative = path.removeprefix(folder)
     return relative if line is None else f"{relative}:{line}"
 

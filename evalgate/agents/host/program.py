@@ -25,7 +25,7 @@ def main() -> None:
     sys.argv[1:] = []
     incoming, outgoing = _take_over_stdio()
     faulthandler.enable()
-    sys.path[:0] = options.get("path", [os.getcwd()])  # noqa: PTH109  pathlib is not loaded for one call
+    sys.path[:0] = options.get("path", [os.getcwd()])
     # Made before the import: on old Pythons a module-level asyncio.Lock binds to the loop it finds.
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

@@ -40,13 +40,13 @@ def verify_code(home: str, digest: str) -> None:
     Raises:
         UnusableEntryError: a file was changed or removed.
     """
-    manifest = _read_bytes(os.path.join(home, MANIFEST))  # noqa: PTH118  pathlib is not loaded here
+    manifest = _read_bytes(os.path.join(home, MANIFEST))
     if manifest is None or hashlib.sha256(manifest).hexdigest() != digest:
         _raise_changed(MANIFEST)
     digests: dict[str, str] = json.loads(manifest)
     _homes[home] = digests
     for path in digests:
-        _read_verified(os.path.join(home, path))  # noqa: PTH118
+        _read_verified(os.path.join(home, path))
     sys.path_hooks.insert(0, _find_in_home)
     sys.path_importer_cache.clear()
 
@@ -102,7 +102,7 @@ def _read_verified(path: str) -> bytes:
 
 def _read_bytes(path: str) -> bytes | None:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  pathlib is not loaded here
+        with open(path, "rb") as file:
             return file.read()
     except OSError:
         return None

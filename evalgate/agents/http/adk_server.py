@@ -258,7 +258,10 @@ class AdkServerConversation:
             async with self._connection.open_response("POST", at("/run"), body) as response:
                 answer = await read_body(response)
             reply, usage = await run_off_loop(len(answer), lambda: read_adk_reply(_parse_events(answer)))
-        return TurnAnswer(reply, usage, await self._fetch_state())
+        # The events hold only the changes of the state; the session holds the state itself.
+        found = await self._connection.request_json("GET", self._session_url)
+        state = found.get("state") if isinstance(found, dict) else None
+        return TurnAnswer(reply, usage, state if isinstance(state, dict) else None)
 
     async def end_conversation(self) -> None:
         """Delete the session on the server, if there is one.
@@ -289,11 +292,6 @@ class AdkServerConversation:
         if not isinstance(id_, str) or not id_:
             raise build_format_error("the server made a session without an id")
         self._session = id_
-
-    async def _fetch_state(self) -> JsonObject | None:
-        found = await self._connection.request_json("GET", self._session_url)
-        state = found.get("state") if isinstance(found, dict) else None
-        return state if isinstance(state, dict) else None
 
     def _build_body(self, message: UserMessage) -> JsonObject:
         parts: list[JsonObject] = [{"text": message.text}, *message.attachments]

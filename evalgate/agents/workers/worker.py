@@ -57,7 +57,8 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self._loop.create_future()
         """Done when the worker is ready; fails with AgentUnreachableError if it cannot start."""
-        self.ready.add_done_callback(_retrieve_exception)
+        # asyncio logs exceptions that are never retrieved, and perhaps no session waits for this worker.
+        self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
         self._changed = on_change
         self._issued = 0
         self._unanswered: dict[WorkerSession, float] = {}
@@ -184,15 +185,15 @@ class Worker:
         if not isinstance(key, str):
             raise WorkerProtocolError(f"the agent sent a {kind} without a session")
         session = self.sessions.get(key)
-        if session is None and not self._was_issued(key):
+        if session is not None:
+            return session
+        # The digits are counted first: Python refuses to convert a text of more than 4,300 digits.
+        is_number = key.isascii() and key.isdecimal() and len(key) <= _MAX_KEY_DIGITS
+        if not is_number or not 1 <= int(key) <= self._issued:
             raise WorkerProtocolError(
                 f"the agent sent a {kind} for a session that does not exist: {quote_text(key)}"
             )
-        return session
-
-    def _was_issued(self, key: str) -> bool:
-        digits = key.isascii() and key.isdecimal() and len(key) <= _MAX_KEY_DIGITS
-        return digits and 1 <= int(key) <= self._issued
+        return None
 
     # --- the end --------------------------------------------------------------------------------------------
 
@@ -248,9 +249,3 @@ def _fail_session(session: WorkerSession, failure: Failure, *, stalled: bool) ->
             replace(failure, message=f"{failure.message} (turn {session.turns})")
         )
     session.fail_turn(error)
-
-
-def _retrieve_exception(ready: asyncio.Future[None]) -> None:
-    # asyncio logs exceptions that are never retrieved, and perhaps no session waits for this worker.
-    if not ready.cancelled():
-        ready.exception()

@@ -145,14 +145,15 @@ class TurnCapture:
             forced = {id(each) for each in self._forced}
             objects = {id(each) for each in self._unanswered.values() if id(each) in forced}
             events = [each for each in self._events if id(each) not in objects]
-            fields: dict[str, Any] = {"events": [_drop_none(each) for each in events]}
+            fields: dict[str, Any] = {
+                "events": [
+                    {key: limit_json_depth(value) for key, value in each.items() if value is not None}
+                    for each in events
+                ]
+            }
             if self._usage is not None or self._models:
                 fields["usage"] = {**(self._usage or {}), "models": self._models}
             fields["spans"] = self._spans
             fields["dropped_spans"] = self._dropped_spans
         fields = {key: value for key, value in fields.items() if value}
         return fields or None
-
-
-def _drop_none(event: dict[str, Any]) -> dict[str, Any]:
-    return {key: limit_json_depth(value) for key, value in event.items() if value is not None}

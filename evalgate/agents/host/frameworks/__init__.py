@@ -6,8 +6,8 @@ import asyncio
 import importlib
 from typing import Any, Callable, NamedTuple
 
-from ..failures import UnusableEntryError  # noqa: TID252  the package has two names; an absolute import would fix one
-from ..session import Session  # noqa: TID252
+from ..failures import UnusableEntryError
+from ..session import Session
 
 _FRAMEWORKS = (
     "adk",

@@ -12,8 +12,8 @@ import uuid
 from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
-from ..failures import InvalidAnswerError, ModelError, summarize_error  # noqa: TID252  the package has two names
-from ..session import FEATURE, Mocks, Session  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..failures import InvalidAnswerError, ModelError, summarize_error
+from ..session import FEATURE, Mocks, Session
 from . import AgentHost, is_a
 
 # Names that ADK's evaluation uses if the case has none.

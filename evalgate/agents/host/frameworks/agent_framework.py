@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import Any, Optional
 
-from ..session import Session  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..session import Session
 from . import AgentHost, is_a
 from .event_recorder import (
     EventRecorder,
-    as_text,
     create_conversation_host,
     parse_tool_output,
     read_context_messages,
@@ -50,8 +49,7 @@ class _AgentFrameworkConversation:
         recorder.record_usage(used.get("input_token_count"), used.get("output_token_count"))
         for message in response.messages:
             _record_message(message, recorder)
-        value = getattr(response, "value", None)
-        return recorder.response if value is None else as_text(value)
+        return recorder.choose_response(getattr(response, "value", None))
 
 
 def _record_message(message: Any, recorder: EventRecorder) -> None:

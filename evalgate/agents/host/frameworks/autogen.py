@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, Iterator, Optional
 
-from ..failures import UnsupportedCaseError  # noqa: TID252  the package has two names; an absolute import would fix one
-from ..session import Session  # noqa: TID252
+from ..failures import UnsupportedCaseError
+from ..session import Session
 from . import AgentHost, is_a
 from .event_recorder import (
     EventRecorder,

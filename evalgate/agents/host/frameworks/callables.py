@@ -6,8 +6,8 @@ import functools
 import inspect
 from typing import Any, Callable, Optional
 
-from ..failures import UnusableEntryError  # noqa: TID252  the package has two names; an absolute import would fix one
-from ..session import Session  # noqa: TID252
+from ..failures import UnusableEntryError
+from ..session import Session
 from . import AgentHost, find_framework
 
 _METHODS = ("ainvoke", "invoke", "arun", "run")

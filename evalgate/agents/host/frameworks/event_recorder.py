@@ -8,8 +8,8 @@ import json
 from typing import Any, Callable, List, Optional, Protocol, Tuple
 from weakref import WeakKeyDictionary
 
-from ..failures import UnsupportedCaseError  # noqa: TID252  the package has two names; an absolute import would fix one
-from ..session import Session  # noqa: TID252
+from ..failures import UnsupportedCaseError
+from ..session import Session
 from . import AgentHost
 
 
@@ -115,6 +115,10 @@ class EventRecorder:
         """Record the tokens of a model call; ignore one without any."""
         if input_tokens or output_tokens:
             self._report("usage", input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
+
+    def choose_response(self, structured: object) -> Optional[str]:
+        """Return the structured output as a text, if the agent has any, else the last text."""
+        return self.response if structured is None else as_text(structured)
 
     def _flush_text(self) -> None:
         if self.response is not None:

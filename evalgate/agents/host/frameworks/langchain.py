@@ -12,8 +12,8 @@ import json
 import uuid
 from typing import Any, Optional, get_type_hints
 
-from ..failures import InvalidAnswerError, UnusableEntryError  # noqa: TID252  the package has two names
-from ..session import Session  # noqa: TID252
+from ..failures import InvalidAnswerError, UnusableEntryError
+from ..session import Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments
 
@@ -115,8 +115,7 @@ class _GraphConversation:
         if questions:
             recorder.record_text("\n".join(questions))
             return recorder.response
-        structured = values.get("structured_response")
-        return recorder.response if structured is None else as_text(structured)
+        return recorder.choose_response(values.get("structured_response"))
 
 
 def _record_message(message: Any, recorder: EventRecorder) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import Any, Optional
 
-from ..session import Session  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..session import Session
 from . import AgentHost, is_a
 from .event_recorder import (
     EventRecorder,
-    as_text,
     create_conversation_host,
     parse_tool_output,
     read_context_messages,
@@ -50,8 +49,7 @@ class _LlamaIndexConversation:
             author = getattr(event, "current_agent_name", author)
             _record_event(event, author, recorder)
         result = await running
-        structured = getattr(result, "structured_response", None)
-        return recorder.response if structured is None else as_text(structured)
+        return recorder.choose_response(getattr(result, "structured_response", None))
 
 
 def _record_event(event: Any, author: Optional[str], recorder: EventRecorder) -> None:

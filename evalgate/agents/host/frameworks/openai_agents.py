@@ -11,8 +11,8 @@ import importlib
 import json
 from typing import Any, Optional
 
-from ..failures import UnsupportedCaseError  # noqa: TID252  the package has two names; an absolute import would fix one
-from ..session import FEATURE, Mocks, Session  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..failures import UnsupportedCaseError
+from ..session import FEATURE, Mocks, Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments
 

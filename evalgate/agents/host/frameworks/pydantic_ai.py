@@ -9,8 +9,8 @@ import contextlib
 import importlib
 from typing import Any, Optional, get_origin
 
-from ..failures import UnsupportedCaseError  # noqa: TID252  the package has two names; an absolute import would fix one
-from ..session import FEATURE, Mocks, Session  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..failures import UnsupportedCaseError
+from ..session import FEATURE, Mocks, Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments
 
@@ -94,16 +94,12 @@ def _record_message(message: Any, recorder: EventRecorder, output_tools: set[str
     if used is not None:
         recorder.record_usage(used.input_tokens, used.output_tokens)
     for part in message.parts:
-        kind = part.part_kind
+        kind, name = part.part_kind, getattr(part, "tool_name", None)
         if kind == "text":
             recorder.record_text(part.content)
-        elif _is_no_tool(getattr(part, "tool_name", None), output_tools):
-            continue
+        elif name is None or name in output_tools or name.startswith(_OUTPUT_TOOL):
+            continue  # not a call of one of the agent's own tools
         elif kind.endswith("tool-call"):
             recorder.record_call(part.tool_name, {} if part.args is None else part.args, part.tool_call_id)
         elif kind.endswith("tool-return") or kind == "retry-prompt":
             recorder.record_result(part.tool_name, part.content, part.tool_call_id)
-
-
-def _is_no_tool(name: Optional[str], output_tools: set[str]) -> bool:
-    return name is None or name in output_tools or name.startswith(_OUTPUT_TOOL)

@@ -11,8 +11,8 @@ import inspect
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from weakref import WeakKeyDictionary
 
-from ..failures import UnsupportedCaseError  # noqa: TID252  the package has two names; an absolute import would fix one
-from ..session import FEATURE, Session  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..failures import UnsupportedCaseError
+from ..session import FEATURE, Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, refuse_attachments
 
@@ -107,7 +107,10 @@ class _SmolagentsConversation:
         used = step.token_usage
         if used is not None:
             recorder.record_usage(used.input_tokens, used.output_tokens)
-        recorder.record_text(_read_text(step))
+        output = getattr(step, "model_output", None) or getattr(step, "plan", None) or ""
+        if not isinstance(output, str):  # parts, as some models' APIs return them
+            output = "".join(part.get("text") or "" for part in output)
+        recorder.record_text(output)
         self._record_calls(recorder)
 
     def _record_calls(self, recorder: EventRecorder) -> None:
@@ -116,8 +119,3 @@ class _SmolagentsConversation:
         for name, args, result, author in called:
             recorder.record_call(name, args, None, author)
             recorder.record_result(name, result, None, author)
-
-
-def _read_text(step: Any) -> str:
-    output = getattr(step, "model_output", None) or getattr(step, "plan", None) or ""
-    return output if isinstance(output, str) else "".join(part.get("text") or "" for part in output)

@@ -8,11 +8,10 @@ from __future__ import annotations
 import importlib
 from typing import Any, Optional
 
-from ..session import Session  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..session import Session
 from . import AgentHost, is_a
 from .event_recorder import (
     EventRecorder,
-    as_text,
     create_conversation_host,
     parse_tool_output,
     read_context_messages,
@@ -52,8 +51,7 @@ class _StrandsConversation:
             now = self._count_tokens()
             recorder.record_usage(now[0] - before[0], now[1] - before[1])
             session.state = self._agent.state.get()
-        structured = getattr(result, "structured_output", None)
-        return recorder.response if structured is None else as_text(structured)
+        return recorder.choose_response(getattr(result, "structured_output", None))
 
     def _count_tokens(self) -> tuple[int, int]:
         used = self._agent.event_loop_metrics.accumulated_usage

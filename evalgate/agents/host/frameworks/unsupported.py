@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from ..failures import UnusableEntryError  # noqa: TID252  the package has two names; an absolute import would fix one
+from ..failures import UnusableEntryError
 from . import AgentHost, is_a
 
 _SEE = "; docs/agents.md has the function to copy"
