@@ -1,67 +1,15 @@
-"""Discovery of eval-set files from paths, selections of cases, folders and globs; building of eval sets."""
+"""Discovery of eval-set files from paths, selections of cases, folders and globs."""
 
 import difflib
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.ignored_keys import KeyChecker
-from evalgate.datasets.large.lazy_cases import has_repeated_ids
 from evalgate.system.files import is_readable_name, read_file
-
-
-class EvalSetHeader(Protocol):
-    """The keys of an eval set's file next to its cases."""
-
-    @property
-    def eval_set_id(self) -> str:
-        """Return the id of the set."""
-        ...
-
-    @property
-    def name(self) -> str | None:
-        """Return the set's display name."""
-        ...
-
-    @property
-    def description(self) -> str | None:
-        """Return the description of the set."""
-        ...
-
-    @property
-    def creation_timestamp(self) -> float | None:
-        """Return the seconds since the epoch."""
-        ...
-
-
-def build_eval_set(
-    path: str,
-    head: EvalSetHeader | None,
-    cases: Sequence[EvalCase],
-    keys: KeyChecker,
-    find_repeated: Callable[[], Iterable[Problem]],
-) -> EvalSet:
-    """Return the eval set of a file that was read completely.
-
-    If `head` is None or a case is missing, `keys.problems` says why. `find_repeated` finds ids that several
-    cases share. It reads the whole file again, so it is called only if there are problems or repeated ids.
-
-    Raises:
-        InvalidInputError: the file has problems. Lists all of them in the order of the file.
-    """
-    notices, problems = keys.build_notices(), keys.problems
-    if problems or has_repeated_ids(cases):
-        problems += find_repeated()
-    if head is None or problems:
-        raise InvalidInputError(sorted(problems))
-    timestamp = head.creation_timestamp or 0.0
-    return EvalSet(head.eval_set_id, cases, path, head.name, head.description, timestamp, notices=notices)
-
 
 TEST_CONFIG = "test_config.json"
 """Name of Google ADK's thresholds file, which is in the same folder as the eval sets."""

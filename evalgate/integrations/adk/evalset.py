@@ -5,12 +5,10 @@ Contents for which evalgate's model has no field are kept as `native`, so that a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from evalgate.core.errors import Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import (
     CaseTurn,
@@ -27,12 +25,11 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
-from evalgate.datasets.discovery import build_eval_set
-from evalgate.datasets.ignored_keys import KeyChecker, collect_ignored_keys
-from evalgate.datasets.large.lazy_cases import build_cases
+from evalgate.datasets.eval_set_reader import EvalSetReader
+from evalgate.datasets.ignored_keys import collect_ignored_keys
 from evalgate.datasets.turn_shapes import CONTENTS, extract_native_data, normalize_keys
-from evalgate.documents.strict_json import as_sequence, clear_items
-from evalgate.documents.validation import Location, find_repeated_ids, validate_model
+from evalgate.documents.key_spelling import find_snake_or_camel_key, get_member
+from evalgate.documents.validation import Location
 from evalgate.integrations.adk.file_models import (
     AdkCase,
     AdkEvalSetHeader,
@@ -66,23 +63,25 @@ class AdkFormat:
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
         """
-        problems: list[Problem] = []
-        position = partial(_find_position, document)
-        keys = KeyChecker(document.path, document.find_position, problems, elsewhere=_OF_OLD_LISTS)
-        keys.check_value(AdkEvalSetHeader, _get_header(document.value))
-        head = validate_model(
-            AdkEvalSetHeader, _get_header(document.value), problems, file=document.path, position=position
-        )
-        cases = _build_cases(document, problems, keys)
-        return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
+        reader = _create_reader(document)
+
+        # One at a time, so that a big file is never in memory as pydantic models too.
+        def make_case(index: int, raw: object) -> EvalCase | None:
+            wire = reader.validate_case(AdkCase, index, raw)
+            case = None if wire is None else _build_case(wire, reader.find_line(index), raw)
+            if reader.keys.is_open and not _has_plain_keys(raw, case):
+                reader.check_keys(AdkCase, index, raw)
+            return case
+
+        return reader.read_eval_set(AdkEvalSetHeader, make_case)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
         """Yield the paths of keys that are ignored when the eval set is read."""
-        for found in collect_ignored_keys(AdkEvalSetHeader, _get_header(document.value)):
+        reader = _create_reader(document)
+        for found in collect_ignored_keys(AdkEvalSetHeader, reader.header):
             yield found.location
-        key = _get_spelling(document.value, "eval_cases")
-        for index, case in enumerate(_get_raw_cases(document)):
-            for found in collect_ignored_keys(AdkCase, case, (key, index)):
+        for index, case in enumerate(reader.raw_cases):
+            for found in collect_ignored_keys(AdkCase, case, reader.get_case_location(index)):
                 if not _IN_CONTENTS.intersection(found.location[:-1]):
                     yield found.location
 
@@ -97,19 +96,14 @@ _OF_OLD_LISTS = {
 """Keys of the list formats that Google ADK read before, and the eval set's key for the same thing."""
 
 
-def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
-    # One at a time, so that a big file is never in memory as pydantic models too.
-    key, position = _get_spelling(document.value, "eval_cases"), partial(_find_position, document)
-
-    def make_case(index: int, raw: object) -> EvalCase | None:
-        place = ("eval_cases", index)
-        wire = validate_model(AdkCase, raw, problems, file=document.path, position=position, prefix=place)
-        case = None if wire is None else _build_case(wire, document.find_position((key, index))[0], raw)
-        if keys.is_open and not _has_plain_keys(raw, case):
-            keys.check_value(AdkCase, raw, (key, index))
-        return case
-
-    return build_cases(_get_raw_cases(document), make_case)
+def _create_reader(document: Document) -> EvalSetReader:
+    return EvalSetReader(
+        document,
+        find_snake_or_camel_key,
+        cases_key="eval_cases",
+        id_key="eval_id",
+        elsewhere=_OF_OLD_LISTS,
+    )
 
 
 _CASE_KEYS = {"eval_id", "conversation", "session_input", "final_session_state", "creation_timestamp"}
@@ -133,57 +127,15 @@ def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
     )
 
 
-def _get_raw_cases(document: Document) -> Sequence[object]:
-    return as_sequence(_get_member(document.value, "eval_cases")) or ()
-
-
-def _get_header(value: object) -> object:
-    """Return the file's object with an empty list of cases."""
-    return clear_items(value, _get_spelling(value, "eval_cases"))
-
-
-def _find_repeated_ids(document: Document) -> Iterator[Problem]:
-    ids = (
-        (_get_member(case, "eval_id"), ("eval_cases", index, "eval_id"))
-        for index, case in enumerate(_get_raw_cases(document))
-    )
-    return find_repeated_ids(ids, file=document.path, position=partial(_find_position, document))
-
-
-def _find_position(document: Document, location: Location) -> tuple[int, int]:
-    """Return line and column of a snake_case path, in whichever spelling the file has it."""
-    value, spelled = document.value, list[str | int]()
-    for part in location:
-        spelled.append(_get_spelling(value, part) if isinstance(part, str) else part)
-        value = _get_item(value, spelled[-1])
-    return document.find_position(tuple(spelled))
-
-
-def _get_item(value: object, part: str | int) -> object:
-    if isinstance(value, dict):
-        return value.get(part)
-    items = as_sequence(value)
-    return items[part] if items and isinstance(part, int) and part < len(items) else None
-
-
-def _get_spelling(value: object, name: str) -> str:
-    camel = _camel(name)
-    return camel if isinstance(value, dict) and camel in value else name
-
-
-# The same few keys are looked up in every case, and `to_camel` matches regular expressions.
-_camel = cache(to_camel)
-
-
-def _get_member(value: object, name: str) -> object:
-    return _get_item(value, _get_spelling(value, name))
-
-
 # --- conversion to evalgate's types -------------------------------------------------------------------------
 
 
 def _build_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
-    conversation, plan, own = _get_member(raw, "conversation"), wire.conversation_scenario, wire.session_input
+    conversation, plan, own = (
+        get_member(raw, "conversation", find_snake_or_camel_key),
+        wire.conversation_scenario,
+        wire.session_input,
+    )
     invocations = zip(
         wire.conversation or (), conversation if isinstance(conversation, list) else (), strict=True
     )
@@ -221,11 +173,12 @@ def _build_turn(wire: AdkInvocation, raw: Mapping[str, Any]) -> CaseTurn:
     response = wire.final_response
     text = None if response is None else _join_text(response.parts or ())
     beyond = extract_native_data(raw)
+    app_details = get_member(raw, "app_details", find_snake_or_camel_key) if wire.app_details else None
     return CaseTurn(
         _build_user_message(wire.user_content),
         Reply(text, _build_events(wire.intermediate_data)),
         rubrics=_build_rubrics(wire.rubrics, "turn_rubric") if wire.rubrics else (),
-        app_details=normalize_keys(_get_member(raw, "app_details")) if wire.app_details else None,
+        app_details=normalize_keys(app_details),
         invocation_id=wire.invocation_id or "",
         creation_timestamp=wire.creation_timestamp or 0.0,
         native={"adk": beyond} if beyond else {},

@@ -4,18 +4,15 @@ Newer files of adk-rs are Google ADK's. Unlike adk-rs 0.6, null counts as absent
 which they happened (`invocation_events`) are read. https://docs.rs/adk-rs, `eval::EvalSet`.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
-from evalgate.core.errors import Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.discovery import build_eval_set
-from evalgate.datasets.ignored_keys import KeyChecker, collect_ignored_keys
-from evalgate.datasets.large.lazy_cases import build_cases
-from evalgate.documents.strict_json import LOOKED_AT, as_sequence, clear_items, get_items
-from evalgate.documents.validation import Location, find_repeated_ids, validate_model
+from evalgate.datasets.eval_set_reader import EvalSetReader
+from evalgate.datasets.ignored_keys import collect_ignored_keys
+from evalgate.documents.strict_json import LOOKED_AT, as_sequence
+from evalgate.documents.validation import Location
 
 
 class AdkRsFormat:
@@ -37,17 +34,16 @@ class AdkRsFormat:
             InvalidInputError: with every problem of the file, each at its line and column.
         """
         # Imported here, because files of every format are tried with `matches_document`.
-        from evalgate.integrations.adk_rs.cases import AdkRsEvalSetFile
+        from evalgate.integrations.adk_rs.cases import AdkRsCase, AdkRsEvalSetFile, build_adk_rs_case
 
-        problems: list[Problem] = []
-        header = clear_items(document.value, "eval_cases")
-        keys = KeyChecker(document.path, document.find_position, problems)
-        keys.check_value(AdkRsEvalSetFile, header)
-        head = validate_model(
-            AdkRsEvalSetFile, header, problems, file=document.path, position=document.find_position
-        )
-        cases = _build_cases(document, problems, keys)
-        return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
+        reader = EvalSetReader(document, _find_id_key, cases_key="eval_cases", id_key="eval_id")
+
+        def make_case(index: int, raw: Any) -> EvalCase | None:
+            reader.check_keys(AdkRsCase, index, raw)
+            wire = reader.validate_case(AdkRsCase, index, raw)
+            return None if wire is None else build_adk_rs_case(wire, reader.find_line(index), raw)
+
+        return reader.read_eval_set(AdkRsEvalSetFile, make_case)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
         """Yield the paths of keys that are ignored when the eval set is read."""
@@ -59,30 +55,11 @@ class AdkRsFormat:
                 yield found.location
 
 
-def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
-    from evalgate.integrations.adk_rs.cases import AdkRsCase, build_adk_rs_case
-
-    def make_case(index: int, raw: Any) -> EvalCase | None:
-        place = ("eval_cases", index)
-        if keys.is_open:
-            keys.check_value(AdkRsCase, raw, place)
-        wire = validate_model(
-            AdkRsCase, raw, problems, file=document.path, position=document.find_position, prefix=place
-        )
-        return None if wire is None else build_adk_rs_case(wire, document.find_position(place)[0], raw)
-
-    return build_cases(get_items(document.value, "eval_cases"), make_case)
-
-
 def _has_plain_id(value: object, *canonical: str) -> bool:
     return isinstance(value, dict) and "id" in value and not value.keys() & set(canonical)
 
 
-def _find_repeated_ids(document: Document) -> Iterator[Problem]:
-    def iter_ids() -> Iterator[tuple[object, Location]]:
-        for index, case in enumerate(get_items(document.value, "eval_cases")):
-            if isinstance(case, dict):
-                key = "eval_id" if "eval_id" in case else "id"
-                yield case.get(key), ("eval_cases", index, key)
-
-    return find_repeated_ids(iter_ids(), file=document.path, position=document.find_position)
+def _find_id_key(value: object, name: str) -> str:
+    """Return `id` if the object has it instead of `name`, the id's key in Google ADK's files."""
+    is_id = name in {"eval_id", "eval_set_id"}
+    return "id" if is_id and isinstance(value, dict) and name not in value and "id" in value else name

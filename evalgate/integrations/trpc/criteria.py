@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from evalgate.documents.key_spelling import normalize_key
 from evalgate.integrations.trpc import json_compare
 from evalgate.integrations.trpc.go_text import (
     InvalidPatternError,
@@ -43,10 +44,10 @@ class GoModel(BaseModel):
         if not isinstance(value, Mapping):
             return value
         names = {
-            _normalize_key(field.alias or name): field.alias or name
+            normalize_key(field.alias or name): field.alias or name
             for name, field in cls.model_fields.items()
         }
-        return {names.get(_normalize_key(key), key): each for key, each in value.items() if each is not None}
+        return {names.get(normalize_key(key), key): each for key, each in value.items() if each is not None}
 
 
 def refuse_registered_name(name: str, info: ValidationInfo) -> str:
@@ -58,10 +59,6 @@ def refuse_registered_name(name: str, info: ValidationInfo) -> str:
     if name and info.context is BOUND:
         raise ValueError(f"names {name!r}, which is code of a Go program: evalgate cannot call it")
     return name
-
-
-def _normalize_key(key: object) -> str:
-    return str(key).replace("_", "").lower()
 
 
 class LengthCriterion(GoModel):

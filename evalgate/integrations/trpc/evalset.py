@@ -4,18 +4,15 @@
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
-from evalgate.core.errors import Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.discovery import build_eval_set
-from evalgate.datasets.ignored_keys import KeyChecker, collect_ignored_keys
-from evalgate.datasets.large.lazy_cases import build_cases
-from evalgate.documents.strict_json import LOOKED_AT, as_sequence, clear_items
-from evalgate.documents.validation import Location, find_repeated_ids, validate_model
-from evalgate.integrations.trpc.keys import get_member, match_spelling, normalize_key
+from evalgate.datasets.eval_set_reader import EvalSetReader
+from evalgate.datasets.ignored_keys import collect_ignored_keys
+from evalgate.documents.key_spelling import find_key_in_any_case, get_member, normalize_key
+from evalgate.documents.strict_json import LOOKED_AT, as_sequence
+from evalgate.documents.validation import Location
 
 _TRPC_CASE_KEYS = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled"}
 _TRPC_RUBRIC_KEYS = {"id", "content", "metricname"}
@@ -39,17 +36,26 @@ class TrpcFormat:
             InvalidInputError: with every problem of the file, each at its line and column.
         """
         # Imported here, because files of every format are tried with `matches_document`.
-        from evalgate.integrations.trpc.cases import TrpcEvalSetFile
-
-        problems: list[Problem] = []
-        position = partial(_find_position, document)
-        keys = KeyChecker(document.path, document.find_position, problems, spelled=normalize_key)
-        keys.check_value(TrpcEvalSetFile, _get_header(document.value))
-        head = validate_model(
-            TrpcEvalSetFile, _get_header(document.value), problems, file=document.path, position=position
+        from evalgate.integrations.trpc.cases import (
+            TrpcCase,
+            TrpcEvalSetFile,
+            build_trpc_case,
+            parse_common_case,
         )
-        cases = _build_cases(document, problems, keys)
-        return build_eval_set(document.path, head, cases, keys, partial(_find_repeated_ids, document))
+
+        reader = EvalSetReader(
+            document, find_key_in_any_case, cases_key="evalCases", id_key="evalId", spelled=normalize_key
+        )
+
+        def make_case(index: int, raw: object) -> EvalCase | None:
+            line = reader.find_line(index)
+            if (case := parse_common_case(raw, line)) is not None:
+                return case
+            reader.check_keys(TrpcCase, index, raw)
+            wire = reader.validate_case(TrpcCase, index, raw)
+            return None if wire is None else build_trpc_case(wire, line)
+
+        return reader.read_eval_set(TrpcEvalSetFile, make_case)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
         """Yield the paths of keys that are ignored when the eval set is read."""
@@ -93,41 +99,5 @@ def _has_parts(turn: object) -> bool:
     return any(isinstance(each, dict) and "parts" in each for each in messages)
 
 
-def _find_repeated_ids(document: Document) -> Iterator[Problem]:
-    ids = (
-        (get_member(case, "evalId"), ("evalCases", index, "evalId"))
-        for index, case in enumerate(_to_list(get_member(document.value, "evalCases")))
-    )
-    return find_repeated_ids(ids, file=document.path, position=partial(_find_position, document))
-
-
 def _to_list(value: object) -> Sequence[Any]:
     return as_sequence(value) or ()
-
-
-def _find_position(document: Document, location: Location) -> tuple[int, int]:
-    return document.find_position(match_spelling(document.value, location))
-
-
-def _get_header(value: object) -> object:
-    """Return the file's object with an empty list of cases."""
-    (key,) = match_spelling(value, ("evalCases",))
-    return clear_items(value, str(key))
-
-
-def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
-    from evalgate.integrations.trpc.cases import TrpcCase, build_trpc_case, parse_common_case
-
-    (key,) = match_spelling(document.value, ("evalCases",))
-    position = partial(_find_position, document)
-
-    def make_case(index: int, raw: object) -> EvalCase | None:
-        place, (line, _) = ("evalCases", index), document.find_position((key, index))
-        if (case := parse_common_case(raw, line)) is not None:
-            return case
-        if keys.is_open:
-            keys.check_value(TrpcCase, raw, (key, index))
-        wire = validate_model(TrpcCase, raw, problems, file=document.path, position=position, prefix=place)
-        return None if wire is None else build_trpc_case(wire, line)
-
-    return build_cases(_to_list(get_member(document.value, "evalCases")), make_case)

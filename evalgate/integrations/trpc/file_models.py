@@ -21,7 +21,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.datasets.turn_shapes import PART_KEYS
-from evalgate.integrations.trpc.keys import normalize_key
+from evalgate.documents.key_spelling import normalize_key
 
 AGENT_ROLES = frozenset({"", "assistant", "model"})
 """Roles of the agent's messages; `model`, Google's word, was used in 2025."""

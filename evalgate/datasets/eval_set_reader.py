@@ -1,0 +1,146 @@
+"""Reading of an eval set's file that is an object with a header and a list of cases."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+from pydantic import BaseModel
+
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.protocols import Document
+from evalgate.core.types import EvalSet
+from evalgate.datasets.ignored_keys import KeyChecker, KeyNormalizer
+from evalgate.datasets.large.lazy_cases import MakeCase, build_cases, has_repeated_ids
+from evalgate.documents.key_spelling import KeyFinder, get_member, match_spelling
+from evalgate.documents.strict_json import clear_items, get_items
+from evalgate.documents.validation import Location, find_repeated_ids, validate_model
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class EvalSetHeader(Protocol):
+    """The keys of an eval set's file next to its cases."""
+
+    @property
+    def eval_set_id(self) -> str:
+        """Return the id of the set."""
+        ...
+
+    @property
+    def name(self) -> str | None:
+        """Return the set's display name."""
+        ...
+
+    @property
+    def description(self) -> str | None:
+        """Return the description of the set."""
+        ...
+
+    @property
+    def creation_timestamp(self) -> float | None:
+        """Return the seconds since the epoch."""
+        ...
+
+
+class EvalSetReader:
+    """Reads a file that holds an object with a list of cases.
+
+    Keys are named as their format's models name them. `find_key` finds the spelling of the file, in which
+    problems are located.
+    """
+
+    def __init__(
+        self,
+        document: Document,
+        find_key: KeyFinder,
+        *,
+        cases_key: str,
+        id_key: str,
+        spelled: KeyNormalizer = str,
+        elsewhere: Mapping[str, str] | None = None,
+    ) -> None:
+        self._document = document
+        self._find_key = find_key
+        self._model_keys = cases_key, id_key
+        self._cases_key = find_key(document.value, cases_key)
+        self._problems: list[Problem] = []
+        self.keys = KeyChecker(
+            document.path,
+            document.find_position,
+            self._problems,
+            spelled=spelled,
+            elsewhere=elsewhere or {},
+        )
+
+    @property
+    def raw_cases(self) -> Sequence[Any]:
+        """Return the decoded cases; empty if the file has no list of them."""
+        return get_items(self._document.value, self._cases_key)
+
+    @property
+    def header(self) -> object:
+        """Return the file's object with an empty list of cases."""
+        return clear_items(self._document.value, self._cases_key)
+
+    def get_case_location(self, index: int) -> Location:
+        """Return the location of a case in the file, by its index from 0."""
+        return self._cases_key, index
+
+    def find_line(self, index: int) -> int:
+        """Return the line in which a case begins, by its index from 0."""
+        return self._document.find_position((self._cases_key, index))[0]
+
+    def check_keys(self, model: type[BaseModel], index: int, raw: object) -> None:
+        """Note the keys of a case that `model` does not read; only while the file is read the first time."""
+        if self.keys.is_open:
+            self.keys.check_value(model, raw, (self._cases_key, index))
+
+    def validate_case(self, model: type[_Model], index: int, raw: object) -> _Model | None:
+        """Return a decoded case as a `model`, or None after noting its problems."""
+        return self._validate(model, raw, (self._model_keys[0], index))
+
+    def read_eval_set(self, header_model: type[BaseModel], make_case: MakeCase) -> EvalSet:
+        """Return the eval set. `header_model` reads all but the cases, as an `EvalSetHeader`.
+
+        Raises:
+            InvalidInputError: the file has problems. Lists all of them in the order of the file.
+        """
+        self.keys.check_value(header_model, self.header)
+        header = cast("EvalSetHeader | None", self._validate(header_model, self.header))
+        cases = build_cases(self.raw_cases, make_case)
+        notices = self.keys.build_notices()
+        # Ids are compared only now, because that reads the whole file again.
+        if self._problems or has_repeated_ids(cases):
+            self._problems += self._find_repeated_ids()
+        if header is None or self._problems:
+            raise InvalidInputError(sorted(self._problems))
+        return EvalSet(
+            header.eval_set_id,
+            cases,
+            self._document.path,
+            header.name,
+            header.description,
+            header.creation_timestamp or 0.0,
+            notices=notices,
+        )
+
+    def _validate(self, model: type[_Model], value: object, prefix: Location = ()) -> _Model | None:
+        return validate_model(
+            model,
+            value,
+            self._problems,
+            file=self._document.path,
+            position=self._find_position,
+            prefix=prefix,
+        )
+
+    def _find_repeated_ids(self) -> Iterator[Problem]:
+        cases_key, id_key = self._model_keys
+        ids = (
+            (get_member(case, id_key, self._find_key), (cases_key, index, id_key))
+            for index, case in enumerate(self.raw_cases)
+        )
+        return find_repeated_ids(ids, file=self._document.path, position=self._find_position)
+
+    def _find_position(self, location: Location) -> tuple[int, int]:
+        spelled = match_spelling(self._document.value, location, self._find_key)
+        return self._document.find_position(spelled)
