@@ -97,7 +97,7 @@ class Chain:
 
     def run(self, baseline: Baseline, draw) -> Record:
         """Return the record of one gate run; `draw` gives the outcome of (index of a case, number of a run)."""
-        index = {head.eval_id: at for at, (_, head) in enumerate(self.places.iter_metadata())}
+        index = {head.eval_id: at for at, (_, head) in enumerate(self.places.iter_cases())}
         agent = replace(self.plan.agent, options=DrawnAgent(lambda case, run: draw(index[case.eval_id], run)))
         return run_gate(replace(self.plan, baseline=Kept(baseline), agent=agent), Unwatched())
 

@@ -44,8 +44,8 @@ write_huge(".", {CASES})
 READERS = {
     "floor: json.load": "import json; json.load(open('bench.evalset.json'))",
     "our JSON, item by item": (
-        "from pathlib import Path; from evalgate.datasets.large.long_json import read_large_json\n"
-        "for item in read_large_json(Path('bench.evalset.json'), 'f', large=1).value['eval_cases']: pass"
+        "from pathlib import Path; from evalgate.datasets.large.large_json import read_large_json\n"
+        "for item in read_large_json(Path('bench.evalset.json'), 'f').value['eval_cases']: pass"
     ),
     "our cases, each made": (
         "from pathlib import Path; from evalgate.core import registry; from evalgate.datasets.loading import load_eval_sets\n"

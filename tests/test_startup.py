@@ -9,12 +9,12 @@ import pytest
 
 FORBIDDEN = (
     "agents.containers", "agents.http", "agents.ray", "agents.tracing.genai", "agents.tracing.traced_agent",
-    "baselines", "ci", "integrations.adk_rs.cases", "integrations.orchestrate", "integrations.trpc.cases",
+    "baselines", "ci", "datasets.large", "integrations.adk_rs.cases", "integrations.orchestrate", "integrations.trpc.cases",
     "integrations.trpc.file_models", "llm.client", "llm.openai_client", "statistics",
 )  # fmt: skip
 """Packages and modules that a run with no judge, no user to play, no baseline and no post does not need."""
 
-MOST_MODULES = 121
+MOST_MODULES = 120
 """Modules of evalgate that a plain run may load, without the empty `__init__` of packages."""
 
 HEAVY = {"aiohttp", "docker", "fsspec", "github", "gitlab", "numpy", "openai", "ray", "requests", "yaml"}

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import EvalSet
+from evalgate.datasets.cases import MakeCase, build_cases, has_repeated_ids
 from evalgate.datasets.ignored_keys import KeyChecker, KeyNormalizer
-from evalgate.datasets.large.lazy_cases import MakeCase, build_cases, has_repeated_ids
 from evalgate.documents.key_spelling import KeyFinder, get_member, match_spelling
 from evalgate.documents.strict_json import clear_items, get_items
 from evalgate.documents.validation import Location, find_repeated_ids, validate_model

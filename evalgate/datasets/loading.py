@@ -3,17 +3,18 @@
 import difflib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document, EvalFormat
 from evalgate.core.types import EvalSet
+from evalgate.datasets.cases import assign_eval_set
 from evalgate.datasets.discovery import METRICS_ENDINGS, TEST_CONFIG, EvalFile, find_eval_files
-from evalgate.datasets.large.lazy_cases import map_cases
-from evalgate.datasets.large.long_json import read_large_json
-from evalgate.documents.strict_json import as_sequence
+from evalgate.documents.strict_json import as_sequence, read_json
 from evalgate.system.gc import pause_gc
+
+LARGE_FILE = 32 * 2**20
+"""Bytes from which on the lists of a file are not held in memory."""
 
 
 def load_eval_sets(
@@ -82,7 +83,7 @@ def _select_formats(formats: Mapping[str, EvalFormat], name: str | None) -> Mapp
 
 def _load_file(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: bool) -> EvalSet:
     try:
-        document = read_large_json(file.path, file.shown_as)
+        document = _read_document(file)
     except InvalidInputError:
         _refuse_dataset(file)
         raise
@@ -91,6 +92,19 @@ def _load_file(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: 
             return replace(_select_cases(eval_format.read_eval_set(document), file), format_name=name)
     _refuse_dataset(file)
     raise InvalidInputError([Problem(file.shown_as, 1, 1, _describe_unrecognized(document, formats))])
+
+
+def _read_document(file: EvalFile) -> Document:
+    """Read a file of JSON. In a large one, long lists stay in the file."""
+    try:
+        is_large = file.path.stat().st_size >= LARGE_FILE and file.path.is_file()
+    except (OSError, ValueError):  # `read_json` reports it
+        is_large = False
+    if not is_large:
+        return read_json(file.path, file.shown_as)
+    from evalgate.datasets.large.large_json import read_large_json
+
+    return read_large_json(file.path, file.shown_as)
 
 
 def _refuse_dataset(file: EvalFile) -> None:
@@ -120,21 +134,18 @@ def _describe_kind(value: object) -> str:
 
 
 def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
-    ids = (
-        {head.eval_id: index for index, head in enumerate(eval_set.case_metadata)} if file.selections else {}
-    )
+    ids = {case.eval_id: index for index, case in enumerate(eval_set.cases)} if file.selections else {}
     wanted = {name for text in file.selections for name in _split_names(text, ids)}
     if unknown := sorted(wanted - ids.keys()):
         raise InvalidInputError(
             Problem(file.shown_as, 0, 0, f"there is no case {name!r}.{_suggest_nearest(name, ids)}")
             for name in unknown
         )
-    own = partial(replace, eval_set_id=eval_set.eval_set_id)
     cases = eval_set.cases
     if not file.is_whole:
         cases = tuple([cases[index] for index in sorted(ids[name] for name in wanted)])
-    named = map_cases(cases, own, same_heads=True, same_prints=True)
-    return replace(eval_set, cases=named, is_whole=file.is_whole)
+    cases = assign_eval_set(cases, eval_set.eval_set_id)
+    return replace(eval_set, cases=cases, is_whole=file.is_whole)
 
 
 def _split_names(selection: str, ids: Container[str]) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
-from evalgate.datasets.large.lazy_cases import LazyRunResult
+from evalgate.core.types import RunResult
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -43,6 +43,22 @@ _DEEPEST = 100
 _BIGGEST = 10**MOST_DIGITS
 
 
+class EncodedTurns:
+    """A mixin for runs that were read from JSON and may still have their turns in that form."""
+
+    __slots__ = ()
+
+    def load_turn_values(self) -> list[object] | None:
+        """Return the turns as plain values in the form of a record; None if only `turns` has them."""
+        raise NotImplementedError
+
+
+def encode_turns(run: RunResult) -> list[Any]:
+    """Return the turns of a run as plain values, without building objects if the run has their JSON."""
+    values = run.load_turn_values() if isinstance(run, EncodedTurns) else None
+    return [as_tree(turn) for turn in run.turns] if values is None else values
+
+
 class _FieldLayout(NamedTuple):
     """The fields of a class, sorted by how they are written."""
 
@@ -67,11 +83,10 @@ class _FieldLayouts(dict["type[DataclassInstance]", _FieldLayout]):
         usual = tuple(defaults[name] for name in optional)
         nested = tuple(name for name, hint in get_type_hints(kind).items() if _contains_class(hint))
         always_of = _build_getter(always)
-        if issubclass(kind, LazyRunResult):
-            always_of, nested = (
-                _build_lazy_run_getter(always),
-                tuple(name for name in nested if name != "turns"),
-            )
+        if issubclass(kind, EncodedTurns):
+            # `as_tree` would decode the turns into objects, only to turn them into plain values again.
+            always_of = _build_encoded_run_getter(always)
+            nested = tuple(name for name in nested if name != "turns")
         layout = _FieldLayout(tuple(always), always_of, optional, _build_getter(optional), usual, nested)
         self[kind] = layout
         return layout
@@ -84,12 +99,11 @@ def _build_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...]
     return lambda value: tuple(getattr(value, name) for name in names)
 
 
-def _build_lazy_run_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
+def _build_encoded_run_getter(names: Sequence[str]) -> Callable[[Any], tuple[object, ...]]:
     """Return a getter as `_build_getter` does, for runs that may still have their turns as JSON."""
 
-    def get_values(run: object) -> tuple[object, ...]:
-        if not isinstance(run, LazyRunResult) or (turns := run.load_turns_json()) is None:
-            turns = [as_tree(turn) for turn in getattr(run, "turns", ())]
+    def get_values(run: RunResult) -> tuple[object, ...]:
+        turns = encode_turns(run)
         return tuple([turns if name == "turns" else getattr(run, name) for name in names])
 
     return get_values

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from evalgate.core import types
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import SCHEMA_VERSION, CaseResult, Record
-from evalgate.datasets.large.lazy_cases import LazyCaseResult
 from evalgate.datasets.results_encoder import (
     MOST_DIGITS,
     as_dict,
@@ -25,6 +24,7 @@ from evalgate.datasets.results_encoder import (
     replace_unserializable,
 )
 from evalgate.documents.text_files import read_named_file
+from evalgate.redaction.redactor import RedactedJson
 from evalgate.system.gc import pause_gc
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _iter_chunks(record: Record, digest: str = "") -> Iterator[str]:
     before = ',\n "cases": [\n'
     for case in record.cases:
         yield before
-        yield (case.json if isinstance(case, LazyCaseResult) else "") or _encode_case(case)
+        yield (case.json if isinstance(case, RedactedJson) else "") or _encode_case(case)
         before = ",\n"
     yield "\n ]\n}\n"
 

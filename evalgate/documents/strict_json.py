@@ -197,18 +197,20 @@ def is_deeper(marks: bytes, levels: int = DEEPEST) -> bool:
 # --- text to values -----------------------------------------------------------------------------------------
 
 
-class _NotStrictError(Exception):
-    """Python's decoder would let this pass, or this is no JSON at all: look again, slowly."""
+class NotStrictJsonError(Exception):
+    """The text is no strict JSON. Python's decoder may accept it; a slower pass says what is wrong."""
 
 
-def _reject_constant(_: str) -> NoReturn:
-    raise _NotStrictError
+def reject_constant(_: str) -> NoReturn:
+    """Reject `NaN` and infinities, as `parse_constant` of a decoder."""
+    raise NotStrictJsonError
 
 
-def _parse_finite_float(literal: str) -> float:
+def parse_finite_float(literal: str) -> float:
+    """Parse a number, as `parse_float` of a decoder. Raises NotStrictJsonError if it is beyond a double."""
     value = float(literal)
     if not math.isfinite(value):
-        raise _NotStrictError
+        raise NotStrictJsonError
     return value
 
 
@@ -218,7 +220,7 @@ class _StrictDecoder:
     def __init__(self) -> None:
         self.members = 0
         self.decoder = json.JSONDecoder(
-            parse_constant=_reject_constant, parse_float=_parse_finite_float, object_hook=self._count_members
+            parse_constant=reject_constant, parse_float=parse_finite_float, object_hook=self._count_members
         )
 
     def _count_members(self, members: dict[str, object]) -> dict[str, object]:
@@ -238,7 +240,7 @@ def _parse_text(text: str, shown_as: str, marks: bytes) -> JsonDocument:
     places: _MemberOffsets = {}
     try:
         return JsonDocument(shown_as, _decode_document(text, places, marks.count(b":")), text, places)
-    except (_NotStrictError, ValueError, RecursionError):
+    except (NotStrictJsonError, ValueError, RecursionError):
         pass  # only after this block are the values that were decoded so far let go
     _raise_problems(text, shown_as)
     raise InvalidInputError([Problem(shown_as, 1, 1, "not JSON that can be read")])
@@ -250,7 +252,7 @@ def _decode_document(text: str, places: _MemberOffsets, members: int) -> object:
     value, end = _decode_value(text, skip_blanks(text, 0), _LEVELS_NOTED, strict.decoder, places)
     noted = sum(len(known) for start, known in places.items() if text[start] == "{")
     if skip_blanks(text, end) != len(text) or strict.members + noted != members:
-        raise _NotStrictError
+        raise NotStrictJsonError
     return value
 
 
@@ -276,7 +278,7 @@ def _decode_value(
     Those levels are walked in Python; the C decoder reads everything below, and the items of lists.
 
     Raises:
-        ValueError, _NotStrictError: it is not JSON, or the decoder rejects it.
+        ValueError, NotStrictJsonError: it is not JSON, or the decoder rejects it.
     """
     opening = text[start : start + 1]
     if levels and opening == "{":
@@ -295,7 +297,7 @@ def _decode_object(
     while text[at : at + 1] != "}" or members:
         key, at = _decode_key(text, at, decoder)
         if key in known:
-            raise _NotStrictError
+            raise NotStrictJsonError
         known[key] = at
         members[key], at = _decode_value(text, at, levels, decoder, places)
         comma = _comma.match(text, at)
@@ -331,7 +333,7 @@ def _skip_closing(text: str, at: int, closing: str) -> int:
     """Return the offset after the closing bracket."""
     at = skip_blanks(text, at)
     if text[at : at + 1] != closing:
-        raise _NotStrictError
+        raise NotStrictJsonError
     return at + 1
 
 
@@ -340,5 +342,5 @@ def _decode_key(text: str, at: int, decoder: json.JSONDecoder) -> tuple[str, int
     key, end = decoder.raw_decode(text, at)
     colon = skip_blanks(text, end)
     if not isinstance(key, str) or text[at] != '"' or text[colon : colon + 1] != ":":
-        raise _NotStrictError
+        raise NotStrictJsonError
     return key, skip_blanks(text, colon + 1)

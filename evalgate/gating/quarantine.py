@@ -90,9 +90,7 @@ def apply_quarantine(
         InvalidInputError: with every entry that is incomplete, names no case, or names a protected one.
     """
     keys = {
-        (each.eval_set_id, case.eval_id): (each, case.eval_id)
-        for each in eval_sets
-        for case in each.case_metadata
+        (each.eval_set_id, case.eval_id): (each, case.eval_id) for each in eval_sets for case in each.cases
     }
     document = read_config_document(file.folder / file.path, file.path)
     entries = _parse_entries(document)

@@ -18,7 +18,6 @@ from evalgate.core.protocols import Metric
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     NON_AGENT_OUTCOMES,
-    CaseMetadata,
     CaseMetric,
     CasePolicy,
     CaseResult,
@@ -181,7 +180,7 @@ def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
 
 def score_case(
     eval_set_id: str,
-    case: CaseMetadata,
+    case: EvalCase,
     runs: Sequence[RunResult],
     metrics: Sequence[BoundMetric],
     *,

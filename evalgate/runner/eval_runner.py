@@ -155,9 +155,7 @@ class Evaluation:
     def count_planned_runs(self, sampler: SamplingStrategy) -> Mapping[tuple[str, str], int]:
         """Return how many runs of each case will be made in any event, by ids of eval set and case."""
         wanted = self._select_missing_runs(sampler.plan_first_runs(len(self._case_index)))
-        named = (
-            (suite.eval_set.eval_set_id, head.eval_id) for suite, head in self._case_index.iter_metadata()
-        )
+        named = ((suite.eval_set.eval_set_id, case.eval_id) for suite, case in self._case_index.iter_cases())
         return {name: len(wanted[index]) for index, name in enumerate(named) if index in wanted}
 
     async def run(
@@ -313,7 +311,7 @@ class Evaluation:
     def _iter_case_results(self, rounds: int | None) -> Iterator[CaseResult]:
         prints = chain.from_iterable(suite.fingerprints for suite in self._plan.suites)
         for (suite, case), runs, print_ in zip(
-            self._case_index.iter_metadata(), self._results, prints, strict=True
+            self._case_index.iter_cases(), self._results, prints, strict=True
         ):
             yield score_case(
                 suite.eval_set.eval_set_id,

@@ -159,7 +159,7 @@ def _estimate_run(
             bound.name: bound.fingerprint for bound in suite.metrics if isinstance(bound.metric, LlmJudged)
         }
         for suite in plan.suites
-        for case in suite.eval_set.case_metadata
+        for case in suite.eval_set.cases
     }
     rounds = plan.policy.max_runs if plan.runs == "auto" else 1
     others = find_other_judges(judged, baseline, wanted)

@@ -99,9 +99,9 @@ class Plan:
             return self
         stored = {case.key: len(case.runs) for case in baseline.cases}
         cases = [
-            (suite.eval_set.eval_set_id, head.eval_id)
+            (suite.eval_set.eval_set_id, case.eval_id)
             for suite in self.suites
-            for head in suite.eval_set.case_metadata
+            for case in suite.eval_set.cases
         ]
         deep = sum(stored.get(case, 0) >= MEASURED_RUNS for case in cases)
         held = (
@@ -117,11 +117,11 @@ class Plan:
     def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
         """Return (eval set, case) to metric to the score that a run of the case must reach."""
         return {
-            (suite.eval_set.eval_set_id, head.eval_id): {
-                bound.name: bound.criterion.threshold for bound in suite.get_metrics(head)
+            (suite.eval_set.eval_set_id, case.eval_id): {
+                bound.name: bound.criterion.threshold for bound in suite.get_metrics(case)
             }
             for suite in self.suites
-            for head in suite.eval_set.case_metadata
+            for case in suite.eval_set.cases
         }
 
     @property

@@ -16,7 +16,6 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.protocols import LlmJudged, MetricContext, MetricEnvironment
 from evalgate.core.types import (
-    CaseMetadata,
     CasePolicy,
     Criterion,
     EvalCase,
@@ -24,7 +23,7 @@ from evalgate.core.types import (
     ScopedThreshold,
     ToolMock,
 )
-from evalgate.datasets.large.lazy_cases import fingerprint_cases, map_cases
+from evalgate.datasets.cases import fingerprint_cases, map_cases
 from evalgate.datasets.loading import find_rules_file, load_eval_sets
 from evalgate.documents.validation import list_case_names
 from evalgate.llm.resolver import JudgeResolver
@@ -54,12 +53,12 @@ def add_tool_mocks(
             + (" or ".join(f"called `{pattern}`" for pattern in mock.ids) or "there to mock tools for"),
         )
         for index, mock in enumerate(mocks)
-        if not any(_matches_case(mock, each, case) for each in eval_sets for case in each.case_metadata)
+        if not any(_matches_case(mock, each, case) for each in eval_sets for case in each.cases)
     ]
     if problems:
         raise InvalidInputError(problems)
     return tuple(
-        replace(each, cases=map_cases(each.cases, partial(_add_case_mocks, each, mocks), same_heads=True))
+        replace(each, cases=map_cases(each.cases, partial(_add_case_mocks, each, mocks), keeps_metadata=True))
         for each in eval_sets
     )
 
@@ -73,7 +72,7 @@ def _add_case_mocks(eval_set: EvalSet, mocks: Sequence[ToolMockConfig], case: Ev
     return replace(case, tool_mocks=(*case.tool_mocks, *found)) if found else case
 
 
-def _matches_case(mock: ToolMockConfig, eval_set: EvalSet, case: CaseMetadata) -> bool:
+def _matches_case(mock: ToolMockConfig, eval_set: EvalSet, case: EvalCase) -> bool:
     names = (case.eval_id, f"{eval_set.eval_set_id}:{case.eval_id}", f"{eval_set.path}:{case.eval_id}")
     return not mock.ids or any(fnmatchcase(name, pattern) for pattern in mock.ids for name in names)
 
@@ -93,7 +92,7 @@ def resolve_case_policies(
         InvalidInputError: a rule matches no case, or names a metric that is not among the criteria.
     """
     eval_sets = tuple(eval_sets)
-    tagged = ((each, case) for each in eval_sets for case in each.case_metadata if case.tags)
+    tagged = ((each, case) for each in eval_sets for case in each.cases if case.tags)
     found = {(each.eval_set_id, case.eval_id): CasePolicy(tags=case.tags) for each, case in tagged}
     problems: list[Problem] = []
     for index, rule in enumerate(case_rules):
@@ -114,7 +113,7 @@ _NO_POLICY = CasePolicy()
 
 
 def _chosen(rule: CaseRule, eval_sets: Sequence[EvalSet], found: CasePolicies) -> Iterator[tuple[str, str]]:
-    for eval_set, case in ((each, case) for each in eval_sets for case in each.case_metadata):
+    for eval_set, case in ((each, case) for each in eval_sets for case in each.cases):
         key = (eval_set.eval_set_id, case.eval_id)
         names = list_case_names(eval_set.eval_set_id, eval_set.path, case.eval_id)
         by_id = any(fnmatchcase(name, pattern) for pattern in rule.ids for name in names)
@@ -156,7 +155,7 @@ class Suite:
     policies: CasePolicies = field(default_factory=dict)
     """Policies of some of the cases."""
 
-    def get_policy(self, case: CaseMetadata) -> CasePolicy:
+    def get_policy(self, case: EvalCase) -> CasePolicy:
         """Return the policy of a case of the set."""
         return self.policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
 
@@ -165,7 +164,7 @@ class Suite:
         """Return one fingerprint per case of the set, in its order."""
         return fingerprint_cases(self.eval_set.cases)
 
-    def get_metrics(self, case: CaseMetadata) -> tuple[BoundMetric, ...]:
+    def get_metrics(self, case: EvalCase) -> tuple[BoundMetric, ...]:
         """Return the metrics, with the case's own thresholds."""
         own = self.get_policy(case).thresholds
         return (
@@ -185,16 +184,16 @@ class CaseIndex:
     def __len__(self) -> int:
         return self._starts[-1]
 
-    def iter_metadata(self) -> Iterator[tuple[Suite, CaseMetadata]]:
-        """Yield suite and metadata of each case, in order."""
-        return ((suite, head) for suite in self._suites for head in suite.eval_set.case_metadata)
+    def iter_cases(self) -> Iterator[tuple[Suite, EvalCase]]:
+        """Yield each case with its suite, in order."""
+        return ((suite, case) for suite in self._suites for case in suite.eval_set.cases)
 
     def get_suite(self, index: int) -> Suite:
         """Return the suite of a case."""
         return self._suites[bisect_right(self._starts, index) - 1]
 
     def get_case(self, index: int) -> EvalCase:
-        """Return the case itself; access in order is fastest."""
+        """Return a case with its content; access in order is fastest."""
         at = bisect_right(self._starts, index) - 1
         return self._suites[at].eval_set.cases[index - self._starts[at]]
 
@@ -249,12 +248,12 @@ def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
         return
     judged = {bound.name for bound in suite.metrics if isinstance(bound.metric, LlmJudged)}
     named = {bound.name for bound in suite.metrics}
-    for head in suite.eval_set.case_metadata:
-        for name in head.rubric_metrics:
+    for case in suite.eval_set.cases:
+        for name in case.rubric_metrics:
             if name not in judged:
                 why = "no model judges" if name in named else f"{suite.rules.file} does not name"
-                text = f"case {head.eval_id!r} has rubrics for the metric `{name}`, which {why}"
-                yield Problem(suite.eval_set.path, head.line, 1, text)
+                text = f"case {case.eval_id!r} has rubrics for the metric `{name}`, which {why}"
+                yield Problem(suite.eval_set.path, case.line, 1, text)
 
 
 def is_partial_selection(rules: Thresholds, config: Config, workspace: Workspace) -> bool:
@@ -295,7 +294,7 @@ def _build_metric_environment(
 def _add_final_state(suite: Suite) -> Suite:
     """Return the suite with a metric for expected final states, so that no expectation is ignored."""
     is_named = any(bound.name == registry.FINAL_STATE for bound in suite.metrics)
-    if is_named or not any(case.expects_state for case in suite.eval_set.case_metadata):
+    if is_named or not any(case.expects_state for case in suite.eval_set.cases):
         return suite
     return replace(suite, metrics=(*suite.metrics, build_final_state_metric()))
 

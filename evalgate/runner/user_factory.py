@@ -9,7 +9,7 @@ from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import CreateUser, PathResolver, User
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.large.lazy_cases import map_cases
+from evalgate.datasets.cases import map_cases
 from evalgate.llm.resolver import JudgeResolver
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 
@@ -54,7 +54,7 @@ def build_user_factory(
     Raises:
         InvalidInputError: no model is configured, a file cannot be read, or a case names an unknown persona.
     """
-    played = {each.eval_set_id for each in eval_sets if any(case.is_simulated for case in each.case_metadata)}
+    played = {each.eval_set_id for each in eval_sets if any(case.is_simulated for case in each.cases)}
     if not played:
         return create_scripted_user
     from evalgate.llm.simulated_user.user_model import UserFactory

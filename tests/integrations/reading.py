@@ -12,8 +12,8 @@ import pytest
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document, EvalFormat
-from evalgate.core.types import CaseMetadata, EvalSet
-from evalgate.datasets.large.long_json import read_large_json
+from evalgate.core.types import EvalCase, EvalSet
+from evalgate.datasets.large.large_json import read_large_json
 from evalgate.documents.strict_json import parse_json
 
 
@@ -33,12 +33,12 @@ def _outcome(eval_format: EvalFormat, document: Document) -> EvalSet | tuple[Pro
         found = eval_format.read_eval_set(document)
     except InvalidInputError as error:
         return error.problems
-    held = replace(found, cases=tuple(found.cases))
-    assert list(map(_head, found.case_metadata)) == list(map(_head, held.cases))
+    held = replace(found, cases=tuple(found.cases[:]))
+    assert list(map(_head, found.cases)) == list(map(_head, held.cases))
     return held
 
 
-def _head(case: CaseMetadata) -> tuple[object, ...]:
+def _head(case: EvalCase) -> tuple[object, ...]:
     return (
         case.eval_id,
         case.line,
@@ -56,7 +56,7 @@ def in_parts(text: str) -> Iterator[Document]:
     with TemporaryDirectory() as folder:
         path = Path(folder, "f.json")
         path.write_bytes(text.encode())
-        yield read_large_json(path, "f.json", large=1, step=50)
+        yield read_large_json(path, "f.json", step=50)
 
 
 def recognised(eval_format: EvalFormat, content: Any) -> bool:

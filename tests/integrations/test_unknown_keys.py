@@ -9,7 +9,7 @@ import pytest
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalSet
-from evalgate.datasets.large.long_json import read_large_json
+from evalgate.datasets.large.large_json import read_large_json
 from evalgate.documents.strict_json import parse_json
 from tests.cli.test_cli import evalgate
 
@@ -199,7 +199,7 @@ def test_a_mistake_in_every_case_is_told_ten_times(tmp_path: Any) -> None:
     path = tmp_path / "f.json"
     path.write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
 
-    for document in (read_large_json(path, "f.json", large=1, step=1), read_large_json(path, "f.json")):
+    for document in (read_large_json(path, "f.json", step=1), read_large_json(path, "f.json")):
         with pytest.raises(InvalidInputError) as caught:
             registry.get_formats()["adk"].read_eval_set(document)
         messages = [problem.message for problem in caught.value.problems]
@@ -212,7 +212,7 @@ def test_a_set_that_stays_in_its_file_is_looked_through_once(tmp_path: Any) -> N
     cases = [{**CASE, "eval_id": f"c{number}", "mood": 1} for number in range(30)]
     path.write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
 
-    found = registry.get_formats()["adk"].read_eval_set(read_large_json(path, "f.json", large=1, step=1))
+    found = registry.get_formats()["adk"].read_eval_set(read_large_json(path, "f.json", step=1))
 
     assert found.notices == ("30 keys of f.json are read by nothing: `mood` (30 times, first in line 1).",)
     assert [case.eval_id for case in found.cases] == [f"c{number}" for number in range(30)]

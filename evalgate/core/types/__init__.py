@@ -39,7 +39,6 @@ from evalgate.core.types.conversation import (
 )
 from evalgate.core.types.dataset import (
     ArgMatching,
-    CaseMetadata,
     CaseTurn,
     EvalCase,
     EvalSet,
@@ -113,7 +112,6 @@ __all__ = [
     "CaseChange",
     "CaseComparison",
     "CaseKey",
-    "CaseMetadata",
     "CaseMetric",
     "CasePolicy",
     "CaseResult",

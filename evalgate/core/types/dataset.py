@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types.conversation import NOTHING_EXPECTED, CaseKey, JsonObject, Reply, UserMessage
@@ -133,45 +133,6 @@ class ToolMock:
     """Reason why the mock cannot be applied; its case is then not run. "" if it can."""
 
 
-class CaseMetadata(Protocol):
-    """Facts about a case that are known even while it stays in its file. `EvalCase` satisfies it."""
-
-    @property
-    def eval_id(self) -> str:
-        """Return the case's name, unique within its eval set."""
-        ...
-
-    @property
-    def line(self) -> int:
-        """Return the 1-based line of the file where the case starts; 0 if unknown."""
-        ...
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """Return the names that the source groups the case by."""
-        ...
-
-    @property
-    def is_simulated(self) -> bool:
-        """Return True if a simulated user writes the user's messages."""
-        ...
-
-    @property
-    def expects_state(self) -> bool:
-        """Return True if the case expects a final session state."""
-        ...
-
-    @property
-    def expects_tool_calls(self) -> bool:
-        """Return True if a turn expects a tool call."""
-        ...
-
-    @property
-    def rubric_metrics(self) -> tuple[str, ...]:
-        """Return the metrics that the case has rubrics for, each once."""
-        ...
-
-
 @frozen
 class EvalCase:
     """One conversation to hold with the agent."""
@@ -229,24 +190,14 @@ class EvalCase:
         return tuple(dict.fromkeys([rubric.metric for rubric in self.rubrics if rubric.metric]))
 
 
-@runtime_checkable
-class LazyCases(Protocol):
-    """Cases that are not held in memory: each access decodes the case again."""
-
-    @property
-    def case_metadata(self) -> Sequence[CaseMetadata]:
-        """Return the known facts about each case, in order."""
-        ...
-
-
 @frozen
 class EvalSet:
     """The cases of one file."""
 
     eval_set_id: str
     cases: Sequence[EvalCase]
-    """A tuple; of a large file, a sequence that decodes each case on access: iterate in order, and keep no
-    case."""
+    """In the order of the file. A tuple, or for a large file a sequence that reads a case when its content is
+    used: iterate in order, and keep no case."""
     path: str = ""
     """The file, as the user wrote it or relative to the working folder."""
     name: str | None = None
@@ -258,8 +209,3 @@ class EvalSet:
     """Notices for the user about how the file was read, such as keys without effect."""
     format_name: str = ""
     """The format that read the file."""
-
-    @property
-    def case_metadata(self) -> Sequence[CaseMetadata]:
-        """Return the known facts about each case, in order, whether or not the cases stay in their file."""
-        return self.cases.case_metadata if isinstance(self.cases, LazyCases) else self.cases

@@ -183,7 +183,7 @@ class DuplicateLint:
                 if (earlier := turns.find_duplicate(turn)) is not None:
                     yield f"turn {number} asks and expects the same as turn {earlier + 1}"
             if (twin := cases.find_duplicate(case)) is not None:
-                yield f"asks and expects the same as the case `{eval_set.case_metadata[twin].eval_id}`"
+                yield f"asks and expects the same as the case `{eval_set.cases[twin].eval_id}`"
 
         return check_case
 

@@ -73,9 +73,9 @@ def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) ->
         if isinstance(metric, RequiresReference) and metric.compares_with == "tools"
     ]
     # any() nearly always stops at the first case, also in a set of a million.
-    if not names or any(head.expects_tool_calls for head in eval_set.case_metadata):
+    if not names or any(case.expects_tool_calls for case in eval_set.cases):
         return
-    written = sum(not head.is_simulated for head in eval_set.case_metadata)
+    written = sum(not case.is_simulated for case in eval_set.cases)
     if not written:
         return
     for name in names:

@@ -25,8 +25,8 @@ from evalgate.core.types import (
     ToolCall,
     UserMessage,
 )
+from evalgate.datasets.cases import build_cases, has_repeated_ids
 from evalgate.datasets.ignored_keys import KeyChecker, collect_ignored_keys
-from evalgate.datasets.large.lazy_cases import build_cases, has_repeated_ids
 from evalgate.documents.strict_json import (
     UnexpectedShapeError,
     as_sequence,

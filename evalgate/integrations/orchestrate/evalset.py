@@ -36,9 +36,9 @@ from evalgate.core.types import (
     ToolCall,
     UserMessage,
 )
+from evalgate.datasets.cases import build_cases, has_repeated_ids
 from evalgate.datasets.conversion_losses import find_linear_goal_order
 from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker, collect_ignored_keys
-from evalgate.datasets.large.lazy_cases import build_cases, has_repeated_ids
 from evalgate.documents.strict_json import as_sequence, get_items
 from evalgate.documents.validation import Id, Location, find_repeated_ids, validate_model
 

@@ -112,9 +112,9 @@ def plan_parts(plan: Plan) -> dict[str, str]:
     }
     parts: dict[str, object] = {"`--agent`": plan.agent.what, **settings}
     for suite in plan.suites:
-        heads = zip(suite.eval_set.case_metadata, suite.fingerprints, strict=True)
+        cases = zip(suite.eval_set.cases, suite.fingerprints, strict=True)
         parts[f"the cases of {suite.eval_set.path}"] = _hash_values(
-            [head.eval_id, each] for head, each in heads
+            [case.eval_id, fingerprint] for case, fingerprint in cases
         )
         for metric in suite.metrics:
             name = f"the criterion `{metric.name}`{f' in {metric.scope}' if metric.scope else ''}"
@@ -163,7 +163,7 @@ def _collect_cases(plan: Plan) -> Iterator[object]:
     return (
         [suite.eval_set.eval_set_id, case.eval_id, fingerprint]
         for suite in plan.suites
-        for case, fingerprint in zip(suite.eval_set.case_metadata, suite.fingerprints, strict=True)
+        for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True)
     )
 
 
@@ -173,7 +173,7 @@ def _collect_metrics(plan: Plan) -> list[tuple[object, object]]:
             _collect_thresholds(suite.metrics),
             [
                 _collect_thresholds(suite.get_metrics(case))
-                for case in suite.eval_set.case_metadata
+                for case in suite.eval_set.cases
                 if suite.get_policy(case).thresholds
             ],
         )

@@ -10,9 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from operator import attrgetter
-from typing import Any, TypeAlias
-
-from typing_extensions import override
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from evalgate.config.schema.budget import MeteredUsage, Tokens
 from evalgate.core.types import (
@@ -30,9 +28,11 @@ from evalgate.core.types import (
     TurnResult,
     Usage,
 )
-from evalgate.datasets.large.lazy_cases import LazyRunResult
 from evalgate.datasets.results_encoder import list_written_fields, replace_unserializable
 from evalgate.llm.usage import RunUsage
+
+if TYPE_CHECKING:
+    from evalgate.datasets.large.stored_results import JournalRun
 
 _Row: TypeAlias = Any
 _MOST_DIGITS = 4300
@@ -66,23 +66,27 @@ def _dump_repaired_row(row: _Row) -> bytes:
     return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text).encode()
 
 
-def load_run(data: bytes) -> "JournalRun":
-    """Decode the output of `dump_run`. Only the shape is checked; the caller verifies the checksum.
+def load_run(data: bytes) -> RunResult:
+    """Decode the output of `dump_run`; the turns are decoded when they are first used.
+
+    Only the shape is checked; the caller verifies the checksum.
 
     Raises:
         ValueError: it is no row of a run.
     """
     from pydantic_core import from_json
 
+    from evalgate.datasets.large.stored_results import JournalRun
+
     length, _, rows = data.partition(b",")
     try:
         end = int(length)
-        run = _parse_run(from_json(rows[:end]))
+        run = _parse_run(JournalRun, from_json(rows[:end]))
     except (TypeError, ValueError) as error:
         raise ValueError(f"is no run: {error}") from error
     if rows[end : end + 1] != b",":
         raise ValueError("is no run: nothing was said in it")
-    run.set_turns_row(rows[end + 1 :])
+    run.defer_turns(rows[end + 1 :], _parse_turns, _to_turn_values)
     return run
 
 
@@ -187,34 +191,21 @@ def _build_attempt_row(attempt: Attempt) -> _Row:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-class JournalRun(LazyRunResult):
-    """Run in a journal; its turns are parsed lazily."""
+def _parse_turns(row: bytes) -> tuple[TurnResult, ...]:
+    from pydantic_core import from_json
 
-    __slots__ = ("_turns",)
-    _turns: bytes
-    """Row of the turns."""
-
-    def set_turns_row(self, turns: bytes) -> None:
-        """Set the row of the turns, once."""
-        object.__delattr__(self, "turns")
-        object.__setattr__(self, "_turns", turns)
-
-    @override
-    def load_turns(self) -> tuple[TurnResult, ...]:
-        from pydantic_core import from_json
-
-        return tuple([_parse_turn(turn) for turn in from_json(self._turns)])
-
-    @override
-    def load_turns_json(self) -> list[object] | None:
-        from pydantic_core import from_json
-
-        return list(map(_to_turn_json, from_json(self._turns))) if hasattr(self, "_turns") else None
+    return tuple([_parse_turn(turn) for turn in from_json(row)])
 
 
-def _parse_run(row: _Row) -> JournalRun:
+def _to_turn_values(row: bytes) -> list[object]:
+    from pydantic_core import from_json
+
+    return list(map(_to_turn_json, from_json(row)))
+
+
+def _parse_run(kind: "type[JournalRun]", row: _Row) -> "JournalRun":
     number, outcome, seconds, metrics, usage, failure, state, attempts, confirms, user_usage, judge = row
-    return JournalRun(
+    return kind(
         number,
         outcome,
         seconds,

@@ -23,7 +23,7 @@ from evalgate.core.types import (
     Shard,
     Verdict,
 )
-from evalgate.datasets.large.lazy_cases import LazyRunResult
+from evalgate.datasets.results_encoder import encode_turns
 from evalgate.llm.usage import describe_budget_shortfall
 from evalgate.metrics.aggregation import compute_totals, summarize_metrics
 from evalgate.metrics.scoring import BoundMetric
@@ -75,14 +75,14 @@ def find_contradictions(
         records: File and content of each, with the cases that it should hold.
         may_follow_up: Whether a shard may have made further runs of some cases.
     """
-    heads = list(CaseIndex(plan.suites).iter_metadata())
+    planned = list(CaseIndex(plan.suites).iter_cases())
     # Of the metrics of each suite, made once: most cases have no thresholds of their own.
     expected = {id(suite.metrics): _expect(suite.metrics) for suite in plan.suites}
     for path, record in records:
         is_whole = record.verdict.status != "error"  # one that is not whole is refused for that
         for index, case in zip(record.shard.cases if record.shard else (), record.cases, strict=False):
-            suite, head = heads[index]
-            bound = suite.get_metrics(head)
+            suite, planned_case = planned[index]
+            bound = suite.get_metrics(planned_case)
             scores = expected.get(id(bound)) or _expect(bound)
             wanted = plan.fixed_runs if is_whole else 0
             sentences = [*_check_run_numbers(case, wanted, plan.fixed_runs, may_follow_up=may_follow_up)]
@@ -152,15 +152,8 @@ def _matches_status(metric: RunMetric, bound: BoundMetric) -> bool:
 def _collect_turn_scores(run: RunResult) -> Mapping[str, Sequence[float | None]]:
     """Return the scores of each metric, turn by turn, without building objects for the conversation."""
     found: dict[str, list[float | None]] = {}
-    written = run.load_turns_json() if isinstance(run, LazyRunResult) else None
-    if written is None:
-        for turn in run.turns:
-            for each in turn.metrics:
-                found.setdefault(each.name, []).append(each.score)
-        return found
-    for value in written:
-        metrics = value.get("metrics", ()) if isinstance(value, dict) else ()
-        for metric in metrics:
+    for turn in encode_turns(run):
+        for metric in turn.get("metrics", ()):
             found.setdefault(metric["name"], []).append(metric["score"])
     return found
 
@@ -321,7 +314,5 @@ def _format_numbers(numbers: Sequence[int] | set[int]) -> str:
 
 def _list_case_keys(plan: Plan) -> list[tuple[str, str]]:
     return [
-        (suite.eval_set.eval_set_id, case.eval_id)
-        for suite in plan.suites
-        for case in suite.eval_set.case_metadata
+        (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
     ]

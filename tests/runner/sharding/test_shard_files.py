@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from evalgate import __version__
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
-from evalgate.datasets.large.lazy_cases import LazyCaseResult
+from evalgate.datasets.large.stored_results import ShardCase
 from evalgate.datasets.results_io import dump_record, read_record
 from evalgate.runner.sharding.shard_files import find_shards, read_shard
 from tests.builders import a_case_result, a_record
@@ -29,7 +29,7 @@ def test_a_shard_is_read_as_any_record_and_written_as_it_was(tmp_path: Path, rec
     path = written(tmp_path, text)
     found = read_shard(path, "results.json")
     assert found == read_record(path, "results.json")
-    assert all(isinstance(case, LazyCaseResult) and case.json in text for case in found.cases)
+    assert all(isinstance(case, ShardCase) and case.json in text for case in found.cases)
     assert dump_record(found) == text
 
 
@@ -59,7 +59,7 @@ def test_a_file_that_is_not_as_we_write_it_is_read_all_the_same(tmp_path: Path, 
     path = written(tmp_path, text)
     found = read_shard(path, "results.json")
     assert found == read_record(path, "results.json")
-    assert not any(isinstance(case, LazyCaseResult) for case in found.cases)
+    assert not any(isinstance(case, ShardCase) for case in found.cases)
 
 
 def test_what_is_wrong_with_a_case_is_told_as_of_any_record(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_what_is_wrong_with_a_case_is_told_as_of_any_record(tmp_path: Path) -> N
 def test_a_case_that_is_changed_is_written_anew(tmp_path: Path) -> None:
     case = read_shard(written(tmp_path, dump_record(OURS)), "results.json").cases[0]
     changed = replace(case, eval_id="renamed")
-    assert isinstance(changed, LazyCaseResult)
+    assert isinstance(changed, ShardCase)
     assert (changed.json, changed == case, case == OURS.cases[0]) == ("", False, True)
     assert '"eval_id":"renamed"' in dump_record(replace(OURS, cases=(changed,)))
 

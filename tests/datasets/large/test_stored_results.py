@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from pydantic import TypeAdapter, ValidationError
 
 from evalgate.core.types import CaseResult, Message, ToolCall, ToolResult
-from evalgate.datasets.large.lazy_cases import ShardRun
+from evalgate.datasets.large.stored_results import ShardRun, read_shard_case
 from evalgate.datasets.results_io import dump_record
-from evalgate.runner.sharding.shard_files import read_shard_case
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.datasets.test_results_io import RUNS
 
@@ -63,11 +62,11 @@ def test_a_line_is_not_read_again_for_each_of_its_runs() -> None:
     first, second = read_shard_case(LINE.encode()).runs
     assert isinstance(first, ShardRun)
     assert isinstance(second, ShardRun)
-    made, written = first.load_turns(), first.load_turns_json()
+    made, written = first.load_turns(), first.load_turn_values()
     assert second.load_turns()
-    assert second.load_turns_json()
+    assert second.load_turn_values()
     assert first.load_turns() is made
-    assert first.load_turns_json() is written
+    assert first.load_turn_values() is written
 
 
 REPLACED = [
@@ -100,7 +99,7 @@ def test_a_damaged_line_is_refused_wherever_it_is(was: str, becomes: str) -> Non
     assert was in LINE
     with pytest.raises(ValidationError):
         WHOLE.validate_json(damaged, strict=True)
-    with pytest.raises(ValueError, match="LazyCaseResult"):
+    with pytest.raises(ValueError, match="ShardCase"):
         read_shard_case(damaged)
 
 
@@ -113,7 +112,7 @@ def test_odd_values_are_taken_or_refused_as_by_who_reads_the_whole(value: str) -
     try:
         whole = WHOLE.validate_json(line, strict=True)
     except ValidationError:
-        with pytest.raises(ValueError, match="LazyCaseResult"):
+        with pytest.raises(ValueError, match="ShardCase"):
             read_shard_case(line)
     else:
         assert repr(read_shard_case(line).runs[0].turns) == repr(whole.runs[0].turns)

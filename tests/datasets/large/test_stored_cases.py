@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.types import EvalCase, EvalSet
+from evalgate.core.types import CaseTurn, EvalCase, EvalSet, UserMessage
+from evalgate.datasets.cases import assign_eval_set, build_cases, fingerprint_cases, map_cases
 from evalgate.datasets.fingerprint import compute_case_fingerprint
-from evalgate.datasets.large.lazy_cases import StoredCases, build_cases, fingerprint_cases, map_cases
-from evalgate.datasets.large.long_json import read_large_json
+from evalgate.datasets.large.large_json import read_large_json
+from evalgate.datasets.large.stored_cases import StoredCase, StoredCases
 from evalgate.documents.strict_json import read_json
 from evalgate.integrations.adk.evalset import AdkFormat
 
@@ -62,7 +64,7 @@ def a_file(draw: st.DrawFn) -> bytes:
 def both(path: Path, step: int) -> tuple[EvalSet, EvalSet]:
     """The set with its cases in memory, and in the file."""
     held = AdkFormat().read_eval_set(read_json(path, "f.json"))
-    return held, AdkFormat().read_eval_set(read_large_json(path, "f.json", large=1, step=step))
+    return held, AdkFormat().read_eval_set(read_large_json(path, "f.json", step=step))
 
 
 @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -79,18 +81,17 @@ def test_they_are_the_same_in_every_order(
         assert cases[index % size - size] == held.cases[index % size]
     part = drawn.draw(st.slices(size))
     assert list(cases[part]) == list(held.cases[part])
-    assert [heads_of(stored)[at] for at in range(size)] == heads_of(held)
-    assert heads_of(stored)[part] == heads_of(held)[part]
+    assert metadata_of(stored) == metadata_of(held)
     assert list(reversed(cases)) == list(reversed(held.cases))
     for past in (size, -size - 1):
         with pytest.raises(IndexError):
             cases[past]
 
 
-def heads_of(found: EvalSet) -> list[tuple[object, ...]]:
+def metadata_of(found: EvalSet) -> list[tuple[object, ...]]:
     return [
-        (head.eval_id, head.line, head.tags, head.is_simulated, head.expects_state, head.rubric_metrics)
-        for head in found.case_metadata
+        (each.key, each.line, each.tags, each.is_simulated, each.expects_state, each.rubric_metrics)
+        for each in found.cases
     ]
 
 
@@ -105,7 +106,7 @@ def write(path: Path, cases: Sequence[object], **more: object) -> Path:
 
 
 def stored(path: Path, step: int = 1) -> Sequence[EvalCase]:
-    found = AdkFormat().read_eval_set(read_large_json(path, "f.json", large=1, step=step)).cases
+    found = AdkFormat().read_eval_set(read_large_json(path, "f.json", step=step)).cases
     assert isinstance(found, StoredCases)
     return found
 
@@ -117,7 +118,7 @@ def test_what_was_changed_in_place_is_refused_and_nothing_else(tmp_path: Path) -
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     assert [cases[0].eval_id, cases[2].eval_id] == ["case 0", "case 2"]
-    for ask in (lambda: cases[1], lambda: list(cases), lambda: cases[:2]):
+    for ask in (lambda: cases[1], lambda: [case.turns for case in cases], lambda: cases[:2]):
         with pytest.raises(InvalidInputError, match=r"f\.json: was changed while evalgate worked with it"):
             ask()
 
@@ -152,7 +153,7 @@ def test_a_file_is_open_only_as_long_as_somebody_has_its_cases(tmp_path: Path) -
 
 
 def test_asked_in_order_each_is_decoded_once(tmp_path: Path) -> None:
-    listed: Any = read_large_json(write(tmp_path / "f.json", list(range(100))), "f", large=1, step=40).value
+    listed: Any = read_large_json(write(tmp_path / "f.json", list(range(100))), "f", step=40).value
     made: list[int] = []
 
     def make(index: int, item: int) -> EvalCase:
@@ -165,33 +166,71 @@ def test_asked_in_order_each_is_decoded_once(tmp_path: Path) -> None:
     assert made == [*range(100)] * 3
 
 
-@pytest.mark.parametrize("same_heads", [False, True])
-def test_what_is_changed_in_each_is_changed_whenever_it_is_asked_for(
-    tmp_path: Path, same_heads: bool
-) -> None:
+def make_number_case(index: int, item: int) -> EvalCase:
+    return EvalCase(str(item), (CaseTurn(UserMessage(f"question {index}")),))
+
+
+def test_a_pass_over_the_cases_decodes_only_those_whose_content_is_used(tmp_path: Path) -> None:
+    listed: Any = read_large_json(write(tmp_path / "f.json", list(range(20))), "f", step=40).value
+    made: list[int] = []
+
+    def make(index: int, item: int) -> EvalCase:
+        made.append(index)
+        return make_number_case(index, item)
+
+    cases = assign_eval_set(build_cases(listed["eval_cases"], make), "s")
+    made.clear()
+    assert [(case.key, case.is_simulated) for case in cases] == [(("s", str(at)), False) for at in range(20)]
+    assert made == []
+    assert [case.turns[0].user.text for case in cases if case.eval_id == "7"] == ["question 7"]
+    assert made == [7]
+
+
+def test_a_case_is_decoded_once_and_its_copy_is_an_ordinary_case(tmp_path: Path) -> None:
+    listed: Any = read_large_json(write(tmp_path / "f.json", [7, 8]), "f", step=1).value
+    case = next(iter(assign_eval_set(build_cases(listed["eval_cases"], make_number_case), "s")))
+    assert isinstance(case, StoredCase)
+    whole = replace(make_number_case(0, 7), eval_set_id="s")
+    copy = replace(case, tags=("slow",))
+    assert (type(copy), copy) == (EvalCase, replace(whole, tags=("slow",)))
+    assert (case == whole, whole == case, case == copy, case == 7) == (True, True, False, False)
+    assert case.turns is case.turns
+    assert not hasattr(case, "no such field")
+
+
+@pytest.mark.parametrize("keeps_metadata", [False, True])
+def test_a_change_applies_whenever_a_case_is_decoded(tmp_path: Path, keeps_metadata: bool) -> None:
     path = write(tmp_path / "f.json", [wire_case(number) for number in range(5)])
 
-    def tagged(case: EvalCase) -> EvalCase:
-        return replace(case, tags=("slow",))
+    def add_message(case: EvalCase) -> EvalCase:
+        return replace(case, context_messages=({"a": 1},), tags=() if keeps_metadata else ("slow",))
 
-    found = map_cases(stored(path), tagged, same_heads=same_heads)
+    found = map_cases(stored(path), add_message, keeps_metadata=keeps_metadata)
     assert isinstance(found, StoredCases)
-    assert {case.tags for case in found} == {("slow",)}
-    assert {head.tags for head in found.case_metadata} == ({()} if same_heads else {("slow",)})
-    assert map_cases((EvalCase("a"),), tagged) == (EvalCase("a", tags=("slow",)),)
+    assert {case.tags for case in found} == {() if keeps_metadata else ("slow",)}
+    assert all(case.context_messages for case in found)
+    assert map_cases((EvalCase("a"),), add_message) == (add_message(EvalCase("a")),)
 
 
-@pytest.mark.parametrize("same_prints", [False, True])
-@pytest.mark.parametrize("same_heads", [False, True])
-def test_fingerprints_are_those_of_the_cases_as_they_are_changed(
-    tmp_path: Path, same_heads: bool, same_prints: bool
-) -> None:
+@pytest.mark.parametrize("keeps_metadata", [False, True])
+def test_fingerprints_are_those_of_the_changed_cases(tmp_path: Path, keeps_metadata: bool) -> None:
     path = write(tmp_path / "f.json", [wire_case(number) for number in range(5)])
 
-    def changed(case: EvalCase) -> EvalCase:
-        return replace(case, eval_set_id="other", context_messages=() if same_prints else ({"a": 1},))
+    def add_message(case: EvalCase) -> EvalCase:
+        return replace(case, context_messages=({"a": 1},))
 
-    found = map_cases(stored(path), changed, same_heads=same_heads, same_prints=same_prints)
+    found = map_cases(stored(path), add_message, keeps_metadata=keeps_metadata)
     assert fingerprint_cases(found) == tuple(map(compute_case_fingerprint, found))
     assert fingerprint_cases(tuple(found)) == fingerprint_cases(found)
-    assert (fingerprint_cases(found) == fingerprint_cases(stored(path))) is same_prints
+    assert fingerprint_cases(found) != fingerprint_cases(stored(path))
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_the_id_of_the_eval_set_changes_no_fingerprint(tmp_path: Path, is_stored: bool) -> None:
+    cases = stored(write(tmp_path / "f.json", [wire_case(number) for number in range(5)]))
+    before = cases if is_stored else tuple(cases)
+    named = assign_eval_set(before, "other")
+    assert {case.eval_set_id for case in named} == {"other"}
+    assert [named[at].eval_set_id for at in range(5)] == ["other"] * 5
+    assert {case.eval_set_id for case in map_cases(named, partial(replace, tags=("slow",)))} == {"other"}
+    assert fingerprint_cases(named) == fingerprint_cases(before)

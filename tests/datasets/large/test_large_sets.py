@@ -14,8 +14,9 @@ from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalCase, Record, RunResult
 from evalgate.datasets import loading
-from evalgate.datasets.large.lazy_cases import StoredCases
-from evalgate.datasets.large.long_json import read_large_json
+from evalgate.datasets.large import large_json
+from evalgate.datasets.large.large_json import read_large_json
+from evalgate.datasets.large.stored_cases import StoredCases
 from evalgate.datasets.results_io import dump_record
 from evalgate.integrations.adk import evalset
 from evalgate.runner.pipeline import WHOLE, RunOptions, run_gate
@@ -131,8 +132,9 @@ _TIMES = {"duration_s", "created_at"}
 
 
 def as_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on, no file is too small to stay where it is."""
-    monkeypatch.setattr(loading, "read_large_json", partial(read_large_json, large=1, step=60))
+    """Read every file as if it were large."""
+    monkeypatch.setattr(loading, "LARGE_FILE", 1)
+    monkeypatch.setattr(large_json, "read_large_json", partial(read_large_json, step=60))
 
 
 @pytest.mark.parametrize("format_name", FILES)
@@ -153,6 +155,16 @@ def test_a_run_has_the_same_record(
     assert all(
         run.turns[0].expected is case.runs[0].turns[0].expected for case in record.cases for run in case.runs
     )
+
+
+def test_the_size_of_the_file_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = project(tmp_path, FILES["adk"])
+    size = (folder / "s.json").stat().st_size
+    as_large(monkeypatch)
+    for limit, expected in ((size + 1, tuple), (size, StoredCases)):
+        monkeypatch.setattr(loading, "LARGE_FILE", limit)
+        (found,) = loading.load_eval_sets(["s.json"], registry.get_formats(), base=folder)
+        assert type(found.cases) is expected
 
 
 def test_a_selection_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

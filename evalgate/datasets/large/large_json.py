@@ -9,14 +9,13 @@ first pass. So a process that writes to the file cannot change the cases of a ru
 
 import codecs
 import json
-import math
 import os
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, NoReturn, overload
+from typing import Any, BinaryIO, NamedTuple, overload
 from weakref import finalize
 
 from pydantic_core import from_json
@@ -27,17 +26,16 @@ from evalgate.documents.strict_json import (
     DEEPEST,
     JsonDocument,
     Location,
+    NotStrictJsonError,
     extract_marks,
     is_deeper,
+    parse_finite_float,
     read_json,
+    reject_constant,
 )
 from evalgate.system.gc import pause_gc
 
 _AFTER_VALUE = frozenset(" \t\r\n,:]}")
-
-
-class NotStrictJsonError(Exception):
-    """A file is not JSON, or is JSON that is not strict; `strict_json` describes the problem."""
 
 
 class JsonWindow:
@@ -140,26 +138,13 @@ def _require_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _reject_constant(_: str) -> NoReturn:
-    raise NotStrictJsonError
-
-
-def _parse_finite_float(literal: str) -> float:
-    value = float(literal)
-    if not math.isfinite(value):
-        raise NotStrictJsonError
-    return value
-
-
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_require_unique_keys, parse_constant=_reject_constant, parse_float=_parse_finite_float
+    object_pairs_hook=_require_unique_keys, parse_constant=reject_constant, parse_float=parse_finite_float
 )
 
 
-LARGE = 32 * 2**20
-"""Bytes from which on the lists of a file are not held in memory."""
-
 _STEP = 2**17
+"""Bytes that are read and decoded at once, unless a value is longer."""
 
 
 class ValueSpan(NamedTuple):
@@ -345,10 +330,8 @@ class LongDocument:
         return span.line + line - 1, column + (span.column - 1 if line == 1 else 0)
 
 
-def read_large_json(
-    path: Path, shown_as: str, *, large: int = LARGE, step: int = _STEP
-) -> JsonDocument | LongDocument:
-    """Read a JSON file as `read_json` does; in a file of `large` bytes or more, long lists stay in the file.
+def read_large_json(path: Path, shown_as: str, *, step: int = _STEP) -> JsonDocument | LongDocument:
+    """Read a JSON file as `read_json` does, but lists of `step` bytes or more stay in the file.
 
     Such a list is the document itself, or a member of the top-level object.
 
@@ -356,9 +339,8 @@ def read_large_json(
         InvalidInputError: `read_json` rejects the file.
     """
     try:
-        if path.is_file() and path.stat().st_size >= large:
-            with path.open("rb") as file, pause_gc():
-                return _scan_document(JsonWindow(file, step), _SourceFile(file, shown_as, step))
+        with path.open("rb") as file, pause_gc():
+            return _scan_document(JsonWindow(file, step), _SourceFile(file, shown_as, step))
     except (NotStrictJsonError, OSError, ValueError, OverflowError, RecursionError, MemoryError):
         pass  # read again below: the memory of the first pass is freed only after this block
     return read_json(path, shown_as)

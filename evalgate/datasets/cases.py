@@ -1,0 +1,78 @@
+"""The cases of an eval set as a sequence, in memory or in a large file: build, change, fingerprint."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import eq
+from typing import Any, TypeAlias
+
+from evalgate.core.types import EvalCase
+from evalgate.datasets.fingerprint import compute_case_fingerprint
+
+MakeCase: TypeAlias = Callable[[int, Any], EvalCase | None]
+"""Builds a case from its index in a list and its decoded item. If the item is invalid, the function reports
+the problem to its own collector and returns None."""
+
+CaseChange: TypeAlias = Callable[[EvalCase], EvalCase]
+"""A pure function: it may be called several times for the same case."""
+
+
+class CasesInFile(Sequence[EvalCase]):
+    """Cases that are not in memory. `datasets.large` has the only implementation."""
+
+    @abstractmethod
+    def map_cases(self, change: CaseChange, *, keeps_metadata: bool = False) -> "CasesInFile":
+        """Return cases that apply `change` when they are decoded. The arguments are as in `map_cases`."""
+
+    @abstractmethod
+    def assign_eval_set(self, eval_set_id: str) -> "CasesInFile":
+        """Return the cases with the id of their eval set."""
+
+    @abstractmethod
+    def fingerprint_cases(self) -> tuple[str, ...]:
+        """Return the fingerprint of each case, in order."""
+
+
+def build_cases(items: Sequence[Any], make: MakeCase) -> Sequence[EvalCase]:
+    """Build a case from each valid item: as a tuple, or as `CasesInFile` if the list stays in its file."""
+    if not isinstance(items, list | tuple):
+        from evalgate.datasets.large.large_json import LongList
+        from evalgate.datasets.large.stored_cases import StoredCases
+
+        if isinstance(items, LongList):
+            return StoredCases(items, make)
+    return tuple([case for index, item in enumerate(items) if (case := make(index, item)) is not None])
+
+
+def has_repeated_ids(cases: Sequence[EvalCase]) -> bool:
+    """Return True if two cases have the same id."""
+    # Hashes first: the texts of all ids of a large set would take most of the memory.
+    hashes = sorted([hash(case.eval_id) for case in cases])
+    return any(map(eq, hashes, hashes[1:])) and len({case.eval_id for case in cases}) < len(cases)
+
+
+def map_cases(
+    cases: Sequence[EvalCase], change: CaseChange, *, keeps_metadata: bool = False
+) -> Sequence[EvalCase]:
+    """Apply `change` to each case; cases in a file stay there, and are changed whenever they are decoded.
+
+    `keeps_metadata` promises that no id, line, tag or kind of expectation changes, so that cases in a file
+    need not be decoded now.
+    """
+    if isinstance(cases, CasesInFile):
+        return cases.map_cases(change, keeps_metadata=keeps_metadata)
+    return tuple([change(case) for case in cases])
+
+
+def assign_eval_set(cases: Sequence[EvalCase], eval_set_id: str) -> Sequence[EvalCase]:
+    """Return the cases with the id of their eval set."""
+    if isinstance(cases, CasesInFile):
+        return cases.assign_eval_set(eval_set_id)
+    return tuple([replace(case, eval_set_id=eval_set_id) for case in cases])
+
+
+def fingerprint_cases(cases: Sequence[EvalCase]) -> tuple[str, ...]:
+    """Return the fingerprint of each case, in order."""
+    if isinstance(cases, CasesInFile):
+        return cases.fingerprint_cases()
+    return tuple(map(compute_case_fingerprint, cases))
