@@ -28,7 +28,6 @@ from evalgate.core.protocols import (
     LintWarning,
     Metric,
     MetricType,
-    PrefixesPaths,
     Reporter,
     StoreContext,
 )
@@ -242,8 +241,11 @@ REPORTERS: Mapping[str, str] = {
     "html": "evalgate.reporting.html.reporter:HtmlReport",
 }
 
-ON_REQUEST = frozenset({"html"})
-"""Reporters that a run uses only on request, because they take time."""
+ON_REQUEST: Mapping[str, str] = {"html": "report.html"}
+"""Reporters that a run uses only on request, because they take time, and the names of their files.
+
+The names are known here so that a run can remove the file of an earlier one without loading its reporter.
+"""
 
 
 BASELINES: Mapping[str, str] = {
@@ -346,16 +348,17 @@ def find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list
     return sorted(found, key=lambda each: each.line)
 
 
-def get_reporters(folder: str = "", *, but: Collection[str] = ()) -> tuple[Reporter, ...]:
-    """Return every reporter except those in `but`; those of other packages come last.
-
-    `folder` is where the paths of the record start, as the repository's root sees it.
-    """
+def get_reporters(*, but: Collection[str] = ()) -> tuple[Reporter, ...]:
+    """Return every reporter except those in `but`; those of other packages come last."""
     others = (
         load_entry_point(point)() for point in find_third_party_plugins("reporters", REPORTERS).values()
     )
-    found = (*(get_reporter(name) for name in REPORTERS if name not in but), *others)
-    return tuple(each.prefix_paths(folder) if isinstance(each, PrefixesPaths) else each for each in found)
+    return (*(get_reporter(name) for name in REPORTERS if name not in but), *others)
+
+
+def list_report_files() -> list[str]:
+    """Return the names of the files that all reporters write."""
+    return [*(each.file_name for each in get_reporters(but=ON_REQUEST)), *ON_REQUEST.values()]
 
 
 def get_reporter(name: str) -> Reporter:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
+from evalgate.core.protocols import ReportContext
 from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import CaseResult, Record
 from evalgate.reporting.findings import Finding, describe_faults, list_findings, resolve_from_root
@@ -34,9 +35,9 @@ class CodeQualityReport:
 
     file_name = "gl-code-quality-report.json"
 
-    def prefix_paths(self, folder: str) -> "CodeQualityReport":
-        """Return a report for a record with paths that start in `folder`, seen from the repository's root."""
-        return replace(self, folder=folder)
+    def with_context(self, context: ReportContext) -> "CodeQualityReport":
+        """Return a report with paths as seen from the repository's root."""
+        return replace(self, folder=context.folder)
 
     def render(self, record: Record) -> str:
         """Return a JSON list with an issue for each failed metric and each case without an answer."""

@@ -2,12 +2,12 @@
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.exit_codes import ExitCode
-from evalgate.core.protocols import Reporter, StreamingReporter
+from evalgate.core.protocols import ContextualReporter, ReportContext, Reporter, StreamingReporter
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record, iter_record_chunks
 from evalgate.system.files import AnchoredFolder, Owner, make_folder, replace_file, write_atomically
@@ -79,22 +79,22 @@ def keep_previous_record(out: AnchoredFolder) -> None:
         os.replace("results.json", PREVIOUS_RECORD, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def remove_reports(out: AnchoredFolder, reporters: Sequence[Reporter], *, but: Collection[Path] = ()) -> None:
+def remove_reports(out: AnchoredFolder, names: Iterable[str], *, but: Collection[Path] = ()) -> None:
     """Remove earlier reports from the folder `out`, so that none is taken for a report of this run.
 
-    Files that cannot be removed stay. So do other files and those in `but` (resolved paths).
+    `names` are those of their files. Files that cannot be removed stay. So do other files and those in `but`
+    (resolved paths).
     """
     with contextlib.suppress(OSError), out.open_folder() as folder:
-        for reporter in reporters:
+        for name in names:
             with contextlib.suppress(OSError):
-                if (out.path / reporter.file_name).resolve() not in but:
-                    os.unlink(reporter.file_name, dir_fd=folder)
+                if (out.path / name).resolve() not in but:
+                    os.unlink(name, dir_fd=folder)
 
 
-def remove_leftovers(out: AnchoredFolder, reporters: Sequence[Reporter]) -> None:
+def remove_leftovers(out: AnchoredFolder, names: Iterable[str]) -> None:
     """Remove incomplete reports in `out` that a killed run left. No other process may be writing there."""
-    names = (*(reporter.file_name for reporter in reporters), _PROBE)
-    beginnings = tuple(f".{name}." for name in names)
+    beginnings = tuple(f".{name}." for name in (*names, _PROBE))
     with contextlib.suppress(OSError), out.open_folder() as folder:
         for name in os.listdir(folder):  # noqa: PTH208  of a descriptor
             if name.startswith(beginnings) and name.endswith(".tmp"):
@@ -103,40 +103,53 @@ def remove_leftovers(out: AnchoredFolder, reporters: Sequence[Reporter]) -> None
 
 
 def write_reports(
-    record: Record, out: AnchoredFolder, reporters: Sequence[Reporter], *, owner: Owner | None = None
+    record: Record,
+    out: AnchoredFolder,
+    reporters: Sequence[Reporter],
+    *,
+    path_from_root: str = "",
+    owner: Owner | None = None,
 ) -> tuple[Path, ...]:
     """Render and write every report, and return the paths in the order of the reporters.
 
     Each file is replaced atomically, so a reader sees either the old or the new one. A failure does not stop
-    the other reports.
+    the other reports. `path_from_root` is the folder that paths in the record start from, relative to the
+    repository's root.
 
     Raises:
         ReportWriteError: Some files could not be written. The message names each of them.
     """
-    written: list[Path] = []
-    failed: list[str] = []
+    names = [reporter.file_name for reporter in reporters]
+    written: set[str] = set()
+    failed: dict[str, str] = {}
     try:
         with out.open_folder(owner) as folder:
-            for reporter in reporters:
-                path = out.path / reporter.file_name
+            # Reports that name others come last: by then it is known which of the others are there.
+            for reporter in sorted(reporters, key=lambda each: isinstance(each, ContextualReporter)):
+                context = ReportContext(path_from_root, frozenset(names) - failed.keys())
                 try:
-                    _write_report(record, reporter, folder, owner)
-                    written.append(path)
+                    _write_report(record, reporter, context, folder, owner)
+                    written.add(reporter.file_name)
                 except OSError as error:
-                    failed.append(f"{path}: {_describe_error(error)}")
+                    failed[reporter.file_name] = f"{out.path / reporter.file_name}: {_describe_error(error)}"
     except OSError as error:
-        failed.append(f"{out.path}: {_describe_error(error)}")
+        failed[""] = f"{out.path}: {_describe_error(error)}"
+    paths = tuple(out.path / name for name in names if name in written)
     if failed:
-        problems = "\n".join(failed)
+        problems = "\n".join(failed.values())
         raise ReportWriteError(
             "The run is over, but not every report could be written. Make room, or choose another folder "
             f"with --out, and run again.\n{problems}",
-            written,
+            paths,
         )
-    return tuple(written)
+    return paths
 
 
-def _write_report(record: Record, reporter: Reporter, folder: int, owner: Owner | None) -> None:
+def _write_report(
+    record: Record, reporter: Reporter, context: ReportContext, folder: int, owner: Owner | None
+) -> None:
+    if isinstance(reporter, ContextualReporter):
+        reporter = reporter.with_context(context)
     text = (
         reporter.iter_chunks(record)
         if isinstance(reporter, StreamingReporter)

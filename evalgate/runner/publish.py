@@ -15,7 +15,7 @@ from evalgate.core import registry
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
-from evalgate.core.protocols import Reporter
+from evalgate.core.protocols import ReportContext, Reporter
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line, to_md_text, to_one_line
 from evalgate.core.types import AgentInfo, Record, Totals, Verdict
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -164,7 +164,6 @@ def _build_error_record(error: Exception) -> Record:
     return replace(build_empty_record(), created_at=made, verdict=Verdict("error", code, reasons))
 
 
-_PAGE = "report.html"
 _LONGEST_SENTENCE = 4_000  # a command that is cut is none
 
 
@@ -221,9 +220,10 @@ class Publisher:
 
     def clear_previous_reports(self) -> None:
         """Remove the reports of the last run but keep its record; this run has read its input and begins."""
+        names = registry.list_report_files()
         keep_previous_record(self._out)
-        remove_reports(self._out, registry.get_reporters())
-        remove_leftovers(self._out, registry.get_reporters())
+        remove_reports(self._out, names)
+        remove_leftovers(self._out, names)
 
     def preload_reporting(self) -> None:
         """Load the modules for deciding and rendering, so that reports follow a run's last answer at once."""
@@ -234,7 +234,7 @@ class Publisher:
         _render_terminal(nothing, self.stdout, self.environ)
 
     def _get_reporters(self) -> tuple[Reporter, ...]:
-        return registry.get_reporters(self._from_root, but=() if self.html else registry.ON_REQUEST)
+        return registry.get_reporters(but=() if self.html else registry.ON_REQUEST)
 
     def publish(self, record: Record) -> int:
         """Write the reports, print the result and set the step's outputs; return the exit code.
@@ -250,7 +250,9 @@ class Publisher:
         redact, folder = self.hiding.redact_text, self._from_root
         self.stdout.write(redact(_render_terminal(record, self.stdout, self.environ)))
         self.stdout.flush()
-        comment = CommentReport(has_page=any(path.name == _PAGE for path in written))
+        # The same text as in comment.md, which may be missing: a full disk keeps no post back.
+        files = frozenset(path.name for path in written)
+        comment = CommentReport().with_context(ReportContext(folder, files))
         if is_github_actions(self.environ):
             from evalgate.ci.github_actions import write_step_outputs
 
@@ -275,20 +277,26 @@ class Publisher:
         reporters = self._get_reporters()
         if not self.html:
             # Users would take an earlier page for this run's.
-            remove_reports(self._out, list(map(registry.get_reporter, registry.ON_REQUEST)))
+            remove_reports(self._out, registry.ON_REQUEST.values())
         try:
-            return record, write_reports(record, self._out, reporters, owner=self.workspace.owner)
+            return record, self._write_once(record, reporters)
         except ReportWriteError as error:
             _print_error(error, self.stderr)
             if record.verdict.exit_code:
                 return record, error.written
             record = _close_gate(record, error)
         try:
-            return record, write_reports(record, self._out, reporters, owner=self.workspace.owner)
+            return record, self._write_once(record, reporters)
         except ReportWriteError as error:
             # what the first attempt wrote says that the gate is open
-            remove_reports(self._out, reporters, but={path.resolve() for path in error.written})
+            names = (reporter.file_name for reporter in reporters)
+            remove_reports(self._out, names, but={path.resolve() for path in error.written})
             return record, error.written
+
+    def _write_once(self, record: Record, reporters: Sequence[Reporter]) -> tuple[Path, ...]:
+        return write_reports(
+            record, self._out, reporters, path_from_root=self._from_root, owner=self.workspace.owner
+        )
 
     def _report_missing_folder(self, record: Record) -> Record:
         """Report that nothing can be written; a folder that was removed is not created again."""
@@ -319,7 +327,7 @@ class Publisher:
             "results": files.get("results.json", ""),
             "junit": files.get("junit.xml", ""),
             "comment": files.get("comment.md", ""),
-            "html": files.get(_PAGE, ""),
+            "html": files.get("report.html", ""),
         }
 
 
@@ -348,16 +356,17 @@ def rerender_reports(
 
     workspace = resolve_workspace(folder)
     source, target = workspace.folder / results, workspace.folder / out
-    reporters = registry.get_reporters(_find_path_from_root(workspace.folder, environ))
+    reporters = registry.get_reporters()
     record = LiveRedactor(Redactor.from_environment(environ)).redact_tree(read_record(source, results))
     if wrong := list(find_inconsistencies(record)):
         raise InvalidInputError(
             f"{results}: {'; '.join(wrong)}. Somebody edited it: run `evalgate run` again."
         )
     opened = check_writable(target, workspace.owner, root=workspace.folder)
-    remove_reports(opened, reporters, but={source.resolve()})
+    remove_reports(opened, registry.list_report_files(), but={source.resolve()})
+    root = _find_path_from_root(workspace.folder, environ)
     try:
-        write_reports(record, opened, reporters, owner=workspace.owner)
+        write_reports(record, opened, reporters, path_from_root=root, owner=workspace.owner)
     except ReportWriteError as error:
         _print_error(error, stderr)
         if not record.verdict.exit_code:

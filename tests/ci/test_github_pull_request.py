@@ -1,5 +1,6 @@
 """A record at the pull request, through a real server."""
 
+import io
 import json
 import os
 import subprocess
@@ -10,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.ci.comment_sections import read_sections
+from evalgate.ci.comment_sections import read_sections, strip_markers
 from evalgate.ci.posting import PostNotice, PostOptions
 from evalgate.cli.comment import post_stored_record
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.runner.publish import post_record
+from evalgate.runner.publish import Publisher, post_record
+from evalgate.system.workspace import Workspace
 from tests.ci.conftest import QUICK, TOKEN
 from tests.github.server import FakeGitHub
 from tests.github.world import HEAD_SHA, PULL, REPOSITORY, Grant
@@ -59,6 +61,26 @@ def test_the_comment_is_the_report(github: FakeGitHub, tmp_path: Path) -> None:
     (section,) = read_sections(body).values()
     assert (section.key, section.run, section.attempt) == ("", 17, 2)
     assert section.text.startswith("### ❌ Gate closed: ")
+
+
+@pytest.mark.parametrize("html", [False, True], ids=["alone", "next to a page"])
+def test_the_summary_and_the_post_are_the_comment_file(
+    github: FakeGitHub, tmp_path: Path, *, html: bool
+) -> None:
+    summary = tmp_path / "summary"
+    environ = environ_of(
+        github, tmp_path, GITHUB_STEP_SUMMARY=str(summary), GITHUB_OUTPUT=str(tmp_path / "output")
+    )
+    streams = io.StringIO(), io.StringIO()
+    posting = PostOptions(comment=True)
+    Publisher(Workspace(tmp_path), "out", environ, *streams, posting=posting, html=html).publish(regression())
+
+    comment = (tmp_path / "out/comment.md").read_text()
+    assert ("`report.html`" in comment) == html
+    assert summary.read_text() == comment
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    assert section.text.startswith(strip_markers(comment))
 
 
 @pytest.mark.parametrize(

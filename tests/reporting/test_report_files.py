@@ -5,17 +5,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
+from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.report_files import ReportWriteError, check_writable, remove_reports, write_reports
 from evalgate.system.files import make_folder, write_atomically
 from tests.builders import a_record
+from tests.situations import green
 
 
 @dataclass
@@ -65,6 +68,22 @@ def test_a_full_disk_costs_only_what_does_not_fit(tmp_path: Path) -> None:
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize("page", ["small", "x" * 100_000], ids=["written", "too large"])
+def test_the_comment_mentions_the_page_only_if_it_was_written(tmp_path: Path, page: str) -> None:
+    reporters = (CommentReport(), Fixed("report.html", page))
+    opened = check_writable(tmp_path)
+    with full_disk(4096), suppress(ReportWriteError):
+        written = write_reports(green(), opened, reporters)
+        assert [path.name for path in written] == ["comment.md", "report.html"]
+    assert ("`report.html`" in (tmp_path / "comment.md").read_text()) == (page == "small")
+
+
+def test_a_page_is_removed_by_the_name_that_its_reporter_gives_it() -> None:
+    assert {
+        name: registry.get_reporter(name).file_name for name in registry.ON_REQUEST
+    } == registry.ON_REQUEST
+
+
 def test_a_folder_in_the_way_of_a_report_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.txt").mkdir()
     with pytest.raises(ReportWriteError, match=r"a\.txt: Is a directory"):
@@ -102,7 +121,7 @@ def test_a_report_folder_that_is_replaced_during_the_run_is_not_followed(
         (root / swapped).write_text("no folder")
     else:
         (root / swapped).symlink_to(elsewhere if by == "link" else tmp_path / "moved")
-    remove_reports(opened, (Fixed("a.txt", ""),))
+    remove_reports(opened, ["a.txt"])
     with pytest.raises(ReportWriteError, match=r"during the run") as caught:
         write_reports(a_record(), opened, (Fixed("a.txt", "report"),))
     assert caught.value.written == ()

@@ -29,12 +29,25 @@ class StreamingReporter(Protocol):
         ...
 
 
-@runtime_checkable
-class PrefixesPaths(Protocol):
-    """A reporter that needs paths relative to the repository's root, in any working folder."""
+@frozen
+class ReportContext:
+    """Surroundings of a report, which its record does not hold."""
 
-    def prefix_paths(self, folder: str) -> Reporter:
-        """Return this reporter for a record with paths relative to `folder`, seen from the root ("")."""
+    folder: str = ""
+    """The folder that paths in the record start from, relative to the repository's root; "" is the root."""
+    files: frozenset[str] = frozenset()
+    """The names of the reports of this run that stand in the same folder, this one included."""
+
+
+@runtime_checkable
+class ContextualReporter(Protocol):
+    """A reporter that names other reports, or files as seen from the repository's root.
+
+    It is rendered after the reporters without a context, so `files` lacks what they could not write.
+    """
+
+    def with_context(self, context: ReportContext) -> Reporter:
+        """Return this reporter for reports with these surroundings."""
         ...
 
 

@@ -6,10 +6,12 @@ failing cases, then those cases, then the lists. It always says what was left ou
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.protocols import ReportContext
 from evalgate.core.sanitize import to_md_code, to_md_text
 from evalgate.core.types import Record
 from evalgate.reporting.comment.markdown import Markdown, render_markdown
@@ -94,6 +96,7 @@ LIMIT = 60_000
 """The most bytes of UTF-8. GitHub accepts 65,536 characters; the rest is for what posting adds."""
 
 _SHORTEST = 2_000
+_PAGE = "report.html"
 
 _DETAILED = 10  # groups with a block of their own
 _OPEN = 3  # blocks that are not collapsed
@@ -114,9 +117,13 @@ class CommentReport:
     is_trusted: bool = True
     """True if the record comes from a run that only trusted people can change."""
     has_page: bool = False
-    """True if the page with every case was written as well. The comment mentions it only in a trusted run."""
+    """True if the page with every case is next to the comment, which mentions it only in a trusted run."""
 
     file_name = "comment.md"
+
+    def with_context(self, context: ReportContext) -> "CommentReport":
+        """Return a comment that mentions the page if it stands next to the comment."""
+        return replace(self, has_page=_PAGE in context.files)
 
     def render(self, record: Record) -> str:
         """Return at most `limit` bytes of GitHub-flavoured Markdown."""
