@@ -1,10 +1,13 @@
 """Whole reports against the files in tests/golden; `--update-golden` writes them anew."""
 
+import base64
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import evalgate.reporting
 from evalgate.core.protocols import Reporter
 from evalgate.core.types import Record
 from evalgate.reporting.codequality import CodeQualityReport
@@ -13,9 +16,11 @@ from evalgate.reporting.html.reporter import HtmlReport
 from evalgate.reporting.junit import JUnitReport
 from evalgate.reporting.report_files import ResultsJsonReport
 from evalgate.reporting.terminal import TerminalReport
-from tests.situations import COMMENTS, GOLDEN
+from tests.situations import COMMENTS, GOLDEN, green
 
 FOLDER = Path(__file__).parents[1] / "golden"
+STYLE_SHEET = (Path(evalgate.reporting.__file__).parent / "templates/page.css").read_text("utf-8")
+DIGEST = base64.b64encode(hashlib.sha256(STYLE_SHEET.encode()).digest()).decode()
 REPORTERS: tuple[Reporter, ...] = (
     ResultsJsonReport(),
     JUnitReport(),
@@ -26,12 +31,21 @@ REPORTERS: tuple[Reporter, ...] = (
 )
 
 
+def take_out_style_sheet(page: str) -> str:
+    """Replace the style sheet of a page and its digest by markers.
+
+    The sheet is a file of its own and the same in every page, so a copy in each golden page would only make
+    its changes hard to read.
+    """
+    return page.replace(STYLE_SHEET, "(page.css)").replace(DIGEST, "(digest of page.css)")
+
+
 @pytest.mark.parametrize("reporter", REPORTERS, ids=lambda reporter: reporter.file_name)
 @pytest.mark.parametrize(("name", "situation"), GOLDEN.items(), ids=list(GOLDEN))
 def test_report_is_the_golden_one(
     name: str, situation: Callable[[], Record], reporter: Reporter, request: pytest.FixtureRequest
 ) -> None:
-    rendered = reporter.render(situation())
+    rendered = take_out_style_sheet(reporter.render(situation()))
     golden = FOLDER / name / reporter.file_name
     if request.config.getoption("--update-golden"):
         golden.parent.mkdir(exist_ok=True)
@@ -48,6 +62,13 @@ def test_comment_is_the_golden_one(name: str, request: pytest.FixtureRequest) ->
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(rendered, encoding="utf-8")
     assert rendered == golden.read_text(encoding="utf-8")
+
+
+def test_every_page_has_the_style_sheet_and_its_digest_once() -> None:
+    page = HtmlReport().render(green())
+    golden = (FOLDER / "green/report.html").read_text("utf-8")
+    assert golden.count("(page.css)") == golden.count("(digest of page.css)") == 1
+    assert page == golden.replace("(page.css)", STYLE_SHEET).replace("(digest of page.css)", DIGEST)
 
 
 def test_no_golden_file_is_left_over() -> None:
