@@ -35,14 +35,9 @@ _TOLERANCE = 1e-9
 """The amount by which a score may miss the threshold, as in adk-rs."""
 
 
-class AdkRsResponseMatch(BaseModel):
-    """Share of the expected words that are among the given, averaged over the turns; each turn must pass.
+class _AdkRsMetric(BaseModel):
+    """A metric that passes if every turn reaches the threshold; the mean alone decides nothing."""
 
-    Words are separated by blanks, include punctuation and are compared in lower case (not case-folded). An
-    expected word counts as often as it occurs. A turn that expects no words scores 1.0 and passes.
-    """
-
-    compares_with: ClassVar[Literal["response", "tools"]] = "response"
     is_mean_of_turns: ClassVar[Literal[True]] = True
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,6 +53,16 @@ class AdkRsResponseMatch(BaseModel):
         """
         del context
         return cls.model_validate({**criterion.options, "threshold": criterion.threshold})
+
+
+class AdkRsResponseMatch(_AdkRsMetric):
+    """Share of the expected words that are among the given, averaged over the turns; each turn must pass.
+
+    Words are separated by blanks, include punctuation and are compared in lower case (not case-folded). An
+    expected word counts as often as it occurs. A turn that expects no words scores 1.0 and passes.
+    """
+
+    compares_with: ClassVar[Literal["response", "tools"]] = "response"
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
@@ -79,25 +84,11 @@ def _split_words(text: str | None) -> list[str]:
     return _WORD.findall((text or "").lower())
 
 
-class AdkRsToolTrajectory(BaseModel):
+class AdkRsToolTrajectory(_AdkRsMetric):
     """Matching pairs by the longer list's length, averaged over the turns; passes when each turn does."""
 
-    is_mean_of_turns: ClassVar[Literal[True]] = True
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    threshold: float
     empty_is_match: bool = False
     """Score a turn 1.0 that expects no call and has none. The default scores it 0.0, as adk-rs does."""
-
-    @classmethod
-    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """Build the metric; the release of Google ADK changes nothing.
-
-        Raises:
-            ValidationError: an option is unknown or wrong.
-        """
-        del context
-        return cls.model_validate({**criterion.options, "threshold": criterion.threshold})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""

@@ -5,29 +5,30 @@ unknown strategy or an invalid pattern is a mismatch, not an error: that is the 
 passes.
 """
 
-import json
-import math
+import re
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from evalgate.core.extras import describe_install
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import Criterion
 from evalgate.documents.key_spelling import normalize_key
-from evalgate.integrations.trpc import json_compare
-from evalgate.integrations.trpc.go_text import (
-    InvalidPatternError,
-    RegexEngineMissingError,
-    check_regex_engine,
-    has_regex_match,
-    lower_text,
-)
-from evalgate.integrations.trpc.json_compare import (
+from evalgate.integrations.trpc.go_json import (
+    DEFAULT_TOLERANCE,
     SchemaValidatorMissingError,
     check_schema_validator,
     find_schema_problem,
+    find_selected_difference,
+    find_unignored_difference,
+    format_json_value,
+    lower_text,
+    parse_json_text,
+    truncate_text,
 )
-
-_LONGEST = 200
 
 BOUND: Mapping[str, object] = {"bound": True}
 """Validation context of a criterion that is about to be used: what it needs must be available."""
@@ -59,6 +60,22 @@ def refuse_registered_name(name: str, info: ValidationInfo) -> str:
     if name and info.context is BOUND:
         raise ValueError(f"names {name!r}, which is code of a Go program: evalgate cannot call it")
     return name
+
+
+class TrpcTurnMetric(GoModel):
+    """A metric that is computed turn by turn, without a model, from its criterion in `.metrics.json`."""
+
+    is_mean_of_turns: ClassVar[Literal[True]] = True
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
+        """Build the metric of a criterion object; criteria of other kinds in it are ignored.
+
+        Raises:
+            ValidationError: an option is wrong, or names something that is not available.
+        """
+        del context
+        return cls.model_validate(criterion.options, context=BOUND)
 
 
 class LengthCriterion(GoModel):
@@ -94,6 +111,56 @@ class LengthCriterion(GoModel):
         return ""
 
 
+class InvalidPatternError(ValueError):
+    """RE2 does not accept the pattern; the text says why."""
+
+
+class RegexEngineMissingError(RuntimeError):
+    """The package that reads patterns is not installed; the text says what to do."""
+
+
+_ANY_BYTE = re.compile(
+    r"(?<!\\)(?:\\\\)*\\C"
+)  # RE2 reads it; Go's package, which never leaves UTF-8, does not
+
+
+def has_regex_match(pattern: str, text: str) -> bool:
+    """Return True if `pattern` matches anywhere in `text`, in time linear in its length.
+
+    Raises:
+        InvalidPatternError: Go would refuse the pattern.
+        RegexEngineMissingError: `google-re2` is not installed.
+    """
+    return _compile_pattern(pattern).search(text) is not None
+
+
+def _import_regex_engine() -> Any:
+    # Python's `re` has other patterns (look-around, back-references), other meanings (of `$` and the
+    # classes), and can take exponential time. So the engine is Google's own RE2, which Go's `regexp` follows.
+    try:
+        return import_module("re2")
+    except ImportError:
+        raise RegexEngineMissingError(
+            f"regular expressions of tRPC-Agent-Go need RE2 (`google-re2`): {describe_install('trpc')}"
+        ) from None
+
+
+@lru_cache(maxsize=256)
+def _compile_pattern(pattern: str) -> Any:
+    engine = _import_regex_engine()
+    if _ANY_BYTE.search(pattern):
+        raise InvalidPatternError("invalid escape sequence: `\\C`")
+    options = engine.Options()
+    options.log_errors = False  # or RE2 writes to standard error
+    try:
+        return engine.compile(pattern, options)
+    except engine.error as error:
+        reason = error.args[0] if error.args else error
+        raise InvalidPatternError(
+            reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        ) from None
+
+
 class TextCriterion(GoModel):
     """Rules for comparing two texts."""
 
@@ -110,7 +177,7 @@ class TextCriterion(GoModel):
     def _require_regex_engine(cls, name: str, info: ValidationInfo) -> str:
         if name == "regex" and info.context is BOUND:
             try:
-                check_regex_engine()
+                _import_regex_engine()
             except RegexEngineMissingError as error:
                 raise ValueError(str(error)) from None
         return name
@@ -161,7 +228,7 @@ class JsonCriterion(GoModel):
     ignore_tree: dict[str, Any] = Field(default_factory=dict, alias="ignoreTree")
     only_tree: dict[str, Any] = Field(default_factory=dict, alias="onlyTree")
     match_strategy: str = Field(default="", alias="matchStrategy")
-    number_tolerance: float = Field(default=json_compare.DEFAULT_TOLERANCE, alias="numberTolerance")
+    number_tolerance: float = Field(default=DEFAULT_TOLERANCE, alias="numberTolerance")
     valid: bool = False
     schema_: Any = Field(default=None, alias="schema")
     compare_name: str = Field(default="", alias="compareName")
@@ -233,19 +300,12 @@ class JsonCriterion(GoModel):
         if self.match_strategy not in {"", "exact"}:
             return f"invalid match strategy {self.match_strategy}"
         if self.only_tree:
-            fault = json_compare.find_selected_difference(
-                actual, expected, self.only_tree, self.number_tolerance
-            )
+            fault = find_selected_difference(actual, expected, self.only_tree, self.number_tolerance)
         else:
-            fault = json_compare.find_unignored_difference(
-                actual, expected, self.ignore_tree, self.number_tolerance
-            )
+            fault = find_unignored_difference(actual, expected, self.ignore_tree, self.number_tolerance)
         if not fault:
             return ""
-        values = (
-            f"actual {json_compare.format_json_value(actual)} and expected "
-            f"{json_compare.format_json_value(expected)}"
-        )
+        values = f"actual {format_json_value(actual)} and expected {format_json_value(expected)}"
         return f"{values} do not match: {fault}"
 
     @property
@@ -258,39 +318,3 @@ class JsonCriterion(GoModel):
 
 
 _CONTRADICTION = "onlyTree and ignoreTree cannot be set at the same time"
-
-
-def truncate_text(text: str) -> str:
-    """Return `text`, shortened to fit a message."""
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def parse_json_text(text: str, *, exact: bool = False) -> tuple[object, str]:
-    """Return the one JSON value that a text holds, and the fault of the text, or "".
-
-    Numbers are doubles and must fit into one. With `exact`, integers stay whole, as JSON Schema needs them.
-    """
-    try:
-        value = json.loads(
-            text,
-            parse_float=_parse_double,
-            parse_int=int if exact else _parse_double,
-            parse_constant=_refuse_constant,
-        )
-    except RecursionError:
-        return None, "the value nests too deep"
-    except ValueError as error:
-        return None, str(error)
-    return value, ""
-
-
-def _parse_double(literal: str) -> float:
-    value = float(literal)
-    if not math.isfinite(value):
-        raise ValueError(f"the number {truncate_text(literal)} is beyond a double")
-    return value
-
-
-def _refuse_constant(literal: str) -> object:
-    # Python's json accepts NaN and Infinity; Go's does not.
-    raise ValueError(f"{literal} is no JSON")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from evalgate.integrations.trpc.go_text import lower_text
+from evalgate.integrations.trpc.go_json import lower_text
 from evalgate.metrics.rouge import stem_word
 
 _SHORT = """

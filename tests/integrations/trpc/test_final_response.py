@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from evalgate.core.extras import describe_install
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion
-from evalgate.integrations.trpc import json_compare
-from evalgate.integrations.trpc.go_text import RegexEngineMissingError, has_regex_match, lower_text
+from evalgate.integrations.trpc.criteria import RegexEngineMissingError, has_regex_match
+from evalgate.integrations.trpc.go_json import find_schema_problem, lower_text
 from evalgate.integrations.trpc.metrics.final_response import (
     ResponseCriterion,
     TrpcFinalResponse,
@@ -107,7 +107,7 @@ def test_lower_case_is_that_of_go() -> None:
     ],
 )
 def test_schemas(schema: object, value: object, fault: str) -> None:
-    found_ = json_compare.find_schema_problem(value, schema)
+    found_ = find_schema_problem(value, schema)
 
     assert found_.startswith(fault)
     assert bool(found_) == bool(fault)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
-from evalgate.integrations.trpc.go_text import fold_key, reject_constant, trim_go_space
+from evalgate.integrations.trpc.go_json import fold_key, reject_constant, trim_go_space
 from evalgate.llm.client import AnswerSchema, TokenChoice, replace_surrogates
 from evalgate.llm.sampling import UnparsableAnswerError
 

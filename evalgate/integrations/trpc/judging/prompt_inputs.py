@@ -6,7 +6,7 @@ from itertools import zip_longest
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseRun, EvalCase, JsonObject, Reply, Rubric
 from evalgate.integrations.trpc.criteria import GoModel
-from evalgate.integrations.trpc.go_text import RawJson, dump_go_struct, fold_key
+from evalgate.integrations.trpc.go_json import RawJson, dump_go_struct, fold_key
 from evalgate.metrics.trajectory import collect_tool_records
 
 

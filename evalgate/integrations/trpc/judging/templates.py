@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from evalgate.integrations.trpc.criteria import GoModel
-from evalgate.integrations.trpc.go_text import (
+from evalgate.integrations.trpc.go_json import (
     RawJson,
     dump_compact_json,
     dump_go_struct,

@@ -2,18 +2,17 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 from xml.parsers import expat
 
 from pydantic import Field, field_validator
 
-from evalgate.core.protocols import MetricContext
-from evalgate.core.types import CaseRun, CaseTurn, Criterion, EvalCase, MetricResult, Reply, TurnScore
+from evalgate.core.types import CaseRun, CaseTurn, EvalCase, MetricResult, Reply, TurnScore
 from evalgate.integrations.trpc.criteria import (
-    BOUND,
     GoModel,
     JsonCriterion,
     TextCriterion,
+    TrpcTurnMetric,
     refuse_registered_name,
 )
 from evalgate.integrations.trpc.rouge_scores import compute_rouge
@@ -183,25 +182,14 @@ class ResponseCriterion(GoModel):
             yield f"xml mismatch: {fault}"
 
 
-class TrpcFinalResponse(GoModel):
+class TrpcFinalResponse(TrpcTurnMetric):
     """1.0 for each turn with a matching final response, else 0.0, averaged, as tRPC-Agent-Go computes it."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
-    is_mean_of_turns: ClassVar[Literal[True]] = True
 
     final_response: ResponseCriterion = Field(alias="finalResponse")
     tool_trajectory: Any = Field(default=None, alias="toolTrajectory")
     llm_judge: Any = Field(default=None, alias="llmJudge")
-
-    @classmethod
-    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """Build the metric of a criterion object of `.metrics.json`; ignore criteria of other kinds.
-
-        Raises:
-            ValidationError: an option is wrong, or names something that is not available.
-        """
-        del context
-        return cls.model_validate(criterion.options, context=BOUND)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0."""

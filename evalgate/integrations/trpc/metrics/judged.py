@@ -11,7 +11,7 @@ from typing_extensions import override
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion, JsonObject
 from evalgate.integrations.trpc.criteria import BOUND
-from evalgate.integrations.trpc.go_text import RawJson, dump_go_struct, dump_indented_json, trim_go_space
+from evalgate.integrations.trpc.go_json import RawJson, dump_go_struct, dump_indented_json, trim_go_space
 from evalgate.integrations.trpc.judging.answers import (
     SCALE,
     Scorecard,

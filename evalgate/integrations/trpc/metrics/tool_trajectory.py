@@ -2,15 +2,13 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,
     CaseTurn,
-    Criterion,
     EvalCase,
     MetricFailure,
     MetricResult,
@@ -18,13 +16,13 @@ from evalgate.core.types import (
     TurnScore,
 )
 from evalgate.integrations.trpc.criteria import (
-    BOUND,
     GoModel,
     JsonCriterion,
     TextCriterion,
+    TrpcTurnMetric,
     refuse_registered_name,
 )
-from evalgate.integrations.trpc.json_compare import as_double, is_number
+from evalgate.integrations.trpc.go_json import as_double, is_number
 from evalgate.metrics.trajectory import ToolRecord, collect_tool_records
 from evalgate.metrics.turnwise import compute_turn_mean
 
@@ -318,11 +316,10 @@ def _format_tool(call: ToolRecord) -> str:
     return f"tool id {call.id} with name {call.name}"
 
 
-class TrpcToolTrajectory(GoModel):
+class TrpcToolTrajectory(TrpcTurnMetric):
     """1.0 for each turn with matching tool calls, else 0.0, averaged, as tRPC-Agent-Go computes it."""
 
     compares_with: ClassVar[Literal["response", "tools"]] = "tools"
-    is_mean_of_turns: ClassVar[Literal[True]] = True
 
     tool_trajectory: TrajectoryCriterion = Field(alias="toolTrajectory")
     final_response: Any = Field(default=None, alias="finalResponse")
@@ -332,16 +329,6 @@ class TrpcToolTrajectory(GoModel):
     def allows_extra_calls(self) -> bool:
         """Return True if `subsetMatching` is set."""
         return self.tool_trajectory.subset_matching
-
-    @classmethod
-    def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """Build the metric of a criterion object of `.metrics.json`; ignore criteria of other kinds.
-
-        Raises:
-            ValidationError: an option is wrong, or names something that is not available.
-        """
-        del context
-        return cls.model_validate(criterion.options, context=BOUND)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0."""
