@@ -33,7 +33,7 @@ def _run_cli(argv: Sequence[str] | None, interrupts: InterruptHandler) -> int:
     from evalgate.cli.main import cli
 
     if "_EVALGATE_COMPLETE" in os.environ:
-        from evalgate.cli.completion import install_completion
+        from evalgate.cli.shell_completion import install_completion
 
         install_completion()
     arguments = None if argv is None else list(argv)

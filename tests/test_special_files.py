@@ -11,8 +11,8 @@ import pytest
 
 from evalgate.__main__ import main
 from evalgate.agents.http.connection import AgentServer, create_http_client
-from evalgate.cli.completion import complete_agent
 from evalgate.cli.init import find_candidates
+from evalgate.cli.shell_completion import complete_agent
 from evalgate.core.errors import InvalidInputError
 from evalgate.llm.caching import ResponseCache
 from evalgate.system.files import SpecialFileError, read_file

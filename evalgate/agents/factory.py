@@ -103,7 +103,7 @@ def _is_sample(source: str) -> bool:
 
     try:
         return parse_code(source) == parse_code(
-            files("evalgate").joinpath("cli/scaffold/sample_agent.py").read_text("utf-8")
+            files("evalgate").joinpath("cli/scaffold/sample_agent.py-tpl").read_text("utf-8")
         )
     except (SyntaxError, ValueError):  # ValueError: null bytes, before Python 3.12
         return False

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from evalgate.baselines.history import build_baseline
-from evalgate.cli.baseline import find_baseline
-from evalgate.cli.compare import (
+from evalgate.cli.stored_runs import (
     EMPTY_RECORD,
+    GateRules,
+    build_stored_record,
+    find_baseline,
     load_stored_baseline,
     load_stored_result,
     load_thresholds_or_default,
+    rescore_case,
 )
-from evalgate.cli.rejudge import GateRules, build_stored_record, rescore_case
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.exit_codes import ExitCode

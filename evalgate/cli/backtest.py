@@ -5,14 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalgate.baselines.history import select_earlier_runs
-from evalgate.cli.baseline import find_baseline, open_store
-from evalgate.cli.compare import (
+from evalgate.cli.stored_runs import (
+    GateRules,
+    find_baseline,
     infer_runs_setting,
     load_checked_record,
     load_stored_baseline,
     load_thresholds_or_default,
+    open_store,
+    reevaluate,
 )
-from evalgate.cli.rejudge import GateRules, reevaluate
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode

@@ -1,19 +1,22 @@
-"""`evalgate baseline show`: content of the baseline, and the drops that the gate can detect with it."""
+"""`evalgate baseline show` and `export`: the drops that the gate can detect, and every raw score."""
 
+import csv
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from evalgate.baselines.breaks import find_break, format_failing_since
 from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_staleness
 from evalgate.cli.aa import format_planned_runs
-from evalgate.cli.baseline import BaselineTarget
+from evalgate.cli.stored_runs import BaselineTarget
 from evalgate.config.schema.thresholds import Config
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import to_log_line
+from evalgate.core.sanitize import disable_commands, to_log_line
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, FailingSince
 from evalgate.gating.score_tables import build_statistical_policy, list_baseline_scores
@@ -171,3 +174,67 @@ def _describe_unconfirmable(found: DetectableDrop) -> Iterator[str]:
     more = len(found.unconfirmable) - len(named)
     listed = to_log_line(", ".join(named) + (f" and {more} more" if more else ""), 1000)
     yield f"  Fail now and then, and could break unnoticed until the baseline has so many runs: {listed}"
+
+
+# --- export -------------------------------------------------------------------------------------------------
+
+COLUMNS = (
+    "eval_set_id",
+    "eval_id",
+    "metric",
+    "score",
+    "outcome",
+    "created_at",
+    "commit",
+    "branch",
+    "duration_s",
+)
+
+Row: TypeAlias = tuple[str | float | None, ...]
+
+
+def export_baseline(baseline: Baseline, format_name: str) -> str:
+    """Return one row for each metric of each run, in the order of the cases, as `csv` or `json`.
+
+    A score is empty (null) if the metric returned none; `outcome` states whether the agent answered.
+
+    Raises:
+        InvalidInputError: a name contains a command of a CI runner, which CSV cannot escape.
+    """
+    rows = _iter_rows(baseline)
+    if format_name == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(rows)
+        return _reject_commands(text.getvalue())
+    lines = [json.dumps(dict(zip(COLUMNS, row, strict=True)), ensure_ascii=False) for row in rows]
+    return "[\n" + ",\n".join(f" {line}" for line in lines) + "\n]\n" if lines else "[]\n"
+
+
+def _reject_commands(text: str) -> str:
+    if disable_commands(text) != text:
+        message = (
+            "the baseline holds a name that a CI runner would take for a command, and CSV cannot spell it "
+            "otherwise: use --format json"
+        )
+        raise InvalidInputError(message)
+    return text
+
+
+def _iter_rows(baseline: Baseline) -> Iterator[Row]:
+    for case in baseline.cases:
+        for run in case.runs:
+            source = baseline.sources[run.source]
+            for metric, score in run.scores.items():
+                yield (
+                    case.eval_set_id,
+                    case.eval_id,
+                    metric,
+                    score,
+                    run.outcome,
+                    source.created_at,
+                    source.commit,
+                    source.branch,
+                    run.duration_s,
+                )

@@ -7,10 +7,14 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 
+import click
+
+from evalgate.cli.redacted_output import print_sentence
 from evalgate.config.loader import find_repository_root, find_thresholds_file
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import to_log_line
 from evalgate.system.files import read_text, write_atomically
 from evalgate.system.workspace import Workspace
 
@@ -100,7 +104,7 @@ def _read_or_empty(path: Path) -> str:
 _CONFIG = "evalgate.yaml"
 _SAMPLE = {
     "evals/sample.evalset.json": "sample.evalset.json",
-    "evals/sample_agent.py": "sample_agent.py",
+    "evals/sample_agent.py": "sample_agent.py-tpl",
 }
 _WORKFLOW = {".github/workflows/evalgate.yml": "github-workflow.yml"}
 # Path in the user's repository → file in the package's `scaffold` folder.
@@ -295,3 +299,22 @@ def _save_file(workspace: Workspace, path: str, text: str) -> None:
             f"{path}: cannot be written ({error.strerror or error}). "
             "Mend the folder's permissions, or choose another one with -C."
         ) from None
+
+
+def ask_for_agent(found: Candidates) -> str | None:
+    """Ask for the agent until the answer is valid; return None for the sample."""
+    click.echo("Which agent is gated? KIND:WHAT, as python:agent.py:answer, adk:my_agent or http:http://…")
+    for number, each in enumerate(found.agents, 1):
+        click.echo(f"  {number}  {to_log_line(each)}")
+    while True:
+        answer = click.prompt("Agent (Enter: a sample agent)", default="", show_default=False).strip()
+        if not answer:
+            return None
+        if answer.isdecimal() and 1 <= int(answer) <= len(found.agents):
+            return found.agents[int(answer) - 1]
+        try:
+            check_agent(answer)
+        except InvalidInputError as error:
+            print_sentence(str(error))
+        else:
+            return answer

@@ -1,56 +1,37 @@
-"""The command line: converts options to calls, and returns exit codes.
+"""The command line: every command with its options, and the function that does its work.
 
-Only `evalgate.cli` imports click. Nothing heavy is imported before a command runs, so that `evalgate --help`
-is instant.
+Only `evalgate.cli` imports click. `run` and `merge` are in `run.py`, `baseline …` in `baseline.py`. Nothing
+heavy is imported before a command runs, so that `evalgate --help` is instant.
 """
 
 import os
 import sys
-from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from evalgate import __version__
-from evalgate.cli.baseline_commands import baseline
-from evalgate.cli.commands import COMMANDS as STORED_RUNS
-from evalgate.cli.commands import generate, init, merge
+from evalgate.cli.baseline import baseline
 from evalgate.cli.options import (
     DEFAULT_RESULTS,
-    FILE,
     WRITABLE_FORMATS,
     FormatParamType,
     FullLineGroup,
-    SectionedCommand,
+    add_post_settings,
+    baseline_file,
     format_option,
-    html_page,
+    pop_post_options,
     project_directory,
     reports_folder,
     require_nonempty,
     thresholds_file,
     working_directory,
 )
-from evalgate.cli.output import print_json, print_sentence
-from evalgate.cli.run_options import (
-    add_plan_options,
-    add_posting_options,
-    build_overrides,
-    build_redactor,
-    build_repro_options,
-    build_resume_command,
-    choose_out,
-    comment,
-    pop_post_options,
-    post_on_failure,
-)
-from evalgate.system.signals import InterruptHandler, ignore_end_signals
-
-if TYPE_CHECKING:
-    from evalgate.core.types import Record
-    from evalgate.runner.pipeline import RunOptions
-    from evalgate.runner.plan import Plan
-    from evalgate.runner.publish import Publisher
+from evalgate.cli.project_folder import AGENT, BASELINE, FILE, run_in_project
+from evalgate.cli.redacted_output import build_redactor, print_json, print_report, print_sentence
+from evalgate.cli.run import merge, run
 
 
 @click.group(
@@ -65,111 +46,8 @@ def cli() -> None:
     """
 
 
-def _parse_shard(
-    _context: click.Context, parameter: click.Parameter, value: str | None
-) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    index, _, count = value.partition("/")
-    if index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count) <= 10_000:
-        return int(index), int(count)
-    raise click.BadParameter(f"{value!r} must be I/N, as 3/8", param=parameter)
-
-
-@cli.command(cls=SectionedCommand)
-@click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
-@add_plan_options
-@click.option("--resume", is_flag=True, help="Continue an interrupted run: only what is missing is run.")
-@click.option(
-    "--shard",
-    metavar="I/N",
-    callback=_parse_shard,
-    help="Run part I of N; `evalgate merge` combines the parts.",
-)
-@add_posting_options
-@html_page
-@reports_folder
-@project_directory
-@click.make_pass_decorator(InterruptHandler, ensure=True)
-def run(
-    interrupts: InterruptHandler,
-    /,
-    eval_sets: tuple[str, ...],
-    resume: bool,
-    shard: tuple[int, int] | None,
-    html: bool,
-    out: str,
-    working_directory: str,
-    **options: Any,
-) -> int:
-    """Run the eval sets against the agent and print a verdict.
-
-    EVAL_SETS are files, folders or globs; `file.evalset.json:case_a,case_b` selects cases. If there is
-    none, the thresholds file names them.
-    """
-    from evalgate.runner.pipeline import RunOptions
-    from evalgate.runner.plan import build_plan
-    from evalgate.runner.publish import Publisher
-
-    thresholds, folder = options.pop("thresholds"), Path(working_directory)
-    posting = pop_post_options(options)
-    overrides = build_overrides(eval_sets, options)
-    out = choose_out(click.get_current_context(), folder, out, overrides.agent)
-    redactor = build_redactor(overrides.mask)
-    with (
-        interrupts.handle_signals(),
-        post_on_failure(posting, redactor),
-        redactor.redact_errors(),
-        ExitStack() as published,
-    ):
-        plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
-        publisher = Publisher(
-            plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor, posting, html
-        )
-        run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, published)
-        # before the run, which may remove the folder that this looks at
-        repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
-        record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
-        code = publisher.publish(record)
-        ignore_end_signals()
-        if not publisher.has_record:
-            published.pop_all()  # the journal stays, as nothing else holds the runs
-    _suggest_resume(publisher, plan.workspace.folder / out)
-    return code
-
-
-def _suggest_resume(publisher: "Publisher", reports: Path) -> None:
-    """Print how to continue the run if it left a journal behind."""
-    from evalgate.runner.checkpoint.journal import FILE_NAME
-
-    if (reports / FILE_NAME).is_file() and (again := build_resume_command(sys.argv[1:])):
-        publisher.print_notice(f"Go on where this run ended: {again}")
-
-
-def _run_with_progress(
-    plan: "Plan",
-    publisher: "Publisher",
-    interrupts: InterruptHandler,
-    options: "RunOptions",
-    repro_options: tuple[str, ...],
-) -> "Record":
-    """Run the plan with a progress display; return the record with `repro_options`."""
-    from dataclasses import replace
-
-    from evalgate.runner.pipeline import run_gate
-
-    def begin_publishing() -> None:
-        interrupts.is_certain = True  # whatever happens from here on, there is a record
-        publisher.clear_previous_reports()
-
-    progress = publisher.build_progress()
-    try:
-        record = run_gate(
-            plan, progress, begin_publishing, options, publisher.print_notice, publisher.preload_reporting
-        )
-        return replace(record, options=repro_options)
-    finally:
-        progress.close()
+for _command in (run, merge, baseline):
+    cli.add_command(_command)
 
 
 @cli.command()
@@ -241,6 +119,111 @@ def convert(
 
 
 @cli.command()
+@click.argument("stories", type=FILE, required=False, metavar="[STORIES]")
+@click.option(
+    "--from",
+    "recorded",
+    type=FILE,
+    metavar="FILE",
+    callback=require_nonempty,
+    help="Make cases from recordings (results.json, conversations, traces) or from files of other tools "
+    "(chat messages, questions, DeepEval, promptfoo). No model is called.",
+)
+@click.option(
+    "--to",
+    default="adk",
+    show_default=True,
+    type=FormatParamType(WRITABLE_FORMATS),
+    metavar="FORMAT",
+    help="Format to write: adk, adk-rs, trpc or orchestrate.",
+)
+@click.option(
+    "--out",
+    "-o",
+    type=FILE,
+    metavar="OUT",
+    callback=require_nonempty,
+    help="File to write; never overwritten.  [default: evals/NAME.evalset.json, with the name of the file "
+    "that is read]",
+)
+@click.option(
+    "--agent", type=AGENT, metavar="KIND:WHAT", help="Agent to run, for example python:agent.py:answer."
+)
+@click.option(
+    "--simulated-user", metavar="PROVIDER/MODEL", callback=require_nonempty, help="Model that plays the user."
+)
+@thresholds_file
+@project_directory
+def generate(
+    stories: str | None,
+    recorded: str | None,
+    to: str,
+    out: str | None,
+    agent: str | None,
+    simulated_user: str | None,
+    thresholds: str | None,
+    working_directory: str,
+) -> int:
+    """Generate cases for review from stories or recordings.
+
+    STORIES is a CSV file with the columns story and agent, or a YAML list. A model plays each story with the
+    agent, and the conversation is written as a case.
+    """
+    from evalgate.cli.generate import GenerateOptions, choose_out_path
+    from evalgate.cli.generate import generate_cases as generated
+    from evalgate.config.cli_overrides import Overrides
+
+    out = out or choose_out_path(recorded or stories)
+    options, overrides = (
+        GenerateOptions(to, out, stories, recorded, thresholds),
+        Overrides(agent=agent, simulated_user=simulated_user),
+    )
+    redactor = build_redactor()
+    with redactor.redact_errors():
+        result = generated(options, overrides, Path(working_directory), os.environ, redactor)
+    for sentence in result.missing:
+        print_sentence(sentence, err=True, hide=redactor.redact_text)
+    for sentence in result.cases:
+        print_sentence(sentence, hide=redactor.redact_text)
+    print_sentence(f"{out}: written in the format {to}. {result.review}")
+    return 0 if result.is_whole else 3
+
+
+@cli.command()
+@click.option(
+    "--agent",
+    type=AGENT,
+    metavar="KIND:WHAT",
+    callback=require_nonempty,
+    help="Your agent, for example python:agent.py:answer. If absent, a terminal asks for it; "
+    "otherwise a sample agent is written.",
+)
+@working_directory
+def init(agent: str | None, working_directory: str) -> int:
+    """Write a thresholds file, a workflow and a sample agent.
+
+    The sample is written only if no agent is given. Existing eval sets are named in the thresholds file, and
+    the files that runs create are added to .gitignore. Existing files are not changed.
+    """
+    from evalgate.cli.init import ask_for_agent, find_candidates, write_scaffold
+    from evalgate.config.loader import find_thresholds_file
+    from evalgate.runner.plan import resolve_workspace
+
+    workspace = resolve_workspace(Path(working_directory))
+    found = find_candidates(workspace.folder)
+    is_asked = agent is None and find_thresholds_file(workspace.folder) is None
+    if is_asked and sys.stdin.isatty() and sys.stdout.isatty():
+        agent = ask_for_agent(found)
+    done = write_scaffold(workspace, agent, found)
+    for written in done.files:
+        click.echo(f"{written.done:<8} {written.path}")
+    click.echo()
+    for sentence in done.next_steps:
+        print_sentence(sentence)
+    return 0
+
+
+@cli.command()
 @click.argument("results", type=FILE, default=DEFAULT_RESULTS)
 @reports_folder
 @project_directory
@@ -261,13 +244,122 @@ def report(results: str, out: str, working_directory: str) -> int:
     )
 
 
-for _command in (merge, baseline, *STORED_RUNS):
-    cli.add_command(_command)
+@cli.command()
+@click.argument("results", type=FILE, default="evalgate-report/results.json")
+@add_post_settings
+@run_in_project
+def comment(results: str, **options: Any) -> int:
+    """Post a results.json to the pull or merge request.
+
+    For a second workflow, with a token that the first must not have. The record may come from a fork: nothing
+    in it is trusted. Ends with exit code 0 even if it could not be posted.
+    """
+    from evalgate.cli.comment import post_stored_record
+    from evalgate.runner.publish import show_post
+
+    posting = pop_post_options({**options, "comment": True})
+    if posting is not None:
+        for notice in post_stored_record(results, posting, folder=Path(), environ=os.environ):
+            show_post(notice, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
+    return 0
 
 
-cli.add_command(comment)
-cli.add_command(generate)
-cli.add_command(init)
+@cli.command()
+@click.argument("before", metavar="A", type=FILE)
+@click.argument("after", metavar="B", type=FILE)
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict and the metrics as JSON.")
+@thresholds_file
+@project_directory
+def compare(before: str, after: str, as_json: bool, thresholds: str | None, working_directory: str) -> int:
+    """Compare two stored results or baselines.
+
+    A and B are each a results.json or a baseline; B is compared with A. Nothing is run. Prints what
+    `evalgate run` would print, and ends with the same exit code.
+    """
+    from evalgate.cli.compare import compare_results, format_verdict_json
+    from evalgate.reporting.terminal import TerminalReport
+
+    record = compare_results(before, after, thresholds=thresholds, folder=Path(working_directory))
+    print_report(format_verdict_json(record) if as_json else TerminalReport().render(record), is_json=as_json)
+    return record.verdict.exit_code
+
+
+@cli.command()
+@click.argument("results", nargs=-1, type=FILE, required=True, metavar="RESULTS...")
+@click.option(
+    "--baseline",
+    type=BASELINE,
+    metavar="FILE",
+    callback=require_nonempty,
+    help="Baseline to use instead of `gate.baseline`.",
+)
+@thresholds_file
+@project_directory
+def backtest(
+    results: tuple[str, ...], baseline: str | None, thresholds: str | None, working_directory: str
+) -> int:
+    """List stored verdicts that today's thresholds would change.
+
+    RESULTS are results.json files. Each is compared with the runs of the baseline that are older.
+    """
+    from evalgate.cli.backtest import format_backtest, run_backtest
+
+    found = run_backtest(results, thresholds=thresholds, baseline=baseline, folder=Path(working_directory))
+    print_report(format_backtest(found))
+    return 0
+
+
+@cli.command()
+@baseline_file
+@thresholds_file
+@project_directory
+def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int:
+    """List flaky cases of the baseline and propose quarantines."""
+    from evalgate.cli.flaky import format_flaky_report, rank_flaky_cases
+    from evalgate.cli.stored_runs import load_thresholds_or_default, resolve_target
+
+    shelf = resolve_target(Path(working_directory), to, thresholds)
+    rules = load_thresholds_or_default(shelf.workspace.folder, thresholds)
+    held = {criterion.metric: criterion.threshold for criterion in rules.criteria}
+    baseline = shelf.read()
+    found = rank_flaky_cases(baseline, held, pass_score=shelf.config.gate.statistics.pass_score)
+    print_report(format_flaky_report(found, datetime.now(UTC).date(), of=len(baseline.cases)))
+    return 0
+
+
+@cli.command()
+@click.argument("stored", type=FILE, required=False, metavar="[RESULTS]")
+@click.option(
+    "--rounds",
+    type=click.IntRange(3, 1000),
+    metavar="N",
+    help="Run the agent, every case N times, instead of drawing from stored runs.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(10, 100_000),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="Number of trials to draw from stored runs.",
+)
+@thresholds_file
+@project_directory
+def aa(
+    stored: str | None, rounds: int | None, repeats: int, thresholds: str | None, working_directory: str
+) -> int:
+    """Measure how often the gate fails an unchanged agent.
+
+    Compares the agent with itself. RESULTS is a results.json or a baseline with at least three runs of each
+    case, better ten. If absent, the baseline of the thresholds file is used.
+    """
+    from evalgate.cli.aa import format_aa_result, measure_false_alarms
+
+    found = measure_false_alarms(
+        stored, rounds=rounds, repeats=repeats, thresholds=thresholds, folder=Path(working_directory)
+    )
+    print_report(format_aa_result(found))
+    return 0
 
 
 @cli.command(hidden=True)
@@ -275,7 +367,7 @@ cli.add_command(init)
 def action(context: click.Context) -> int:
     """Run as a GitHub action: the inputs come from the environment."""
     from evalgate.ci.github_actions import register_masks
-    from evalgate.cli.action import build_arguments, read_masks
+    from evalgate.cli.github_action import build_arguments, read_masks
 
     # The runner reads our streams. Elsewhere they may end in a file, which would then hold the secret.
     register_masks(read_masks(os.environ), environ=os.environ, stream=sys.stdout)

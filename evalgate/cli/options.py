@@ -1,38 +1,35 @@
-"""Parameter types, shared options, help pages, and the folder in which a command works.
+"""Options that commands share, what becomes of them, and the sections in which `--help` lists them."""
 
-A command that is typed in a folder of a repository finds the thresholds file above it, as git finds its own
-folder. It then works in the thresholds file's folder: reports, baselines and all paths in the file are the
-same as if the command had been typed there. Typed paths keep their meaning: they are relative to the folder
-in which they were typed.
-"""
-
-import contextlib
-import functools
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
-from evalgate.cli.output import print_sentence
+from evalgate.cli.project_folder import (
+    AGENT,
+    BASELINE,
+    FILE,
+    FOLDER,
+    INTERPRETER,
+    TextType,
+    run_in_project,
+)
+from evalgate.config import defaults
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    TextType = click.ParamType[str]
-else:
-    TextType = click.ParamType  # not generic before click 8.3
+    from evalgate.ci.posting import PostOptions
+    from evalgate.config.cli_overrides import Overrides
+
+DEFAULT_OUT = "evalgate-report"
+DEFAULT_RESULTS = f"{DEFAULT_OUT}/results.json"
 
 # Written out, because the registry of plugins loads too slowly for shell completion. A test compares both.
-AGENT_KINDS = ("python", "adk", "command", "http", "docker", "replay")
 FORMATS = ("adk", "adk-legacy", "adk-rs", "trpc", "orchestrate")
 WRITABLE_FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
-_NAMED_STORE = re.compile(r"[a-z][a-z0-9+.-]*:")
-"""`branch:NAME`, `artifact:NAME` or a URL: no path, which would have to be moved."""
+_Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 class FormatParamType(TextType):
@@ -51,168 +48,6 @@ class FormatParamType(TextType):
 
         del ctx, param
         return [CompletionItem(name) for name in self._names if name.startswith(incomplete)]
-
-
-class PathParamType(TextType):
-    """A file or folder, relative to the folder that the user is in."""
-
-    name = "path"
-
-    def __init__(self, completes: str = "file") -> None:
-        self._completes = completes
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        """Return a request to the shell to list files or folders itself."""
-        from click.shell_completion import CompletionItem
-
-        del ctx, param
-        return [CompletionItem(incomplete, type=self._completes)]
-
-    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return the path relative to `root`.
-
-        A path that exists only from `root` is not changed, so that commands in reports work in every folder
-        of the repository.
-        """
-        moved = _join_path(typed_in.relative_to(root), value)
-        return value if not _is_there(root, moved) and _is_there(root, value) else moved
-
-
-class BaselineParamType(PathParamType):
-    """A baseline: a file, or the name of another store."""
-
-    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return the path relative to `root`, any other name as it is."""
-        return value if _NAMED_STORE.match(value) else super().move_value(value, typed_in, root)
-
-
-class InterpreterParamType(PathParamType):
-    """A program: a path, or a name that is looked for in PATH."""
-
-    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return the path relative to `root`, a bare name as it is."""
-        return super().move_value(value, typed_in, root) if "/" in value else value
-
-
-class AgentParamType(TextType):
-    """Agent as KIND:WHAT; some kinds are named by a path."""
-
-    name = "agent"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        """List kinds, paths and names."""
-        from evalgate.cli.completion import complete_agent
-
-        del ctx, param
-        return complete_agent(incomplete)
-
-    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return the agent with its path, if that exists, relative to `root`."""
-        kind, colon, what = value.partition(":")
-        path, attribute_colon, attribute = what.partition(":") if kind == "python" else (what, "", "")
-        if kind not in {"python", "adk", "replay"} or not path or not _does_exist(typed_in / path):
-            return value
-        return f"{kind}{colon}{PathParamType().move_value(path, typed_in, root)}{attribute_colon}{attribute}"
-
-
-FILE = PathParamType()
-FOLDER = PathParamType("dir")
-BASELINE = BaselineParamType()
-INTERPRETER = InterpreterParamType()
-AGENT = AgentParamType()
-
-
-def _join_path(folder: Path, value: str) -> str:
-    """Join folder and path as text, so that a pattern or `file:case` is kept after its leading dots."""
-    parts = list(folder.parts)
-    while value.startswith(("./", "../")) or value in {".", ".."}:
-        step, _, value = value.partition("/")
-        if step == ".." and parts and parts[-1] != "..":
-            parts.pop()
-        elif step == "..":
-            parts.append("..")
-    return value if value.startswith("/") else "/".join(filter(None, (*parts, value))) or "."
-
-
-def _does_exist(path: Path) -> bool:
-    return os.path.exists(path)  # noqa: PTH110  Path.exists raises where one may not look
-
-
-def _is_there(root: Path, value: str) -> bool:
-    if _does_exist(root / value) or _does_exist(root / value.partition(":")[0]):
-        return True
-    try:
-        return any(True for _ in root.glob(value))
-    except (ValueError, NotImplementedError):  # no pattern, or an absolute one
-        return False
-
-
-_Command = TypeVar("_Command", bound=Callable[..., object])
-
-
-def run_in_project(command: _Command) -> _Command:
-    """Make a command change into the folder of the nearest thresholds file, unless its folder is given."""
-
-    @functools.wraps(command)
-    def call_command(*args: Any, **given: Any) -> object:
-        context = click.get_current_context()
-        if given.get("working_directory") is not None or given.get("thresholds") is not None:
-            return command(*args, **_fill_folder(given))
-        return command(*args, **_fill_folder(_enter_project(context, given)))
-
-    return call_command  # type: ignore[return-value]
-
-
-def _fill_folder(given: Mapping[str, Any]) -> dict[str, Any]:
-    if given.get("working_directory", "") is None:
-        return {**given, "working_directory": "."}
-    return dict(given)
-
-
-def _enter_project(context: click.Context, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Enter the folder of the thresholds file; return the parameters relative to it."""
-    from evalgate.config.loader import find_project
-
-    try:
-        typed_in = Path.cwd()
-    except OSError:  # it was removed; the command says so
-        return given
-    project = find_project(typed_in)
-    if project.folder == typed_in:
-        return given
-    context.call_on_close(functools.partial(_restore_folder, typed_in))
-    os.chdir(project.folder)
-    print_sentence(f"Working in {project.folder}, for {project.found} is there.", err=True)
-    return {**given, **dict(_move_paths(context, given, typed_in, project.folder))}
-
-
-def _restore_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # an agent may have removed it
-        os.chdir(folder)
-
-
-def _move_paths(
-    context: click.Context, given: Mapping[str, Any], typed_in: Path, root: Path
-) -> Iterator[tuple[str, object]]:
-    """Yield the paths that were typed, relative to `root`."""
-    for parameter in context.command.params:
-        name, kind = parameter.name or "", parameter.type
-        is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if not is_typed or not isinstance(kind, (PathParamType, AgentParamType)):
-            continue
-        value = given[name]
-        if isinstance(value, tuple):
-            yield name, tuple(kind.move_value(each, typed_in, root) for each in value)
-        elif value is not None:
-            yield name, kind.move_value(value, typed_in, root)
-
-
-DEFAULT_OUT = "evalgate-report"
-DEFAULT_RESULTS = f"{DEFAULT_OUT}/results.json"
 
 
 def require_nonempty(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -280,6 +115,196 @@ reports_folder = click.option(
     callback=require_nonempty,
     help="Folder for the reports.",
 )
+
+
+# --- the options of a plan ----------------------------------------------------------------------------------
+
+
+def _parse_runs(_context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+    if value is None or value == "auto":
+        return value
+    if value.isdecimal() and 1 <= int(value) <= 1000:
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither `auto` nor a number from 1 to 1000", param=parameter)
+
+
+_OPTIONS = (
+    click.option(
+        "--agent",
+        type=AGENT,
+        metavar="KIND:WHAT",
+        help="Agent to evaluate, for example python:agent.py:answer.",
+    ),
+    click.option(
+        "--thresholds",
+        "-c",
+        type=FILE,
+        metavar="FILE",
+        help="Thresholds file: evalgate.yaml, .toml, .json, or Google ADK's test_config.json.",
+    ),
+    click.option(
+        "--runs",
+        metavar="N",
+        callback=_parse_runs,
+        help="Runs of each case, or `auto`: as many as the comparison with the baseline needs.  "
+        "[default: `auto` with a baseline of 3 runs or more of at least half of the cases, else 1]",
+    ),
+    click.option(
+        "--workers", type=click.IntRange(1, 256), help=f"Agent processes.  [default: {defaults.WORKERS}]"
+    ),
+    click.option(
+        "--executor",
+        type=click.Choice(["local", "ray"]),
+        help="Where the agent processes run: on this machine, or as actors of a Ray cluster.  "
+        f"[default: {defaults.EXECUTOR}]",
+    ),
+    click.option(
+        "--ray-address",
+        metavar="ADDRESS",
+        callback=require_nonempty,
+        help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.  [default: RAY_ADDRESS, else a cluster "
+        "on this machine for this run]",
+    ),
+    click.option(
+        "--concurrency",
+        type=click.IntRange(1, 10_000),
+        metavar="N",
+        help=f"Conversations at the same time, over all workers.  [default: {defaults.CONCURRENCY}]",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help=f"Longest time that one turn may take.  [default: {defaults.TURN_TIMEOUT:g}]",
+    ),
+    click.option(
+        "--baseline",
+        type=BASELINE,
+        metavar="WHERE",
+        callback=require_nonempty,
+        help="File, branch:NAME, artifact:NAME or URL to compare with; it must be there.  "
+        "[default: `gate.baseline`, else .evalgate/baseline.json if it is there]",
+    ),
+    click.option(
+        "--max-regression",
+        type=click.FloatRange(0, 1),
+        metavar="DROP",
+        help=f"Largest drop of a metric's mean against the baseline.  [default: {defaults.MAX_REGRESSION:g}]",
+    ),
+    click.option(
+        "--policy",
+        type=click.Choice(["base", "head"]),
+        help="Whose rules gate a change that is not merged, its base branch's or its own: thresholds, "
+        "baseline, judges' prompts and anchors, prompts and personas of simulated users, code of custom "
+        "metrics. Quarantines are always the base branch's, plugins always those that are installed.  "
+        f"[default: {defaults.POLICY}]",
+    ),
+    click.option("--adk-version", metavar="X.Y", help="Reproduce the scores of this Google ADK release."),
+    click.option(
+        "--judge",
+        metavar="PROVIDER/MODEL",
+        callback=require_nonempty,
+        help="Model that judges, for example openai/gpt-4.1-mini; its key is read from the environment.",
+    ),
+    click.option(
+        "--judge-cache",
+        type=click.Choice(["off", "read", "read-write"]),
+        help="Whether stored answers of the judge are reused and new ones stored.  "
+        f"[default: {defaults.JUDGE_CACHE}]",
+    ),
+    click.option(
+        "--simulated-user",
+        metavar="PROVIDER/MODEL",
+        callback=require_nonempty,
+        help="Model that plays the user in scenarios and stories, for example openai/gpt-4.1-mini.",
+    ),
+    click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),
+    click.option("--python", type=INTERPRETER, metavar="PATH", help="Interpreter that runs a Python agent."),
+    click.option(
+        "--env", multiple=True, metavar="NAME", help="Environment variable to pass to the agent. Repeatable."
+    ),
+    click.option(
+        "--mask",
+        multiple=True,
+        metavar="TEXT",
+        help="Secret to hide in every report and log. Repeatable.",
+    ),
+    format_option,
+)
+
+
+def add_plan_options(command: _Command) -> _Command:
+    """Add the options that make a plan to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def build_overrides(eval_sets: tuple[str, ...], options: dict[str, Any]) -> "Overrides":
+    """Return the plan options of the command line; `options` must hold nothing else."""
+    from evalgate.config.cli_overrides import Overrides
+
+    return Overrides(eval_sets=eval_sets, format=options.pop("format_name"), **options)
+
+
+# --- the options of a post ----------------------------------------------------------------------------------
+
+_HOW = (
+    click.option("--check", is_flag=True, help="Create a check run with the failing cases as annotations."),
+    click.option(
+        "--name",
+        default="evalgate",
+        show_default=True,
+        metavar="GATE",
+        help="Name of the gate; each has its own comment and check run.",
+    ),
+    click.option(
+        "--section",
+        default="",
+        metavar="LEG",
+        help="Leg of a matrix; each has its own section in the gate's comment.",
+    ),
+    click.option(
+        "--token-env",
+        default="",
+        metavar="NAME",
+        help="Environment variable that holds the token.  [default: GITHUB_TOKEN; "
+        "in GitLab CI EVALGATE_GITLAB_TOKEN, else GITLAB_TOKEN]",
+    ),
+    click.option(
+        "--comment-author",
+        default="github-actions[bot]",
+        show_default=True,
+        metavar="LOGIN",
+        help="Account that the token belongs to, if it is not the workflow's. GitLab reports it itself.",
+    ),
+)
+_COMMENT = click.option(
+    "--comment", is_flag=True, help="Post the report as a comment under the pull or merge request."
+)
+
+
+def add_posting_options(command: _Command) -> _Command:
+    """Add the options for posting a report to a command."""
+    return _COMMENT(add_post_settings(command))
+
+
+def add_post_settings(command: _Command) -> _Command:
+    """Add the options of a post without `--comment`, which the command `comment` implies."""
+    for option in reversed(_HOW):
+        command = option(command)
+    return command
+
+
+def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":
+    """Remove the posting options from `options` and return them; None if nothing is to be posted."""
+    comment, author = options.pop("comment"), options.pop("comment_author")
+    settings = {name: options.pop(name) for name in ("check", "name", "section", "token_env")}
+    if not comment and not settings["check"]:
+        return None
+    from evalgate.ci.posting import PostOptions
+
+    return PostOptions(comment=comment, author=author, **settings)
 
 
 # --- help pages ---------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from evalgate.baselines.breaks import describe_already_failing, drop_runs_before_breaks
 from evalgate.baselines.history import add_run, join_baselines, prune_runs, split_baseline
 from evalgate.baselines.serialization import dump_baseline, load_baseline_or_results
-from evalgate.cli.rejudge import GateRules, reevaluate
+from evalgate.cli.stored_runs import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import Baseline, BaselineSource, FailingSince, Record
 from tests.builders import RESPONSE, a_record

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from evalgate.cli.main import convert, run, validate
+from evalgate.cli.main import convert, validate
+from evalgate.cli.run import run
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.registry import FORMATS

@@ -1,9 +1,13 @@
 """Output that quotes files: safe for a terminal and every CI log, and without secrets."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from evalgate.redaction.live_redactor import LiveRedactor
 
 _LONGEST = 4000
 
@@ -36,3 +40,11 @@ def print_json(text: str) -> None:
     from evalgate.core.sanitize import to_log_json
 
     click.echo(to_log_json(text), nl=False)
+
+
+def build_redactor(masks: Sequence[str] = ()) -> "LiveRedactor":
+    """Return the redactor of the secrets in the environment and of `masks`."""
+    from evalgate.redaction.live_redactor import LiveRedactor
+    from evalgate.redaction.redactor import Redactor
+
+    return LiveRedactor(Redactor.from_environment(os.environ, masks))

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from evalgate.cli.schema import build_thresholds_schema
+from evalgate.config.json_schema import build_thresholds_schema
 from evalgate.core import registry
 
 ROOT = Path(__file__).parents[2]

@@ -18,8 +18,8 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from evalgate.cli.options import AGENT_KINDS
-
+# Written out, because the registry of plugins loads too slowly for shell completion. A test compares both.
+AGENT_KINDS = ("python", "adk", "command", "http", "docker", "replay")
 _LARGEST_SOURCE = 1_000_000  # bytes of a Python file that is searched for names
 _BASH_BREAKS = ":="
 """Characters at which readline begins a new word (COMP_WORDBREAKS), although the shell does not."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.cli import options
+from evalgate.cli import options, shell_completion
 from evalgate.core import registry
 from tests.test_startup import ours
 
@@ -103,7 +103,7 @@ def test_every_line_is_completed_as_it_is_typed(shell: str, project: Path) -> No
 
 
 def test_the_names_that_are_written_out_are_those_of_the_plugins() -> None:
-    assert set(options.AGENT_KINDS) == set(registry.AGENTS)
+    assert set(shell_completion.AGENT_KINDS) == set(registry.AGENTS)
     assert set(options.FORMATS) == set(registry.FORMATS)
     assert set(options.WRITABLE_FORMATS) == set(registry.WRITERS)
 

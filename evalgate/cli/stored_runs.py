@@ -1,16 +1,24 @@
-"""Stored runs before the gate once more: other thresholds, another baseline, no agent."""
+"""Load stored results and baselines, and evaluate them again under other rules, without an agent."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from pathlib import Path
 from typing import Literal
 
 from evalgate.baselines.breaks import collect_thresholds, describe_already_failing, drop_runs_before_breaks
-from evalgate.config.schema.gate import GateConfig
+from evalgate.baselines.stores.file import FileStore
+from evalgate.config.loader import find_thresholds_file, load_thresholds
+from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
+from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.frozen import frozen
+from evalgate.core.protocols import BaselineStore, HasFollowUpStep, StoreContext, explain_missing_baseline
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
+    AgentInfo,
     Baseline,
     CaseMetric,
     CasePolicy,
@@ -24,14 +32,27 @@ from evalgate.core.types import (
     Record,
     RunMetric,
     RunResult,
+    Totals,
+    Verdict,
 )
+from evalgate.datasets.results_io import read_record
+from evalgate.documents.strict_json import parse_json
+from evalgate.documents.text_files import read_named_file
 from evalgate.gating.assessment import summarize_runs
 from evalgate.gating.comparison import compare_with_baseline, explain_missing_deltas
 from evalgate.gating.sampling import AdaptiveRuns
 from evalgate.gating.score_tables import build_statistical_policy
-from evalgate.gating.verdict import decide_verdict
+from evalgate.gating.verdict import decide_verdict, find_inconsistencies
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.metrics.scoring import BoundMetric, score_case
+from evalgate.runner.plan import resolve_workspace
+from evalgate.system.files import is_readable_name
+from evalgate.system.workspace import Workspace
+
+EMPTY_RECORD = Record(
+    "", "", 0.0, AgentInfo("stored", "runs"), 1, Verdict("pass", ExitCode.OPEN), (), (), Totals()
+)
+"""Record of runs from a baseline, which does not store the other fields."""
 
 
 @frozen
@@ -195,3 +216,139 @@ def _build_run_metrics(scores: Mapping[str, float | None], held: Mapping[str, fl
         )
         for name, score in scores.items()
     ]
+
+
+# --- stored results and baselines ---------------------------------------------------------------------------
+
+
+@frozen
+class BaselineTarget:
+    """Location of a baseline, with the thresholds file that applies to it."""
+
+    workspace: Workspace
+    target: str
+    store: BaselineStore
+    config: Config
+    """The thresholds file; the defaults without one."""
+    criteria: tuple[Criterion, ...] = ()
+    """The criteria of that file."""
+
+    @property
+    def keep(self) -> int:
+        """Return the number of gate runs to keep of each eval set."""
+        return self.config.gate.statistics.baseline_keep
+
+    @property
+    def next_step(self) -> str:
+        """Return the step that is left before others see a change; "" if there is none."""
+        return f" {self.store.next_step}" if isinstance(self.store, HasFollowUpStep) else ""
+
+    def read(self) -> Baseline:
+        """Read the baseline.
+
+        Raises:
+            InvalidInputError: there is none, or it cannot be read.
+        """
+        if (found := self.store.read()) is None:
+            raise InvalidInputError(
+                f"{self.target}: there is no baseline yet{explain_missing_baseline(self.store)}. "
+                f"`evalgate run`, then "
+                "`evalgate baseline save`."
+            )
+        return found
+
+
+def resolve_target(folder: Path, to: str | None, thresholds: str | None) -> BaselineTarget:
+    """Return the baseline `to`, else that of the thresholds file, else the default one.
+
+    Raises:
+        InvalidInputError: there is no such folder or thresholds file, or it is wrong.
+    """
+    workspace = resolve_workspace(folder)
+    path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
+    rules = load_thresholds(path, thresholds or workspace.format_path(path)) if path else None
+    config = rules.config if rules else Config()
+    target = to or config.gate.baseline or DEFAULT_BASELINE
+    return BaselineTarget(
+        workspace, target, open_store(workspace, target), config, rules.criteria if rules else ()
+    )
+
+
+def find_baseline(workspace: Workspace) -> str | None:
+    """Return the default path of a baseline if a baseline is there."""
+    return DEFAULT_BASELINE if is_readable_name(workspace.folder / DEFAULT_BASELINE) else None
+
+
+def open_store(workspace: Workspace, what: str) -> BaselineStore:
+    """Return the baseline store that `what` names: a path, `branch:NAME`, a URL and so on.
+
+    Raises:
+        InvalidInputError: it names no baseline.
+    """
+    place = StoreContext(workspace.folder, os.environ, workspace.owner)
+    store = registry.resolve_baseline_store(what, place)
+    return store or FileStore(workspace.folder / what, what, workspace.owner)
+
+
+def load_thresholds_or_default(folder: Path, given: str | None) -> Thresholds:
+    """Return the thresholds file that is named or found in a folder, or the defaults.
+
+    Raises:
+        InvalidInputError: with every problem of the file.
+    """
+    path = folder / given if given else find_thresholds_file(folder)
+    return load_thresholds(path, given or path.name) if path else Thresholds(Config(), folder)
+
+
+def load_checked_record(folder: Path, path: str) -> Record:
+    """Load a stored result and check that it is consistent.
+
+    Raises:
+        InvalidInputError: there is none, or it contradicts itself.
+    """
+    record = read_record(folder / path, path)
+    if wrong := list(find_inconsistencies(record)):
+        raise InvalidInputError(f"{path}: {'; '.join(wrong)}. Somebody edited it.")
+    return record
+
+
+def load_stored_result(workspace: Workspace, what: str) -> Record | None:
+    """Return the result in a file; None for a baseline or the name of a baseline store.
+
+    Raises:
+        InvalidInputError: it cannot be read, or contradicts itself because it was edited.
+    """
+    if not isinstance(open_store(workspace, what), FileStore):
+        return None
+    try:
+        value = parse_json(read_named_file(workspace.folder / what, what), what).value
+    except FileNotFoundError:
+        raise _build_missing_error(what) from None
+    except OSError as error:
+        raise InvalidInputError(f"{what}: cannot be read: {error.strerror}") from None
+    is_baseline = isinstance(value, Mapping) and "kind" in value
+    return None if is_baseline else load_checked_record(workspace.folder, what)
+
+
+def load_stored_baseline(workspace: Workspace, what: str) -> Baseline:
+    """Return the baseline in a file or a store, or one made of the result in a file.
+
+    Raises:
+        InvalidInputError: there is none.
+    """
+    found = open_store(workspace, what).read()
+    if found is None:
+        raise _build_missing_error(what)
+    return found
+
+
+def _build_missing_error(what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{what}: there is nothing. `evalgate run` writes a result, `evalgate baseline save` keeps it."
+    )
+
+
+def infer_runs_setting(record: Record) -> int | Literal["auto"]:
+    """Return the `runs` setting that a stored result was made with."""
+    most = max((sum(not run.confirms for run in case.runs) for case in record.cases), default=1)
+    return "auto" if record.effort is not None else max(most, 1)

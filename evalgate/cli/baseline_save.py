@@ -1,0 +1,156 @@
+"""`evalgate baseline save`, `accept` and `prune`: change the stored baseline."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+
+from evalgate.baselines.history import add_run, hash_record, prune_runs, replace_runs
+from evalgate.cli.stored_runs import BaselineTarget
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.types import Baseline, BaselineSource, Record
+from evalgate.datasets.results_io import read_record
+from evalgate.gating.verdict import find_inconsistencies
+from evalgate.redaction.redactor import Redactor
+from evalgate.system import git
+
+
+@frozen
+class SaveOptions:
+    """Options of `baseline save` and `baseline accept`."""
+
+    environ: Mapping[str, str]
+    commit: str | None = None
+    """Commit that was evaluated; None: the one that is checked out."""
+    allow_pull_request: bool = False
+    allow_failing: bool = False
+    """True: runs that closed the gate may be added."""
+
+
+def save_baseline(results: str, destination: BaselineTarget, save_options: SaveOptions) -> str:
+    """Add the raw scores of a `results.json` to the baseline; return a sentence about it.
+
+    Raises:
+        InvalidInputError: the result is not acceptable, or the baseline cannot be written.
+    """
+    record, source = _read_acceptable_record(results, destination, save_options, "added to")
+    if record.verdict.status == "fail" and not save_options.allow_failing:
+        raise InvalidInputError(
+            f"{results}: the gate closed for this run ({record.verdict.reasons[0]}), so it is not added to "
+            "the baseline. If the default branch is like that, say --allow-failing: what is merged is what "
+            "changes are compared with. If the change was meant, use `evalgate baseline accept --reason …`."
+        )
+    seen: list[Baseline | None] = [None]
+
+    def add_to_baseline(before: Baseline | None) -> Baseline:
+        seen[0] = before
+        return add_run(before, record, source, keep=destination.keep)
+
+    after = _update_store(destination, add_to_baseline)
+    before, cases = seen[0], pluralize(len(record.cases), "case")
+    ending = f"{destination.next_step}{_describe_failures(record)}"
+    if before is None:
+        return f"Baseline of {cases} saved to {destination.target}.{ending}"
+    if any(each.digest == source.digest for each in before.sources):
+        return f"{destination.target} holds this run already: nothing was added."
+    return (
+        f"Runs of {cases} added to {destination.target}, "
+        f"which holds {pluralize(len(after.sources), 'gate run')} now.{ending}"
+    )
+
+
+def accept_baseline(results: str, reason: str, destination: BaselineTarget, save_options: SaveOptions) -> str:
+    """Replace the whole baseline by a `results.json`, for a reason that reports show.
+
+    Raises:
+        InvalidInputError: as `save_baseline`.
+    """
+    record, source = _read_acceptable_record(results, destination, save_options, "accepted as")
+    # A reason is typed by hand and stays in the repository: it is redacted as everything that is reported.
+    redacted_reason = Redactor.from_environment(save_options.environ).redact_text(reason)
+    _update_store(destination, lambda _: replace_runs(record, source, redacted_reason))
+    return (
+        f"{destination.target} holds {pluralize(len(record.cases), 'case')} of this run and nothing else now."
+        f"{destination.next_step}{_describe_failures(record)}"
+    )
+
+
+def prune_baseline(keep: int, destination: BaselineTarget) -> str:
+    """Keep only the newest gate runs of each eval set; return a sentence about it.
+
+    Raises:
+        InvalidInputError: there is no baseline, or it cannot be written.
+    """
+    sources = len(destination.read().sources)
+    after = _update_store(destination, lambda before: prune_runs(before or destination.read(), keep=keep))
+    gone = sources - len(after.sources)
+    return f"{destination.target}: {pluralize(gone, 'gate run')} removed, {len(after.sources)} left."
+
+
+def _update_store(destination: BaselineTarget, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+    try:
+        return destination.store.update(change)
+    except OSError as error:
+        raise InvalidInputError(
+            f"{destination.target}: the baseline cannot be written there ({error.strerror or error}). "
+            "Choose another file with --to."
+        ) from None
+
+
+def _read_acceptable_record(
+    results: str, destination: BaselineTarget, save_options: SaveOptions, verb: str
+) -> tuple[Record, BaselineSource]:
+    """Return the record and its source if later runs may be compared with it; else raise an error."""
+    what = git.describe_unmerged_change(save_options.environ)
+    if what and not save_options.allow_pull_request:
+        raise InvalidInputError(
+            f"this job tests {what}, and its runs are not {verb} the baseline: a change that is not merged "
+            "would be the standard for all others. Save in a job of the default branch, or say "
+            "--allow-pull-request."
+        )
+    folder = destination.workspace.folder
+    record = read_record(folder / results, results)
+    if problem := _explain_rejection(record) or _explain_staleness(record, folder, save_options):
+        raise InvalidInputError(f"{results}: {problem}")
+    source = BaselineSource(
+        record.created_at,
+        save_options.commit or git.read_commit(folder, save_options.environ),
+        git.read_branch(folder, save_options.environ),
+        digest=hash_record(record),
+    )
+    return record, source
+
+
+def _explain_rejection(record: Record) -> str:
+    if wrong := list(find_inconsistencies(record)):
+        return f"{'; '.join(wrong)}. Somebody edited it: run `evalgate run` again."
+    if not any(metric.score is not None for case in record.cases for metric in case.metrics):
+        return "no case has a score, so it is no baseline. Run `evalgate run` first."
+    if record.verdict.status == "error":
+        return (
+            f"this run has no verdict ({record.verdict.reasons[0]}), so it is no standard for others. "
+            "Run `evalgate run` to the end first."
+        )
+    return ""
+
+
+def _explain_staleness(record: Record, folder: Path, save_options: SaveOptions) -> str:
+    committed = None if save_options.commit else git.read_commit_time(folder)
+    try:
+        made = datetime.fromisoformat(record.created_at)
+    except ValueError:
+        return (
+            f"`created_at` is no time: {record.created_at!r}. Somebody edited it: run `evalgate run` again."
+        )
+    if committed is None or made.tzinfo is None or made >= committed:
+        return ""
+    return (
+        "this run was made before the commit that is checked out, so nobody knows what it speaks of. Run "
+        "`evalgate run` again, or name its commit with --commit."
+    )
+
+
+def _describe_failures(record: Record) -> str:
+    bad = record.totals.failed + record.totals.errored
+    return f" {pluralize(bad, 'case')} in it did not pass." if bad else ""

@@ -1,0 +1,188 @@
+"""Paths of the command line, and the project folder that they are relative to.
+
+A command that is typed in a folder of a repository finds the thresholds file above it, as git finds its own
+folder. It then works in the thresholds file's folder: reports, baselines and all paths in the file are the
+same as if the command had been typed there. Typed paths keep their meaning: they are relative to the folder
+in which they were typed.
+"""
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from evalgate.cli.redacted_output import print_sentence
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    TextType = click.ParamType[str]
+else:
+    TextType = click.ParamType  # not generic before click 8.3
+
+_NAMED_STORE = re.compile(r"[a-z][a-z0-9+.-]*:")
+"""`branch:NAME`, `artifact:NAME` or a URL: no path, which would have to be moved."""
+
+
+class PathParamType(TextType):
+    """A file or folder, relative to the folder that the user is in."""
+
+    name = "path"
+
+    def __init__(self, completes: str = "file") -> None:
+        self._completes = completes
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        """Return a request to the shell to list files or folders itself."""
+        from click.shell_completion import CompletionItem
+
+        del ctx, param
+        return [CompletionItem(incomplete, type=self._completes)]
+
+    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
+        """Return the path relative to `root`.
+
+        A path that exists only from `root` is not changed, so that commands in reports work in every folder
+        of the repository.
+        """
+        moved = _join_path(typed_in.relative_to(root), value)
+        return value if not _is_there(root, moved) and _is_there(root, value) else moved
+
+
+class BaselineParamType(PathParamType):
+    """A baseline: a file, or the name of another store."""
+
+    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
+        """Return the path relative to `root`, any other name as it is."""
+        return value if _NAMED_STORE.match(value) else super().move_value(value, typed_in, root)
+
+
+class InterpreterParamType(PathParamType):
+    """A program: a path, or a name that is looked for in PATH."""
+
+    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
+        """Return the path relative to `root`, a bare name as it is."""
+        return super().move_value(value, typed_in, root) if "/" in value else value
+
+
+class AgentParamType(TextType):
+    """Agent as KIND:WHAT; some kinds are named by a path."""
+
+    name = "agent"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        """List kinds, paths and names."""
+        from evalgate.cli.shell_completion import complete_agent
+
+        del ctx, param
+        return complete_agent(incomplete)
+
+    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
+        """Return the agent with its path, if that exists, relative to `root`."""
+        kind, colon, what = value.partition(":")
+        path, attribute_colon, attribute = what.partition(":") if kind == "python" else (what, "", "")
+        if kind not in {"python", "adk", "replay"} or not path or not _does_exist(typed_in / path):
+            return value
+        return f"{kind}{colon}{PathParamType().move_value(path, typed_in, root)}{attribute_colon}{attribute}"
+
+
+FILE = PathParamType()
+FOLDER = PathParamType("dir")
+BASELINE = BaselineParamType()
+INTERPRETER = InterpreterParamType()
+AGENT = AgentParamType()
+
+
+def _join_path(folder: Path, value: str) -> str:
+    """Join folder and path as text, so that a pattern or `file:case` is kept after its leading dots."""
+    parts = list(folder.parts)
+    while value.startswith(("./", "../")) or value in {".", ".."}:
+        step, _, value = value.partition("/")
+        if step == ".." and parts and parts[-1] != "..":
+            parts.pop()
+        elif step == "..":
+            parts.append("..")
+    return value if value.startswith("/") else "/".join(filter(None, (*parts, value))) or "."
+
+
+def _does_exist(path: Path) -> bool:
+    return os.path.exists(path)  # noqa: PTH110  Path.exists raises where one may not look
+
+
+def _is_there(root: Path, value: str) -> bool:
+    if _does_exist(root / value) or _does_exist(root / value.partition(":")[0]):
+        return True
+    try:
+        return any(True for _ in root.glob(value))
+    except (ValueError, NotImplementedError):  # no pattern, or an absolute one
+        return False
+
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def run_in_project(command: _Command) -> _Command:
+    """Make a command change into the folder of the nearest thresholds file, unless its folder is given."""
+
+    @functools.wraps(command)
+    def call_command(*args: Any, **given: Any) -> object:
+        context = click.get_current_context()
+        if given.get("working_directory") is not None or given.get("thresholds") is not None:
+            return command(*args, **_fill_folder(given))
+        return command(*args, **_fill_folder(_enter_project(context, given)))
+
+    return call_command  # type: ignore[return-value]
+
+
+def _fill_folder(given: Mapping[str, Any]) -> dict[str, Any]:
+    if given.get("working_directory", "") is None:
+        return {**given, "working_directory": "."}
+    return dict(given)
+
+
+def _enter_project(context: click.Context, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Enter the folder of the thresholds file; return the parameters relative to it."""
+    from evalgate.config.loader import find_project
+
+    try:
+        typed_in = Path.cwd()
+    except OSError:  # it was removed; the command says so
+        return given
+    project = find_project(typed_in)
+    if project.folder == typed_in:
+        return given
+    context.call_on_close(functools.partial(_restore_folder, typed_in))
+    os.chdir(project.folder)
+    print_sentence(f"Working in {project.folder}, for {project.found} is there.", err=True)
+    return {**given, **dict(_move_paths(context, given, typed_in, project.folder))}
+
+
+def _restore_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # an agent may have removed it
+        os.chdir(folder)
+
+
+def _move_paths(
+    context: click.Context, given: Mapping[str, Any], typed_in: Path, root: Path
+) -> Iterator[tuple[str, object]]:
+    """Yield the paths that were typed, relative to `root`."""
+    for parameter in context.command.params:
+        name, kind = parameter.name or "", parameter.type
+        is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not is_typed or not isinstance(kind, (PathParamType, AgentParamType)):
+            continue
+        value = given[name]
+        if isinstance(value, tuple):
+            yield name, tuple(kind.move_value(each, typed_in, root) for each in value)
+        elif value is not None:
+            yield name, kind.move_value(value, typed_in, root)

@@ -1,0 +1,303 @@
+"""Commands `run` and `merge` with their options, and how a report repeats or resumes their runs."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from evalgate.cli.options import (
+    SectionedCommand,
+    add_plan_options,
+    add_posting_options,
+    build_overrides,
+    html_page,
+    pop_post_options,
+    project_directory,
+    reports_folder,
+)
+from evalgate.cli.project_folder import FILE
+from evalgate.cli.redacted_output import build_redactor
+from evalgate.system.signals import InterruptHandler, ignore_end_signals
+
+if TYPE_CHECKING:
+    from evalgate.ci.posting import PostOptions
+    from evalgate.config.cli_overrides import Overrides
+    from evalgate.core.types import Record
+    from evalgate.redaction.live_redactor import LiveRedactor
+    from evalgate.runner.pipeline import RunOptions
+    from evalgate.runner.plan import Plan
+    from evalgate.runner.publish import Publisher
+
+
+def _parse_shard(
+    _context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    index, _, count = value.partition("/")
+    if index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count) <= 10_000:
+        return int(index), int(count)
+    raise click.BadParameter(f"{value!r} must be I/N, as 3/8", param=parameter)
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
+@add_plan_options
+@click.option("--resume", is_flag=True, help="Continue an interrupted run: only what is missing is run.")
+@click.option(
+    "--shard",
+    metavar="I/N",
+    callback=_parse_shard,
+    help="Run part I of N; `evalgate merge` combines the parts.",
+)
+@add_posting_options
+@html_page
+@reports_folder
+@project_directory
+@click.make_pass_decorator(InterruptHandler, ensure=True)
+def run(
+    interrupts: InterruptHandler,
+    /,
+    eval_sets: tuple[str, ...],
+    resume: bool,
+    shard: tuple[int, int] | None,
+    html: bool,
+    out: str,
+    working_directory: str,
+    **options: Any,
+) -> int:
+    """Run the eval sets against the agent and print a verdict.
+
+    EVAL_SETS are files, folders or globs; `file.evalset.json:case_a,case_b` selects cases. If there is
+    none, the thresholds file names them.
+    """
+    from evalgate.runner.pipeline import RunOptions
+    from evalgate.runner.plan import build_plan
+    from evalgate.runner.publish import Publisher
+
+    thresholds, folder = options.pop("thresholds"), Path(working_directory)
+    posting = pop_post_options(options)
+    overrides = build_overrides(eval_sets, options)
+    out = choose_out(click.get_current_context(), folder, out, overrides.agent)
+    redactor = build_redactor(overrides.mask)
+    with (
+        interrupts.handle_signals(),
+        post_on_failure(posting, redactor),
+        redactor.redact_errors(),
+        ExitStack() as published,
+    ):
+        plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
+        publisher = Publisher(
+            plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor, posting, html
+        )
+        run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, published)
+        # before the run, which may remove the folder that this looks at
+        repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
+        record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
+        code = publisher.publish(record)
+        ignore_end_signals()
+        if not publisher.has_record:
+            published.pop_all()  # the journal stays, as nothing else holds the runs
+    _suggest_resume(publisher, plan.workspace.folder / out)
+    return code
+
+
+def _run_with_progress(
+    plan: "Plan",
+    publisher: "Publisher",
+    interrupts: InterruptHandler,
+    options: "RunOptions",
+    repro_options: tuple[str, ...],
+) -> "Record":
+    """Run the plan with a progress display; return the record with `repro_options`."""
+    from dataclasses import replace
+
+    from evalgate.runner.pipeline import run_gate
+
+    def begin_publishing() -> None:
+        interrupts.is_certain = True  # whatever happens from here on, there is a record
+        publisher.clear_previous_reports()
+
+    progress = publisher.build_progress()
+    try:
+        record = run_gate(
+            plan, progress, begin_publishing, options, publisher.print_notice, publisher.preload_reporting
+        )
+        return replace(record, options=repro_options)
+    finally:
+        progress.close()
+
+
+def _suggest_resume(publisher: "Publisher", reports: Path) -> None:
+    """Print how to continue the run if it left a journal behind."""
+    from evalgate.runner.checkpoint.journal import FILE_NAME
+
+    if (reports / FILE_NAME).is_file() and (again := build_resume_command(sys.argv[1:])):
+        publisher.print_notice(f"Go on where this run ended: {again}")
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("shards", nargs=-1, type=FILE, required=True, metavar="RESULTS...")
+@click.option(
+    "--eval-sets",
+    "eval_sets",
+    type=FILE,
+    multiple=True,
+    metavar="PATTERN",
+    help="Eval sets, as the shards were given.",
+)
+@add_plan_options
+@add_posting_options
+@html_page
+@reports_folder
+@project_directory
+def merge(
+    shards: tuple[str, ...],
+    eval_sets: tuple[str, ...],
+    html: bool,
+    out: str,
+    working_directory: str,
+    **options: Any,
+) -> int:
+    """Merge the results of all shards and print the verdict.
+
+    RESULTS are the `results.json` of the shards: files, globs, or folders that hold them at any depth. Give
+    the other options as the shards were given them.
+    """
+    from dataclasses import replace
+
+    from evalgate.runner.pipeline import merge_shards
+    from evalgate.runner.plan import build_plan
+    from evalgate.runner.publish import Publisher
+    from evalgate.runner.sharding.shard_files import find_shards, read_shard
+    from evalgate.system.gc import pause_gc
+
+    thresholds, folder = options.pop("thresholds"), Path(working_directory)
+    posting = pop_post_options(options)
+    overrides, files = build_overrides(eval_sets, options), find_shards(shards, base=folder)
+    redactor = build_redactor(overrides.mask)
+    with pause_gc():  # all that is read here stays to the end
+        with post_on_failure(posting, redactor), redactor.redact_errors():
+            plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
+            streams = (sys.stdout, sys.stderr)
+            publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, html)
+            records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
+            record = merge_shards(plan, records, publisher.build_progress())
+            given = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
+            record = replace(record, options=given)
+        publisher.clear_previous_reports()
+        return publisher.publish(record)
+
+
+@contextmanager
+def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> Iterator[None]:
+    """Post to the pull request if the block ends without a verdict.
+
+    Nothing is posted after an interruption: a newer run usually follows.
+    """
+    from evalgate.core.errors import RunInterruptedError
+
+    try:
+        yield
+    except RunInterruptedError:
+        raise
+    except Exception as error:
+        if posting is not None:
+            from evalgate.runner.publish import post_no_verdict
+
+            with suppress(Exception):  # what went wrong first is the error to report
+                post_no_verdict(
+                    error,
+                    posting,
+                    redactor.redact_text,
+                    environ=os.environ,
+                    stdout=sys.stdout,
+                    stderr=sys.stderr,
+                )
+        raise
+
+
+# --- the command that repeats or resumes a run --------------------------------------------------------------
+
+AGAIN = "again"
+"""Subfolder of the reports for a repeated case, so that the gate's own reports are kept."""
+
+
+def choose_out(context: click.Context, folder: Path, out: str, agent: str | None) -> str:
+    """Return the folder of the reports: `out`, or a folder in it if `out` holds the recording to replay.
+
+    Otherwise a replay would overwrite the reports of the run that it replays. An explicit `--out` is obeyed.
+    """
+    kind, _, recording = (agent or "").partition(":")
+    if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:
+        return out
+    is_inside = (folder / recording).resolve().is_relative_to((folder / out).resolve())
+    return _append_again(out) if is_inside else out
+
+
+def build_resume_command(arguments: Sequence[str]) -> str:
+    """Return the command line that resumes an interrupted run, ready to paste.
+
+    Return "" if the command was not typed by a person, as in the action, which has an input for it.
+    """
+    if arguments[:1] != ["run"]:
+        return ""
+    again = () if "--resume" in arguments else ("--resume",)
+    return f"evalgate {shlex.join([*arguments, *again])}"
+
+
+def build_repro_options(
+    folder: str, thresholds: str | None, out: str, overrides: "Overrides", environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the options that repeat the run of one case, as names and values.
+
+    Paths are relative to the current folder; in CI, to the root of the checkout. Paths outside of it exist
+    only on the CI machine, and are left out.
+    """
+    stand, is_ci = _find_base_folder(environ)
+    work = (Path.cwd() / folder).resolve()
+    # Never resolved: the interpreter of a virtual environment is a link to one without its packages.
+    python = None if overrides.python and is_ci and Path(overrides.python).is_absolute() else overrides.python
+    paths = (
+        ("-C", "" if work == stand else _format_path(Path.cwd() / folder, stand, folder, is_ci=is_ci)),
+        ("-c", thresholds and _format_path(work / thresholds, work, thresholds, is_ci=is_ci)),
+        ("--python", python),
+    )
+    setup = (overrides.setup or "").strip()
+    values = (
+        ("--format", overrides.format),
+        ("--adk-version", overrides.adk_version),
+        ("--judge", overrides.judge),
+        ("--simulated-user", overrides.simulated_user),
+        ("--timeout", None if overrides.timeout is None else f"{overrides.timeout:g}"),
+        ("--setup", None if "\n" in setup else setup),
+        *(("--env", name) for name in overrides.env),
+        ("--out", _append_again(_format_path(work / out, work, out, is_ci=is_ci))),
+    )
+    return tuple(word for option, value in (*paths, *values) if value for word in (option, value))
+
+
+def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
+    """Return the folder that a reader works in, and whether it is the root of a checkout in CI."""
+    here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
+    if root and here.is_relative_to(Path(root).resolve()):
+        return Path(root).resolve(), True
+    return here, False
+
+
+def _format_path(path: Path, base: Path, as_typed: str, *, is_ci: bool) -> str:
+    """Return a path as it is typed in `base`; "" for one that other machines do not have."""
+    found = path.resolve()
+    if found.is_relative_to(base):
+        return found.relative_to(base).as_posix()
+    return "" if is_ci and Path(as_typed).is_absolute() else as_typed
+
+
+def _append_again(out: str) -> str:
+    return out if not out or Path(out).name == AGAIN else f"{out}/{AGAIN}"
