@@ -12,6 +12,8 @@ _PACKAGE = "_evalgate_worker"
 def _refuse_old_python() -> None:
     """Exit with a message, not with a syntax error, on an interpreter that cannot parse the other modules."""
     if sys.version_info < (3, 9):
+        # No f-string in this file: Python 3.5 could not parse it, and would show a syntax error instead.
+        # The message holds nothing to escape, so it needs no import of `json`.
         version = "%d.%d" % sys.version_info[:2]
         message = "the agent's interpreter is Python " + version + "; 3.9 or later is needed"
         sys.stdout.write('{"type": "fatal", "kind": "import", "message": "' + message + '"}\n')
@@ -24,6 +26,7 @@ def _start_host() -> None:
     if sys.path and sys.path[0] == folder:
         del sys.path[0]
 
+    # Imported here, after the removal: a module of this folder must not shadow one of the standard library.
     import importlib.util
 
     spec = importlib.util.spec_from_file_location(

@@ -101,6 +101,7 @@ def _search_module(module: ModuleType, where: str) -> object:
     for owner in (module, getattr(module, "agent", None), _import_agent_submodule(module)):
         for name in _NAMES:
             found = getattr(owner, name, None)
+            # `app` is often the name of a web application: only an app of ADK counts.
             if found is not None and (name != "app" or is_app(found)):
                 return found
     for folder in getattr(module, "__path__", ()):
@@ -119,6 +120,7 @@ def _import_agent_submodule(module: ModuleType) -> Optional[ModuleType]:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
+        # The submodule exists and imports something that is missing: that error is the one to show.
         if error.name != name:
             raise
         return None
@@ -143,6 +145,7 @@ def _select_sub_agent(agent: Any, name: str) -> object:
         raise EntryNotFoundError(
             f"there is no agent `{name}` in it; there are: {', '.join(_list_agent_names(root))}"
         )
+    # A copy, because code of the agent may refer to the app itself.
     return agent.model_copy(update={"root_agent": found}) if is_app(agent) else found
 
 

@@ -75,6 +75,7 @@ class AnswerCollector:
         response = answer.get("response")
         if response is not None and not isinstance(response, str):
             raise InvalidAnswerError(f"the agent's `response` is {_describe_type(response)}; expected a str")
+        # An empty list counts too: the agent says that it called no tool, and captured calls are left out.
         self._recorder.has_calls |= answer.get("tool_calls") is not None
         for call in _require_list(answer.get("tool_calls")):
             self._report_call(call)
@@ -109,6 +110,7 @@ class AnswerCollector:
             )
         _check_keys(fields, known, f"the agent's `{kind}`")
         try:
+            # The methods of the session check the types, as they do for agents that call them.
             getattr(self._session, kind)(**fields)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidAnswerError(f"the agent's `{kind}` cannot be used: {error}") from None

@@ -40,6 +40,7 @@ def encode_line(message: dict[str, Any]) -> bytes:
         MessageTooLargeError: the gate would refuse it, and sending it would delay other conversations.
         TypeError, ValueError, RecursionError: the message has a value that JSON cannot express.
     """
+    # ASCII with escapes, because a lone surrogate in the agent's text cannot be encoded as UTF-8.
     line = _ENCODER.encode(message).encode("ascii") + b"\n"
     if len(line) > MAX_ANSWER_BYTES:
         raise MessageTooLargeError
@@ -52,6 +53,7 @@ def write_line(outgoing: int, message: dict[str, Any]) -> None:
 
 
 def _write_all(outgoing: int, data: bytes) -> None:
+    # `os.write` may write less than it was given.
     view = memoryview(data)
     while view:
         view = view[os.write(outgoing, view) :]
@@ -83,6 +85,8 @@ class Channel:
         Raises:
             MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
         """
+        # No lock is needed: the line is appended before the flag is read, and `_flush_pending` resets the
+        # flag before it takes the lines. Either a requested flush takes this line, or this call requests one.
         self._pending.append(encode_line(message))
         if self._flushing:
             return

@@ -94,10 +94,13 @@ class SessionManager:
     def _cancel_turn(self, message: _Message) -> None:
         turn = self._turns.get(message["session"])
         if turn is None or turn.task is None:
+            # The turn ended while the cancel was on its way: every cancel is answered.
             self._channel.send({"type": "cancelled", "session": message["session"]})
             return
         turn.cancelled = True
         if turn.in_thread:
+            # Python cannot stop a thread. The gate opens no more sessions here, and ends the process with the
+            # last one.
             self._report_cancelled(turn, still_running=True)
         else:
             # On a busy machine this runs late, and before the callback of a task that ended in time: the task
@@ -145,10 +148,12 @@ class SessionManager:
             }
             if turn.crowded and isinstance(error, asyncio.CancelledError):
                 message["again_alone"] = True
+        # The done callback of the task answers the cancel; the gate expects nothing else of this turn.
         if turn.cancelled:
             return
         session.history.append({"role": "user", "text": text})
         session.history.append({"role": "agent", "text": message.get("response") or ""})
+        # Before the result, which ends the turn for the gate.
         self._send_captured(turn)
         self._close_turn(turn)
         self._send_result(session.id, message)
@@ -163,9 +168,9 @@ class SessionManager:
         try:
             try:
                 self._channel.send(message)
-            except (
-                MessageTooLargeError
-            ):  # the limit is for all messages of a turn: the gate learns how many spans are missing
+            except MessageTooLargeError:
+                # The spans take most of the message. It is sent without them, and with their number, so that
+                # the report can say that some are missing.
                 spans = message.pop("spans", ())
                 self._channel.send({**message, "dropped_spans": message.get("dropped_spans", 0) + len(spans)})
         except (TypeError, ValueError, RecursionError) as error:
@@ -194,6 +199,7 @@ class SessionManager:
         elif inspect.isawaitable(result):
             result = await result
         answer.add_returned(result)
+        # Most frameworks hide the error of a tool and continue without its result: such a turn must fail.
         if turn.session.mocks.missing is not None:
             raise turn.session.mocks.missing
         return answer
@@ -220,6 +226,7 @@ class SessionManager:
     async def _run_in_thread(self, turn: _ActiveTurn, work: Callable[[], object]) -> Any:
         turn.in_thread = True
         result = await self._threads.run_in_thread(work)
+        # Not in a `finally`: a cancelled turn leaves its thread running.
         turn.in_thread = False
         return result
 

@@ -56,6 +56,8 @@ def _load_file(path: str, home: str | None = None) -> ModuleType:
     file = os.path.abspath(os.path.join(home or "", path))
     if not os.path.isfile(file):
         raise EntryNotFoundError(f"there is no file {path} in {_get_working_folder()}")
+    # In a package, relative imports must work. Any other file is run by its path, because an installed module
+    # may have the same name.
     name = make_importable(file[: -len(".py")])
     return importlib.import_module(name) if "." in name else _run_file(name, file)
 
@@ -82,6 +84,7 @@ def _run_file(name: str, file: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UnusableEntryError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    # Before the execution, as in an import: dataclasses and pickle look up the module of a class by name.
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module

@@ -20,6 +20,7 @@ UNAVAILABLE = "unavailable"
 
 _KINDS = {429: RATE_LIMITED, 503: UNAVAILABLE, 529: UNAVAILABLE}  # 529: Anthropic is overloaded
 _GRPC = {"RESOURCE_EXHAUSTED": RATE_LIMITED, "UNAVAILABLE": UNAVAILABLE}
+# Causes can form a cycle.
 _MAX_CAUSES = 8
 
 
@@ -53,6 +54,7 @@ def _iter_causes(error: BaseException) -> Iterator[BaseException]:
 def _get_cause(error: BaseException) -> BaseException | None:
     """Return the error's cause, or the only member of an exception group."""
     members = getattr(error, "exceptions", None)
+    # `asyncio.TaskGroup` wraps even a single failure. Of several, none is the cause of the others.
     if isinstance(members, (list, tuple)) and len(members) == 1 and isinstance(members[0], BaseException):
         return members[0]
     return error.__cause__
@@ -89,6 +91,7 @@ def _find_retry_after(error: BaseException) -> float | None:
         get = getattr(headers, "get", None)
         if get is None:
             continue
+        # A header of OpenAI and Azure, which their SDK prefers too: Retry-After rounds to seconds.
         milliseconds = _parse_seconds(get("retry-after-ms"))
         if milliseconds is not None:
             return milliseconds / 1000
@@ -306,6 +309,7 @@ def format_traceback(error: BaseException) -> str:
         error, (UnusableEntryError, InvalidAnswerError, ModelError, NoMatchingMockError, UnsupportedCaseError)
     ):
         return ""
+    # Users cannot change the host: the traceback begins with the first line of their own.
     frames = _skip_host_frames(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, frames))
     return text if len(text) <= _MAX_TRACEBACK else text[-_MAX_TRACEBACK:].partition("\n")[2]

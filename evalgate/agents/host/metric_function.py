@@ -65,7 +65,8 @@ def _describe_failure(error: BaseException) -> dict[str, str]:
 
 # --- calling ------------------------------------------------------------------------------------------------
 
-# A generator that yields what the function returned, receives it awaited, and returns the answer.
+# A generator that yields what the function returned, receives it awaited, and returns the answer. So one
+# implementation serves functions of both kinds: only the loop around the generator awaits or does not.
 _Call = Any
 
 
@@ -84,6 +85,7 @@ def _run_sync(call: _Call) -> dict[str, Any]:
     while True:
         try:
             if inspect.iscoroutine(result):
+                # Otherwise Python writes a warning to stderr that the coroutine was never awaited.
                 result.close()
                 raise InvalidScoreError("the metric gave a coroutine: define it with `async def`")
             result = call.send(result)
@@ -156,6 +158,7 @@ def _convert_result(result: Any) -> dict[str, Any]:
     kind = type(result).__name__
     if isinstance(result, dict):
         result = JsonNamespace(result)
+    # By name, because the metric may run in an environment without evalgate, or with another release of it.
     if kind == "NotApplicable":
         return {"not_applicable": _shorten_reason(result.reason)}
     if kind == "MetricFailure":
@@ -183,6 +186,7 @@ def _shorten_reason(reason: object) -> str:
 def _convert_adk_result(result: Any) -> dict[str, Any]:
     status = getattr(result, "overall_eval_status", None)
     verdict = str(getattr(status, "name", status)).upper()
+    # `EvalStatus` of ADK has the values 1 (passed), 2 (failed) and 3 (not evaluated).
     if result.overall_score is None or verdict in ("NOT_EVALUATED", "3"):
         return {"not_applicable": "the metric says that it did not evaluate the case"}
     answer: dict[str, Any] = {"score": _require_number(result.overall_score)}

@@ -22,8 +22,10 @@ PROTOCOL_VERSION = 1
 def main() -> None:
     """Run with the JSON options in `sys.argv[1]` until stdin is closed; then end the process."""
     options: dict[str, Any] = json.loads(sys.argv[1])
+    # An agent that parses its command line on import must not find the options of the host.
     sys.argv[1:] = []
     incoming, outgoing = _take_over_stdio()
+    # A crash in C then shows where it happened, in the part of stderr that the gate keeps.
     faulthandler.enable()
     sys.path[:0] = options.get("path", [os.getcwd()])
     # Made before the import: on old Pythons a module-level asyncio.Lock binds to the loop it finds.
@@ -34,6 +36,7 @@ def main() -> None:
 
         install_capture()  # before the agent imports the packages that are patched
     host = _load_host(loop, options, outgoing)
+    # A child that the agent's module forked and that returns here would be a second host on the same pipes.
     end_if_forked()
     watch_forks(loop)
     if not options.get("capture"):

@@ -15,6 +15,7 @@ import threading
 import traceback
 from typing import Any, Callable, Optional, Tuple
 
+# The id of the host: a forked child inherits this value, and has another id.
 _PID = os.getpid()
 
 
@@ -69,8 +70,10 @@ class DaemonThreadPool:
         """Call `work` in a thread with the caller's context variables; call this in the event loop."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
+        # The context variable of the capture assigns requests in the thread to this turn.
         context = contextvars.copy_context()
         self._jobs.put((loop, done, lambda: context.run(work)))
+        # An idle thread takes the job. Only the event loop calls this method, so the count needs no lock.
         if not self._idle.acquire(blocking=False) and self._threads < self._size:
             self._threads += 1
             threading.Thread(target=self._serve_jobs, daemon=True, name=f"agent-{self._threads}").start()

@@ -47,6 +47,7 @@ def verify_code(home: str, digest: str) -> None:
     _homes[home] = digests
     for path in digests:
         _read_verified(os.path.join(home, path))
+    # Finders that are cached already would go on reading files unchecked.
     sys.path_hooks.insert(0, _find_in_home)
     sys.path_importer_cache.clear()
 

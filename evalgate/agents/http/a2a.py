@@ -38,6 +38,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 
+# The second address is that of releases before 0.3.
 _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _PENDING_STATES: frozenset[TaskState] = frozenset({"submitted", "working"})
 _ANSWERED_STATES: frozenset[TaskState] = frozenset({"completed", "input-required"})

@@ -125,6 +125,7 @@ class RemoteSession:
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         """End the conversation on the server; errors are ignored, since all answers have arrived."""
+        # Not after a cancellation: a gate that ends must not wait for the server.
         if self._turns and (kind is None or issubclass(kind, AgentError)):
             with suppress(AgentError, TimeoutError):
                 await self._conversation.end_conversation()

@@ -136,6 +136,7 @@ class ChatConversation:
                     await run_off_loop(len(data), partial(chunks.add_event, data))
                 return chunks.build_completion()
         except AgentError as error:
+            # The requests before this one were answered, and cost tokens.
             error.usage = error.usage or spent
             raise
 
@@ -236,6 +237,7 @@ def parse_chat_completion(found: object) -> Completion:
     return Completion({"content": None, **kept, "role": "assistant"}, _parse_usage(found.get("usage")))
 
 
+# Some servers refuse further fields of their own answers, such as the reasoning, in the next request.
 _SENT_BACK = ("content", "refusal", "tool_calls")
 
 

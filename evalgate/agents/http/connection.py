@@ -63,6 +63,7 @@ def find_proxy(url: str) -> str | None:
     """
     parts, proxies = urlsplit(url), getproxies_environment()
     host = parts.hostname or ""
+    # Not `urllib.request.proxy_bypass`, which knows no networks in NO_PROXY (`10.0.0.0/8`).
     exempt = (entry.strip().lower() for entry in proxies.get("no", "").split(","))
     if _is_loopback(host) or any(
         _matches_exemption(entry, host, parts.netloc.lower()) for entry in exempt if entry
@@ -159,6 +160,7 @@ def create_http_client(server: AgentServer, *, keeps: bool) -> "ClientSession":
         connector=connector,
         cookie_jar=DummyCookieJar(),  # a session cookie must not leak into another conversation
         headers=dict(server.headers),
+        # Only for connecting: the timer of the turn limits the rest, and stops while the gate itself waits.
         timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
         # Not `trust_env`: aiohttp would read the user's .netrc, in a thread, for each request.
         proxy=find_proxy(server.url),
@@ -188,8 +190,8 @@ _NO_HEADERS: Mapping[str, str] = {}
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 60.0
-_SPREAD = RetryPolicy(first_pause=0.2)
 # Added to a server's Retry-After, so that clients with the same value do not return at the same moment.
+_SPREAD = RetryPolicy(first_pause=0.2)
 
 
 class AgentConnection:
@@ -333,6 +335,8 @@ class AgentConnection:
 
         client = _require_open(self._single) if method == "POST" else self._open_client
         try:
+            # Redirections are not followed: the user's headers could go to another host, and a POST that is
+            # redirected becomes a GET.
             return await client.request(method, url, data=data, headers=headers, allow_redirects=False)
         except aiohttp.ClientConnectorCertificateError as error:
             raise build_unavailable_error(error) from None

@@ -16,11 +16,10 @@ from evalgate.system.isolation import find_reparented_children
 MARK_VARIABLE = "EVALGATE_WORKER"
 """Environment variable that holds the mark."""
 
-_ROUNDS = 5
 # A process that is started during one round is found in the next. A fork bomb is not chased for ever.
-_DYING_S = 0.2
+_ROUNDS = 5
 # A killed process ends at once unless the kernel holds it.
-
+_DYING_S = 0.2
 
 MARK_PREFIX = os.urandom(16).hex()
 """Prefix of all marks that this process creates."""
@@ -48,6 +47,7 @@ def signal_orphans(mark: str, number: int) -> bool:
     The signal 0 only looks.
     """
     wanted = f"{MARK_VARIABLE}={mark}".encode()
+    # A list and not `any`, which would stop at the first process.
     return bool([pid for pid in _iter_pids() if _signal_if_marked(pid, wanted, number)])
 
 
@@ -69,6 +69,7 @@ def _kill_child(pid: int) -> None:
     try:
         signal.pidfd_send_signal(handle, signal.SIGKILL)
         select.select([handle], [], [], _DYING_S)
+        # Nothing else in the gate waits for this child: it would remain as a zombie.
         os.waitpid(pid, os.WNOHANG)
     except OSError:
         return  # not a child of this process, or already waited for
@@ -115,14 +116,16 @@ def _has_mark(pid: int, wanted: bytes) -> bool:
 _GRACE_S = 1.0
 """Seconds that a process may take to end by itself, and again after SIGTERM."""
 _POLL_S = 0.05
-_MOST_ROUNDS = 200
 # A program that starts processes faster than they are killed is not chased for ever.
+_MOST_ROUNDS = 200
 
 
 def run_watchdog(gate: str) -> None:
     """Wait until stdin closes, then end every process with a mark that begins with `gate`."""
+    # A CI system that ends a job signals all of its processes: the watchdog must outlive the gate.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
+    # Nothing is ever written: the kernel closes the other end, however the gate ended.
     while os.read(0, 1):
         pass
     time.sleep(_POLL_S)  # a process that was just being started has no mark yet

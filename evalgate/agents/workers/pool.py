@@ -16,13 +16,13 @@ from evalgate.core.types import ENTRY_NOT_FOUND, EvalCase
 
 EXIT_GRACE_S = 1.0
 """Seconds that workers may take to end once their stdin is closed, and again after SIGTERM."""
-_KILL_WAIT_S = 10.0
 # A killed process ends at once unless the kernel holds it (a dead network mount): then nothing can end it.
-_ISOLATION_WORKERS = 4
+_KILL_WAIT_S = 10.0
 # One crash can lose every session of a worker. Up to this many processes start them again, even if fewer are
 # allowed otherwise. The surplus ends when no session waits any more.
-_MAX_ATTEMPTS = 3
+_ISOLATION_WORKERS = 4
 # A worker that dies while a session waits for it is replaced until so many were tried.
+_MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +114,7 @@ class WorkerPool:
             if worker is None:
                 await self._wait_for_change()
                 continue
+            # Before anything is awaited, so that no other session can enter meanwhile.
             worker.reserved = alone
             session = worker.open_session(case, self._options.timeout_s)
             try:
@@ -127,6 +128,7 @@ class WorkerPool:
 
     async def _wait_until_ready(self, worker: Worker, *, alone: bool) -> None:
         if not worker.ready.done():
+            # All sessions of the worker await this future: the cancellation of one must not cancel it.
             await asyncio.shield(worker.ready)
         worker.ready.result()
         while alone and len(worker.sessions) > 1 and not worker.gone:

@@ -132,12 +132,12 @@ STDERR_BYTES = 64 * 1024
 """Bytes of the end of a worker's stderr that are kept in memory."""
 DETAIL_BYTES = 8 * 1024
 """Bytes of it that a failure shows."""
-_ORPHANED_PIPES_S = 1.0
 # A descendant that was not found can hold the pipes open for ever, although the process itself is gone.
+_ORPHANED_PIPES_S = 1.0
+# Lines of a burst are written in parts, each twice as long as the one before, up to `_MOST_LINES`. So the
+# worker works while the rest is written, and does not wake up for every line. One case is three lines.
 _FIRST_LINES = 3
 _MOST_LINES = 16
-# Lines of a burst are written in parts, each twice as long as the one before, up to this length. So the
-# worker works while the rest is written, and does not wake up for every line. One case is three lines.
 
 
 @frozen
@@ -202,6 +202,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         """
         start_watchdog()
         isolate_process()
+        # Before the process exists: while one is being started, `kill_reparented` must not run.
         self._running.add(self)
         try:
             await self._loop.subprocess_exec(
@@ -209,9 +210,12 @@ class AgentProcess(asyncio.SubprocessProtocol):
                 *launch.argv,
                 cwd=launch.cwd,
                 env={**launch.env, MARK_VARIABLE: self._mark},
+                # A signal to its process group reaches the agent's children and not the gate. Ctrl-C in a
+                # terminal reaches the gate alone, which then ends the agent in order.
                 start_new_session=True,
                 user=launch.uid,
                 group=launch.gid,
+                # Otherwise the process keeps the groups of the gate, which may be those of root.
                 extra_groups=None if launch.uid is None else (),
             )
         except (OSError, ValueError):
@@ -272,6 +276,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
     def _watch_memory(self, limit: int) -> None:
         if self._transport is None or self.ended.done():
             return
+        # Measured, because RLIMIT_AS limits addresses instead of memory, and each process by itself.
         if measure_memory(self._transport.get_pid()) > limit:
             self._overran = limit
             self.kill()
@@ -303,6 +308,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
             self._on_stdout(data)
             return
         self._stderr += data
+        # Only at twice the size, so that a flood is not copied again for each piece of it.
         if len(self._stderr) > 2 * STDERR_BYTES:
             del self._stderr[:-STDERR_BYTES]
 

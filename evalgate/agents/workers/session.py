@@ -115,6 +115,7 @@ class WorkerSession:
             return await answer
         finally:
             timer.cancel()
+            # The caller was cancelled before the answer came.
             if self.state is SessionState.ASKED:
                 self._owner.cancel_turn(self)
 
@@ -176,6 +177,7 @@ class WorkerSession:
         elif self.state is SessionState.ASKED:
             self._accept_message(kind, message, size)
         elif self.state is SessionState.IDLE:
+            # The last turn is already answered, perhaps by an earlier `done`: the next one fails instead.
             self._broken = self._build_protocol_error(f"the agent sent `{kind}` when no turn was in progress")
 
     def fail_oversized_turn(self) -> None:

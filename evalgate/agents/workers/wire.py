@@ -157,6 +157,7 @@ def quote_text(text: str) -> str:
 
 
 def _is_too_deep(value: object, limit: int) -> bool:
+    # Level by level: recursion would fail on the values that this function looks for.
     level = [value]
     for _ in range(limit):
         level = [
@@ -188,6 +189,7 @@ def replace_lone_surrogates(text: str) -> str:
     return _LONE_SURROGATE.sub("�", text)
 
 
+# Above this, programs that read JSON numbers as floats lose digits.
 _MAX_TOKENS = 2**53
 _MAX_SENTENCE = 2_000
 _MAX_TRACEBACK = 16 * 1024

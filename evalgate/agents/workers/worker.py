@@ -97,6 +97,7 @@ class Worker:
         session.state = SessionState.CANCELLING
         session.cancelled_at = self._unanswered[session] = time.monotonic()
         self.write_message({"type": "cancel", "session": session.key})
+        # One timer for all cancels, which is set again for the next one that is due.
         if self._grace is None:
             self._grace = LoopTimer(GRACE_S, self._check_stall)
 
@@ -124,7 +125,7 @@ class Worker:
 
     def on_line(self, line: bytes) -> None:
         """Handle a line of the process; one that is too large fails only the session that it names."""
-        if self.gone:
+        if self.gone:  # lines that were in the pipe when the worker was given up
             return
         if len(line) > MAX_ANSWER_BYTES:
             session = self.sessions.get(peek_session_key(line) or "")
@@ -165,6 +166,7 @@ class Worker:
 
     def _accept_ready(self, message: JsonObject) -> None:
         version = message.get("protocol")
+        # JSON's true equals 1 in Python.
         if version != PROTOCOL_VERSION or isinstance(version, bool):
             raise WorkerProtocolError(
                 f"the agent speaks protocol {quote_text(str(version))}; this evalgate speaks "

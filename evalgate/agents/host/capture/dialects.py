@@ -36,6 +36,7 @@ def read_json(text: str) -> Any:
 
 def limit_json_depth(value: Any) -> Any:
     """Return a value as it is, or its JSON text if it nests too deep to be sent."""
+    # Level by level: recursion would fail on the values that this function looks for.
     level = [value]
     for _ in range(_MAX_DEPTH):
         level = [child for parent in level for child in _list_children(parent)]
@@ -130,6 +131,7 @@ def detect_dialect(path: str, body: Any) -> Optional[ModelDialect]:
         return ChatCompletionsDialect()
     if path.endswith("/responses") and ("input" in body or "prompt" in body):
         return ResponsesDialect()
+    # Vertex AI has the model in the path, and the version of the API in the body instead.
     anthropic = path.endswith("/messages") and "model" in body
     on_vertex = path.endswith((":rawPredict", ":streamRawPredict")) and "anthropic_version" in body
     if (anthropic or on_vertex) and isinstance(body.get("messages"), list):
@@ -202,6 +204,7 @@ class _ChatAssembler:
         for choice in filter_objects(event.get("choices")):
             if choice.get("index", 0) == 0 and isinstance(choice.get("delta"), dict):
                 self._add_delta(choice["delta"])
+        # No chunk is known to be the last one: the usage follows the one with `finish_reason`.
         return False
 
     def _add_delta(self, delta: _Json) -> None:
@@ -357,6 +360,7 @@ class _MessageAssembler:
         elif kind == "content_block_delta" and isinstance(event.get("delta"), dict):
             self._add_delta(event.get("index"), event["delta"])
         elif kind == "message_delta" and isinstance(event.get("usage"), dict):
+            # These counts are totals, which replace those of `message_start`.
             known = {key: value for key, value in event["usage"].items() if value is not None}
             self.body["usage"] = {**(self.body.get("usage") or {}), **known}
         return kind == "message_stop"
@@ -369,6 +373,7 @@ class _MessageAssembler:
             block["text"] = str(block.get("text") or "") + str(delta.get("text") or "")
         elif delta.get("type") == "input_json_delta":
             self._inputs[index] = self._inputs.get(index, "") + str(delta.get("partial_json") or "")
+            # The input of a tool without parameters is streamed as an empty text.
             block["input"] = self._inputs[index] or {}
 
 

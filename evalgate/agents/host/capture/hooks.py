@@ -116,6 +116,7 @@ def propagate_into_threads() -> None:
                 finally:
                     self.__dict__.pop("run", None)  # breaks the reference cycle of thread and closure
 
+            # On the thread and not on the class, because subclasses override `run`.
             self.run = run_once  # type: ignore[method-assign]
         start(self)
 

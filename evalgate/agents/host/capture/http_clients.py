@@ -16,6 +16,7 @@ from .hooks import suppress_errors
 from .turns import TurnCapture, get_current_turn
 
 _OK = 200
+# The copy of an answer takes memory of the agent. No model answers with this much.
 _MAX_WHOLE_BYTES = 64 * 1024 * 1024
 
 

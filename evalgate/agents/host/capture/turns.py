@@ -24,6 +24,7 @@ def get_current_turn() -> Optional[TurnCapture]:
     """
     turn = _current.get()
     if turn is not None:
+        # A thread that outlives its turn must not add events to the turn that is in progress by then.
         return turn if turn.is_open else None
     turns = list(_in_progress)
     return turns[0] if len(turns) == 1 else None
@@ -136,6 +137,7 @@ class TurnCapture:
         """End the turn; return the fields of a `captured` message, or None if nothing was captured."""
         with self._lock:
             streams, self._streams = self._streams, []
+        # Without the lock, which a stream takes to add its answer.
         for stream in streams:
             stream.end()
         with self._lock:

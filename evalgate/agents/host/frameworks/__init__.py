@@ -19,7 +19,7 @@ _FRAMEWORKS = (
     "agent_framework",
     "llama_index",
     "autogen",
-    "unsupported",
+    "unsupported",  # last: it refuses objects that none of the others accepted
 )
 
 
@@ -47,6 +47,7 @@ class AgentHost(NamedTuple):
 
 def is_a(agent: object, package: str, name: str) -> bool:
     """Return True if `agent` is of a class of that name in that package, without importing the package."""
+    # `isinstance` would need an import of each framework, which takes seconds where it is installed.
     return any(
         each.__name__ == name and (each.__module__ + ".").startswith(package + ".")
         for each in type(agent).__mro__

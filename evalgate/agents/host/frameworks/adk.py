@@ -112,6 +112,7 @@ class _AdkConversation:
         try:
             await self._collect_events(text, session, events)
         except Exception:
+            # The transcript holds what happened before the error.
             _report_events(events, None, session)
             raise
         final = _find_final_event(events)
@@ -128,6 +129,7 @@ class _AdkConversation:
             session_id=self._id,
             new_message=self._build_message(text, session.attachments),
         )
+        # A cancelled turn must close the generator at once: left alone, it ends when it is collected.
         async with contextlib.aclosing(running):
             async for event in running:
                 _report_usage(event, session)

@@ -62,6 +62,7 @@ def _adapt_signature(function: Callable[..., object]) -> Callable[[str, Session]
         return lambda text, _session: function(text)
     positional = [each for each in parameters if each.kind in _POSITIONAL]
     _check_signature(function, parameters, positional)
+    # A second parameter with a default and another name is an option of the agent, not the session.
     if len(positional) > 1 and (positional[1].name == "session" or _is_required(positional[1])):
         return function
     if any(each.name == "session" and each.kind is each.KEYWORD_ONLY for each in parameters):

@@ -94,6 +94,7 @@ class _OpenAiConversation:
         try:
             result = await runner.run(self._agent, messages, context=session.state)
         except Exception as error:
+            # The SDK attaches what the run did before it failed.
             done = getattr(error, "run_data", None)
             if done is not None:
                 _record_run(done, session)

@@ -43,7 +43,7 @@ class _PydanticAiConversation:
         with _mock_toolsets(self._agent, session.mocks), capture() as messages:
             try:
                 result = await self._agent.run(text, **options)
-            finally:
+            finally:  # also after an error: the calls before it belong to the transcript
                 for message in messages[len(self._history) :]:
                     _record_message(message, recorder, self._output_tools)
         self._history = result.all_messages()
@@ -69,6 +69,7 @@ def _mock_toolsets(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManage
 
     base = importlib.import_module("pydantic_ai.toolsets").WrapperToolset
     mocking = type("Mocking", (base,), {"call_tool": call_tool})
+    # `toolsets` includes the agent's own functions, which `tools` would add once more.
     override: contextlib.AbstractContextManager[Any] = agent.override(
         toolsets=[mocking(each) for each in agent.toolsets], tools=[]
     )
