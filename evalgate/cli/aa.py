@@ -24,6 +24,7 @@ from evalgate.cli.stored_runs import (
     load_stored_result,
     load_thresholds_or_default,
     rescore_case,
+    score_stored_runs,
 )
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError, NoVerdictError
@@ -44,13 +45,12 @@ from evalgate.core.types import (
     RunResult,
     Verdict,
 )
-from evalgate.gating.assessment import summarize_runs
-from evalgate.gating.comparison import compare_with_baseline
-from evalgate.gating.sampling import AdaptiveRuns
+from evalgate.gating.comparison import compare_runs
 from evalgate.gating.score_tables import build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.runner.plan import resolve_workspace
+from evalgate.runner.sampling import AdaptiveRuns
 from evalgate.statistics.parameters import MetricRule
 from evalgate.statistics.power import StoredRun, measure_gate_sensitivity
 from evalgate.statistics.threshold_test import compute_wilson_interval
@@ -190,10 +190,9 @@ class _Trial:
         sampling = AdaptiveRuns(self._policy, baseline)
         made: list[list[RunResult]] = [[] for _ in self._pairs]
 
-        def rescore_cases(rounds: int | None) -> tuple[CaseResult, ...]:
+        def collect_cases() -> tuple[CaseResult, ...]:
             return tuple(
-                rescore_case(replace(case, runs=tuple(runs)), self._rules, rounds)
-                for (case, _), runs in zip(self._pairs, made, strict=True)
+                replace(case, runs=tuple(runs)) for (case, _), runs in zip(self._pairs, made, strict=True)
             )
 
         wanted = sampling.plan_first_runs(len(self._pairs))
@@ -201,13 +200,11 @@ class _Trial:
             for index, numbers in wanted.items():
                 drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
-            wanted = sampling.plan_next_runs(lambda: rescore_cases(None))
-        found = summarize_runs(self._rules.gate, self._rules.runs, rescore_cases, sampling)
+            wanted = sampling.plan_next_runs([rescore_case(case, self._rules) for case in collect_cases()])
+        scored = score_stored_runs(collect_cases(), self._rules, self._policy, baseline)
+        comparison = compare_runs(scored, baseline, self._rules.gate)
         evidence = GateInput(
-            found.metrics,
-            found.cases,
-            compute_totals(found.cases),
-            compare_with_baseline(found.cases, baseline),
+            comparison.metrics, comparison.cases, compute_totals(comparison.cases), comparison.changes
         )
         return _TrialResult(decide_verdict(evidence, self._rules.gate), sum(map(len, made)))
 

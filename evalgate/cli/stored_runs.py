@@ -38,10 +38,10 @@ from evalgate.core.types import (
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import parse_json
 from evalgate.documents.text_files import read_named_file
-from evalgate.gating.assessment import summarize_runs
-from evalgate.gating.comparison import compare_with_baseline, explain_missing_deltas
-from evalgate.gating.sampling import AdaptiveRuns
-from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.gating.baseline_changes import explain_missing_deltas
+from evalgate.gating.comparison import ScoredRuns, compare_runs
+from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy
+from evalgate.gating.significance import decide_metrics
 from evalgate.gating.verdict import decide_verdict, find_inconsistencies
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.metrics.scoring import BoundMetric, score_case
@@ -75,31 +75,40 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         baseline = drop_runs_before_breaks(baseline, held, rules.gate.statistics.pass_score)
     repeatable = record.agent.kind != "replay"
     policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
-    sampling = AdaptiveRuns(policy, baseline)
-
-    def rescore_cases(rounds: int | None) -> tuple[CaseResult, ...]:
-        return tuple(rescore_case(case, rules, rounds) for case in record.cases)
-
-    found = summarize_runs(rules.gate, rules.runs, rescore_cases, sampling)
-    comparison = compare_with_baseline(found.cases, baseline) if baseline else None
+    scored = score_stored_runs(record.cases, rules, policy, baseline)
+    comparison = compare_runs(scored, baseline, rules.gate)
     interrupted = record.verdict.exit_code == ExitCode.INTERRUPTED
-    evidence = GateInput(found.metrics, found.cases, compute_totals(found.cases), comparison, interrupted)
-    nothing = explain_missing_deltas(found.metrics, comparison) if comparison else ""
+    cases, changes = comparison.cases, comparison.changes
+    evidence = GateInput(comparison.metrics, cases, compute_totals(cases), changes, interrupted)
+    nothing = explain_missing_deltas(comparison.metrics, changes) if changes else ""
     return replace(
         record,
-        runs=found.rounds,
+        runs=scored.rounds,
         verdict=decide_verdict(evidence, rules.gate),
-        metrics=found.metrics,
-        cases=found.cases,
+        metrics=comparison.metrics,
+        cases=cases,
         totals=replace(evidence.totals, cost_usd=record.totals.cost_usd, known_usd=record.totals.known_usd),
-        comparison=comparison,
+        comparison=changes,
         notices=(
-            *found.notices,
+            *comparison.notices,
             *((nothing,) if nothing else ()),
-            *(describe_already_failing(found.cases, baseline) if baseline else ()),
+            *(describe_already_failing(cases, baseline) if baseline else ()),
         ),
-        effort=found.effort,
+        effort=comparison.effort,
     )
+
+
+def score_stored_runs(
+    cases: Sequence[CaseResult], rules: GateRules, policy: StatisticalPolicy, baseline: Baseline | None
+) -> ScoredRuns:
+    """Score every case over the runs that count under the rules, as `runner.record_builder` does."""
+    scored = tuple(rescore_case(case, rules) for case in cases)
+    rounds = min((len(case.runs) for case in scored), default=0) if rules.runs == "auto" else rules.runs
+    decision = decide_metrics(scored, baseline, policy)
+    rounds = decision.rounds if decision else rounds
+    if policy.follows_up:
+        scored = tuple(rescore_case(case, rules, rounds) for case in cases)
+    return ScoredRuns(scored, rounds, policy, decision)
 
 
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:

@@ -1,331 +1,90 @@
-"""Compare a run with its baseline, matched by eval set and case id.
+"""Compare scored runs with their baseline: summaries with deltas, significance tests and changed cases."""
 
-A case with other expectations than in the baseline is `changed`, not better or worse: its scores answer
-another question.
-"""
-
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from evalgate.baselines.history import find_newest_sources
-from evalgate.core.formatting import compute_mean, compute_weighted_mean
-from evalgate.core.types import (
-    AGENT_FAULT_OUTCOMES,
-    AverageRunUsage,
-    Baseline,
-    BaselineCase,
-    BaselineRun,
-    CaseChange,
-    CaseKey,
-    CaseMetric,
-    CaseResult,
-    Change,
-    Comparison,
-    MetricSummary,
-    RunResult,
-    Status,
-)
-from evalgate.datasets.fingerprint import is_other_judge
-from evalgate.statistics.mean_difference import compute_case_p
-from evalgate.statistics.pairing import UNIT
+from evalgate.config.schema.gate import GateConfig
+from evalgate.core.frozen import frozen
+from evalgate.core.types import Baseline, CaseResult, Comparison, MetricSummary, SamplingCost
+from evalgate.metrics.aggregation import add_threshold_margins, summarize_metrics
 
-MOST_POINTS = 12
-"""Gate runs that a trend shows at most."""
+if TYPE_CHECKING:
+    from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.statistics.results import Decision
+
+_EPSILON = 1e-9  # a drop is a difference of two means: its last bits are noise
 
 
-def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase]]) -> tuple[float, ...]:
-    """Return the mean of a metric in each gate run of the baseline, oldest first, at most `MOST_POINTS`.
+@frozen
+class ScoredRuns:
+    """All cases of a run with their scores."""
 
-    Only gate runs that have a score of every case count: the means of the others would be over fewer cases.
-    """
-    by_source: dict[int, list[float]] = {}
-    for metric, old in members:
-        for source, scores in _group_by_source(metric, old.runs).items():
-            by_source.setdefault(source, []).append(compute_mean(scores))
-    whole = [compute_mean(by_source[at]) for at in sorted(by_source) if len(by_source[at]) == len(members)]
-    return tuple(whole[-MOST_POINTS:])
-
-
-def _group_by_source(metric: CaseMetric, runs: Iterable[BaselineRun]) -> Mapping[int, list[float]]:
-    found: dict[int, list[float]] = {}
-    for run in runs:
-        score = run.scores.get(metric.name)
-        if score is not None:
-            found.setdefault(run.source, []).append(score)
-    return found
+    cases: tuple[CaseResult, ...]
+    """In file order. Their means are over the first `rounds` runs; further runs only confirm."""
+    rounds: int
+    """Runs of every case that the means are computed from."""
+    statistics: "StatisticalPolicy | None" = None
+    """Settings of the statistics; None if comparing plain means is enough."""
+    decision: "Decision | None" = None
+    """Decision of the statistics on these runs; None if they can judge no metric."""
 
 
-def compare_usage(
-    pairs: Iterable[tuple[CaseResult, BaselineCase]],
-) -> tuple[AverageRunUsage | None, AverageRunUsage | None]:
-    """Return the mean usage of a run in the baseline and now, or (None, None) if no case can be compared.
+@frozen
+class RunComparison:
+    """Scored runs compared with their baseline, which the verdict is decided from."""
 
-    Only cases that have an answered run on both sides count.
-    """
-    sides = [(_select_answered_runs(old.runs), _select_answered_runs(case.runs)) for case, old in pairs]
-    both = [(then, now) for then, now in sides if then and now]
-    if not both:
-        return None, None
-    return _compute_mean_usage([then for then, _ in both]), _compute_mean_usage([now for _, now in both])
+    metrics: tuple[MetricSummary, ...]
+    cases: tuple[CaseResult, ...]
+    changes: Comparison | None = None
+    """What changed since the baseline; None if there is none."""
+    effort: SamplingCost | None = None
+    notices: tuple[str, ...] = ()
 
 
-def _select_answered_runs(runs: Iterable[BaselineRun | RunResult]) -> list[BaselineRun | RunResult]:
-    return [run for run in runs if run.outcome == "answered"]
-
-
-def _compute_mean_usage(cases: Sequence[Sequence[BaselineRun | RunResult]]) -> AverageRunUsage:
-    """Return the mean of the cases' means, so that more runs of one case change nothing."""
-    figures = [
-        [compute_mean(column) for column in zip(*map(_list_usage_figures, runs), strict=True)]
-        for runs in cases
-    ]
-    duration, tokens_in, tokens_out, cost = (compute_mean(column) for column in zip(*figures, strict=True))
-    is_known = all(run.usage is None or run.usage.cost_usd is not None for runs in cases for run in runs)
-    return AverageRunUsage(len(cases), duration, tokens_in, tokens_out, cost if is_known else None)
-
-
-def _list_usage_figures(run: BaselineRun | RunResult) -> Iterator[float]:
-    yield run.duration_s
-    usage = run.usage
-    yield from (usage.input_tokens, usage.output_tokens, usage.min_cost_usd) if usage else (0.0, 0.0, 0.0)
-
-
-_LUCK = 0.05
-"""A flaky case is newly passing if luck gives so many passes less often than this."""
-
-
-def compare_with_baseline(
-    cases: Sequence[CaseResult], baseline: Baseline, *, whole_sets: Collection[str] | None = None
-) -> Comparison:
-    """List the cases that differ from the baseline, and compare usage and metrics.
+def compare_runs(
+    scored: ScoredRuns,
+    baseline: Baseline | None,
+    policy: GateConfig,
+    *,
+    whole_sets: Collection[str] | None = None,
+) -> RunComparison:
+    """Compare scored runs with the baseline, by plain means and, where they have settings, by statistics.
 
     `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were.
     """
-    before = baseline.index_cases()
-    found = [(case, _build_case_change(case, before.get(case.key))) for case in cases]
-    changes = [change for _, change in found if change]
-    then, now = compare_usage(
-        (case, old) for case in cases if (old := before.get(case.key)) and _is_comparable(case, old)
-    )
-    present, newest = {case.key for case in cases}, find_newest_sources(baseline)
-    gone = [old for old in baseline.cases if old.key not in present and _is_current(old, newest)]
-    removed = [old for old in gone if whole_sets is None or old.eval_set_id in whole_sets]
-    changes += [CaseChange(old.eval_set_id, old.eval_id, "removed", before=old.status) for old in removed]
-    return Comparison(
-        source=baseline.path,
-        created_at=baseline.sources[-1].created_at,
-        commit=baseline.sources[-1].commit,
-        version=baseline.version,
-        branch=baseline.sources[-1].branch,
-        gate_runs=len(baseline.sources),
-        changes=tuple(changes),
-        unchanged=sum(change is None and case.is_conclusive for case, change in found),
-        then=then,
-        now=now,
-        left_out=len(gone) - len(removed),
-        other_metrics=tuple(dict.fromkeys(_find_changed_metrics(cases, before, other_judge=False))),
-        other_judges=tuple(dict.fromkeys(_find_changed_metrics(cases, before, other_judge=True))),
+    if scored.statistics is None:  # there is no baseline then, and no rule that needs statistics
+        return RunComparison(
+            add_threshold_margins(summarize_metrics(scored.cases), scored.cases), scored.cases
+        )
+    from evalgate.gating.baseline_changes import add_deltas, compare_with_baseline
+    from evalgate.gating.follow_ups import classify_failures
+    from evalgate.gating.significance import apply_decision
+
+    cases = classify_failures(scored.cases, baseline, scored.statistics)
+    metrics = add_threshold_margins(summarize_metrics(cases), cases)
+    if baseline is not None:
+        metrics = flag_regressions(add_deltas(metrics, cases, baseline), policy)
+    found = apply_decision(replace(scored, cases=cases), metrics, baseline, policy)
+    return replace(
+        found,
+        changes=compare_with_baseline(found.cases, baseline, whole_sets=whole_sets) if baseline else None,
     )
 
 
-def add_deltas(
-    metrics: Sequence[MetricSummary], cases: Sequence[CaseResult], baseline: Baseline
-) -> tuple[MetricSummary, ...]:
-    """Return the summaries with their baseline, delta and trend, computed over the comparable cases alone."""
-    before = baseline.index_cases()
-    return tuple(_add_delta_and_trend(metric, cases, before) for metric in metrics)
+def flag_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tuple[MetricSummary, ...]:
+    """Return the summaries with `regressed` set from the plain means, so that reports need no policy."""
+    return tuple(replace(metric, regressed=find_drop(metric, policy) is not None) for metric in metrics)
 
 
-def _add_delta_and_trend(
-    metric: MetricSummary, cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase]
-) -> MetricSummary:
-    course = compute_trend(
-        [
-            member
-            for member in _select_comparable_metrics(metric, cases, before)
-            if member[0].score is not None
-        ]
-    )
-    return replace(_add_delta(metric, list(_pair_scores(metric, cases, before))), trend=course)
-
-
-def _select_comparable_metrics(
-    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase]
-) -> Iterator[tuple[CaseMetric, BaselineCase]]:
-    """Yield the metric of every comparable case together with the case of the baseline."""
-    for case in cases:
-        old = before.get(case.key)
-        for metric in case.metrics if old and _is_comparable(case, old) else ():
-            if (
-                old
-                and _matches_summary(summary, case, metric)
-                and _compute_baseline_score(metric, old) is not None
-            ):
-                yield metric, old
-
-
-def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
-    """Return a sentence about why no metric has a delta.
-
-    Return "" if one has, or if a metric already reports that its runs lack scores.
-    """
-    if not metrics or any(
-        metric.delta is not None
-        or (metric.judgement is not None and metric.judgement.reason == "missing_runs")
-        for metric in metrics
-    ):
-        return ""
-    return (
-        f"Nothing could be compared with the baseline {comparison.source}: {_describe_obstacle(comparison)}."
-    )
-
-
-def _is_current(case: BaselineCase, newest: Mapping[str, int]) -> bool:
-    """Return True if the newest gate run of its eval set had the case, so that its absence is news."""
-    return case.eval_set_id not in newest or any(run.source == newest[case.eval_set_id] for run in case.runs)
-
-
-def _describe_obstacle(comparison: Comparison) -> str:
-    kinds = {change.change for change in comparison.changes if change.change != "removed"}
-    if kinds and not comparison.unchanged and kinds <= {"new"}:
-        return "it holds none of these cases"
-    if kinds and not comparison.unchanged and kinds <= {"new", "changed"}:
-        return "the cases that it holds ask or expect something else now"
-    if comparison.other_judges:
-        return "another model judged then, or was asked otherwise"
-    if comparison.other_metrics:
-        return "it holds no score of these metrics as they are now"
-    return "no case has a score on both sides"
-
-
-def _add_delta(metric: MetricSummary, pairs: Sequence[tuple[float, float, float]]) -> MetricSummary:
-    if not pairs:
-        return metric
-    before, after, weights = zip(*pairs, strict=True)
-    then, now = compute_weighted_mean(before, weights), compute_weighted_mean(after, weights)
-    return replace(metric, baseline=then, delta=now - then, compared=len(pairs))
-
-
-def _pair_scores(
-    summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase]
-) -> Iterator[tuple[float, float, float]]:
-    """Yield (baseline, now, weight) for every case that has a score of this metric on both sides."""
-    for case in cases:
-        old = before.get(case.key)
-        if old is None or not _is_comparable(case, old):
-            continue
-        for metric in case.metrics:
-            if not _matches_summary(summary, case, metric):
-                continue
-            then = _compute_baseline_score(metric, old)
-            if then is not None and metric.score is not None:
-                yield then, metric.score, case.weight
-
-
-def _matches_summary(summary: MetricSummary, case: CaseResult, metric: CaseMetric) -> bool:
-    min_mean = None if metric.min_mean == metric.threshold else metric.min_mean
-    own = (metric.name, metric.threshold, metric.scope, min_mean)
-    if own != (summary.name, summary.threshold, summary.scope, summary.min_mean):
-        return False
-    return not summary.eval_sets or case.eval_set_id in summary.eval_sets
-
-
-def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | None:
-    """Return the mean over the baseline's scored runs, or None if there is none or the metric has changed."""
-    if old.metric_fingerprints.get(metric.name) != metric.fingerprint:
+def find_drop(metric: MetricSummary, policy: GateConfig) -> float | None:
+    """Return by how much the mean fell if that is more than the policy allows, else None."""
+    limit = compute_drop_limit(metric, policy)
+    if metric.delta is None or -metric.delta < max(limit - _EPSILON, _EPSILON):
         return None
-    scores = [run.scores.get(metric.name) for run in old.runs]
-    known = [score for score in scores if score is not None]
-    return compute_mean(known) if known else None
+    return -metric.delta
 
 
-def _find_changed_metrics(
-    cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase], *, other_judge: bool
-) -> Iterator[str]:
-    """Yield the names of the metrics that changed since the baseline.
-
-    With `other_judge` those of which only the judge changed, otherwise all others.
-    """
-    for case in cases:
-        old = before.get(case.key)
-        if old is None or not _is_comparable(case, old):
-            continue
-        for metric in case.metrics:
-            known = old.metric_fingerprints.get(metric.name)
-            if known == metric.fingerprint:
-                continue
-            if is_other_judge(known or "", metric.fingerprint) == other_judge:
-                yield metric.name
-
-
-def _build_case_change(case: CaseResult, old: BaselineCase | None) -> CaseChange | None:
-    kind = _classify_change(case, old)
-    if kind is None:
-        return None
-    then = old.replies if old and kind == "newly_failing" else ()
-    return CaseChange(case.eval_set_id, case.eval_id, kind, old.status if old else None, case.status, then)
-
-
-def _classify_change(case: CaseResult, old: BaselineCase | None) -> Change | None:
-    if old is None:
-        return "new"
-    if not _is_comparable(case, old):
-        return "changed"
-    then = _outcomes_then(case, old)
-    if 0 < sum(then) < len(then):
-        return _kind_of_flaky_change(case, then)
-    if _is_failure(case.status) and not _is_failure(old.status):
-        return "newly_failing" if case.is_conclusive else None
-    if case.status == "passed" and _is_failure(old.status):
-        return "newly_passing"
-    return None
-
-
-def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | None:
-    """Return the change of a case that has both passed and failed stored runs.
-
-    The status of their mean says little about it. A case that passed 6 of 10 runs and fails once is not
-    newly failing, and not unchanged. It is newly failing if the statistics say that it broke, or that no
-    stored run failed like this. It is newly passing if luck hardly ever gives so many passes.
-    """
-    if _is_failure(case.status):
-        broke = any(each.standing is not None and each.standing.status == "broken" for each in case.metrics)
-        if broke or (case.follow_up is not None and case.follow_up.outcome != "excused"):
-            return "newly_failing"
-        return "flaky" if case.is_conclusive else None
-    if case.status != "passed":
-        return None
-    passes = sum(
-        run.outcome == "answered" and all(each.status == "passed" for each in run.metrics)
-        for run in case.runs
-    )
-    now = [UNIT] * passes + [0] * (len(case.runs) - passes)
-    before = [UNIT if passed else 0 for passed in then]
-    is_luck = compute_case_p(tuple(sorted(now)), tuple(sorted(before))) > _LUCK
-    return None if is_luck else "newly_passing"
-
-
-def _outcomes_then(case: CaseResult, old: BaselineCase) -> list[bool]:
-    """Return for each conclusive stored run whether it passed by today's thresholds."""
-    thresholds = {
-        metric.name: metric.threshold
-        for metric in case.metrics
-        if old.metric_fingerprints.get(metric.name) == metric.fingerprint
-    }
-    found = []
-    for run in old.runs:
-        scores = [(run.scores.get(name), threshold) for name, threshold in thresholds.items()]
-        known = [(score, threshold) for score, threshold in scores if score is not None]
-        if run.outcome in AGENT_FAULT_OUTCOMES:
-            found.append(False)
-        elif known:
-            found.append(all(score >= threshold for score, threshold in known))
-    return found
-
-
-def _is_failure(status: Status) -> bool:
-    return status in {"failed", "errored"}
-
-
-def _is_comparable(case: CaseResult, old: BaselineCase) -> bool:
-    return case.fingerprint == old.fingerprint
+def compute_drop_limit(metric: MetricSummary, policy: GateConfig) -> float:
+    """Return the smallest drop of the mean that is a regression, in the metric's own range."""
+    return policy.max_regression * metric.range.width

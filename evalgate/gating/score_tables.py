@@ -37,6 +37,16 @@ class StatisticalPolicy:
     """Most runs of a case that fails as none of its stored runs did; 1: it cannot be run again. 0: such
     cases are counted as they are (`max_failed_cases`)."""
 
+    @property
+    def is_auto(self) -> bool:
+        """Return True if the number of runs depends on the results."""
+        return self.parameters.runs is None
+
+    @property
+    def follows_up(self) -> bool:
+        """Return True if runs may be made in addition to those that every case gets in any event."""
+        return self.is_auto or self.parameters.follow_up
+
     def build_rule(self, metric: CaseMetric) -> MetricRule:
         """Build the rule of a metric, with limits as shares of its range."""
         criterion = self.criteria.get(metric.name)

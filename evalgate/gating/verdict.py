@@ -21,6 +21,7 @@ from evalgate.core.types import (
     Verdict,
     VerdictStatus,
 )
+from evalgate.gating.comparison import compute_drop_limit, find_drop
 
 _UNDECIDED: Mapping[str, ExitCode] = {
     "warn": ExitCode.OPEN,
@@ -240,37 +241,19 @@ def _format_case_share(cases: Sequence[CaseResult], evidence: GateInput) -> str:
     return f"{len(cases):,} of {_format_case_count(evidence)} ({_format_case_names(cases)})"
 
 
-def flag_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tuple[MetricSummary, ...]:
-    """Return the summaries with `regressed` set from the plain means, so that reports need no policy."""
-    return tuple(replace(metric, regressed=_find_drop(metric, policy) is not None) for metric in metrics)
-
-
 def _describe_regressions(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is not None:
             if judgement.verdict == "fail":
                 yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
-        elif (drop := _find_drop(metric, policy)) is not None:
-            limit = _compute_drop_limit(metric, policy)
+        elif (drop := find_drop(metric, policy)) is not None:
+            limit = compute_drop_limit(metric, policy)
             yield (
                 f"{metric.label} regressed by {format_score(drop, beside=limit)} "
                 f"({format_score(metric.baseline)} → {_format_current_score(metric)}); allowed is "
                 f"less than {format_score(limit)}."
             )
-
-
-def _find_drop(metric: MetricSummary, policy: GateConfig) -> float | None:
-    """Return by how much the metric fell if that is more than the policy allows, else None."""
-    limit = _compute_drop_limit(metric, policy)
-    if metric.delta is None or -metric.delta < max(limit - _EPSILON, _EPSILON):
-        return None
-    return -metric.delta
-
-
-def _compute_drop_limit(metric: MetricSummary, policy: GateConfig) -> float:
-    """Return the smallest drop that is a regression, in the metric's own range."""
-    return policy.max_regression * metric.range.width
 
 
 def _format_current_score(metric: MetricSummary) -> str:

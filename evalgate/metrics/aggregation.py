@@ -1,14 +1,20 @@
-"""Summaries over all cases: the table of metrics, the totals, and the cases with inconsistent runs."""
+"""Summaries over all cases: the table of metrics with its margins, the totals, and inconsistent cases."""
 
+import math
+from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple, overload
 
 from evalgate.core.formatting import compute_weighted_mean, pluralize
+from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (
     NON_AGENT_OUTCOMES,
     CaseMetric,
     CaseResult,
+    Margin,
     MetricSummary,
     RunResult,
     Status,
@@ -123,6 +129,79 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
         min_mean=None if own == threshold else own,
         agreement=compute_self_agreement(_iter_votes(name, members.cases)),
     )
+
+
+def add_threshold_margins(
+    metrics: Sequence[MetricSummary], cases: Sequence[CaseResult]
+) -> tuple[MetricSummary, ...]:
+    """Return the summaries of `cases`, each with the distance of its mean from its minimum."""
+    groups = group_by_metric(cases).values()
+    return tuple(
+        replace(
+            summary,
+            flip=compute_threshold_margin(summary.score, summary.minimum or 0.0, members, summary.range),
+        )
+        for summary, members in zip(metrics, groups, strict=True)
+    )
+
+
+def compute_threshold_margin(
+    score: float | None,
+    threshold: float,
+    members: Sequence[tuple[CaseResult, CaseMetric]],
+    known: Range = UNIT_RANGE,
+) -> Margin | None:
+    """Return the distance of a mean from its threshold, and the fewest runs that could turn the result.
+
+    Such runs would score best if the mean is below the threshold, and worst otherwise. `members` are the
+    cases of the mean, those without a score included. Return None without a mean, or for scores outside
+    their range, where one run can make any difference.
+    """
+    # Arrays: there may be hundreds of thousands of scores, next to a record that fills the memory.
+    weights, counts, scores = array("d"), array("Q"), array("d")
+    for case, metric in members:
+        if metric.score is not None:
+            found = _list_run_scores(case, metric)
+            weights.append(case.weight)
+            counts.append(len(found))
+            scores.extend(found)
+    low, high = known.low, known.high
+    if score is None or any(not low <= each <= high for each in scores):
+        return None
+    rising, distance = score < threshold, abs(score - threshold)
+    total, rest = math.fsum(weights), iter(scores)
+    gains = array(
+        "d",
+        (
+            weight / total * ((high - each) if rising else each - low) / count
+            for weight, count in zip(weights, counts, strict=True)
+            for each in islice(rest, count)
+        ),
+    )
+    return Margin(
+        threshold, distance, _count_fewest_runs(gains, distance - _EPSILON if rising else distance + _EPSILON)
+    )
+
+
+def _list_run_scores(case: CaseResult, metric: CaseMetric) -> list[float]:
+    name = metric.name
+    return [
+        each.score
+        for run in case.runs
+        if not run.confirms
+        for each in run.metrics
+        if each.name == name and each.score is not None
+    ]
+
+
+def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
+    """Count the largest gains that together reach `distance`, or return None if all of them do not."""
+    reached = 0.0
+    for count, gain in enumerate(sorted(gains, reverse=True), 1):
+        reached += gain
+        if reached >= distance:
+            return count
+    return None
 
 
 def _iter_votes(name: str, cases: Sequence[CaseResult]) -> Iterator[tuple[object, ...]]:

@@ -6,92 +6,27 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field, replace
 from functools import partial
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from evalgate.config.schema.budget import MeteredUsage
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AsyncCloseable, ChecksEntry, ProgressListener
-from evalgate.core.types import NON_AGENT_OUTCOMES, Baseline, CaseResult, CaseRun, ModelUsage, RunResult
+from evalgate.core.types import NON_AGENT_OUTCOMES, CaseResult, CaseRun, ModelUsage, RunResult
 from evalgate.llm.usage import BudgetGuard, RunUsage, was_stopped_by_budget
 from evalgate.metrics.scoring import score_case, score_run
 from evalgate.runner.plan import Plan
+from evalgate.runner.sampling import RunSchedule, SamplingStrategy
 from evalgate.runner.scheduler import RunRequest, run_cases
 from evalgate.runner.suites import CaseIndex
 from evalgate.system.signals import cancel_on_signals
 from evalgate.throttling.throttle import Throttle, ThrottleSettings
 
 if TYPE_CHECKING:
-    from evalgate.gating.sampling import AdaptiveRuns
     from evalgate.llm.judge_health import AnchorVerdict
-
-RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
-"""Index of a case to the numbers (1-based) of the runs to make."""
-
 
 _KEPT_AT_ONCE = 64
 """Most runs that are lost if the gate is killed at the moment in which they finish."""
-
-
-class SamplingStrategy(Protocol):
-    """Strategy that plans the runs."""
-
-    def plan_first_runs(self, cases: int) -> RunSchedule:
-        """Return the runs of `cases` cases that are made in any event."""
-        ...
-
-    def plan_next_runs(self, results: Callable[[], Sequence[CaseResult]]) -> RunSchedule:
-        """Return the runs to make after those in `results`, or an empty schedule if enough is known."""
-        ...
-
-
-class _UniformSchedule(Mapping[int, Sequence[int]]):
-    """Schedule with the same run numbers for every case, without an entry per case in memory."""
-
-    def __init__(self, cases: int, numbers: range) -> None:
-        self._cases, self._numbers = range(cases), numbers
-
-    def __getitem__(self, index: int) -> range:
-        if index not in self._cases:
-            raise KeyError(index)
-        return self._numbers
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._cases)
-
-    def __len__(self) -> int:
-        return len(self._cases)
-
-
-class FixedRuns:
-    """Sampling strategy that runs every case the same number of times."""
-
-    def __init__(self, runs: int) -> None:
-        self._runs = runs
-
-    def plan_first_runs(self, cases: int) -> RunSchedule:
-        """Return all runs of every case."""
-        return _UniformSchedule(cases, range(1, self._runs + 1))
-
-    def plan_next_runs(self, results: Callable[[], Sequence[CaseResult]]) -> RunSchedule:
-        """Return an empty schedule: the first runs were all."""
-        del results
-        return {}
-
-
-def choose_sampling(plan: Plan, baseline: Baseline | None) -> "AdaptiveRuns | None":
-    """Return the sampling strategy, or None if comparing plain means is enough."""
-    criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
-    statistical = any(criterion.rule == "statistical" for criterion in criteria)
-    if baseline is None and not statistical and plan.runs != "auto":
-        return None
-    from evalgate.gating.sampling import AdaptiveRuns
-    from evalgate.gating.score_tables import build_statistical_policy
-
-    repeatable = plan.agent.settings.kind != "replay"  # a recording says the same each time
-    return AdaptiveRuns(
-        build_statistical_policy(plan.policy, plan.runs, criteria, repeatable=repeatable), baseline
-    )
 
 
 class RunStore(Protocol):
@@ -218,11 +153,11 @@ class Evaluation:
         while wanted:
             if self._select_missing_runs(wanted):
                 return False
-            wanted = sampler.plan_next_runs(self.collect_results)
+            wanted = sampler.plan_next_runs(self.collect_results())
         return True
 
     def _plan_further_runs(self, sampler: SamplingStrategy) -> RunSchedule:
-        return self._select_missing_runs(sampler.plan_next_runs(self.collect_results))
+        return self._select_missing_runs(sampler.plan_next_runs(self.collect_results()))
 
     def _select_missing_runs(self, wanted: RunSchedule) -> RunSchedule:
         """Return the wanted runs of this shard that do not exist yet."""

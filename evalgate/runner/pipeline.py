@@ -18,8 +18,9 @@ from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, Shard
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.eval_runner import Evaluation, FixedRuns, RunScope, choose_sampling
+from evalgate.runner.eval_runner import Evaluation, RunScope
 from evalgate.runner.plan import Plan
+from evalgate.runner.sampling import choose_sampling, choose_statistics
 from evalgate.system.workspace import Workspace
 
 _RECORDING = "replay"
@@ -81,8 +82,8 @@ def run_gate(
     baseline = _read_baseline(plan)
     if options.shard is None:  # a shard cannot know what the others find
         plan = plan.apply_default_runs(baseline)
-    sampling = choose_sampling(plan, baseline)
-    sampler = sampling or FixedRuns(plan.fixed_runs)
+    statistics = choose_statistics(plan, baseline)
+    sampler = choose_sampling(plan, statistics, baseline)
     shard = _select_shard(plan, options.shard, baseline)
     checkpoint = Checkpoint(plan, options.journal, resume=options.resume, hiding=options.hiding)
     with ExitStack() as stack:
@@ -102,7 +103,7 @@ def run_gate(
             from evalgate.runner.sharding.assignment import build_shard_record
 
             return build_shard_record(plan, evaluation, shard, timing)
-        record = build_record(plan, evaluation, sampling, baseline, timing)
+        record = build_record(plan, evaluation, statistics, baseline, timing)
         own = agent.notices if isinstance(agent, HasNotices) else ()
         return replace(record, notices=(*own, *record.notices, *journaling.notices))
 
@@ -179,12 +180,12 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
 
     baseline = _read_baseline(plan)
     judged = sum((record.judge for _, record in records if record.judge), ModelUsage())
-    sampling = choose_sampling(plan, baseline)
-    finished = collect_finished_runs(plan, records, may_follow_up=sampling is not None)
+    statistics = choose_statistics(plan, baseline)
+    finished = collect_finished_runs(plan, records, may_follow_up=statistics is not None)
     evaluation = Evaluation(plan, progress, RunScope(finished, used=RunUsage(judged)))
     timing = RunTiming(
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),
     )
-    record = build_record(plan, evaluation, sampling, baseline, timing)
+    record = build_record(plan, evaluation, statistics, baseline, timing)
     return restore_written_cases(record, records)

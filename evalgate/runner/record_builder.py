@@ -9,7 +9,7 @@ from evalgate.core.formatting import to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import explain_missing_baseline
 from evalgate.core.types import AgentInfo, Baseline, CaseResult, Comparison, GateInput, Record
-from evalgate.gating.assessment import RunSummary, summarize_runs
+from evalgate.gating.comparison import ScoredRuns, compare_runs
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.usage import describe_budget_shortfall
 from evalgate.metrics.aggregation import compute_totals, describe_inconsistent_cases
@@ -19,7 +19,7 @@ from evalgate.runner.plan import Plan
 from evalgate.system.workspace import list_environment_notices, list_withheld_variables
 
 if TYPE_CHECKING:
-    from evalgate.gating.sampling import AdaptiveRuns
+    from evalgate.gating.score_tables import StatisticalPolicy
 
 
 @frozen
@@ -34,52 +34,60 @@ class RunTiming:
 def build_record(
     plan: Plan,
     evaluation: Evaluation,
-    sampling: "AdaptiveRuns | None",
+    statistics: "StatisticalPolicy | None",
     baseline: Baseline | None,
-    made: RunTiming,
+    timing: RunTiming,
 ) -> Record:
-    """Build the record of runs that were made, here or elsewhere."""
-    found = summarize_runs(plan.policy, plan.runs, evaluation.collect_results, sampling)
-    evidence = _build_gate_input(plan, evaluation, found, baseline)
+    """Build the record of runs that were made, here or elsewhere: score, compare, decide."""
+    scored = score_runs(plan, evaluation, statistics, baseline)
+    comparison = compare_runs(scored, baseline, plan.policy, whole_sets=plan.whole_sets)
+    evidence = GateInput(
+        comparison.metrics,
+        comparison.cases,
+        compute_totals(comparison.cases),
+        comparison.changes,
+        evaluation.interrupted,
+        evaluation.unreachable,
+        tuple(_describe_doubts(evaluation, comparison.cases)),
+    )
     return Record(
         evalgate_version=__version__,
-        created_at=made.created_at,
-        duration_s=made.duration_s,
+        created_at=timing.created_at,
+        duration_s=timing.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
-        runs=found.rounds,
+        runs=scored.rounds,
         verdict=decide_verdict(evidence, plan.policy),
-        metrics=found.metrics,
-        cases=found.cases,
+        metrics=evidence.metrics,
+        cases=evidence.cases,
         totals=evidence.totals,
         comparison=evidence.comparison,
         notices=(
             *_describe_diagnoses(plan, evidence),
-            *found.notices,
+            *comparison.notices,
             *_list_notices(plan, evidence, baseline),
             *_describe_judges_and_budget(plan, evaluation),
         ),
-        effort=found.effort,
+        effort=comparison.effort,
         judge=evaluation.judged,
     )
 
 
-def _build_gate_input(
-    plan: Plan, evaluation: Evaluation, found: RunSummary, baseline: Baseline | None
-) -> GateInput:
-    comparison = None
-    if baseline:
-        from evalgate.gating.comparison import compare_with_baseline
+def score_runs(
+    plan: Plan, evaluation: Evaluation, statistics: "StatisticalPolicy | None", baseline: Baseline | None
+) -> ScoredRuns:
+    """Score every case over the runs that count: those of the rounds that the statistics decided on."""
+    cases = evaluation.collect_results()
+    rounds = min((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs
+    if statistics is None:
+        return ScoredRuns(cases, rounds)
+    from evalgate.gating.significance import decide_metrics
 
-        comparison = compare_with_baseline(found.cases, baseline, whole_sets=plan.whole_sets)
-    return GateInput(
-        found.metrics,
-        found.cases,
-        compute_totals(found.cases),
-        comparison,
-        evaluation.interrupted,
-        evaluation.unreachable,
-        tuple(_describe_doubts(evaluation, found.cases)),
-    )
+    decision = decide_metrics(cases, baseline, statistics)
+    rounds = decision.rounds if decision else rounds
+    # Runs beyond these rounds were made because a case looked bad. A case that looked good got no such second
+    # chance, so in the means they would lean to one side: they only confirm, and are scored apart.
+    cases = evaluation.collect_results(rounds) if statistics.follows_up else cases
+    return ScoredRuns(cases, rounds, statistics, decision)
 
 
 def _describe_judges_and_budget(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
@@ -160,7 +168,7 @@ def _describe_baseline(baseline: Baseline, evidence: GateInput, comparison: Comp
     """Yield notices about the baseline, and about cases and metrics that cannot be compared with it."""
     from evalgate.baselines.breaks import describe_already_failing
     from evalgate.baselines.history import describe_staleness
-    from evalgate.gating.comparison import explain_missing_deltas
+    from evalgate.gating.baseline_changes import explain_missing_deltas
     from evalgate.gating.quarantine import find_recovered
 
     yield from describe_already_failing(evidence.cases, baseline)

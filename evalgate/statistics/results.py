@@ -123,6 +123,11 @@ class Decision:
     statistically."""
 
     @property
+    def rounds(self) -> int:
+        """Return the runs of every case that the averages were computed from."""
+        return max(metric.rounds for metric in self.metrics.values())
+
+    @property
     def verdict(self) -> MetricVerdict:
         """Return the worst verdict of the metrics, or `inconclusive` if there is no metric."""
         verdicts = [metric.verdict for metric in self.metrics.values()]

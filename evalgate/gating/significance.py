@@ -1,10 +1,11 @@
-"""Write the statistics' decisions into the fields of the record, corrected for runs that stopped early."""
+"""Decide by statistics, and write the decisions into the fields of the record."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from evalgate.config.schema.gate import GateConfig
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT_RANGE, Range
@@ -16,23 +17,70 @@ from evalgate.core.types import (
     MetricComparison,
     MetricSummary,
 )
+from evalgate.gating.comparison import RunComparison, ScoredRuns
 from evalgate.gating.messages import MessageContext, describe_metric
 from evalgate.gating.score_tables import (
     ScoreTables,
+    StatisticalPolicy,
     build_pool_name,
     build_row_name,
+    build_score_tables,
     build_table_name,
+    compare_line_means,
+    describe_out_of_range_scores,
     is_line_table,
 )
 from evalgate.llm.usage import was_stopped_by_budget
 from evalgate.metrics.aggregation import MetricKey, group_by_metric
-from evalgate.statistics.adaptive_runs import estimate_early_stop_bias
+from evalgate.statistics.adaptive_runs import decide_available_runs, estimate_early_stop_bias
+from evalgate.statistics.decision import decide_fixed_runs
 from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance
 from evalgate.statistics.pairing import Pair, PairedScores, pair_cases
 from evalgate.statistics.parameters import EPSILON, Parameters
 from evalgate.statistics.results import Decision, MetricDecision
 
 _NAMED_METRICS = 3  # metrics that one notice names
+
+
+def decide_metrics(
+    cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
+) -> Decision | None:
+    """Return the decision on the runs, even if they ended early, or None if no metric can be judged."""
+    tables = build_score_tables(cases, baseline, policy)
+    if not tables:
+        return None
+    decide = decide_available_runs if policy.follows_up else decide_fixed_runs
+    return decide(tables, policy.parameters)
+
+
+def apply_decision(
+    scored: ScoredRuns, metrics: tuple[MetricSummary, ...], baseline: Baseline | None, gate: GateConfig
+) -> RunComparison:
+    """Write the decision of the statistics into the summaries and cases, with notices about it.
+
+    Scores outside their range are not judged: their plain differences stay.
+    """
+    policy, decision, cases = scored.statistics, scored.decision, scored.cases
+    if policy is None:
+        return RunComparison(metrics, cases)
+    beyond = tuple(describe_out_of_range_scores(cases, baseline, policy))
+    if decision is None:
+        return RunComparison(metrics, cases, notices=beyond)
+    tables, parameters = build_score_tables(cases, baseline, policy), policy.parameters
+    rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
+    changes = dict(compare_line_means(tables, rounds, parameters))
+    words = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
+    found = annotate_results(metrics, cases, decision, words, changes)
+    excesses = dict(find_excesses(tables, decision, parameters)) if policy.is_auto else {}
+    corrected = apply_corrections(group_by_metric(cases), found.metrics, excesses)
+    notices = (
+        *beyond,
+        *list_decision_notices(decision, parameters),
+        *describe_low_means(corrected),
+        *describe_corrections(corrected),
+    )
+    effort = decision.cost if policy.is_auto else None
+    return RunComparison(corrected, found.cases, effort=effort, notices=notices)
 
 
 def find_excesses(

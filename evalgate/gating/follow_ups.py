@@ -1,4 +1,4 @@
-"""Plan runs: a fixed number of every case, as many as the comparison needs, or repeats of failures.
+"""Find the failing cases that broke, by running them again.
 
 The exact test measures how far a score fell, and needs a deep baseline to judge one case. Repeats answer
 another question: whether a case fails as none of its stored runs did, by a missed threshold or a crash.
@@ -6,21 +6,13 @@ Such a case is run again, one run at a time. It is a flake after two runs withou
 after so many with it that luck does not explain them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import AGENT_FAULT_OUTCOMES, Baseline, BaselineCase, CaseResult, FollowUp, RunResult
-from evalgate.gating.score_tables import (
-    StatisticalPolicy,
-    build_row_name,
-    build_score_tables,
-    compare_line_means,
-    describe_out_of_range_scores,
-)
-from evalgate.gating.statistics_adapter import find_excesses
-from evalgate.statistics.adaptive_runs import NextRuns, Step, decide_available_runs, plan_next_step
+from evalgate.gating.score_tables import StatisticalPolicy
 from evalgate.statistics.case_regression import (
     BreakageCriteria,
     StoredOutcomes,
@@ -28,9 +20,21 @@ from evalgate.statistics.case_regression import (
     estimate_flaky,
     find_breakage_criteria,
 )
-from evalgate.statistics.decision import decide_fixed_runs
-from evalgate.statistics.mean_difference import MeanDifference
-from evalgate.statistics.results import Decision
+
+
+def classify_failures(
+    cases: Sequence[CaseResult], baseline: Baseline | None, policy: StatisticalPolicy
+) -> tuple[CaseResult, ...]:
+    """Return the cases; each failing one has a `follow_up` if its baseline can be compared."""
+    classifier = build_classifier(baseline, policy)
+    return classifier.classify_failures(cases) if classifier else tuple(cases)
+
+
+def build_classifier(baseline: Baseline | None, policy: StatisticalPolicy) -> "FailureClassifier | None":
+    """Build the classifier of failing cases, or return None if such cases are counted as they are."""
+    if baseline is None or policy.case_runs == 0:
+        return None
+    return FailureClassifier(baseline, keep=policy.parameters.baseline_keep, most=policy.case_runs)
 
 
 class FailureClassifier:
@@ -203,112 +207,3 @@ def _is_conclusive(run: RunResult) -> bool:
 
 def _is_failing(case: CaseResult) -> bool:
     return case.quarantine is None and (case.status == "failed" or case.agent_failed)
-
-
-RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
-"""Index of a case to the numbers (1-based) of the runs that it still needs."""
-
-
-@frozen
-class AdaptiveRuns:
-    """Sampling strategy that plans the next runs from the results so far; it holds no state."""
-
-    policy: StatisticalPolicy
-    baseline: Baseline | None
-
-    @property
-    def is_auto(self) -> bool:
-        """Return True if the number of runs depends on the results."""
-        return self.policy.parameters.runs is None
-
-    def plan_first_runs(self, cases: int) -> RunSchedule:
-        """Return the runs that every case gets in any event."""
-        numbers = range(1, (self.policy.parameters.runs or 1) + 1)
-        return dict.fromkeys(range(cases), numbers)
-
-    def plan_next_runs(self, results: Callable[[], Sequence[CaseResult]]) -> RunSchedule:
-        """Return the runs to make after the first ones, or an empty schedule if enough is known."""
-        cases = results()
-        step = self._decide_step(cases)
-        # A shard has cases without runs: its average is not that of the suite.
-        is_whole = all(case.runs for case in cases)
-        if is_whole and isinstance(step, Decision) and _has_failing_average(step):
-            return {}
-        wanted = dict(self._failure_classifier.plan_follow_ups(cases)) if self._failure_classifier else {}
-        if not isinstance(step, NextRuns) or (wanted and step.why == "round"):
-            return wanted
-        if step.why == "round" and self._has_broken_case(cases):
-            return {}
-        index = {build_row_name(case): at for at, case in enumerate(cases)}
-        return {index[name]: numbers for name, numbers in step.runs.items()} | wanted
-
-    def _decide_step(self, cases: Sequence[CaseResult]) -> Step | None:
-        """Return the runs that the exact tests need, or their decision.
-
-        Return None if no metric can be judged or if the number of runs is fixed.
-        """
-        if not self.follows_up:
-            return None
-        found = build_score_tables(cases, self.baseline, self.policy)
-        return plan_next_step(found, self.policy.parameters) if found else None
-
-    def _has_broken_case(self, cases: Sequence[CaseResult]) -> bool:
-        """Return True if a case broke and the averages need no more runs."""
-        if self._failure_classifier is None or not self.policy.parameters.fail_fast:
-            return False
-        classified = self._failure_classifier.classify_failures(cases)
-        return any(case.follow_up is not None and case.follow_up.outcome == "broke" for case in classified)
-
-    @property
-    def follows_up(self) -> bool:
-        """Return True if runs may be made in addition to those that every case gets in any event."""
-        return self.is_auto or self.policy.parameters.follow_up
-
-    @property
-    def _failure_classifier(self) -> FailureClassifier | None:
-        if self.baseline is None or self.policy.case_runs == 0:
-            return None
-        return FailureClassifier(
-            self.baseline, keep=self.policy.parameters.baseline_keep, most=self.policy.case_runs
-        )
-
-    def decide_runs(self, results: Sequence[CaseResult]) -> Decision | None:
-        """Return the decision on the runs, even if they ended early, or None if no metric can be judged."""
-        found = build_score_tables(results, self.baseline, self.policy)
-        if not found:
-            return None
-        return (decide_available_runs if self.follows_up else decide_fixed_runs)(
-            found, self.policy.parameters
-        )
-
-    def find_line_differences(
-        self, results: Sequence[CaseResult], decision: Decision
-    ) -> Mapping[str, MeanDifference]:
-        """Return how far the average of each line moved, for metrics that have several lines."""
-        found = build_score_tables(results, self.baseline, self.policy)
-        rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
-        return dict(compare_line_means(found, rounds, self.policy.parameters))
-
-    def compute_excesses(self, results: Sequence[CaseResult], decision: Decision) -> Mapping[str, float]:
-        """Return for each table by how much its average is too high because the rounds stopped at it."""
-        if not self.is_auto:
-            return {}
-        found = build_score_tables(results, self.baseline, self.policy)
-        return dict(find_excesses(found, decision, self.policy.parameters))
-
-    def list_range_notices(self, cases: Sequence[CaseResult]) -> tuple[str, ...]:
-        """Return a sentence for every metric that the statistics cannot judge."""
-        return tuple(describe_out_of_range_scores(cases, self.baseline, self.policy))
-
-    def classify_failures(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
-        """Return the cases; each failing one has a `follow_up` if its baseline can be compared."""
-        return self._failure_classifier.classify_failures(cases) if self._failure_classifier else tuple(cases)
-
-
-def _has_failing_average(decision: Decision) -> bool:
-    """Return True if the averages close the gate: no single case matters then."""
-    return any(
-        part.verdict == "fail" and part.kind != "cases"
-        for metric in decision.metrics.values()
-        for part in metric.checks
-    )

@@ -10,7 +10,7 @@ from evalgate.core.types import (
     RunMetric,
     Status,
 )
-from evalgate.gating.sampling import FailureClassifier
+from evalgate.gating.follow_ups import FailureClassifier
 from tests.builders import a_case_result, a_run_result
 
 METRICS = "abcd"

@@ -1,0 +1,133 @@
+"""Plan the runs: a fixed number of every case, as many as the comparison needs, or repeats of failures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import Baseline, CaseResult
+from evalgate.runner.plan import Plan
+
+if TYPE_CHECKING:  # a run without a baseline loads no statistics
+    from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.statistics.results import Decision
+
+RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
+"""Index of a case to the numbers (1-based) of the runs to make."""
+
+
+class SamplingStrategy(Protocol):
+    """Strategy that plans the runs."""
+
+    def plan_first_runs(self, cases: int) -> RunSchedule:
+        """Return the runs of `cases` cases that are made in any event."""
+        ...
+
+    def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
+        """Return the runs to make after those in `cases`, or an empty schedule if enough is known."""
+        ...
+
+
+class _UniformSchedule(Mapping[int, Sequence[int]]):
+    """Schedule with the same run numbers for every case, without an entry per case in memory."""
+
+    def __init__(self, cases: int, numbers: range) -> None:
+        self._cases, self._numbers = range(cases), numbers
+
+    def __getitem__(self, index: int) -> range:
+        if index not in self._cases:
+            raise KeyError(index)
+        return self._numbers
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._cases)
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+
+class FixedRuns:
+    """Sampling strategy that runs every case the same number of times."""
+
+    def __init__(self, runs: int) -> None:
+        self._runs = runs
+
+    def plan_first_runs(self, cases: int) -> RunSchedule:
+        """Return all runs of every case."""
+        return _UniformSchedule(cases, range(1, self._runs + 1))
+
+    def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
+        """Return an empty schedule: the first runs were all."""
+        del cases
+        return {}
+
+
+@frozen
+class AdaptiveRuns:
+    """Sampling strategy that plans the next runs from the results so far; it holds no state."""
+
+    policy: "StatisticalPolicy"
+    baseline: Baseline | None
+
+    def plan_first_runs(self, cases: int) -> RunSchedule:
+        """Return the runs that every case gets in any event."""
+        numbers = range(1, (self.policy.parameters.runs or 1) + 1)
+        return dict.fromkeys(range(cases), numbers)
+
+    def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
+        """Return the runs to make after the first ones, or an empty schedule if enough is known."""
+        from evalgate.gating.follow_ups import build_classifier
+        from evalgate.gating.score_tables import build_row_name, build_score_tables
+        from evalgate.statistics.adaptive_runs import plan_next_step
+        from evalgate.statistics.results import Decision
+
+        tables = build_score_tables(cases, self.baseline, self.policy) if self.policy.follows_up else {}
+        step = plan_next_step(tables, self.policy.parameters) if tables else None
+        # A shard has cases without runs: its average is not that of the suite.
+        is_whole = all(case.runs for case in cases)
+        if is_whole and isinstance(step, Decision) and _has_failing_average(step):
+            return {}
+        classifier = build_classifier(self.baseline, self.policy)
+        wanted = dict(classifier.plan_follow_ups(cases)) if classifier else {}
+        if step is None or isinstance(step, Decision) or (wanted and step.why == "round"):
+            return wanted
+        if step.why == "round" and self._has_broken_case(cases):
+            return {}
+        index = {build_row_name(case): at for at, case in enumerate(cases)}
+        return {index[name]: numbers for name, numbers in step.runs.items()} | wanted
+
+    def _has_broken_case(self, cases: Sequence[CaseResult]) -> bool:
+        """Return True if a case broke and the averages need no more runs."""
+        from evalgate.gating.follow_ups import classify_failures
+
+        if not self.policy.parameters.fail_fast:
+            return False
+        classified = classify_failures(cases, self.baseline, self.policy)
+        return any(case.follow_up is not None and case.follow_up.outcome == "broke" for case in classified)
+
+
+def _has_failing_average(decision: "Decision") -> bool:
+    """Return True if the averages close the gate: no single case matters then."""
+    return any(
+        part.verdict == "fail" and part.kind != "cases"
+        for metric in decision.metrics.values()
+        for part in metric.checks
+    )
+
+
+def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPolicy | None":
+    """Return the settings of the statistics, or None if comparing plain means is enough."""
+    criteria = [bound.criterion for suite in plan.suites for bound in suite.metrics]
+    statistical = any(criterion.rule == "statistical" for criterion in criteria)
+    if baseline is None and not statistical and plan.runs != "auto":
+        return None
+    from evalgate.gating.score_tables import build_statistical_policy
+
+    repeatable = plan.agent.settings.kind != "replay"  # a recording says the same each time
+    return build_statistical_policy(plan.policy, plan.runs, criteria, repeatable=repeatable)
+
+
+def choose_sampling(
+    plan: Plan, statistics: "StatisticalPolicy | None", baseline: Baseline | None
+) -> SamplingStrategy:
+    """Return the strategy that plans the runs: adaptive with statistics, else a fixed number."""
+    return FixedRuns(plan.fixed_runs) if statistics is None else AdaptiveRuns(statistics, baseline)
