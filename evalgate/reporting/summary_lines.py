@@ -5,6 +5,7 @@ Texts of the record are returned as they are, and may hold any characters: repor
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from evalgate.core.formatting import format_delta, format_score, format_sparkline, pluralize
 from evalgate.core.frozen import frozen
@@ -22,6 +23,8 @@ from evalgate.llm.judge_health import describe_agreement
 from evalgate.reporting.findings import (
     CHANGES,
     count_passed_runs,
+    describe_comparisons,
+    describe_missing_baseline,
     describe_run_costs,
     explain_delta,
     explain_not_evaluated,
@@ -326,3 +329,65 @@ def describe_quarantine(case: CaseResult) -> str:
     """Return the end and the reason of a case's quarantine; "" if it is not quarantined."""
     about = case.quarantine
     return f"until {about.expires}, {about.owner}: {about.reason}" if about else ""
+
+
+@frozen
+class RecordSummary:
+    """The lines above the cases of a report, and how many lines of each kind are left out."""
+
+    headline: str
+    reasons: tuple[str, ...]
+    """The reasons of the verdict that the headline does not contain. All of them: reports cut them."""
+    metrics: list[MetricLine]
+    more_metrics: int
+    comparisons: list[tuple[str, str]]
+    """Statistical findings about metrics, each as (label, sentence)."""
+    baseline: BaselineLine | None
+    no_baseline: str
+    """The sentence that replaces `baseline` if there is none."""
+    changes: list[NamedCases]
+    flaky: list[tuple[str, str]]
+    """Cases with runs that disagree, as (name, sentence)."""
+    more_flaky: int
+    unjudged: list[NamedCases]
+    """Cases that could not be evaluated, by reason."""
+    more_unjudged: int
+    quarantined: list[QuarantinedCase]
+    more_quarantined: int
+
+    @property
+    def has_noise(self) -> bool:
+        """Return True if the noise of a score is known."""
+        return any(line.has_noise for line in self.metrics)
+
+    @property
+    def has_trend(self) -> bool:
+        """Return True if a metric has a sparkline."""
+        return any(line.trend for line in self.metrics)
+
+
+def summarize_record(record: Record, *, metrics: int, names: int, quarantined: int) -> RecordSummary:
+    """Return the summary of a record, with at most as many entries of each kind as the arguments say.
+
+    `metrics` limits the lines about metrics, `quarantined` the quarantined cases, and `names` the names and
+    lines of all other cases.
+    """
+    headline, reasons = build_headline(record)
+    flaky, unjudged = list_flaky_cases(record), list_unjudged_cases(record, names)
+    in_quarantine = list(list_quarantined(record))
+    return RecordSummary(
+        headline=headline,
+        reasons=reasons,
+        metrics=[build_metric_line(metric) for metric in record.metrics[:metrics]],
+        more_metrics=max(0, len(record.metrics) - metrics),
+        comparisons=list(islice(describe_comparisons(record), metrics)),
+        baseline=build_baseline_line(record),
+        no_baseline=describe_missing_baseline(record),
+        changes=list(list_changed_cases(record, names)),
+        flaky=flaky[:names],
+        more_flaky=max(0, len(flaky) - names),
+        unjudged=unjudged[:names],
+        more_unjudged=max(0, len(unjudged) - names),
+        quarantined=in_quarantine[:quarantined],
+        more_quarantined=max(0, len(in_quarantine) - quarantined),
+    )

@@ -23,8 +23,7 @@ from evalgate.core.types import (
     TurnResult,
     Verdict,
 )
-from evalgate.reporting.comment.markdown import escape_prose
-from evalgate.reporting.comment.reporter import LIMIT, CommentReport
+from evalgate.reporting.comment.reporter import LIMIT, CommentReport, escape_prose
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_summary
 from tests.core.test_sanitize import MARKDOWN, tokens_of
 from tests.situations import GOLDEN, HOSTILE, huge

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from evalgate.core.sanitize import keep_last_lines, to_html_code, to_md_code, to_md_text, truncate_block
 from evalgate.core.types import Record, Reply, TurnResult
-from evalgate.reporting.comment.markdown import Markdown, render_markdown
 from evalgate.reporting.diff import (
     DifferenceLine,
     DiffLimits,
@@ -30,10 +29,10 @@ _LIMITS = DiffLimits(calls=9, lines=_LINES, width=400)  # and one line that mark
 _SYMBOLS = {"failed": "❌", "errored": "💥"}
 
 
-def render_case(
+def build_case_view(
     record: Record, group: FindingGroup, *, is_open: bool, everything: bool, commands: bool
-) -> str:
-    """Return the first case of a group as a `<details>` block that also names the others.
+) -> dict[str, object]:
+    """Return the values of `case.md.j2`: the first case of a group in a block that also names the others.
 
     Without `everything`, the block shows only the faults and the difference in tool calls.
     """
@@ -41,29 +40,28 @@ def render_case(
     number, turn = finding.turn or (0, None)
     before = get_baseline_reply(finding, number)
     failure, turns = (finding.run.failure, finding.run.turns) if finding.run else (None, ())
-    return render_markdown(
-        "case.md.j2",
-        open=is_open,
-        symbol=_get_symbol(finding),
-        name=finding.name,
-        others=[other.name for other in group.others[:_MOST_NAMES]],
-        more_others=max(0, len(group.others) - _MOST_NAMES),
-        is_new=finding.is_new,
-        position=Markdown(_describe_position(finding, number)),
-        short=Markdown("" if is_open else _summarize_reason(finding)),
-        faults=[
+    return {
+        "open": is_open,
+        "symbol": _get_symbol(finding),
+        "name": finding.name,
+        "others": [other.name for other in group.others[:_MOST_NAMES]],
+        "more_others": max(0, len(group.others) - _MOST_NAMES),
+        "is_new": finding.is_new,
+        "position": _describe_position(finding, number),
+        "short": "" if is_open else _summarize_reason(finding),
+        "faults": [
             *islice(describe_faults(finding.case), _MOST_FAULTS),
             *([] if failure else describe_odd_turn(turns, number)),
         ],
-        user=truncate_block(turn.user, 600, lines=_LINES) if turn else "",
-        differences=[*_build_diff_blocks(turn, before, everything=everything)] if turn else [],
-        crash=keep_last_lines(failure.detail) if failure and everything else "",
-        replay=build_replay_command(record, finding.case) if commands and everything else "",
-        kept_at=resolve_record_path(record),
-        is_judged=any(run.judge for run in finding.case.runs),
-        again=build_repro_command(record, finding.case) if commands else "",
-        together=build_group_command(record, group.cases) if commands and everything else ("", ""),
-    )
+        "user": truncate_block(turn.user, 600, lines=_LINES) if turn else "",
+        "differences": [*_build_diff_blocks(turn, before, everything=everything)] if turn else [],
+        "crash": keep_last_lines(failure.detail) if failure and everything else "",
+        "replay": build_replay_command(record, finding.case) if commands and everything else "",
+        "kept_at": resolve_record_path(record),
+        "is_judged": any(run.judge for run in finding.case.runs),
+        "again": build_repro_command(record, finding.case) if commands else "",
+        "together": build_group_command(record, group.cases) if commands and everything else ("", ""),
+    }
 
 
 def render_brief(group: FindingGroup) -> str:
@@ -80,7 +78,7 @@ def _get_symbol(finding: Finding) -> str:
 
 
 def _summarize_reason(finding: Finding) -> str:
-    """Return the reason that a collapsed case shows."""
+    """Return the reason that a collapsed case shows, as Markdown."""
     outcome = next((run.outcome for run in finding.case.runs if run.outcome != "answered"), None)
     if outcome is not None:
         return outcome.replace("_", " ")
@@ -104,7 +102,8 @@ def _describe_position(finding: Finding, number: int) -> str:
 
 
 class _DiffBlock(NamedTuple):
-    what: Markdown
+    what: str
+    """Markdown."""
     text: str
 
 
@@ -113,7 +112,7 @@ def _build_diff_blocks(turn: TurnResult, before: Reply | None, *, everything: bo
         if difference.what == "Response" and not everything:
             continue
         yield _DiffBlock(
-            Markdown(f"**{difference.what}**, {difference.sides}:"),
+            f"**{difference.what}**, {difference.sides}:",
             "\n".join(_format_lines(difference.lines)),
         )
 

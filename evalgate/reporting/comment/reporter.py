@@ -2,95 +2,40 @@
 
 The text never exceeds GitHub's limit. It is cut by importance: first the details of the less important
 failing cases, then those cases, then the lists. It always says what was left out.
+
+The templates escape every text by default: a plain string becomes prose, and with the filters `code`,
+`html_code` and `fence` code. Only a `Markdown` object is rendered as it is; the filter `markdown` makes one.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import ReportContext
-from evalgate.core.sanitize import to_md_code, to_md_text
+from evalgate.core.sanitize import to_html_code, to_md_code, to_md_fence, to_md_text, to_one_line
 from evalgate.core.types import Record
-from evalgate.reporting.comment.markdown import Markdown, render_markdown
-from evalgate.reporting.findings import (
-    FindingGroup,
-    describe_comparisons,
-    describe_missing_baseline,
-    group_findings,
-    list_findings,
-)
+from evalgate.reporting.findings import FindingGroup, group_findings, list_findings
 from evalgate.reporting.summary_lines import (
     HEADLINES,
     SYMBOLS,
-    build_baseline_line,
-    build_headline,
-    build_metric_line,
     describe_run_totals,
     format_judge_usage,
     format_start_time,
-    list_changed_cases,
-    list_flaky_cases,
-    list_quarantined,
-    list_unjudged_cases,
+    summarize_record,
 )
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _SPLIT = "\0"
 _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")
-
-
-def render_frame(record: Record, key: str, size: int, *, is_trusted: bool, has_page: bool) -> tuple[str, str]:
-    """Return the text before and after the failing cases, with at most `size` entries in each list."""
-    words, reasons = build_headline(record)
-    metrics = [build_metric_line(metric) for metric in record.metrics[: 3 * size]]
-    baseline = build_baseline_line(record)
-    changes = list(list_changed_cases(record, size))
-    unjudged = list_unjudged_cases(record, size)
-    flaky, judgements = list_flaky_cases(record), list(islice(describe_comparisons(record), 3 * size))
-    text = render_markdown(
-        "comment.md.j2",
-        key=Markdown(_NOT_IN_KEY.sub("-", key)[:100] or "default"),
-        symbol=Markdown(HEADLINES[record.verdict.status][0]),
-        headline=words,
-        reasons=reasons[:size],
-        more_reasons=max(0, len(reasons) - size),
-        metrics=[(Markdown(SYMBOLS[line.status]), line, Markdown(line.delta)) for line in metrics],
-        has_noise=any(line.has_noise for line in metrics),
-        has_trend=any(line.trend for line in metrics),
-        more_metrics=max(0, len(record.metrics) - 3 * size),
-        baseline=baseline,
-        no_baseline=describe_missing_baseline(record),
-        is_run=bool(record.cases or record.metrics),
-        notices=record.notices[:size],
-        unjudged=unjudged[:size],
-        more_unjudged=max(0, len(unjudged) - size),
-        quarantined=list(islice(list_quarantined(record), 3 * size)),
-        more_quarantined=max(0, sum(1 for _ in list_quarantined(record)) - 3 * size),
-        is_trusted=is_trusted,
-        has_page=has_page,
-        changes=changes,
-        flaky=flaky[:size],
-        more_flaky=max(0, len(flaky) - size),
-        judgements=judgements,
-        has_list=changes or flaky or judgements or (baseline and baseline.took),
-        cases=Markdown(_SPLIT),
-        totals=Markdown(" · ".join(_describe_totals(record))),
-    )
-    before, _, after = text.partition(_SPLIT)
-    return before, after
-
-
-def _describe_totals(record: Record) -> Iterator[str]:
-    yield from describe_run_totals(record)
-    if record.judge is not None:
-        yield to_md_text(format_judge_usage(record.judge))
-    if record.agent.kind:
-        yield f"agent {to_md_code(f'{record.agent.kind}:{record.agent.what}', 100)}"
-    yield to_md_text(format_start_time(record), 40)
-    yield to_md_text(f"evalgate {record.evalgate_version}", 60)
-
+_LONGEST_PROSE = 500
+_QUOTED = re.compile(r"(?<![`\\])`([^`]+)`(?!`)")
 
 LIMIT = 60_000
 """The most bytes of UTF-8. GitHub accepts 65,536 characters; the rest is for what posting adds."""
@@ -140,12 +85,43 @@ class CommentReport:
         """Return the text before and after the cases, with lists as long as half of the limit allows."""
         frame = ("", "")
         for size in _LIST_SIZES:
-            frame = render_frame(
-                record, self.key, size, is_trusted=self.is_trusted, has_page=self.has_page and self.is_trusted
-            )
+            frame = self._render_frame(record, size)
             if _count_bytes(*frame) <= self._limit // 2:
                 break
         return frame
+
+    def _render_frame(self, record: Record, size: int) -> tuple[str, str]:
+        """Return the text before and after the failing cases, with at most `size` entries in each list."""
+        summary = summarize_record(record, metrics=3 * size, names=size, quarantined=3 * size)
+        text = _render_markdown(
+            "comment.md.j2",
+            key=Markdown(_NOT_IN_KEY.sub("-", self.key)[:100] or "default"),
+            symbol=Markdown(HEADLINES[record.verdict.status][0]),
+            summary=summary,
+            reasons=summary.reasons[:size],
+            more_reasons=max(0, len(summary.reasons) - size),
+            metrics=[
+                (Markdown(SYMBOLS[line.status]), line, Markdown(line.delta)) for line in summary.metrics
+            ],
+            is_run=bool(record.cases or record.metrics),
+            notices=record.notices[:size],
+            is_trusted=self.is_trusted,
+            has_page=self.has_page and self.is_trusted,
+            cases=Markdown(_SPLIT),
+            totals=Markdown(" · ".join(_describe_totals(record))),
+        )
+        before, _, after = text.partition(_SPLIT)
+        return before, after
+
+
+def _describe_totals(record: Record) -> Iterator[str]:
+    yield from describe_run_totals(record)
+    if record.judge is not None:
+        yield to_md_text(format_judge_usage(record.judge))
+    if record.agent.kind:
+        yield f"agent {to_md_code(f'{record.agent.kind}:{record.agent.what}', 100)}"
+    yield to_md_text(format_start_time(record), 40)
+    yield to_md_text(f"evalgate {record.evalgate_version}", 60)
 
 
 def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int, *, commands: bool) -> str:
@@ -169,10 +145,12 @@ def _render_fitting_case(
     record: Record, group: FindingGroup, available: int, *, is_open: bool, commands: bool
 ) -> str:
     """Return the case with all details, else with the most important ones, or "" if neither fits."""
-    from evalgate.reporting.comment.case import render_case
+    # Imported here, because a green run shows no case.
+    from evalgate.reporting.comment.case import build_case_view
 
     for everything in (True, False):
-        block = render_case(record, group, is_open=is_open, everything=everything, commands=commands)
+        view = build_case_view(record, group, is_open=is_open, everything=everything, commands=commands)
+        block = _render_markdown("case.md.j2", **view)
         if _count_bytes(block) <= available:
             return block
     return ""
@@ -205,3 +183,55 @@ def _count_cases(groups: Sequence[FindingGroup]) -> int:
 
 def _count_bytes(*texts: str) -> int:
     return sum(len(text.encode()) for text in texts)
+
+
+class Markdown(str):
+    """A text that is escaped already."""
+
+    __slots__ = ()
+
+
+def _render_markdown(template: str, **view: object) -> str:
+    """Render a template with the values in `view`."""
+    return _create_environment().get_template(template).render(**view)
+
+
+@cache
+def _create_environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    def escape_value(value: object) -> object:
+        return value if isinstance(value, Markdown | int) else escape_prose(str(value))
+
+    environment = Environment(  # noqa: S701  `finalize` escapes for Markdown; autoescape knows only HTML
+        loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
+        finalize=escape_value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["markdown"] = Markdown
+    environment.filters["code"] = lambda text: Markdown(to_md_code(text))
+    environment.filters["html_code"] = lambda text: Markdown(to_html_code(text))
+    environment.filters["counted"] = lambda number, noun: Markdown(pluralize(number, noun))
+    environment.filters["fence"] = lambda text, language: Markdown(to_md_fence(text, language))
+    return environment
+
+
+def escape_prose(text: str) -> Markdown:
+    """Return a sentence of evalgate's own as escaped prose; text in backticks becomes code."""
+    parts = _QUOTED.split(to_one_line(text, _LONGEST_PROSE))
+    return Markdown(
+        "".join(
+            to_md_code(part, _LONGEST_PROSE) if at % 2 else _escape_text(part)
+            for at, part in enumerate(parts)
+        )
+    )
+
+
+def _escape_text(text: str) -> str:
+    """Return the text escaped by `to_md_text`, which trims, with its leading and trailing blanks restored."""
+    inner = text.strip()
+    before, _, after = text.partition(inner) if inner else (text, "", "")
+    return f"{before}{to_md_text(inner, _LONGEST_PROSE)}{after}"

@@ -22,7 +22,6 @@ from evalgate.reporting.html.conversation import (
     build_scores,
     build_turn_view,
 )
-from evalgate.reporting.html.markup import render_html
 from evalgate.reporting.repro_command import (
     build_group_command,
     build_replay_command,
@@ -66,27 +65,27 @@ class _RunView:
     state: ClippedText | None
 
 
-def render_full(record: Record, entry: CaseEntry, anchor: str, budget: SizeBudget) -> str:
-    """Return the case with all its runs, as far as they fit in the budget."""
+def build_case_view(record: Record, entry: CaseEntry, anchor: str, budget: SizeBudget) -> dict[str, object]:
+    """Return the values of `page_case.html.j2`: the case with all its runs, as far as they fit."""
     case = entry.case
     # The table shows the reasons of metrics, and a single run shows why it has no answer.
     is_explained = len(case.runs) <= 1 or all(run.outcome == "answered" for run in case.runs)
+    # The budget is spent in this order: reasons, scores, runs, quarantine.
     reasons = () if is_explained else tuple(budget.take_text(fault) for fault in describe_faults(case))
     scores = tuple(build_case_scores(case.metrics, budget))
     runs = tuple(_build_runs(entry.finding, budget))
-    return render_html(
-        "page_case.html.j2",
-        anchor=anchor,
-        line=_build_line(entry),
-        reasons=reasons,
-        facts=tuple(_list_facts(entry)),
-        quarantine=budget.take_text(describe_quarantine(case)) if case.quarantine else None,
-        scores=scores,
-        has_baseline=any(score.baseline != "–" for score in scores),
-        runs=runs,
-        runs_left_out=len(case.runs) - len(runs),
-        commands=_list_commands(record, entry) if entry.is_bad else (),
-    )
+    return {
+        "anchor": anchor,
+        "line": build_line_view(entry),
+        "reasons": reasons,
+        "facts": tuple(_list_facts(entry)),
+        "quarantine": budget.take_text(describe_quarantine(case)) if case.quarantine else None,
+        "scores": scores,
+        "has_baseline": any(score.baseline != "–" for score in scores),
+        "runs": runs,
+        "runs_left_out": len(case.runs) - len(runs),
+        "commands": _list_commands(record, entry) if entry.is_bad else (),
+    }
 
 
 def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], ...]:
@@ -104,13 +103,10 @@ def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], .
     return tuple((words, command) for words, command in commands if 0 < len(command) < _LONGEST_COMMAND)
 
 
-def render_line(entry: CaseEntry) -> str:
-    """Return the case on one line."""
-    return render_html("page_line.html.j2", line=_build_line(entry))
-
-
 @frozen
-class _LineView:
+class LineView:
+    """A case on one line."""
+
     name: str
     kinds: tuple[str, ...]
     status: str
@@ -121,11 +117,12 @@ class _LineView:
     why: str
 
 
-def _build_line(entry: CaseEntry) -> _LineView:
+def build_line_view(entry: CaseEntry) -> LineView:
+    """Return the case as one line, which is also the title of a case in full."""
     case = entry.case
     outcome = next((run.outcome for run in case.runs if run.outcome != "answered"), None)
     word = OUTCOMES[outcome] if outcome and case.status == "errored" else STATUSES[case.status]
-    return _LineView(
+    return LineView(
         name=entry.finding.name[:_LONGEST_NAME],
         kinds=tuple(kind.replace("_", "-") for kind in entry.kinds),
         status=case.status.replace("_", "-"),

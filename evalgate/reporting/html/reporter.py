@@ -2,15 +2,60 @@
 
 The page is one file. It loads nothing and runs no script. It never exceeds the size that a browser opens at
 once: it is cut by importance, and says what was left out and where it is.
+
+The templates escape every text and make every character visible. Only the markup of a template and numbers
+are rendered as they are.
 """
 
-from collections.abc import Iterator
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import shorten_text, to_html_text
 from evalgate.core.types import Record
+from evalgate.reporting.html.case import build_case_view, build_line_view
+from evalgate.reporting.html.case_list import (
+    KINDS,
+    CaseEntry,
+    SizeBudget,
+    count_kinds,
+    name_anchors,
+    rank_cases,
+)
+from evalgate.reporting.summary_lines import (
+    HEADLINES,
+    STATUSES,
+    NamedCases,
+    describe_run_totals,
+    format_judge_usage,
+    format_start_time,
+    summarize_record,
+)
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 LIMIT = 5_000_000
 """The most bytes of UTF-8."""
+
+_FOR_THE_TOP = 1_000_000  # bytes of the page without its cases
+_FOR_LINES = 700_000  # bytes for cases on one line
+_MIN_CASE_SIZE, _MAX_CASE_SIZE = 8_000, 150_000  # characters of a case in full
+_LONGEST_TEXT = 15_000
+_MOST_METRICS = 200
+_MOST_REMARKS = 100
+_MOST_NAMES = 25
+_LONGEST = 1_000
+_LONGEST_NAME = 300
+_QUOTED = re.compile(r"(?<![`\\])`([^`\n]+)`(?!`)")
+_BREAK_AFTER = re.compile(r"(?<=[_/.])(?=\w)")
+_TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
 @frozen
@@ -28,7 +73,154 @@ class HtmlReport:
 
     def iter_chunks(self, record: Record) -> Iterator[str]:
         """Yield the document in pieces."""
-        # Imported here, because every run reads the name of the file and few render the page.
-        from evalgate.reporting.html.layout import iter_page_chunks
+        entries = rank_cases(record)
+        available = max(self.limit - _FOR_THE_TOP, self.limit // 2)
+        full = _render_full_cases(record, entries, available - min(_FOR_LINES, available // 5))
+        lines = _render_lines(entries[len(full) :], available - sum(map(_count_bytes, full)))
+        names = [entry.finding.name for entry in entries[: len(full)]]
+        # Reversed, so that of several cases with one name the first keeps the link.
+        anchors = dict(reversed(list(zip(names, name_anchors(entries[: len(full)]), strict=True))))
+        yield _render_top(record, entries, anchors, _describe_left_out(len(entries), len(full), len(lines)))
+        yield from full
+        yield from lines
+        yield _render_html("page_end.html.j2", about=list(_describe_run(record)))
 
-        return iter_page_chunks(record, self.limit)
+
+def _render_top(record: Record, entries: list[CaseEntry], anchors: Mapping[str, str], left_out: str) -> str:
+    """Return the page up to the cases.
+
+    `anchors` are the anchors of the cases shown in full, by name. `left_out` is a sentence about the other
+    cases; "" if there are none.
+    """
+    summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, quarantined=_MOST_NAMES)
+    # The Content-Security-Policy allows the style sheet by its digest, and nothing else.
+    sheet = (_TEMPLATES / "page.css").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
+    return _render_html(
+        "page_top.html.j2",
+        style=sheet,
+        source=f"sha256-{digest}",
+        status=record.verdict.status,
+        title=HEADLINES[record.verdict.status][1],
+        summary=summary,
+        headline=shorten_text(summary.headline, _LONGEST),
+        reasons=_shorten_list(summary.reasons),
+        facts=[*describe_run_totals(record), *([format_judge_usage(record.judge)] if record.judge else [])],
+        metrics=[(line, STATUSES[line.status]) for line in summary.metrics],
+        changes=[_link_cases(found, anchors) for found in summary.changes],
+        unjudged=[_link_cases(found, anchors) for found in summary.unjudged],
+        flaky=[(shorten_text(name, _LONGEST), runs, anchors.get(name)) for name, runs in summary.flaky],
+        quarantined=[(case, anchors.get(case.name)) for case in summary.quarantined],
+        notices=_shorten_list(record.notices),
+        kinds=[
+            (kind.replace("_", "-"), KINDS[kind], number) for kind, number in count_kinds(entries).items()
+        ],
+        total=len(entries),
+        left_out=left_out,
+    )
+
+
+def _shorten_list(sentences: Sequence[str]) -> list[str]:
+    found = [shorten_text(each, _LONGEST) for each in sentences[:_MOST_REMARKS]]
+    more = len(sentences) - len(found)
+    return [*found, f"… and {more:,} more: see results.json"] if more else found
+
+
+def _describe_run(record: Record) -> Iterator[str]:
+    if record.agent.kind:
+        yield f"agent {record.agent.kind}:{record.agent.what}"
+    yield format_start_time(record)
+    yield f"evalgate {record.evalgate_version}"
+
+
+_Named = tuple[str, str | None]
+"""A case name and its anchor; the anchor is None if the case is not shown in full."""
+
+
+def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCases, list[_Named]]:
+    return found, [(shorten_text(name, _LONGEST), anchors.get(name)) for name in found.names]
+
+
+def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> list[str]:
+    """Return the first cases in full, as many as fit. Each gets an equal share of what is `left`."""
+    found: list[str] = []
+    for number, (entry, anchor) in enumerate(zip(entries, name_anchors(entries), strict=True)):
+        share = left // (len(entries) - number)
+        budget = SizeBudget(max(_MIN_CASE_SIZE, min(share, _MAX_CASE_SIZE)), _LONGEST_TEXT)
+        text = _render_html("page_case.html.j2", **build_case_view(record, entry, anchor, budget))
+        left -= _count_bytes(text)
+        if left < 0:
+            break
+        found.append(text)
+    return found
+
+
+def _render_lines(entries: list[CaseEntry], left: int) -> list[str]:
+    """Return one line for each of the next cases, as many as fit."""
+    found: list[str] = []
+    for entry in entries:
+        text = _render_html("page_line.html.j2", line=build_line_view(entry))
+        left -= _count_bytes(text)
+        if left < 0:
+            break
+        found.append(text)
+    return found
+
+
+def _describe_left_out(cases: int, full: int, lines: int) -> str:
+    """Return a sentence about the cases that are not shown in full; "" if all are."""
+    if full == cases:
+        return ""
+    rest = cases - full - lines
+    named = f", {pluralize(lines, 'more', 'more')} by name" if lines else ""
+    missing = f", and {rest:,} not at all" if rest else ""
+    return (
+        f"Of {pluralize(cases, 'case')}, the {full:,} most telling stand here in full{named}{missing}. "
+        "results.json, beside this page, holds all of them."
+    )
+
+
+def _count_bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def _render_html(template: str, **view: object) -> str:
+    """Render a template with the values in `view`."""
+    return _create_environment().get_template(template).render(**view)
+
+
+@cache
+def _create_environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def escape_value(value: object) -> object:
+        # A macro of a template returns `Markup`, which is escaped already.
+        return value if isinstance(value, Markup | int) else Markup(to_html_text(str(value)))  # noqa: S704  it escapes
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        finalize=escape_value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+    def format_prose(text: object) -> Markup:
+        """Return an escaped sentence; text in backticks becomes code, as in the Markdown comment."""
+        parts = _QUOTED.split(str(text))
+        texts = (to_html_text(part) for part in parts)
+        return Markup("".join(f"<code>{t}</code>" if at % 2 else t for at, t in enumerate(texts)))  # noqa: S704
+
+    def insert_breaks(name: object) -> Markup:
+        """Return an escaped name that may wrap between its words."""
+        return Markup("<wbr>").join(Markup(to_html_text(part)) for part in _BREAK_AFTER.split(str(name)))  # noqa: S704
+
+    environment.filters["sheet"] = Markup
+    environment.filters["prose"] = format_prose
+    environment.filters["breakable"] = insert_breaks
+    environment.filters["short"] = lambda text: shorten_text(str(text), _LONGEST_NAME)
+    environment.filters["count"] = "{:,}".format
+    environment.filters["counted"] = pluralize
+    return environment
