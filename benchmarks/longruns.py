@@ -30,8 +30,8 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.runner.checkpoint.plan_id import compute_plan_id, compute_local_plan_id
 from evalgate.runner.checkpoint.journal import Journal
 from evalgate.runner.checkpoint.row_codec import dump_run
-from evalgate.runner.sharding.shard_files import read_shard
-from evalgate.runner.sharding.assignment import assign_cases
+from evalgate.runner.sharding import read_shard
+from evalgate.runner.sharding import assign_cases
 from evalgate.core.types import Shard
 from evalgate.runner.pipeline import RunOptions, merge_shards, run_gate
 from evalgate.runner.plan import build_plan

@@ -175,7 +175,7 @@ def merge(
     from evalgate.runner.pipeline import merge_shards
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
-    from evalgate.runner.sharding.shard_files import find_shards, read_shard
+    from evalgate.runner.sharding import find_shards, read_shard
     from evalgate.system.gc import pause_gc
 
     thresholds, folder = options.pop("thresholds"), Path(working_directory)

@@ -37,7 +37,6 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import parse_json
-from evalgate.documents.text_files import read_named_file
 from evalgate.gating.baseline_changes import explain_missing_deltas
 from evalgate.gating.comparison import ScoredRuns, compare_runs
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy
@@ -46,7 +45,7 @@ from evalgate.gating.verdict import decide_verdict, find_inconsistencies
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.metrics.scoring import BoundMetric, score_case
 from evalgate.runner.plan import resolve_workspace
-from evalgate.system.files import is_readable_name
+from evalgate.system.files import is_readable_name, read_input_file
 from evalgate.system.workspace import Workspace
 
 EMPTY_RECORD = Record(
@@ -330,7 +329,7 @@ def load_stored_result(workspace: Workspace, what: str) -> Record | None:
     if not isinstance(open_store(workspace, what), FileStore):
         return None
     try:
-        value = parse_json(read_named_file(workspace.folder / what, what), what).value
+        value = parse_json(read_input_file(workspace.folder / what, what), what).value
     except FileNotFoundError:
         raise _build_missing_error(what) from None
     except OSError as error:

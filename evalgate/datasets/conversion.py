@@ -13,8 +13,15 @@ from evalgate.core.errors import MOST_SHOWN, InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.conversion_rows import QUESTIONS, DamagedRowError, Row, is_chat, parse_row
-from evalgate.documents.text_files import read_csv_rows, read_text_file
+from evalgate.datasets.conversion_rows import (
+    QUESTIONS,
+    DamagedRowError,
+    Row,
+    is_chat,
+    parse_row,
+    read_csv_rows,
+)
+from evalgate.system.files import read_input_text
 
 _PROMPTFOO = frozenset({"prompts", "providers", "targets", "tests", "scenarios", "defaultTest"})
 _DEEPEVAL = frozenset(
@@ -142,7 +149,7 @@ def _read_csv(path: Path, shown_as: str) -> Dataset | None:
 
 
 def _read_lines(path: Path, shown_as: str) -> Dataset:
-    lines = enumerate(read_text_file(path, shown_as).splitlines(), 1)
+    lines = enumerate(read_input_text(path, shown_as).splitlines(), 1)
     asked = [(number, line.strip()) for number, line in lines if line.strip() and line.lstrip()[0] != "#"]
     rows = tuple(Row({"question": text}, number) for number, text in asked)
     return Dataset("a list of questions", "question", rows)
@@ -154,7 +161,7 @@ def _read_json_lines(path: Path, shown_as: str) -> Dataset | None:
     rows: list[Row] = []
     problems: list[Problem] = []
     # Not splitlines(): it also splits at U+2028, which a JSON text may contain.
-    lines = [each for each in enumerate(read_text_file(path, shown_as).split("\n"), 1) if each[1].strip()]
+    lines = [each for each in enumerate(read_input_text(path, shown_as).split("\n"), 1) if each[1].strip()]
     for number, line in lines:
         try:
             value = parse_json(line.encode(), shown_as).value

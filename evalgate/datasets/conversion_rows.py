@@ -1,12 +1,15 @@
-"""Conversion of rows of a data set and of chat messages to cases."""
+"""Rows of a data set and chat messages, read and converted to cases."""
 
+import csv
+import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 
-from evalgate.core.errors import InvalidInputError
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
@@ -20,10 +23,28 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
+from evalgate.system.files import read_input_text
 
 
 class DamagedRowError(Exception):
     """A row of a data set cannot be converted to a case; the text says why."""
+
+
+def read_csv_rows(path: Path, shown_as: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not empty, each with the line that it begins in.
+
+    Raises:
+        InvalidInputError: the file cannot be read or is no CSV.
+    """
+    text = io.StringIO(read_input_text(path, shown_as), newline="")
+    reader, line = csv.reader(text, delimiter=delimiter), 1
+    try:
+        for row in reader:
+            if any(row):
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InvalidInputError([Problem(shown_as, reader.line_num, 1, f"is no CSV: {error}")]) from None
 
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})

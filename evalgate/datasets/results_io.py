@@ -23,8 +23,8 @@ from evalgate.datasets.results_encoder import (
     list_required_fields,
     replace_unserializable,
 )
-from evalgate.documents.text_files import read_named_file
 from evalgate.redaction.redactor import RedactedJson
+from evalgate.system.files import read_input_file
 from evalgate.system.gc import pause_gc
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def read_record_bytes(path: Path, shown_as: str) -> bytes:
         InvalidInputError: the file is missing or cannot be read.
     """
     try:
-        return read_named_file(path, shown_as)
+        return read_input_file(path, shown_as)
     except FileNotFoundError:
         raise InvalidInputError(f"{shown_as}: no such file. `evalgate run` writes it.") from None
     except OSError as error:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.documents.text_files import decode_text, read_named_file
 from evalgate.documents.validation import Location
+from evalgate.system.files import decode_text, read_input_file
 
 if TYPE_CHECKING:
     import yaml
@@ -32,7 +32,7 @@ def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> C
         InvalidInputError: the file cannot be read, or its content does not match its suffix.
     """
     try:
-        data = read_named_file(path, shown_as)
+        data = read_input_file(path, shown_as)
     except FileNotFoundError:
         raise InvalidInputError(f"{shown_as}: no such file{'. ' if otherwise else ''}{otherwise}") from None
     except OSError as error:

@@ -21,7 +21,7 @@ from evalgate.documents.json_errors import (
     find_value_problems,
     skip_blanks,
 )
-from evalgate.documents.text_files import decode_text, read_named_file
+from evalgate.system.files import decode_text, read_input_file
 from evalgate.system.gc import pause_gc
 
 LOOKED_AT = 100
@@ -123,7 +123,7 @@ def read_json(path: Path | str, shown_as: str) -> JsonDocument:
             place.
     """
     try:
-        data = read_named_file(Path(path), shown_as)
+        data = read_input_file(Path(path), shown_as)
     except FileNotFoundError:
         raise InvalidInputError([Problem(shown_as, 0, 0, "no such file")]) from None
     except OSError as error:

@@ -100,7 +100,7 @@ def run_gate(
 
         timing = RunTiming(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
         if shard is not None:
-            from evalgate.runner.sharding.assignment import build_shard_record
+            from evalgate.runner.sharding import build_shard_record
 
             return build_shard_record(plan, evaluation, shard, timing)
         record = build_record(plan, evaluation, statistics, baseline, timing)
@@ -139,7 +139,7 @@ def _select_shard(plan: Plan, which: tuple[int, int] | None, baseline: Baseline 
     """Return the part of the plan that is run here, or None for all of it."""
     if which is None:
         return None
-    from evalgate.runner.sharding.assignment import build_shard
+    from evalgate.runner.sharding import build_shard
 
     return build_shard(plan, *which, baseline)
 
@@ -176,7 +176,7 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
         NoVerdictError: a shard is missing or did not come to its end.
     """
     from evalgate.runner.record_builder import RunTiming, build_record
-    from evalgate.runner.sharding.assignment import collect_finished_runs, restore_written_cases
+    from evalgate.runner.sharding import collect_finished_runs, restore_written_cases
 
     baseline = _read_baseline(plan)
     judged = sum((record.judge for _, record in records if record.judge), ModelUsage())

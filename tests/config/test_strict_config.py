@@ -9,7 +9,7 @@ from evalgate.__main__ import main
 from evalgate.core.errors import InvalidInputError
 from evalgate.documents.config_file import parse_yaml, read_config_document
 from evalgate.documents.strict_toml import load_toml
-from evalgate.documents.text_files import decode_text
+from evalgate.system.files import decode_text
 
 DIGITS = (
     "a whole number of 5,000 digits is too long to read: the limit is 4,300; put it in quotes if it is text"

@@ -14,8 +14,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline
 from evalgate.documents.strict_json import parse_json
-from evalgate.documents.text_files import read_named_file
-from evalgate.system.files import make_folder, remove_temporaries, write_atomically
+from evalgate.system.files import make_folder, read_input_file, remove_temporaries, write_atomically
 
 
 @frozen
@@ -53,7 +52,7 @@ class FileStore:
 
     def _read_data(self) -> bytes | None:
         try:
-            return read_named_file(self.path, self.shown_as)
+            return read_input_file(self.path, self.shown_as)
         except FileNotFoundError:
             return None
         except OSError as error:

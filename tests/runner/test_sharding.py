@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource
-from evalgate.runner.sharding.assignment import assign_cases, estimate_case_seconds
+from evalgate.runner.sharding import assign_cases, estimate_case_seconds
 
 
 @given(st.lists(st.floats(0, 1000)), st.integers(1, 20))

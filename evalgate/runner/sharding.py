@@ -1,10 +1,13 @@
-"""Assign cases to shards, check what a shard ran, and merge all shards."""
+"""Shards of a run: assign cases to them, read their records, check what each ran, and merge all."""
 
+import glob
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from heapq import heapify, heapreplace
+from pathlib import Path
 from typing import NamedTuple
 
 from evalgate import __version__
@@ -23,7 +26,9 @@ from evalgate.core.types import (
     Shard,
     Verdict,
 )
+from evalgate.datasets.large.stored_results import read_shard_case
 from evalgate.datasets.results_encoder import encode_turns
+from evalgate.datasets.results_io import is_shard_intact, load_record, read_record_bytes, split_record
 from evalgate.llm.usage import describe_budget_shortfall
 from evalgate.metrics.aggregation import compute_totals, summarize_metrics
 from evalgate.metrics.scoring import BoundMetric
@@ -33,6 +38,7 @@ from evalgate.runner.eval_runner import Evaluation
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming
 from evalgate.runner.suites import CaseIndex
+from evalgate.system.files import is_readable_name
 
 
 def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
@@ -316,3 +322,61 @@ def _list_case_keys(plan: Plan) -> list[tuple[str, str]]:
     return [
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
     ]
+
+
+# --- reading the records of shards --------------------------------------------------------------------------
+
+
+def find_shards(patterns: Sequence[str], *, base: Path) -> tuple[str, ...]:
+    """Return the files that files, folders and globs name, relative to `base`, in their order.
+
+    A folder is replaced by every `results.json` in it, at any depth, or by the one that should be there. A
+    name that matches nothing stays as written, as in a shell: reading it reports that there is no such
+    file.
+    """
+    return tuple(file for pattern in patterns for file in _expand_pattern(pattern, base) or [pattern])
+
+
+def _expand_pattern(pattern: str, base: Path) -> list[str]:
+    path = base / pattern
+    if path.is_dir():
+        found = sorted(file.relative_to(path) for file in path.rglob("results.json"))
+        return [str(Path(pattern) / file) for file in found or [Path("results.json")]]
+    if path.exists() or not glob.has_magic(pattern):
+        return [pattern]
+    names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  as eval sets are found
+    return sorted(name for name in names if is_readable_name(base / name))
+
+
+def read_shard(path: Path, shown_as: str) -> Record:
+    """Read the record of a shard. If this version wrote it, its conversations are parsed on first access.
+
+    Raises:
+        InvalidInputError: as `read_record`; or this version wrote the shard, and it was changed since.
+    """
+    data = read_record_bytes(path, shown_as)
+    record = _read_any(data, shown_as)
+    if record.shard is not None and record.evalgate_version == __version__ and not is_shard_intact(data):
+        message = "was changed since the shard wrote it: run the shard again, or take its file as it was"
+        raise InvalidInputError([Problem(shown_as, 0, 0, message)])
+    return record
+
+
+def _read_any(data: bytes, shown_as: str) -> Record:
+    with suppress(InvalidInputError, ValueError):  # `load_record` reports the error
+        return _read_current_version(data, shown_as)
+    return load_record(data, shown_as)
+
+
+def _read_current_version(data: bytes, shown_as: str) -> Record:
+    record, lines = split_record(data, shown_as)
+    if record.evalgate_version != __version__:
+        raise ValueError("written by another version")
+    return replace(record, cases=tuple(_iter_cases(lines)))
+
+
+def _iter_cases(lines: Iterable[bytes]) -> Iterator[CaseResult]:
+    for line in lines:
+        if b"\n" in line:
+            raise ValueError("written by another program")
+        yield read_shard_case(line)
