@@ -15,11 +15,10 @@ from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
-from evalgate.agents.factory import resolve_agent
+from evalgate.agents.factory import build_agent, resolve_agent
 from evalgate.config.schema.agent import AgentConfig, ExecutorConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core.types import CaseTurn, EvalCase, UserMessage
-from evalgate.runner.pipeline import build_executor_agent
 from evalgate.runner.scheduler import RunRequest, run_cases
 from evalgate.system.workspace import Workspace
 
@@ -105,7 +104,7 @@ async def _seconds_a_case(agent, seconds):
 def _agent(executor, folder, workers):
     section = AgentConfig(entry="agent.py:compute", workers=workers, concurrency=CONCURRENCY)
     chosen = resolve_agent(section, "", Thresholds(Config(), folder))
-    return build_executor_agent(ExecutorConfig(kind=executor), chosen, Workspace(folder), dict(os.environ))
+    return build_agent(chosen, Workspace(folder), dict(os.environ), ExecutorConfig(kind=executor))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from pydantic import ValidationError
 
-from evalgate.config.schema.agent import AgentConfig
+from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
@@ -160,13 +160,36 @@ def _convert_option_errors(
     return [Problem("", 0, 0, f"--agent: {each.message}") for each in found] if what else found
 
 
-def build_agent(chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str]) -> Agent:
-    """Build the agent with its dependencies installed, not started yet.
+_RECORDING = "replay"
+"""Kind of agent that replays a recording: it needs no cluster."""
+
+
+def build_agent(
+    chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str], executor: ExecutorConfig = LOCAL
+) -> Agent:
+    """Build the agent, not started yet: in workers of this machine, or in actors of a Ray cluster.
+
+    For this machine, what the agent depends on is installed now; in a cluster, each actor does it.
 
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.
     """
-    config, python = chosen.settings, chosen.settings.python
+    kind = chosen.settings.kind
+    if executor.kind == "ray" and kind != _RECORDING:
+        # Loaded by name: an import would be a cycle, as each actor builds its agent with this module.
+        build_ray_agent: Callable[..., Agent] = registry.load_object(
+            "evalgate.agents.ray.agent:build_ray_agent"
+        )
+        return build_ray_agent(executor, chosen, workspace, environ)
+    context = _prepare_context(chosen.settings, workspace, environ)
+    where = Problem("", 0, 0, f"agent {kind}")
+    with registry.translate_plugin_errors("agents", registry.AGENTS, kind, where):
+        return chosen.options.build(context)
+
+
+def _prepare_context(config: AgentConfig, workspace: Workspace, environ: Mapping[str, str]) -> AgentContext:
+    """Return what every kind of agent is built from, after the `setup` command has run."""
+    python = config.python
     home = workspace.choose_home(environ)
     env = {**build_agent_environment(environ, config.env), "HOME": str(home)}
     if config.setup is not None:
@@ -189,7 +212,7 @@ def build_agent(chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, s
         )
         return read(workspace.folder / path, path)
 
-    context = AgentContext(
+    return AgentContext(
         folder=workspace.folder,
         env=env,
         timeout=config.timeout,
@@ -201,4 +224,3 @@ def build_agent(chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, s
         gid=gid,
         environ=environ,
     )
-    return registry.build_agent(config.kind, chosen.options, context)

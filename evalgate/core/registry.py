@@ -17,9 +17,6 @@ from urllib.parse import unquote, urlsplit
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean, join_quoted
 from evalgate.core.protocols import (
-    Agent,
-    AgentContext,
-    AgentOptions,
     AgentType,
     BaselineStore,
     EvalFormat,
@@ -315,16 +312,6 @@ def _check_path(text: str, kind: str, place: StoreContext) -> None:
     hint = did_you_mean(kind, BASELINES) if kind else ""
     if (hint or "://" in text) and not (place.folder / text).exists():
         raise InvalidInputError(f"`{kind}` is no kind of baseline that evalgate knows.{hint}")
-
-
-def build_agent(kind: str, options: AgentOptions, place: AgentContext) -> Agent:
-    """Build the agent without starting it.
-
-    Raises:
-        InvalidInputError: the options refer to something unusable, or another package's agent is broken.
-    """
-    with translate_plugin_errors("agents", AGENTS, kind, Problem("", 0, 0, f"agent {kind}")):
-        return options.build(place)
 
 
 def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:

@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from evalgate.agents.factory import AgentSpec, build_agent
-from evalgate.config.schema.agent import ExecutorConfig
+from evalgate.agents.factory import build_agent
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Agent, HasNotices, LlmJudged, ProgressListener, explain_missing_baseline
+from evalgate.core.protocols import HasNotices, LlmJudged, ProgressListener, explain_missing_baseline
 from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, Shard
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -21,25 +20,6 @@ from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.eval_runner import Evaluation, RunScope
 from evalgate.runner.plan import Plan
 from evalgate.runner.sampling import choose_sampling, choose_statistics
-from evalgate.system.workspace import Workspace
-
-_RECORDING = "replay"
-"""Agent kind that replays a recording: it needs no cluster."""
-
-
-def build_executor_agent(
-    executor: ExecutorConfig, chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str]
-) -> Agent:
-    """Build the agent, not started yet: in workers of this machine, or in actors of a Ray cluster.
-
-    Raises:
-        EvalgateError: as `build_agent`.
-    """
-    if executor.kind == "local" or chosen.settings.kind == _RECORDING:
-        return build_agent(chosen, workspace, environ)
-    from evalgate.agents.ray.config import build_ray_agent
-
-    return build_ray_agent(executor, chosen, workspace, environ)
 
 
 @frozen
@@ -91,7 +71,7 @@ def run_gate(
         share = frozenset(shard.cases) if shard is not None else None
         scope = RunScope(journaling.finished, share, journaling, journaling.used)
         evaluation = Evaluation(plan, progress, scope)
-        agent = build_executor_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
+        agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, sampler), baseline):
             tell(sentence)
         asyncio.run(evaluation.run(agent, sampler, while_starting, begin))

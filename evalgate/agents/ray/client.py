@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -248,10 +247,3 @@ def _create_short_folder() -> str:
     usual = tempfile.gettempdir()
     is_short = len(usual) + len("/eg-ray-12345678") <= _LONGEST_FOLDER
     return tempfile.mkdtemp(prefix="eg-ray-", dir=usual if is_short else "/tmp")  # noqa: S108  mkdtemp is safe
-
-
-def build_python_path(environ: Mapping[str, str]) -> str:
-    """Return the PYTHONPATH of a Ray cluster on this machine: its actors import the running evalgate."""
-    root = str(Path(__file__).parents[3])
-    given = "" if sys.flags.ignore_environment else environ.get("PYTHONPATH", "")
-    return os.pathsep.join(filter(None, (root, given)))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from evalgate.agents.factory import build_agent
 from evalgate.agents.ray.actor import ActorSpec
-from evalgate.agents.ray.agent import ClusterAgent
-from evalgate.agents.ray.config import _build_cluster, _build_ray_env
+from evalgate.agents.ray.agent import ClusterAgent, _build_cluster_spec, _build_ray_env
 from evalgate.agents.workers.pool import WorkerPool
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.schema.agent import LOCAL, ExecutorConfig
@@ -15,7 +15,6 @@ from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.runner.checkpoint.plan_id import compute_plan_id
-from evalgate.runner.pipeline import build_executor_agent
 from evalgate.runner.plan import Plan, build_plan
 
 ENVIRON = {
@@ -111,13 +110,13 @@ def test_a_journal_goes_on_wherever_the_workers_are(project: Path) -> None:
 def test_a_recording_needs_no_cluster(project: Path) -> None:
     (project / "said.json").write_text((project / "s.evalset.json").read_text())
     plan = planned(project, agent={"kind": "replay", "path": "said.json"})
-    agent = build_executor_agent(plan.executor, plan.agent, plan.workspace, plan.environ)
+    agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
     assert not isinstance(agent, ClusterAgent)
 
 
 def spec_of(plan: Plan, address: str | None) -> ActorSpec:
     return ActorSpec.from_json(
-        _build_cluster(plan.executor, address, plan.agent, plan.workspace, plan.environ).spec
+        _build_cluster_spec(plan.executor, address, plan.agent, plan.workspace, plan.environ).spec
     )
 
 
@@ -138,11 +137,11 @@ def test_nodes_learn_what_the_agent_may_know_and_no_more(project: Path) -> None:
 @pytest.mark.usefixtures("has_ray")
 def test_the_working_folder_is_sent_shared_or_there(project: Path) -> None:
     sent = planned(project, executor={"kind": "ray", "exclude": "data"})
-    given = _build_cluster(sent.executor, "auto", sent.agent, sent.workspace, ENVIRON)
+    given = _build_cluster_spec(sent.executor, "auto", sent.agent, sent.workspace, ENVIRON)
     assert (spec_of(sent, "auto").folder, given.runtime_env["working_dir"]) == (None, str(project))
     assert given.runtime_env["excludes"] == ["data"]
     shared = planned(project, executor={"kind": "ray", "workspace": "shared"})
-    given = _build_cluster(shared.executor, "auto", shared.agent, shared.workspace, ENVIRON)
+    given = _build_cluster_spec(shared.executor, "auto", shared.agent, shared.workspace, ENVIRON)
     assert (spec_of(shared, "auto").folder, "working_dir" in given.runtime_env) == (str(project), False)
     assert spec_of(sent, None).folder == str(project)
     assert given.actors == 3
