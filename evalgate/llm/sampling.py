@@ -10,6 +10,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import RANDOM_FAILURES, JudgeError
+from evalgate.llm.judge_health import compute_agreement
 
 T = TypeVar("T")
 
@@ -81,6 +82,15 @@ class Samples(Generic[T]):
         rows = [(sample.number, _build_row(sample, describe)) for sample in self.good]
         rows += [(sample.number, _build_failed_row(sample)) for sample in self.failed]
         return tuple(row for _, row in sorted(rows, key=lambda row: row[0]))
+
+    def build_details(self, describe: Callable[[T], tuple[float | None, str]]) -> JsonObject:
+        """Return the rows of all samples, and the agreement between the scores of the usable ones.
+
+        There is no agreement between fewer than two. `describe` is that of `to_rows`.
+        """
+        details: dict[str, object] = {"samples": self.to_rows(describe)}
+        agreed = compute_agreement([describe(value)[0] for value in self.values])
+        return details if agreed is None else {**details, "agreement": agreed}
 
 
 async def take_samples(

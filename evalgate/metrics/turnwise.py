@@ -1,4 +1,4 @@
-"""Scoring turn by turn: each expected turn is paired with the agent's, and a missing one scores 0.0."""
+"""The turns of a run next to those of its case, and scoring turn by turn, where a missing one scores 0.0."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,16 +6,60 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from evalgate.core.formatting import compute_sequential_mean
+from evalgate.core.frozen import frozen
 from evalgate.core.types import (
     CaseRun,
     CaseTurn,
     EvalCase,
+    JsonObject,
     MetricResult,
     MetricScore,
     NotApplicable,
     Reply,
     TurnScore,
 )
+
+NOT_ASKED_FOR = "the case does not ask for this turn"
+NO_REPLY = "the agent gave no reply to this turn"
+
+
+@frozen
+class Exchange:
+    """One turn of a run, with what its case expects of it."""
+
+    number: int
+    """1-based."""
+    user: str
+    """The message as it is written in the case, or as a simulated user wrote it."""
+    turn: CaseTurn | None
+    """None if the case does not ask for the turn, or its user is simulated."""
+    reply: Reply | None
+    """None if the agent made no such turn."""
+    is_asked_for: bool = True
+    context: tuple[JsonObject, ...] = ()
+    """Messages before the conversation."""
+
+    @property
+    def response(self) -> str:
+        """Return the final response, or "" if there is none."""
+        return (self.reply.response if self.reply else None) or ""
+
+    @property
+    def reference(self) -> str | None:
+        """Return the expected final response, or None if there is none."""
+        return self.turn.expected.response if self.turn else None
+
+
+def build_exchanges(case: EvalCase, run: CaseRun) -> tuple[Exchange, ...]:
+    """Return every turn of the run, and those of the case to which the run has none."""
+    found = []
+    for index, (turn, reply) in enumerate(zip_longest(case.turns, run.replies)):
+        # The message that was sent, because a recording may ask otherwise than its case.
+        user = run.said[index].text if index < len(run.said) else turn.user.text if turn else ""
+        is_asked_for = turn is not None or not case.turns
+        found.append(Exchange(index + 1, user, turn, reply, is_asked_for, case.context_messages))
+    return tuple(found)
+
 
 _LARGE = 1 << 16
 _WEIGHT_OF_AN_EVENT = 100
@@ -67,9 +111,9 @@ def _judge_turn(
     turn: CaseTurn | None, reply: Reply | None, judge: Callable[[CaseTurn, Reply], TurnScore]
 ) -> TurnScore:
     if turn is None:
-        return TurnScore(0.0, "the case does not ask for this turn")
+        return TurnScore(0.0, NOT_ASKED_FOR)
     if reply is None:
-        return TurnScore(0.0, "the agent gave no reply to this turn")
+        return TurnScore(0.0, NO_REPLY)
     return judge(turn, reply)
 
 

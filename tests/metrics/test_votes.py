@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from evalgate.integrations.adk.judging.answers import JudgeOpinion
-from evalgate.integrations.adk.judging.evaluation import score_by_vote
+from evalgate.integrations.adk.judging.judged_metric import score_by_vote
 from evalgate.llm.client import ModelAnswer
 from evalgate.llm.sampling import Sample, Samples
 

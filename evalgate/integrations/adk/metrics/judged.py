@@ -27,9 +27,7 @@ from evalgate.integrations.adk.judging.answers import (
     parse_support,
     parse_turn_validity,
 )
-from evalgate.integrations.adk.judging.evaluation import (
-    NO_REPLY,
-    NOT_ASKED_FOR,
+from evalgate.integrations.adk.judging.judged_metric import (
     DuplicateRubricError,
     JudgedMetric,
     JudgedTurn,
@@ -43,9 +41,7 @@ from evalgate.integrations.adk.judging.evaluation import (
     score_by_vote,
     score_turn_by_rubrics,
 )
-from evalgate.integrations.adk.judging.exchanges import (
-    AdkExchange,
-    build_exchanges,
+from evalgate.integrations.adk.judging.prompts import (
     format_declarations,
     format_dialogue,
     format_instructions,
@@ -55,6 +51,7 @@ from evalgate.integrations.adk.judging.exchanges import (
 )
 from evalgate.llm.prompting import indent_later_lines
 from evalgate.llm.sampling import Samples
+from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 
 
 class FinalResponseMatch(JudgedMetric):
@@ -70,16 +67,15 @@ class FinalResponseMatch(JudgedMetric):
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said")
 
-    async def _judge_turn(self, exchange: AdkExchange) -> JudgedTurn:
+    async def _judge_turn(self, exchange: Exchange) -> JudgedTurn:
         if not exchange.is_asked_for:
             return build_zero_turn(NOT_ASKED_FOR)
         if exchange.reply is None:
             return build_zero_turn(NO_REPLY)
-        expected = exchange.turn.expected.response if exchange.turn else None
-        if expected is None:
+        if exchange.reference is None:
             return build_unjudged_turn("the eval set gives no `final_response` to compare with")
-        response = exchange.get_response(with_intermediate=self.include_intermediate_responses_in_final)
-        material = {"user": exchange.user, "response": response, "reference": expected}
+        response = self.get_response(exchange)
+        material = {"user": exchange.user, "response": response, "reference": exchange.reference}
         return score_by_vote(await self.ask_judge(build_validity_parser(self._release), material))
 
 
@@ -96,7 +92,7 @@ class Hallucinations(JudgedMetric):
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said", mean=compute_exact_mean)
 
-    async def _judge_turn(self, exchange: AdkExchange) -> JudgedTurn:
+    async def _judge_turn(self, exchange: Exchange) -> JudgedTurn:
         if exchange.reply is None:
             return build_unjudged_turn(NO_REPLY)
         judged = [turn async for turn in self._judge_responses(exchange)]
@@ -111,13 +107,13 @@ class Hallucinations(JudgedMetric):
         details = {"responses": [each.details for each in scored]}
         return JudgedTurn(TurnScore(score, "; ".join(filter(None, (s.reason for s in scored))), details))
 
-    async def _judge_responses(self, exchange: AdkExchange) -> AsyncIterator[JudgedTurn]:
+    async def _judge_responses(self, exchange: Exchange) -> AsyncIterator[JudgedTurn]:
         events = exchange.reply.events if exchange.reply else ()
         for at, event in enumerate(events if self.evaluate_intermediate_nl_responses else ()):
             if isinstance(event, Message) and event.text:
                 yield await self._judge_response(event.text, self._build_context(exchange, at))
-        if exchange.get_response():
-            yield await self._judge_response(exchange.get_response(), self._build_context(exchange, None))
+        if response := exchange.response.strip("\n"):
+            yield await self._judge_response(response, self._build_context(exchange, None))
 
     async def _judge_response(self, response: str, context: str) -> JudgedTurn:
         cut = await self.ask_judge(parse_sentences, {"response": response}, samples=1)
@@ -128,7 +124,7 @@ class Hallucinations(JudgedMetric):
         material = {"sentences": listed, "context": context}
         return score_by_mean(await self.ask_judge(parse_support, material, at=1, samples=1))
 
-    def _build_context(self, exchange: AdkExchange, until: int | None) -> str:
+    def _build_context(self, exchange: Exchange, until: int | None) -> str:
         """Format what the agent knew before its event number `until`; None: before the final response."""
         parts: Sequence[tuple[str, str]] = (
             ("Developer instructions", format_instructions([exchange])),
@@ -187,14 +183,14 @@ class _TurnMeanMetric(JudgedMetric):
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said")
 
-    async def _judge_turn(self, exchange: AdkExchange) -> JudgedTurn:
+    async def _judge_turn(self, exchange: Exchange) -> JudgedTurn:
         if exchange.reply is None:
             return build_unjudged_turn(NO_REPLY)
-        response = exchange.get_response(with_intermediate=self.include_intermediate_responses_in_final)
+        response = self.get_response(exchange)
         if not response:
             return build_unjudged_turn("the agent said nothing that could be judged")
-        expected = exchange.turn.expected.response if exchange.turn else None
-        material = {"user": exchange.user, "response": response, "reference": expected or "None given."}
+        reference = exchange.reference or "None given."
+        material = {"user": exchange.user, "response": response, "reference": reference}
         return score_by_mean(await self.ask_judge(build_number_parser(*self.score_range), material))
 
 
@@ -241,7 +237,7 @@ class _RubricsTurnByTurn(RubricMetric):
         return compute_mean_result(turns, nothing="nothing was said")
 
     async def _judge_turn(
-        self, exchange: AdkExchange, rubrics: Mapping[str, str]
+        self, exchange: Exchange, rubrics: Mapping[str, str]
     ) -> tuple[JudgedTurn, tuple[float, ...]]:
         if not exchange.is_asked_for:
             return build_zero_turn(NOT_ASKED_FOR), (0.0,)
@@ -253,13 +249,13 @@ class _RubricsTurnByTurn(RubricMetric):
             await self.ask_verdicts(rubrics, self._build_material(exchange)), rubrics
         )
 
-    def _build_material(self, exchange: AdkExchange) -> dict[str, str]:
+    def _build_material(self, exchange: Exchange) -> dict[str, str]:
         return {
             "user": exchange.user,
             "tools": format_declarations([exchange]),
             "steps": format_tool_steps(exchange.reply),
             "instructions": format_instructions([exchange]),
-            "response": exchange.get_response(with_intermediate=self.include_intermediate_responses_in_final),
+            "response": self.get_response(exchange),
         }
 
 
@@ -336,7 +332,7 @@ class UserSimulatorQuality(JudgedMetric):
         )
 
     async def _judge_message(
-        self, scenario: Scenario, history: Sequence[AdkExchange], message: str
+        self, scenario: Scenario, history: Sequence[Exchange], message: str
     ) -> JudgedTurn:
         persona = scenario.user_persona
         material = {

@@ -34,23 +34,21 @@ from evalgate.integrations.trpc.judging.answers import (
     parse_rubric_blocks,
     parse_rubric_scores,
 )
-from evalgate.integrations.trpc.judging.prompt_inputs import (
+from evalgate.integrations.trpc.judging.prompts import (
     JudgedRubric,
-    TrpcExchange,
+    JudgeTemplate,
     TrpcRubricOption,
     find_repeated_id,
     format_rubrics,
     iter_case_rubrics,
-    iter_exchanges,
     iter_turn_rubrics,
     iter_visible_rubrics,
 )
-from evalgate.integrations.trpc.judging.templates import JudgeTemplate
 from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
-from evalgate.llm.judge_health import compute_agreement
 from evalgate.llm.prompting import Prompt, list_prompt_variables, load_prompt, read_user_prompt
 from evalgate.llm.resolver import Judge, JudgeNotConfiguredError, JudgeResolver
 from evalgate.llm.sampling import Samples, UnparsableAnswerError, take_samples
+from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 
 _OF_NO_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
 """The settings that Go sends if a judge has no `generationConfig`; one that exists replaces them all."""
@@ -126,7 +124,7 @@ class LlmJudgeOptions(GoModel):
         """Return the number of samples for each turn."""
         return self.judge_model.num_samples if self.judge_model else 1
 
-    def resolve_judge(self, bench: ProvidesJudges | None) -> Judge:
+    def resolve_judge(self, judges: ProvidesJudges | None) -> Judge:
         """Return the judge: the model that is named here, unless the command line names another.
 
         Raises:
@@ -134,13 +132,13 @@ class LlmJudgeOptions(GoModel):
             pydantic.ValidationError: a value is wrong.
         """
         # Not just the protocol: `replace` below needs the dataclass.
-        if not isinstance(bench, JudgeResolver):
+        if not isinstance(judges, JudgeResolver):
             raise JudgeNotConfiguredError
         own = self.judge_model
-        if own is None or bench.forced_by_cli or not own.model_name:
+        if own is None or judges.forced_by_cli or not own.model_name:
             changes = own.build_parameters() if own and own.generation_config is not None else {}
-            return bench.resolve_judge("", **changes)
-        return replace(bench, config=own.build_config(bench.config)).resolve_judge()
+            return judges.resolve_judge("", **changes)
+        return replace(judges, config=own.build_config(judges.config)).resolve_judge()
 
 
 def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubricOption, ...]:
@@ -247,8 +245,8 @@ class LlmEvaluator(ABC):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the mean over the turns, in [0, 1]. A turn that is missing or unasked scores 0.0."""
-        found = list(iter_exchanges(case, run))
-        rubrics = [(*self.collect_rubrics(case), *iter_turn_rubrics(each.rubrics)) for each in found]
+        found = build_exchanges(case, run)
+        rubrics = [(*self.collect_rubrics(case), *iter_turn_rubrics(each)) for each in found]
         if reason := self._explain_not_applicable(found):
             return NotApplicable(reason)
         if self.needs_rubrics and not any(rubrics):
@@ -267,41 +265,36 @@ class LlmEvaluator(ABC):
         return (*iter_visible_rubrics(self.settings.rubrics), *iter_case_rubrics(case, self.name))
 
     def _find_repeated_id(
-        self, case: EvalCase, found: Sequence[TrpcExchange], rubrics: Sequence[Sequence[JudgedRubric]]
+        self, case: EvalCase, found: Sequence[Exchange], rubrics: Sequence[Sequence[JudgedRubric]]
     ) -> str:
         """Return an id that two rubrics of one turn have; "" when the metric alone has rubrics."""
-        if not any(iter_case_rubrics(case, self.name)) and not any(each.rubrics for each in found):
+        has_turn_rubrics = any(each.turn and each.turn.rubrics for each in found)
+        if not has_turn_rubrics and not any(iter_case_rubrics(case, self.name)):
             return ""
         return next(filter(None, map(find_repeated_id, rubrics)), "")
 
-    def _explain_not_applicable(self, found: Sequence[TrpcExchange]) -> str:
+    def _explain_not_applicable(self, found: Sequence[Exchange]) -> str:
         if not found:
             return "nothing was said"
         if self.needs_reference and all(each.reference is None and each.is_asked_for for each in found):
             return "the case expects no final response to compare with"
         return ""
 
-    async def _score_turn(self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]) -> TurnScore:
+    async def _score_turn(self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]) -> TurnScore:
         exchange = so_far[-1]
         if not exchange.is_asked_for:
-            return TurnScore(0.0, "the case does not ask for this turn")
+            return TurnScore(0.0, NOT_ASKED_FOR)
         if exchange.reply is None:
-            return TurnScore(0.0, "the agent gave no reply to this turn")
+            return TurnScore(0.0, NO_REPLY)
         if self.needs_reference and exchange.reference is None:
             return TurnScore(None, "the turn expects no final response")
         if self.needs_rubrics and not rubrics:
             return TurnScore(None, "there is no rubric for this turn")
         question = await self.build_question(so_far, rubrics)
         samples = await self._take_samples(question, rubrics)
-        cards = samples.require_values()
-        card, agreed = (
-            choose_representative(cards, self.threshold),
-            compute_agreement([each.score for each in cards]),
-        )
-        details = {**card.details, "samples": samples.to_rows(lambda each: (each.score, each.reason))}
-        return TurnScore(
-            card.score, card.reason, details if agreed is None else {**details, "agreement": agreed}
-        )
+        card = choose_representative(samples.require_values(), self.threshold)
+        details = samples.build_details(lambda each: (each.score, each.reason))
+        return TurnScore(card.score, card.reason, {**card.details, **details})
 
     async def _take_samples(
         self, question: JudgeQuestion, rubrics: Sequence[JudgedRubric]
@@ -324,7 +317,7 @@ class LlmEvaluator(ABC):
 
     @abstractmethod
     async def build_question(
-        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+        self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
         """Build the question about the last of these turns.
 
@@ -353,12 +346,12 @@ class RubricEvaluator(LlmEvaluator):
 
     @override
     async def build_question(
-        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+        self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
         text = self.prompt.render_text(**self.build_material(so_far[-1]), rubrics=format_rubrics(rubrics))
         return JudgeQuestion(text, build_rubric_schema([rubric.id for rubric in rubrics]))
 
-    def build_material(self, exchange: TrpcExchange) -> Mapping[str, str]:
+    def build_material(self, exchange: Exchange) -> Mapping[str, str]:
         """Return the texts of a turn that the prompt shows.
 
         Raises:
@@ -373,7 +366,7 @@ class RubricEvaluator(LlmEvaluator):
         return check_rubric_ids(card, ids)
 
 
-def get_exchange_texts(exchange: TrpcExchange) -> dict[str, str]:
+def get_exchange_texts(exchange: Exchange) -> dict[str, str]:
     """Return the user's text, the final response and the expected one, by the prompt's variables."""
     return {"user": exchange.user, "response": exchange.response, "reference": exchange.reference or ""}
 

@@ -9,9 +9,15 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from evalgate.core.protocols import MetricContext
-from evalgate.core.types import Criterion, JsonObject
+from evalgate.core.types import Criterion, JsonObject, Reply
 from evalgate.integrations.trpc.criteria import BOUND
-from evalgate.integrations.trpc.go_json import RawJson, dump_go_struct, dump_indented_json, trim_go_space
+from evalgate.integrations.trpc.go_json import (
+    RawJson,
+    dump_go_struct,
+    dump_indented_json,
+    fold_key,
+    trim_go_space,
+)
 from evalgate.integrations.trpc.judging.answers import (
     SCALE,
     Scorecard,
@@ -29,19 +35,17 @@ from evalgate.integrations.trpc.judging.evaluator import (
     get_exchange_texts,
     require_unique_ids,
 )
-from evalgate.integrations.trpc.judging.prompt_inputs import (
-    NOTHING_FOUND,
-    InvalidKnowledgeError,
+from evalgate.integrations.trpc.judging.prompts import (
     JudgedRubric,
-    TrpcExchange,
-    format_knowledge,
+    JudgeTemplate,
+    TemplateError,
     format_rubrics,
 )
-from evalgate.integrations.trpc.judging.templates import JudgeTemplate, TemplateError
 from evalgate.llm.client import ModelAnswer, build_model_request
 from evalgate.llm.prompting import load_prompt
 from evalgate.llm.sampling import UnparsableAnswerError, take_samples
 from evalgate.metrics.trajectory import ToolRecord, collect_tool_records
+from evalgate.metrics.turnwise import Exchange
 
 
 class TrpcLlmFinalResponse(LlmEvaluator):
@@ -52,7 +56,7 @@ class TrpcLlmFinalResponse(LlmEvaluator):
 
     @override
     async def build_question(
-        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+        self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
         del rubrics
         return JudgeQuestion(self.prompt.render_text(**get_exchange_texts(so_far[-1])))
@@ -81,7 +85,7 @@ class TrpcLlmHallucinations(LlmEvaluator):
 
     @override
     async def build_question(
-        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+        self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
         del rubrics
         sentences = await self._split_sentences(so_far[-1].response)
@@ -109,7 +113,7 @@ def _parse_sentences(answer: ModelAnswer) -> list[str]:
     return [each for each in found if each]
 
 
-def format_evidence(so_far: Sequence[TrpcExchange]) -> str:
+def format_evidence(so_far: Sequence[Exchange]) -> str:
     """Format the facts that these turns revealed, as the original does.
 
     The agent's own messages are left out, because they prove nothing.
@@ -126,7 +130,7 @@ def format_evidence(so_far: Sequence[TrpcExchange]) -> str:
     return "\n\n".join(parts) or "No validation context was captured."
 
 
-def _iter_evidence(exchange: TrpcExchange) -> Iterator[str]:
+def _iter_evidence(exchange: Exchange) -> Iterator[str]:
     tools = collect_tool_records(exchange.reply) if exchange.reply else []
     sections = {
         "User prompt": trim_go_space(exchange.user),
@@ -181,7 +185,7 @@ class TrpcLlmJudgeTemplate(LlmEvaluator):
 
     @override
     async def build_question(
-        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+        self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
         try:
             text = self.template.fill_template(so_far[-1], rubrics)
@@ -200,12 +204,82 @@ class TrpcLlmRubricKnowledgeRecall(RubricEvaluator):
     prompt_name = "trpc_rubric_knowledge_recall"
 
     @override
-    def build_material(self, exchange: TrpcExchange) -> Mapping[str, str]:
-        try:
-            knowledge = format_knowledge(exchange.reply) if exchange.reply else NOTHING_FOUND
-        except InvalidKnowledgeError as error:
-            raise TurnNotJudgeableError(str(error)) from None
+    def build_material(self, exchange: Exchange) -> Mapping[str, str]:
+        knowledge = _format_knowledge(exchange.reply) if exchange.reply else _NOTHING_FOUND
         return {"user": exchange.user, "knowledge": knowledge}
+
+
+_SEARCH_TOOLS = frozenset({"knowledge_search", "knowledge_search_with_agentic_filter"})
+_NOTHING_FOUND = "No knowledge search results were found."
+
+_DOCUMENT_KEYS: Mapping[str, tuple[type, ...]] = {
+    "id": (str,),
+    "text": (str,),
+    "metadata": (Mapping,),
+    "score": (int, float),
+}
+"""The keys of a document, in Go's order, with their types."""
+_DOCUMENT_DEFAULTS: Mapping[str, object] = {"text": "", "score": 0}
+"""The keys that are written even if the search left them out, with their defaults."""
+
+
+def _format_knowledge(reply: Reply) -> str:
+    """Return one line of JSON for each search of the turn, with the known fields only.
+
+    Raises:
+        TurnNotJudgeableError: a result is not in the form of tRPC-Agent-Go's own tools.
+    """
+    lines = [
+        _format_search(record.name, record.result)
+        for record in collect_tool_records(reply)
+        if record.name in _SEARCH_TOOLS
+    ]
+    return "".join(f"{line}\n" for line in lines) if lines else _NOTHING_FOUND
+
+
+def _format_search(tool: str, result: object) -> str:
+    place = f"the result of `{tool}`"
+    found = {} if result is None else _fold_members(result, place)
+    documents = _get_typed(found, "documents", (list,), place)
+    if isinstance(documents, list):
+        what = f"a document in {place}"
+        documents = [
+            None
+            if each is None
+            else _dump_struct(list(_iter_document_fields(_fold_members(each, what), what)))
+            for each in documents
+        ]
+    message = _get_typed(found, "message", (str,), place)
+    return _dump_struct([("documents", documents), *([("message", message)] if message else [])])
+
+
+def _iter_document_fields(members: Mapping[str, object], place: str) -> Iterator[tuple[str, object]]:
+    for key, types in _DOCUMENT_KEYS.items():
+        value = _get_typed(members, key, types, place) or _DOCUMENT_DEFAULTS.get(key)
+        if value or key in _DOCUMENT_DEFAULTS:
+            yield key, value
+
+
+def _dump_struct(members: list[tuple[str, object]]) -> RawJson:
+    try:
+        return dump_go_struct(members, for_html=True)
+    except RecursionError:
+        raise TurnNotJudgeableError(
+            "the result of a knowledge search is nested too deep to be shown"
+        ) from None
+
+
+def _fold_members(value: object, place: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise TurnNotJudgeableError(f"{place} is no object")
+    return {fold_key(str(key)): each for key, each in value.items()}
+
+
+def _get_typed(members: Mapping[str, object], key: str, types: tuple[type, ...], place: str) -> object:
+    value = members.get(key)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, types)):
+        raise TurnNotJudgeableError(f"`{key}` in {place} is of another type than a knowledge search gives")
+    return value
 
 
 class TrpcLlmRubricResponse(RubricEvaluator):
@@ -241,7 +315,7 @@ class TrpcLlmVerifierPairwise(LlmEvaluator):
 
     @override
     async def build_question(
-        self, so_far: Sequence[TrpcExchange], rubrics: Sequence[JudgedRubric]
+        self, so_far: Sequence[Exchange], rubrics: Sequence[JudgedRubric]
     ) -> JudgeQuestion:
         material = get_exchange_texts(so_far[-1])
         text = self.prompt.render_text(**material, rubrics=format_rubrics(rubrics))

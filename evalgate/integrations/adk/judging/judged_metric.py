@@ -15,6 +15,7 @@ from evalgate.core.types import (
     Criterion,
     EvalCase,
     JsonObject,
+    Message,
     MetricFailure,
     MetricResult,
     MetricScore,
@@ -29,13 +30,13 @@ from evalgate.integrations.adk.judging.answers import (
     RubricVerdicts,
     build_rubric_parser,
 )
-from evalgate.integrations.adk.judging.exchanges import AdkExchange, collect_rubrics
+from evalgate.integrations.adk.judging.prompts import collect_rubrics
 from evalgate.llm.client import ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.errors import RANDOM_FAILURES, JudgeError
-from evalgate.llm.judge_health import compute_agreement
 from evalgate.llm.prompting import Prompt, list_prompt_variables, load_prompt, read_user_prompt
 from evalgate.llm.resolver import Judge, JudgeNotConfiguredError
 from evalgate.llm.sampling import Sample, Samples, take_samples
+from evalgate.metrics.turnwise import Exchange
 
 T = TypeVar("T")
 
@@ -124,6 +125,13 @@ class JudgedMetric(AdkOptions):
         """Return the judge's identity and the versions of the prompts."""
         return {**self._judge.identity, "prompts": [each.version for each in self._prompts]}
 
+    def get_response(self, exchange: Exchange) -> str:
+        """Return the final response, after earlier messages if the options count them as a part of it."""
+        events = exchange.reply.events if exchange.reply else ()
+        is_whole = self.include_intermediate_responses_in_final
+        earlier = [event.text for event in events if is_whole and isinstance(event, Message)]
+        return "\n".join([*earlier, exchange.response]).strip("\n")
+
     async def ask_judge(
         self,
         parse: Callable[[ModelAnswer], T],
@@ -149,10 +157,6 @@ class JudgedMetric(AdkOptions):
             if failed.failure.kind not in RANDOM_FAILURES:
                 raise failed.failure
         return taken
-
-
-NOT_ASKED_FOR = "the case does not ask for this turn"
-NO_REPLY = "the agent gave no reply to this turn"
 
 
 @frozen
@@ -184,7 +188,7 @@ def score_by_vote(samples: Samples[JudgeOpinion]) -> JudgedTurn:
     says = "says" if len(samples.values) == 1 else "say"
     share = f"{len(side)} of {pluralize(len(samples.values), 'sample')} {says} so"
     reason = f"{share}: {side[0].reason}" if side[0].reason else share
-    return JudgedTurn(TurnScore(float(wins), reason, build_details(samples)))
+    return JudgedTurn(TurnScore(float(wins), reason, _build_details(samples)))
 
 
 def score_by_mean(samples: Samples[JudgeOpinion]) -> JudgedTurn:
@@ -194,23 +198,17 @@ def score_by_mean(samples: Samples[JudgeOpinion]) -> JudgedTurn:
     scores = [opinion.score for opinion in samples.values]
     mean = compute_sequential_mean(scores)
     nearest = min(samples.values, key=lambda opinion: abs(opinion.score - mean))
-    return JudgedTurn(TurnScore(mean, nearest.reason, build_details(samples)))
+    return JudgedTurn(TurnScore(mean, nearest.reason, _build_details(samples)))
 
 
 def build_failed_turn(samples: Samples[JudgeOpinion]) -> JudgedTurn:
     """Build a turn on which the judge gave no usable answer."""
     failure = samples.failed[0].failure
-    return JudgedTurn(TurnScore(None, str(failure), build_details(samples)), failure)
+    return JudgedTurn(TurnScore(None, str(failure), _build_details(samples)), failure)
 
 
-def build_details(
-    samples: Samples[JudgeOpinion],
-    tell: Callable[[JudgeOpinion], tuple[float | None, str]] = lambda each: (each.score, each.reason),
-) -> JsonObject:
-    """Return every sample with its reason, and the agreement between them."""
-    found: dict[str, object] = {"samples": samples.to_rows(tell)}
-    agreed = compute_agreement([tell(value)[0] for value in samples.values])
-    return found if agreed is None else {**found, "agreement": agreed}
+def _build_details(samples: Samples[JudgeOpinion]) -> JsonObject:
+    return samples.build_details(lambda opinion: (opinion.score, opinion.reason))
 
 
 def compute_mean_result(
@@ -322,7 +320,7 @@ class RubricMetric(JudgedMetric):
         answers = "adk>=2.6" if context.adk_release >= (2, 6) else "adk<=2.5"
         return {"answers": answers, **criterion.options}
 
-    def collect_rubric_texts(self, case: EvalCase, exchange: AdkExchange) -> dict[str, str]:
+    def collect_rubric_texts(self, case: EvalCase, exchange: Exchange) -> dict[str, str]:
         """Return the texts of the criterion's rubrics, then those of the case and the turn, by id.
 
         Returns an empty dict if there are none. Releases up to 2.5 also use none if the criterion has none.
@@ -378,7 +376,7 @@ def score_turn_by_rubrics(
     scores = {name: _take_majority([verdict for own, verdict in pairs if own == name]) for name in rubrics}
     decided = tuple(score for score, _ in scores.values() if score is not None)
     found = {
-        **build_details(opinions),
+        **_build_details(opinions),
         "rubrics": [
             {"id": name, "text": rubrics[name], "score": score, "reason": why}
             for name, (score, why) in scores.items()
