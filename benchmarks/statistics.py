@@ -157,7 +157,7 @@ def _simulated(cases, scenario):
             Parameters(),
         )
         verdicts.append(decision.verdict)
-        runs += decision.runs.spent
+        runs += decision.cost.spent
     share = 100 / REPEATS
     return verdicts.count("fail") * share, verdicts.count("inconclusive") * share, runs / REPEATS / cases
 

@@ -22,8 +22,9 @@ from weakref import WeakValueDictionary
 from pydantic import TypeAdapter, ValidationError
 
 from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.core.types import ModelUsage
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest, merge_parameters
-from evalgate.llm.usage import count_spared
+from evalgate.llm.usage import count_model_usage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.system.files import check_is_regular
 
@@ -275,7 +276,7 @@ class CachingModel:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._hiding = hiding
         self._compute_cost = compute_cost
-        self.spared = MeteredUsage()
+        self.usage = ModelUsage()
         """Usage of the calls that the cache saved, at the price that they would have cost."""
         self.withheld = 0
         """Answers that were not stored, because they contain a secret."""
@@ -291,9 +292,9 @@ class CachingModel:
             kept = await asyncio.to_thread(self._file.get, key)
             answer = _parse_answer(kept) if kept is not None else None
             if answer is not None:
-                spared = self._compute_cost(request, answer.tokens)
-                self.spared += spared
-                count_spared(spared)
+                spared = self._compute_cost(request, answer.tokens).to_spared_usage()
+                self.usage += spared
+                count_model_usage(spared)
                 return answer
             answer = await self._inner.ask(request)
             # An answer with a secret is not stored redacted: the next run might score that text differently.

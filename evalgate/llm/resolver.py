@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 from pydantic import SecretStr
 
 from evalgate.config.schema.budget import (
-    MeteredUsage,
     Price,
     PriceTable,
     UsageMeter,
@@ -23,7 +22,6 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject, ModelUsage
-from evalgate.llm.usage import build_model_usage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.throttling.rate_limiter import REAL_CLOCK, Clock
@@ -57,22 +55,6 @@ class LlmContext:
     """Redactor that detects the secrets which the cache must not store."""
     cache_mode: CacheMode | None = None
     """Mode from the command line; it overrides the mode of every configuration. None if not given."""
-
-
-@frozen
-class JudgeCallTotals:
-    """Usage of all models with one purpose."""
-
-    spent: MeteredUsage = field(default_factory=MeteredUsage)
-    spared: MeteredUsage = field(default_factory=MeteredUsage)
-    """Usage of the calls that the cache saved, at the price that they would have cost."""
-    notices: tuple[str, ...] = ()
-    """Sentences for the report."""
-
-    @property
-    def totals(self) -> ModelUsage:
-        """Return the usage as the record stores it."""
-        return build_model_usage(self.spent, self.spared)
 
 
 class ModelPool:
@@ -171,7 +153,7 @@ class ModelPool:
         return self._context.meter
 
     @property
-    def judge_usage(self) -> JudgeCallTotals:
+    def judge_usage(self) -> ModelUsage:
         """Return the usage of judges until now."""
         return self.get_usage("judge")
 
@@ -180,17 +162,22 @@ class ModelPool:
         """Return the number of requests that are under way now, for each purpose."""
         return self._under_way
 
-    def get_usage(self, purpose: Purpose) -> JudgeCallTotals:
-        """Return the usage of all models with one purpose until now, and the notices of all models."""
+    def get_usage(self, purpose: Purpose) -> ModelUsage:
+        """Return the usage of all models with one purpose until now."""
+        models: list[MeteredModel | CachingModel] = [
+            *(model for own, model in self._metered if own == purpose),
+            *(model for own, model in self._caching if own == purpose),
+        ]
+        return sum((model.usage for model in models), ModelUsage())
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Return sentences for the report about the caches of all models."""
         notices = [notice for file in self._caches.values() for notice in file.notices]
         if withheld := sum(model.withheld for _, model in self._caching):
             answers = pluralize(withheld, "answer")
             notices.append(f"{answers} of models held a secret, and the judge's cache does not keep such.")
-        return JudgeCallTotals(
-            sum((model.spent for own, model in self._metered if own == purpose), MeteredUsage()),
-            sum((model.spared for own, model in self._caching if own == purpose), MeteredUsage()),
-            tuple(dict.fromkeys(notices)),
-        )
+        return tuple(dict.fromkeys(notices))
 
     def _open_model(self, config: JudgeConfig, purpose: Purpose) -> "ModelClient":
         from evalgate.llm.endpoint import resolve_endpoint

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 from evalgate.config.schema.budget import MeteredUsage, PriceTable, Tokens, UsageMeter, compute_cost_usd
 from evalgate.core.formatting import pluralize
+from evalgate.core.types import ModelUsage
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import RETRYABLE_FAILURES, JudgeError
-from evalgate.llm.usage import count_paid
+from evalgate.llm.usage import count_model_usage
 from evalgate.throttling.rate_limiter import REAL_CLOCK, Admission, Clock, RateLimiter, RetryPolicy
 
 _CHARACTERS_PER_TOKEN = 4  # in English; other languages have fewer, so this is only a first estimate
@@ -205,7 +206,7 @@ class MeteredModel:
         self._prices = prices
         self._get_price_name = get_price_name
         self._wall = wall
-        self.spent = MeteredUsage()
+        self.usage = ModelUsage()
         """Usage of this model alone; the meter may count others too."""
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
@@ -235,6 +236,7 @@ class MeteredModel:
 
     def _record_usage(self, request: ModelRequest, tokens: Tokens | None) -> None:
         spent = self.compute_cost(request, tokens)
-        self.spent += spent
+        paid = spent.to_paid_usage()
+        self.usage += paid
         self._meter.add_usage(spent)
-        count_paid(spent)
+        count_model_usage(paid)

@@ -8,43 +8,15 @@ from dataclasses import dataclass, field
 from evalgate.config.schema.budget import MeteredUsage, Tokens, UsageMeter
 from evalgate.core.formatting import pluralize, to_sentence
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseResult, CaseRun, Failure, ModelUsage, RunResult, Usage
-
-_NOTHING = MeteredUsage()
+from evalgate.core.types import CaseResult, CaseRun, Failure, ModelUsage, RunResult
 
 
 @dataclass(slots=True)
 class UsageTally:
-    """Running totals of model usage."""
+    """Running total of what models were asked."""
 
-    paid: MeteredUsage = _NOTHING
-    spared: MeteredUsage = _NOTHING
-    """Usage of the calls that the cache saved, at the price that they would have cost."""
-
-    @property
-    def totals(self) -> ModelUsage | None:
-        """Return the totals as the record stores them; None if no model was asked."""
-        if not (self.paid.calls or self.spared.calls):
-            return None
-        return build_model_usage(self.paid, self.spared)
-
-
-def build_model_usage(paid: MeteredUsage, spared: MeteredUsage) -> ModelUsage:
-    """Return paid and saved usage as the record stores them."""
-    return ModelUsage(
-        paid.calls,
-        paid.tokens.input,
-        paid.tokens.output,
-        paid.usd,
-        paid.unpriced,
-        spared.calls,
-        Usage(
-            spared.tokens.input,
-            spared.tokens.output,
-            spared.cost_usd,
-            known_usd=spared.usd if spared.unpriced else 0.0,
-        ),
-    )
+    usage: ModelUsage | None = None
+    """None: no model was asked."""
 
 
 _TALLY: ContextVar[UsageTally | None] = ContextVar("tally", default=None)
@@ -61,16 +33,10 @@ def track_usage() -> Iterator[UsageTally]:
         _TALLY.reset(token)
 
 
-def count_paid(spent: MeteredUsage) -> None:
-    """Count a call that was sent, in the current tally if there is one."""
+def count_model_usage(usage: ModelUsage) -> None:
+    """Count calls in the current tally if there is one."""
     if (tally := _TALLY.get()) is not None:
-        tally.paid += spent
-
-
-def count_spared(spent: MeteredUsage) -> None:
-    """Count a call that the cache saved, in the current tally if there is one."""
-    if (tally := _TALLY.get()) is not None:
-        tally.spared += spent
+        tally.usage = usage if tally.usage is None else tally.usage + usage
 
 
 BUDGET_SPENT = "budget_spent"

@@ -125,7 +125,7 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
         final_state=run.final_state,
         earlier_attempts=run.earlier_attempts,
         user_usage=run.user_usage,
-        judge=tally.totals,
+        judge=tally.usage,
     )
 
 

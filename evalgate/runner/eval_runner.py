@@ -136,7 +136,7 @@ class Evaluation:
     @property
     def judged(self) -> ModelUsage | None:
         """Return the usage of the judges, here and before, or None if none was asked."""
-        whole = self._scope.used.judged + self._plan.judge_resolver.judges.judge_usage.totals
+        whole = self._scope.used.judged + self._plan.judge_resolver.judges.judge_usage
         return whole if whole.calls or whole.spared else None
 
     async def _is_judge_reliable(self) -> bool:

@@ -92,7 +92,7 @@ def score_runs(
 
 def _describe_judges_and_budget(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
     """Yield notices about the judges and the budget."""
-    yield from map(to_sentence, plan.judge_resolver.judges.judge_usage.notices)
+    yield from map(to_sentence, plan.judge_resolver.judges.notices)
     if evaluation.judge_health is not None and evaluation.judge_health.is_reliable:
         yield to_sentence(evaluation.judge_health.sentence)
     yield from evaluation.spending.iter_notices()

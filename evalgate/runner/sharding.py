@@ -193,7 +193,7 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
         metrics=summarize_metrics(cases),
         cases=cases,
         totals=compute_totals(cases),
-        notices=plan.judge_resolver.judges.judge_usage.notices,
+        notices=plan.judge_resolver.judges.notices,
         shard=shard,
         judge=evaluation.judged,
     )

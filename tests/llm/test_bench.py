@@ -90,8 +90,8 @@ async def test_a_judge_is_opened_when_it_is_asked_and_checked_before() -> None:
         async with bench.judges:
             assert (await judge.client.ask(build_model_request("?"))).text == "yes"
 
-    assert bench.judges.judge_usage.totals.calls == 1
-    assert bench.judges.get_usage("user").totals.calls == 0
+    assert bench.judges.judge_usage.calls == 1
+    assert bench.judges.get_usage("user").calls == 0
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from evalgate.config.schema.budget import MeteredUsage, Tokens
+from evalgate.core.types import ModelUsage, Usage
 from evalgate.llm.caching import CachingModel, ResponseCache
 from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelRequest, TokenChoice, build_model_request
 from evalgate.llm.errors import JudgeError
@@ -295,7 +296,7 @@ ANSWER = ModelAnswer(
     "yes ✓", "judge-1", Tokens(3, 4, 1), "length", (TokenChoice("yes", -0.5, (("no", -2.0),)),)
 )
 
-SPARED = MeteredUsage(1, Tokens(3, 4, 1), 0.25)
+SPARED = ModelUsage(spared=1, spared_usage=Usage(3, 4, 0.25))
 
 
 async def test_an_answer_is_paid_for_once(tmp_path: Path) -> None:
@@ -303,7 +304,7 @@ async def test_an_answer_is_paid_for_once(tmp_path: Path) -> None:
     with open_file(tmp_path / "cache.sqlite") as file:
         model = remembering(inner, file)
         first = await model.ask(build_model_request("?"))
-        assert (first, model.spared) == (ANSWER, MeteredUsage())
+        assert (first, model.usage) == (ANSWER, ModelUsage())
     with open_file(tmp_path / "cache.sqlite") as file:
         model = remembering(inner, file)
         second = await model.ask(build_model_request("?"))
@@ -312,7 +313,7 @@ async def test_an_answer_is_paid_for_once(tmp_path: Path) -> None:
     assert (second.text, second.tokens, second.choices, second.finish, second.model) == (
         ANSWER.text, ANSWER.tokens, ANSWER.choices, ANSWER.finish, ANSWER.model,
     )  # fmt: skip
-    assert (model.spared, len(inner.requests)) == (SPARED, 1)
+    assert (model.usage, len(inner.requests)) == (SPARED, 1)
 
 
 async def test_who_asks_the_same_at_the_same_time_waits_for_one(tmp_path: Path) -> None:
@@ -326,7 +327,7 @@ async def test_who_asks_the_same_at_the_same_time_waits_for_one(tmp_path: Path) 
     assert [isinstance(each, JudgeError) for each in found] == [True, False, False, False], (
         "failures are not kept"
     )
-    assert (len(inner.requests), model.spared.calls) == (2, 2)
+    assert (len(inner.requests), model.usage.spared) == (2, 2)
 
 
 WELL_KNOWN = "ghp_" + "a1B2c3D4e5F6" * 3
@@ -351,7 +352,7 @@ async def test_an_answer_that_holds_a_secret_is_not_kept(asked: str, text: str, 
 
     assert [each.text for each in found] == [text, text], "who asked gets it as it is"
     assert [each.cached for each in (*found, *other)] == [False, False, False, True]
-    assert (model.withheld, model.spared.calls) == (2, 1)
+    assert (model.withheld, model.usage.spared) == (2, 1)
     kept = (tmp_path / "cache.sqlite").read_bytes().decode(errors="replace")
     assert "yes" in kept
     assert text not in kept

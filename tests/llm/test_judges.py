@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 import io
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalgate.config.schema.budget import Budget, MeteredUsage, Price, Tokens, UsageMeter
+from evalgate.config.schema.budget import Budget, Price, UsageMeter
 from evalgate.config.schema.judge import CacheMode, JudgeConfig
 from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import Usage
 from evalgate.llm.client import ModelAnswer, build_model_request
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.resolver import LlmContext, ModelPool
@@ -63,13 +65,13 @@ async def test_a_run_and_the_next(tmp_path: Path) -> None:
     assert len(server.requests) == 5
     assert time.slept[0] == 7
     assert [sample.attempts for sample in samples.good] == [2]
-    assert (first.spent.calls, first.spent.tokens, first.spared) == (2, Tokens(22, 14), MeteredUsage())
-    assert first.spent.usd == pytest.approx(3.6)
-    assert format_judge_usage(first.totals) == "2 judge calls (36 tokens, $3.60), 0 spared by the cache"
+    assert (first.calls, first.usage.input_tokens, first.output_tokens, first.spared) == (2, 22, 14, 0)
+    assert first.cost_usd == pytest.approx(3.6)
+    assert format_judge_usage(first) == "2 judge calls (36 tokens, $3.60), 0 spared by the cache"
     assert again.require_values() == (True,)
     assert all(sample.answer.cached for sample in again.good)
-    assert format_judge_usage(second.totals) == "0 judge calls, 2 spared by the cache"
-    assert first.notices == second.notices == ()
+    assert format_judge_usage(second) == "0 judge calls, 2 spared by the cache"
+    assert judges.notices == ()
 
 
 @pytest.mark.parametrize("mode", ["off", "read"])
@@ -111,7 +113,7 @@ async def test_a_broken_cache_is_a_notice(tmp_path: Path) -> None:
             model = judges.get_model(a_config(server.url, cache={"path": "cache"}))
             assert (await model.ask(build_model_request("?"))).text == "yes"
 
-    assert [notice.split("(")[0] for notice in judges.judge_usage.notices] == [
+    assert [notice.split("(")[0] for notice in judges.notices] == [
         "the judge's cache cache was not a cache of answers "
     ]
 
@@ -140,7 +142,7 @@ async def test_a_budget_ends_the_asking(tmp_path: Path) -> None:
 
     assert caught.value.kind == "budget_spent"
     assert len(server.requests) == 2
-    assert meter.spent == judges.judge_usage.spent
+    assert meter.spent.to_paid_usage() == replace(judges.judge_usage, spared=0, spared_usage=Usage())
 
 
 @pytest.mark.parametrize(
@@ -155,8 +157,8 @@ async def test_a_cost_that_is_not_known_is_not_0(reply: Says, sentence: str, tmp
         async with ModelPool(a_place(tmp_path, own_prices={})) as judges:
             await judges.get_model(a_config(server.url)).ask(build_model_request("?"))
 
-    assert format_judge_usage(judges.judge_usage.totals) == sentence
-    assert judges.judge_usage.spent.cost_usd is None
+    assert format_judge_usage(judges.judge_usage) == sentence
+    assert judges.judge_usage.usage.cost_usd is None
 
 
 async def test_what_failed_and_was_paid_for_is_counted(tmp_path: Path) -> None:
@@ -165,7 +167,7 @@ async def test_what_failed_and_was_paid_for_is_counted(tmp_path: Path) -> None:
             with pytest.raises(JudgeError):
                 await judges.get_model(a_config(server.url)).ask(build_model_request("?"))
 
-    assert judges.judge_usage.spent.tokens == Tokens(11, 7)
+    assert judges.judge_usage.usage.input_tokens == 11
 
 
 async def test_one_configuration_is_one_model_and_one_endpoint_has_one_limit(tmp_path: Path) -> None:
@@ -229,7 +231,8 @@ async def test_a_planted_key_is_in_no_output(tmp_path: Path) -> None:
                     told += [str(each.failure) for each in samples.failed]
                 told += [
                     repr(judges.judge_usage),
-                    format_judge_usage(judges.judge_usage.totals),
+                    repr(judges.notices),
+                    format_judge_usage(judges.judge_usage),
                     repr(model),
                     repr(vars(judges)),
                 ]

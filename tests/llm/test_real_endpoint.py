@@ -89,8 +89,8 @@ async def test_samples_are_answered_counted_and_kept(model: ModelClient, judges:
     assert first.require_values() == again.require_values() == (True, True)
     assert [sample.answer.cached for sample in first.good + again.good] == [False, False, True, True]
     assert all(sample.answer.tokens and sample.answer.tokens.total > 0 for sample in first.good)
-    assert judges.judge_usage.spent.calls >= 2
-    assert judges.judge_usage.spared.calls >= 2
+    assert judges.judge_usage.calls >= 2
+    assert judges.judge_usage.spared >= 2
 
 
 async def test_json_of_a_shape(model: ModelClient) -> None:
@@ -116,4 +116,4 @@ async def test_a_wrong_key(place: Place, judges: ModelPool) -> None:
             await others.get_model(JudgeConfig.model_validate(section)).ask(ASKED)
 
     assert caught.value.kind == "wrong_key"
-    assert judges.judge_usage.spent.calls == 0
+    assert judges.judge_usage.calls == 0

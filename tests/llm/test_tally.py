@@ -4,20 +4,21 @@ import asyncio
 
 from evalgate.config.schema.budget import MeteredUsage, Tokens
 from evalgate.core.types import ModelUsage, Usage
-from evalgate.llm.usage import count_paid, count_spared, track_usage
+from evalgate.llm.usage import count_model_usage, track_usage
 
 
 async def asked(times: int) -> ModelUsage | None:
     with track_usage() as tally:
         await asyncio.gather(*(one(number) for number in range(times)))
         await asyncio.sleep(0)
-        return tally.totals
+        return tally.usage
 
 
 async def one(number: int) -> None:
     await asyncio.sleep(0)
-    count_paid(MeteredUsage.from_call(Tokens(10 + number, 1), None if number else 0.5))
-    count_spared(MeteredUsage.from_call(Tokens(3, 4), 0.25))
+    paid = MeteredUsage.from_call(Tokens(10 + number, 1), None if number else 0.5)
+    count_model_usage(paid.to_paid_usage())
+    count_model_usage(MeteredUsage.from_call(Tokens(3, 4), 0.25).to_spared_usage())
 
 
 async def test_each_block_counts_its_own_tasks_alone() -> None:
@@ -31,11 +32,11 @@ async def test_each_block_counts_its_own_tasks_alone() -> None:
 
 
 def test_outside_of_a_block_nothing_is_counted_and_nothing_breaks() -> None:
-    count_paid(MeteredUsage.from_call(None, None))
+    count_model_usage(MeteredUsage.from_call(None, None).to_paid_usage())
 
     with track_usage() as tally:
         pass
-    assert tally.totals is None
+    assert tally.usage is None
 
 
 def test_totals_add_up() -> None:

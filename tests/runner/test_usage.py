@@ -24,7 +24,7 @@ from evalgate.core.types import (
 from evalgate.datasets.results_io import dump_record, load_record
 from evalgate.documents.strict_json import parse_json
 from evalgate.gating.baseline_changes import compare_usage
-from evalgate.llm.usage import RunUsage, build_model_usage
+from evalgate.llm.usage import RunUsage
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.reporting.findings import describe_run_costs, format_total_cost
 from evalgate.reporting.summary_lines import describe_run_totals
@@ -73,7 +73,7 @@ def test_what_judges_used_has_no_cost_where_a_call_has_no_price(
     unpriced: int, spent_usd: float, expected: Usage
 ) -> None:
     calls = MeteredUsage(2, Tokens(10, 5), spent_usd, unpriced)
-    totals = build_model_usage(calls, calls)
+    totals = calls.to_paid_usage() + calls.to_spared_usage()
     assert (totals.usage, totals.spared_usage) == (expected, expected)
     assert load_usage(dump_usage(RunUsage(totals, calls))) == RunUsage(totals, calls)
 

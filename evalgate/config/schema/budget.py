@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.types import ModelUsage, Usage
 
 _PER = 1_000_000
 
@@ -126,9 +127,11 @@ class Budget(BaseModel):
 NO_BUDGET = Budget()
 
 
+# A record has only `ModelUsage`. Budget and journal also need the tokens that the provider had cached,
+# because they lower the price, and the calls without figures, because a notice names what was not counted.
 @frozen
 class MeteredUsage:
-    """Usage counted so far, with the number of calls that could not be counted."""
+    """Usage that counts against the budget, with the number of calls that could not be counted."""
 
     calls: int = 0
     tokens: Tokens = field(default_factory=Tokens)
@@ -153,10 +156,15 @@ class MeteredUsage:
             self.unmetered + other.unmetered,
         )
 
-    @property
-    def cost_usd(self) -> float | None:
-        """Return the total in US dollars; None unless the cost of every call is known."""
-        return None if self.unpriced else self.usd
+    def to_paid_usage(self) -> ModelUsage:
+        """Return the calls as calls that were sent."""
+        return ModelUsage(self.calls, self.tokens.input, self.tokens.output, self.usd, self.unpriced)
+
+    def to_spared_usage(self) -> ModelUsage:
+        """Return the calls as calls that a cache spared, at the price that they would have cost."""
+        given, made = self.tokens.input, self.tokens.output
+        known_usd, cost_usd = (self.usd, None) if self.unpriced else (0.0, self.usd)
+        return ModelUsage(spared=self.calls, spared_usage=Usage(given, made, cost_usd, known_usd=known_usd))
 
 
 class UsageMeter:

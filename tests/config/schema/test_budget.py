@@ -63,7 +63,7 @@ def test_what_is_not_known_is_said() -> None:
     meter.add_usage(MeteredUsage.from_call(None, None))
 
     assert meter.spent == MeteredUsage(3, Tokens(2, 2), 0.5, unpriced=2, unmetered=1)
-    assert meter.spent.cost_usd is None
+    assert meter.spent.to_paid_usage().usage.cost_usd is None
     assert meter.describe_uncounted_usage() == (
         (
             "the cost of 2 model calls is not known, so the budget of $2.00 does not count them: "
