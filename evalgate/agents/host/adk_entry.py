@@ -127,14 +127,14 @@ def _import_agent_submodule(module: ModuleType) -> Optional[ModuleType]:
 
 
 def _call_factory(function: Any, loop: asyncio.AbstractEventLoop) -> object:
-    async def await_agent(made: Any) -> object:
-        return await made  # `run_until_complete` needs a coroutine; an awaitable may be none
+    async def await_agent(awaitable: Any) -> object:
+        return await awaitable  # `run_until_complete` needs a coroutine; an awaitable may be none
 
-    made = function()
-    if inspect.isawaitable(made):
-        made = loop.run_until_complete(await_agent(made))
+    agent = function()
+    if inspect.isawaitable(agent):
+        agent = loop.run_until_complete(await_agent(agent))
     # ADK expects a pair of the agent and an exit stack, which the end of this process replaces.
-    return made[0] if isinstance(made, tuple) and made else made
+    return agent[0] if isinstance(agent, tuple) and agent else agent
 
 
 def _select_sub_agent(agent: Any, name: str) -> object:

@@ -134,8 +134,8 @@ def _require_list(value: object) -> list[object]:
     return list(value)
 
 
-def _check_keys(given: dict[Any, Any], known: tuple[str, ...], what: str) -> None:
-    unknown = [key for key in given if key not in known]
+def _check_keys(fields: dict[Any, Any], known: tuple[str, ...], what: str) -> None:
+    unknown = [key for key in fields if key not in known]
     if unknown:
         raise InvalidAnswerError(f"{what} has the unknown key {unknown[0]!r}; known are {', '.join(known)}")
 

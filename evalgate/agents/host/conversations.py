@@ -33,7 +33,7 @@ class _ActiveTurn:
         self.task: asyncio.Task[None] | None = None
         self.capture: Optional[TurnCapture] = None
         self.cancelled = False
-        self.crowded = False
+        self.concurrent = False
         """True if another turn was in progress at the same time: its agent may have cancelled this one."""
         self.is_cancel_reported = False
         """True once the gate received `cancelled`, after which no message of the turn may follow."""
@@ -88,7 +88,7 @@ class SessionManager:
         turn = self._turns[session.id] = _ActiveTurn(session, recorder)
         if len(self._turns) > 1:
             for each in self._turns.values():
-                each.crowded = True
+                each.concurrent = True
         turn.task = self._loop.create_task(self._run_turn(turn, message["text"]))
 
     def _cancel_turn(self, message: _Message) -> None:
@@ -146,7 +146,7 @@ class SessionManager:
                 "session": session.id,
                 **describe_error(session.mocks.missing or error),
             }
-            if turn.crowded and isinstance(error, asyncio.CancelledError):
+            if turn.concurrent and isinstance(error, asyncio.CancelledError):
                 message["again_alone"] = True
         # The done callback of the task answers the cancel; the gate expects nothing else of this turn.
         if turn.cancelled:
@@ -210,8 +210,8 @@ class SessionManager:
         if renew is None:
             return self._host
         if session not in self._hosts:
-            made = renew() if self._host.asynchronous else await self._run_in_thread(turn, renew)
-            self._hosts[session] = await made if inspect.isawaitable(made) else made
+            created = renew() if self._host.asynchronous else await self._run_in_thread(turn, renew)
+            self._hosts[session] = await created if inspect.isawaitable(created) else created
         return self._hosts[session]
 
     async def _ask_in_thread(

@@ -148,7 +148,7 @@ def _call_each_turn(function: Callable[..., Any], request: dict[str, Any]) -> _C
 
 # --- results ------------------------------------------------------------------------------------------------
 
-_LONGEST = 10_000
+_MAX_REASON = 10_000
 """Number of characters of a reason that are shown."""
 
 _EXPECTED = "expected a finite number or an object with `score` (as Google ADK's, with `overall_score`)"
@@ -179,8 +179,8 @@ def _convert_result(result: Any) -> dict[str, Any]:
 
 def _shorten_reason(reason: object) -> str:
     text = str(reason)
-    left = len(text) - _LONGEST
-    return f"{text[:_LONGEST]}… ({left:,} more characters)" if left > 0 else text
+    left = len(text) - _MAX_REASON
+    return f"{text[:_MAX_REASON]}… ({left:,} more characters)" if left > 0 else text
 
 
 def _convert_adk_result(result: Any) -> dict[str, Any]:

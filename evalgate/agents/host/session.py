@@ -13,14 +13,14 @@ FEATURE = "tool_mocks"
 class Mocks:
     """Mocks of one session; a tool with mocks is never called itself."""
 
-    def __init__(self, given: list[dict[str, Any]]) -> None:
+    def __init__(self, mocks: list[dict[str, Any]]) -> None:
         self.missing: Optional[NoMatchingMockError] = None
         """Error of the last call of a mocked tool that no mock matched."""
-        self._given = given
+        self._mocks = mocks
         self._turn = -1
 
     def __bool__(self) -> bool:
-        return bool(self._given)
+        return bool(self._mocks)
 
     def begin_turn(self) -> None:
         """Start the next turn, which selects the mocks of that turn."""
@@ -32,7 +32,7 @@ class Mocks:
 
     def is_ever_mocked(self, name: str) -> bool:
         """Return True if the tool is mocked in any turn."""
-        return any(each["name"] == name for each in self._given)
+        return any(each["name"] == name for each in self._mocks)
 
     def require_result(self, name: str, args: dict[str, Any]) -> Any:
         """Return the result of the first mock that matches the arguments.
@@ -50,7 +50,7 @@ class Mocks:
 
     def _list_mocks(self, name: str) -> list[dict[str, Any]]:
         return [
-            each for each in self._given if each["name"] == name and each.get("turn") in (None, self._turn)
+            each for each in self._mocks if each["name"] == name and each.get("turn") in (None, self._turn)
         ]
 
 

@@ -43,7 +43,7 @@ _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _PENDING_STATES: frozenset[TaskState] = frozenset({"submitted", "working"})
 _ANSWERED_STATES: frozenset[TaskState] = frozenset({"completed", "input-required"})
 _FIRST_POLL_S = 0.1
-_LONGEST_POLL_S = 2.0
+_MAX_POLL_S = 2.0
 
 
 class A2aDialect:
@@ -53,7 +53,7 @@ class A2aDialect:
         self._connection = connection
         self._stream = stream
         self._endpoint: A2aEndpoint | None = None
-        self._asking = asyncio.Lock()
+        self._card_lock = asyncio.Lock()
 
     def open_conversation(self, case: EvalCase) -> "A2aConversation":
         """Return a conversation that starts a new A2A context with its first message."""
@@ -65,7 +65,7 @@ class A2aDialect:
         Raises:
             AgentError: the card cannot be fetched or read, or it leads from https to http.
         """
-        async with self._asking:  # conversations start at the same time, and one request is enough
+        async with self._card_lock:  # conversations start at the same time, and one request is enough
             if self._endpoint is None:
                 offered = parse_agent_card(await self._fetch_card(), self._connection.url)
                 found = replace(offered, url=self._connection.relocate_url(offered.url))
@@ -167,7 +167,7 @@ class A2aConversation:
         pause = _FIRST_POLL_S
         while turn.task and turn.state in _PENDING_STATES:
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_POLL_S)
+            pause = min(pause * 2, _MAX_POLL_S)
             turn.add_result(await self._dialect.fetch_task(turn.task))
         self._context = turn.context or self._context
         # A task that waits for the user goes on with the next message; one that is over does not.
@@ -266,15 +266,13 @@ def _read_tool_event(part: A2aPart) -> Event | None:
 
 
 def _join_texts(parts: Iterable[A2aPart], separator: str) -> str:
-    return separator.join(
-        text for part in parts if _read_tool_event(part) is None and (text := _get_text(part))
-    )
-
-
-def _get_text(part: A2aPart) -> str:
-    if part.text is not None:
-        return part.text
-    return "" if part.data is None else json.dumps(part.data, ensure_ascii=False)
+    texts = []
+    for part in parts:
+        if _read_tool_event(part) is None:
+            # Data that is no tool event is part of the answer; as JSON, metrics of texts can compare it.
+            data = "" if part.data is None else json.dumps(part.data, ensure_ascii=False)
+            texts.append(data if part.text is None else part.text)
+    return separator.join(filter(None, texts))
 
 
 def _build_version_header(endpoint: A2aEndpoint) -> dict[str, str]:

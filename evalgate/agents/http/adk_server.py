@@ -114,17 +114,17 @@ def _iter_events(event: JsonObject, *, is_final: bool) -> Iterator[Event]:
 def _sum_usage(events: list[dict[str, Any]]) -> Usage | None:
     """Return the tokens of all events; None if no event has any, or if a count is negative."""
     found = [usage for event in events if isinstance(usage := _get_field(event, "usage_metadata"), dict)]
-    counts = [_read_count(usage, name) for usage in found for name in _GIVEN + _MADE]
+    counts = [_read_count(usage, name) for usage in found for name in _INPUT_COUNTS + _OUTPUT_COUNTS]
     if not found or min(counts) < 0:
         return None
     return Usage.from_tokens(
-        sum(_read_count(usage, name) for usage in found for name in _GIVEN),
-        sum(_read_count(usage, name) for usage in found for name in _MADE),
+        sum(_read_count(usage, name) for usage in found for name in _INPUT_COUNTS),
+        sum(_read_count(usage, name) for usage in found for name in _OUTPUT_COUNTS),
     )
 
 
-_GIVEN = ("prompt_token_count", "tool_use_prompt_token_count")
-_MADE = ("candidates_token_count", "thoughts_token_count")
+_INPUT_COUNTS = ("prompt_token_count", "tool_use_prompt_token_count")
+_OUTPUT_COUNTS = ("candidates_token_count", "thoughts_token_count")
 
 
 def _get_field(found: Mapping[str, Any], name: str) -> Any:
@@ -285,10 +285,10 @@ class AdkServerConversation:
 
     async def _create_session(self) -> None:
         self._app = await self._dialect.choose_app(self._case)
-        made = await self._connection.request_json(
+        created = await self._connection.request_json(
             "POST", self._sessions_url, {"state": self._case.session.state}
         )
-        id_ = made.get("id") if isinstance(made, dict) else None
+        id_ = created.get("id") if isinstance(created, dict) else None
         if not isinstance(id_, str) or not id_:
             raise build_format_error("the server made a session without an id")
         self._session = id_

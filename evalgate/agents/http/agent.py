@@ -15,9 +15,9 @@ from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionRe
 from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
 from evalgate.system.loop_timer import LoopTimeout
 
-_PROBE_S = 0.05
-_LONGEST_PROBE_S = 1.0
-_ANSWERS_S = 1.0
+_FIRST_PROBE_S = 0.05
+_MAX_PROBE_S = 1.0
+_HEALTH_TIMEOUT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +44,17 @@ class RemoteAgent:
         self._connection = AgentConnection(server)
         self._dialect = dialect_factory(self._connection)
         self._options = options
-        self._waiting: asyncio.Task[None] | None = None
+        self._startup: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         await self._connection.open()
-        self._waiting = asyncio.create_task(self._wait_for_server())
+        self._startup = asyncio.create_task(self._wait_for_server())
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            await asyncio.gather(self._waiting, return_exceptions=True)
+        if self._startup is not None:
+            self._startup.cancel()
+            await asyncio.gather(self._startup, return_exceptions=True)
         await self._connection.close()
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "RemoteSession":
@@ -73,21 +73,21 @@ class RemoteAgent:
         Raises:
             AgentUnreachableError: it did not within the time limit, or its certificate is not trusted.
         """
-        if self._waiting is None:
+        if self._startup is None:
             raise RuntimeError("the agent was not entered")
         # All sessions await the same task: the cancellation of one must not cancel it for the others.
-        await asyncio.shield(self._waiting)
+        await asyncio.shield(self._startup)
 
     async def is_healthy(self) -> bool:
         """Return True if the server passes its health check within a second."""
         try:
-            async with asyncio.timeout(_ANSWERS_S):
+            async with asyncio.timeout(_HEALTH_TIMEOUT_S):
                 return not await self._connection.probe_url(self._options.health)
         except TimeoutError:
             return False
 
     async def _wait_for_server(self) -> None:
-        options, pause = self._options, _PROBE_S
+        options, pause = self._options, _FIRST_PROBE_S
         end = asyncio.get_running_loop().time() + options.start_timeout_s
         why = "no answer"
         while (left := end - asyncio.get_running_loop().time()) > 0:
@@ -101,7 +101,7 @@ class RemoteAgent:
             if not why:
                 return
             await asyncio.sleep(min(pause, max(left, 0)))
-            pause = min(pause * 2, _LONGEST_PROBE_S)
+            pause = min(pause * 2, _MAX_PROBE_S)
         sentence = (
             f"the agent at {options.health} cannot be reached within {options.start_timeout_s:g} s: {why}"
         )

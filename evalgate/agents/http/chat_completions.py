@@ -329,8 +329,8 @@ def _parse_usage(found: object) -> Usage | None:
     if not isinstance(found, dict):
         return None
     counts = [found.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    given, made = (count if isinstance(count, int) else 0 for count in counts)
-    return Usage.from_tokens(given, made) if min(given, made) >= 0 else None
+    input_tokens, output_tokens = (count if isinstance(count, int) else 0 for count in counts)
+    return Usage.from_tokens(input_tokens, output_tokens) if min(input_tokens, output_tokens) >= 0 else None
 
 
 def _filter_objects(found: object) -> list[dict[str, object]]:

@@ -189,9 +189,9 @@ _COMPACT = json.JSONEncoder(separators=(",", ":"))
 _NO_HEADERS: Mapping[str, str] = {}
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2
-_LONGEST_PAUSE_S = 60.0
+_MAX_PAUSE_S = 60.0
 # Added to a server's Retry-After, so that clients with the same value do not return at the same moment.
-_SPREAD = RetryPolicy(first_pause=0.2)
+_JITTER = RetryPolicy(first_pause=0.2)
 
 
 class AgentConnection:
@@ -315,11 +315,11 @@ class AgentConnection:
                 await asyncio.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
             elif 200 <= response.status < 300:
                 return response
-            elif (pause := get_retry_after(response)) is None or pause > _LONGEST_PAUSE_S or last:
+            elif (pause := get_retry_after(response)) is None or pause > _MAX_PAUSE_S or last:
                 raise await build_status_error(response)
             else:
                 response.close()
-                pause += _SPREAD.compute_delay(attempt, self._chance())
+                pause += _JITTER.compute_delay(attempt, self._chance())
                 with pause_turn_timer():
                     await wait_without_slot(pause, is_rate_limited=response.status == TOO_MANY_REQUESTS)
         raise RuntimeError("the last attempt gives an answer or fails")
@@ -356,13 +356,13 @@ class AgentConnection:
 class _ResponseContext:
     """Context manager of a response; `contextlib` would cost time in each turn."""
 
-    __slots__ = ("_asking", "_response")
+    __slots__ = ("_request", "_response")
 
-    def __init__(self, asking: "Coroutine[object, object, ClientResponse]") -> None:
-        self._asking = asking
+    def __init__(self, request: "Coroutine[object, object, ClientResponse]") -> None:
+        self._request = request
 
     async def __aenter__(self) -> "ClientResponse":
-        self._response = await self._asking
+        self._response = await self._request
         return self._response
 
     async def __aexit__(

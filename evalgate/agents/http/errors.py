@@ -63,9 +63,9 @@ async def build_status_error(response: "ClientResponse") -> AgentError:
         sentence += f", {location}" if location else ""
     detail = shorten_text(excerpt.decode("utf-8", "replace"), EXCERPT_BYTES)
     if (busy := _TRANSIENT_STATUSES.get(response.status)) is not None:
-        wanted_s = get_retry_after(response)
-        sentence += f" and wants to be left alone for {wanted_s:,.0f} s" if wanted_s else ""
-        return AgentError(Failure(busy, sentence, detail), "faulted", retry_after_s=wanted_s)
+        retry_after_s = get_retry_after(response)
+        sentence += f" and wants to be left alone for {retry_after_s:,.0f} s" if retry_after_s else ""
+        return AgentError(Failure(busy, sentence, detail), "faulted", retry_after_s=retry_after_s)
     if response.status == PROXY_AUTH_REQUIRED:
         why = "the proxy wants to know who asks: it answered with status 407"
         return AgentError(Failure("proxy", why, detail), "faulted")

@@ -76,14 +76,14 @@ class EvalgateConversation:
         """Do nothing: the format has no request that ends a conversation."""
 
     def _build_request(self, message: UserMessage) -> JsonObject:
-        case, given = self._case, self._case.session
+        case, initial = self._case, self._case.session
         body: dict[str, object] = {
             "protocol": TURN_PROTOCOL_VERSION,
             "session": self._session,
             "case": case.eval_id,
             "turn": len(self._history) // 2 + 1,
-            "app_name": given.app_name,
-            "user_id": given.user_id,
+            "app_name": initial.app_name,
+            "user_id": initial.user_id,
             "state": self._state,
             "history": self._history,
             "text": message.text,
@@ -182,8 +182,8 @@ class _TurnResponse:
                 )
             case "error":
                 failure = wire.parse_failure(event, kind="exception")
-                wanted_s = wire.read_retry_after(event)
-                raise AgentError(failure, wire.classify_failure(failure), self._usage, wanted_s)
+                retry_after_s = wire.read_retry_after(event)
+                raise AgentError(failure, wire.classify_failure(failure), self._usage, retry_after_s)
             case other:
                 raise build_format_error(
                     f"the agent sent an event of type {str(other)[:60]!r}, which does not exist"

@@ -17,7 +17,7 @@ from evalgate.documents.env_expansion import strip_placeholders
 
 DialectName: TypeAlias = Literal["evalgate", "openai", "adk", "a2a"]
 
-_OWN_OPTIONS: Mapping[str, frozenset[DialectName]] = {
+_DIALECT_OPTIONS: Mapping[str, frozenset[DialectName]] = {
     "model": frozenset({"openai"}),
     "instructions": frozenset({"openai"}),
     "body": frozenset({"openai"}),
@@ -27,8 +27,10 @@ _OWN_OPTIONS: Mapping[str, frozenset[DialectName]] = {
 }
 _HEALTH: Mapping[DialectName, str] = {"adk": "/list-apps"}
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
-_OURS_IN_HEADERS = frozenset({"content-length", "transfer-encoding", "connection", "upgrade", "expect", "te"})
-_OURS_IN_BODY = frozenset({"model", "messages", "stream", "stream_options", "n"})
+_RESERVED_HEADERS = frozenset(
+    {"content-length", "transfer-encoding", "connection", "upgrade", "expect", "te"}
+)
+_RESERVED_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n"})
 
 
 class HttpDialectOptions(BaseModel):
@@ -63,7 +65,7 @@ class HttpDialectOptions(BaseModel):
         for name, value in headers.items():
             if not _HEADER.fullmatch(name):
                 raise ValueError(f"has {name!r}, which is no name of a header")
-            if name.lower() in _OURS_IN_HEADERS:
+            if name.lower() in _RESERVED_HEADERS:
                 raise ValueError(f"must not set {name}: it says how the body is sent")
             if not value.isprintable() or not value.isascii():
                 raise ValueError(f"has {name} with characters that cannot be sent")
@@ -74,13 +76,13 @@ class HttpDialectOptions(BaseModel):
     @field_validator("body")
     @classmethod
     def _validate_body(cls, body: Mapping[str, object]) -> Mapping[str, object]:
-        if ours := sorted(_OURS_IN_BODY & set(body)):
-            raise ValueError(f"must not set {', '.join(ours)}: evalgate does")
+        if reserved := sorted(_RESERVED_FIELDS & set(body)):
+            raise ValueError(f"must not set {', '.join(reserved)}: evalgate does")
         return body
 
     @model_validator(mode="after")
     def _validate_dialect_options(self) -> Self:
-        for option, dialects in _OWN_OPTIONS.items():
+        for option, dialects in _DIALECT_OPTIONS.items():
             if option in self.model_fields_set and self.dialect not in dialects:
                 known = " or ".join(f"`{name}`" for name in sorted(dialects))
                 raise ValueError(f"has `{option}`, which belongs to `dialect` {known}, not `{self.dialect}`")

@@ -75,7 +75,7 @@ IsOver: TypeAlias = Callable[[], bool]
 
 _SMALL = 64 * 1024
 # Some servers send their last event and do not end the stream: this is how long they may take.
-_HANGING_UP_S = 1.0
+_STREAM_END_S = 1.0
 
 
 async def read_body(response: "ClientResponse") -> bytes:
@@ -127,7 +127,7 @@ async def _iter_pieces(response: "ClientResponse", is_over: IsOver) -> AsyncIter
     clock, end, size = asyncio.get_running_loop().time, None, 0
     while True:
         if end is None and is_over():
-            end = clock() + _HANGING_UP_S
+            end = clock() + _STREAM_END_S
         try:
             async with asyncio.timeout_at(end):
                 piece = await response.content.readany()

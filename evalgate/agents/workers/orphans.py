@@ -17,9 +17,9 @@ MARK_VARIABLE = "EVALGATE_WORKER"
 """Environment variable that holds the mark."""
 
 # A process that is started during one round is found in the next. A fork bomb is not chased for ever.
-_ROUNDS = 5
+_KILL_ROUNDS = 5
 # A killed process ends at once unless the kernel holds it.
-_DYING_S = 0.2
+_KILL_WAIT_S = 0.2
 
 MARK_PREFIX = os.urandom(16).hex()
 """Prefix of all marks that this process creates."""
@@ -36,7 +36,7 @@ def kill_orphans(mark: str) -> None:
     A process that cleared its environment is not found either (`kill_reparented` finds it), nor one that the
     gate may not inspect.
     """
-    for _ in range(_ROUNDS):
+    for _ in range(_KILL_ROUNDS):
         if not signal_orphans(mark, signal.SIGKILL):
             return
 
@@ -53,7 +53,7 @@ def signal_orphans(mark: str, number: int) -> bool:
 
 def kill_reparented() -> None:
     """Kill processes that became children of the gate. Call it only while no process of an agent runs."""
-    for _ in range(_ROUNDS):
+    for _ in range(_KILL_ROUNDS):
         found = find_reparented_children()
         if not found:
             return
@@ -68,7 +68,7 @@ def _kill_child(pid: int) -> None:
         return
     try:
         signal.pidfd_send_signal(handle, signal.SIGKILL)
-        select.select([handle], [], [], _DYING_S)
+        select.select([handle], [], [], _KILL_WAIT_S)
         # Nothing else in the gate waits for this child: it would remain as a zombie.
         os.waitpid(pid, os.WNOHANG)
     except OSError:
@@ -117,7 +117,7 @@ _GRACE_S = 1.0
 """Seconds that a process may take to end by itself, and again after SIGTERM."""
 _POLL_S = 0.05
 # A program that starts processes faster than they are killed is not chased for ever.
-_MOST_ROUNDS = 200
+_MAX_WATCHDOG_ROUNDS = 200
 
 
 def run_watchdog(gate: str) -> None:
@@ -133,7 +133,7 @@ def run_watchdog(gate: str) -> None:
         return
     signal_orphans(gate, signal.SIGTERM)
     _wait_until_gone(gate)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_WATCHDOG_ROUNDS):
         if not signal_orphans(gate, signal.SIGKILL):
             return
         time.sleep(_POLL_S)

@@ -134,10 +134,10 @@ DETAIL_BYTES = 8 * 1024
 """Bytes of it that a failure shows."""
 # A descendant that was not found can hold the pipes open for ever, although the process itself is gone.
 _ORPHANED_PIPES_S = 1.0
-# Lines of a burst are written in parts, each twice as long as the one before, up to `_MOST_LINES`. So the
-# worker works while the rest is written, and does not wake up for every line. One case is three lines.
-_FIRST_LINES = 3
-_MOST_LINES = 16
+# Lines of a burst are written in parts, each twice as long as the one before, up to `_MAX_BURST_LINES`. The
+# worker then works while the rest is written, and does not wake up for every line. One case is three lines.
+_FIRST_BURST_LINES = 3
+_MAX_BURST_LINES = 16
 
 
 @frozen
@@ -189,7 +189,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self._parts_size = 0
         self._stderr = bytearray()
         self._mark = create_mark()
-        self._overran: int | None = None
+        self._exceeded_limit: int | None = None
         """Memory limit in bytes, set once the process exceeded it."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
         """Done once the process is gone."""
@@ -234,8 +234,8 @@ class AgentProcess(asyncio.SubprocessProtocol):
     def exit_failure(self) -> Failure:
         """Return how the process ended, as the beginning of a sentence, with the end of stderr as detail."""
         code = self.exit_code
-        if self._overran is not None:
-            sentence = f"the agent's process used more than {self._overran >> 20} MiB of memory"
+        if self._exceeded_limit is not None:
+            sentence = f"the agent's process used more than {self._exceeded_limit >> 20} MiB of memory"
             return Failure("out_of_memory", sentence, self.get_stderr_tail())
         if code is None:
             return Failure("killed", "the agent's process ended", self.get_stderr_tail())
@@ -251,11 +251,11 @@ class AgentProcess(asyncio.SubprocessProtocol):
     def write(self, line: bytes) -> None:
         """Send a line together with others of the same iteration of the event loop."""
         if not self._part:
-            self._part = _FIRST_LINES
+            self._part = _FIRST_BURST_LINES
             self._loop.call_soon(self._end_burst)
         self._pending.append(line)
         if len(self._pending) >= self._part:
-            self._part = min(2 * self._part, _MOST_LINES)
+            self._part = min(2 * self._part, _MAX_BURST_LINES)
             self._flush_pending()
 
     def close_stdin(self) -> None:
@@ -278,7 +278,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
             return
         # Measured, because RLIMIT_AS limits addresses instead of memory, and each process by itself.
         if measure_memory(self._transport.get_pid()) > limit:
-            self._overran = limit
+            self._exceeded_limit = limit
             self.kill()
         else:
             self._loop.call_later(MEMORY_POLL_S, self._watch_memory, limit)

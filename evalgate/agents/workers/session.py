@@ -20,7 +20,7 @@ class SessionState(Enum):
     """State of a conversation."""
 
     IDLE = auto()
-    ASKED = auto()
+    RUNNING = auto()
     CANCELLING = auto()
     """A cancel was sent and not yet answered: other messages that arrive belong to the abandoned turn."""
     OVER = auto()
@@ -68,7 +68,7 @@ class WorkerSession:
         "_transcript",
         "_usage",
         "cancelled_at",
-        "crowded",
+        "concurrent",
         "expired",
         "key",
         "state",
@@ -79,11 +79,11 @@ class WorkerSession:
         self.key = key
         self.state = SessionState.IDLE
         self.turns = 0
-        """Turns asked so far."""
+        """Number of turns so far."""
         self.expired = False
         """True if the turn in progress has exceeded its timeout."""
         self.cancelled_at = 0.0
-        self.crowded = False
+        self.concurrent = False
         """True if other sessions of the process were busy when the cancel was sent."""
         self._owner = owner
         self._case = case
@@ -116,7 +116,7 @@ class WorkerSession:
         finally:
             timer.cancel()
             # The caller was cancelled before the answer came.
-            if self.state is SessionState.ASKED:
+            if self.state is SessionState.RUNNING:
                 self._owner.cancel_turn(self)
 
     async def end(self) -> SessionResult:
@@ -139,18 +139,18 @@ class WorkerSession:
             turn |= trace.headers
         self._transcript = Transcript()
         self.turns += 1
-        self.state = SessionState.ASKED
+        self.state = SessionState.RUNNING
         self._owner.write_message(turn)
 
     def _build_start_message(self) -> JsonObject:
-        case, given = self._case, self._case.session
+        case, initial = self._case, self._case.session
         start: dict[str, object] = {
             "type": "start",
             "session": self.key,
             "case": case.eval_id,
-            "app_name": given.app_name,
-            "user_id": given.user_id,
-            "state": given.state,
+            "app_name": initial.app_name,
+            "user_id": initial.user_id,
+            "state": initial.state,
         }
         if case.tool_mocks:
             start["tool_mocks"] = [wire.encode_tool_mock(mock) for mock in case.tool_mocks]
@@ -159,7 +159,7 @@ class WorkerSession:
         return start
 
     def _cancel_expired_turn(self) -> None:
-        if self.state is SessionState.ASKED:
+        if self.state is SessionState.RUNNING:
             self.expired = True
             self._owner.cancel_turn(self)
 
@@ -168,13 +168,13 @@ class WorkerSession:
     @property
     def busy(self) -> bool:
         """Return True while the agent works on a turn of this session, also on a cancelled one."""
-        return self.state in (SessionState.ASKED, SessionState.CANCELLING)
+        return self.state in (SessionState.RUNNING, SessionState.CANCELLING)
 
     def handle_message(self, kind: str, message: JsonObject, size: int) -> None:
         """Handle a message of `size` bytes that names this session."""
         if kind == "cancelled":
             self._finish_cancel(still_running=message.get("still_running") is True)
-        elif self.state is SessionState.ASKED:
+        elif self.state is SessionState.RUNNING:
             self._accept_message(kind, message, size)
         elif self.state is SessionState.IDLE:
             # The last turn is already answered, perhaps by an earlier `done`: the next one fails instead.
@@ -182,7 +182,7 @@ class WorkerSession:
 
     def fail_oversized_turn(self) -> None:
         """Fail the turn in progress because its answer is too large; other sessions continue."""
-        if self.state is SessionState.ASKED:
+        if self.state is SessionState.RUNNING:
             self._settle_answer(self.build_crash_error(Failure("flood", f"{TOO_LARGE} (turn {self.turns})")))
             self._owner.cancel_turn(self)
 
@@ -235,11 +235,11 @@ class WorkerSession:
         else:
             self.state = SessionState.IDLE
             failure = wire.parse_failure(message, kind="exception")
-            wanted_s = wire.read_retry_after(message)
+            outcome, retry_after_s = wire.classify_failure(failure), wire.read_retry_after(message)
             if message.get("again_alone") is True:
-                self._settle_answer(self.build_lost_error(failure, wire.classify_failure(failure)))
-                return
-            self._settle_answer(AgentError(failure, wire.classify_failure(failure), self._usage, wanted_s))
+                self._settle_answer(self.build_lost_error(failure, outcome))
+            else:
+                self._settle_answer(AgentError(failure, outcome, self._usage, retry_after_s))
 
     def _add_captured(self, message: JsonObject) -> None:
         """Add what the worker captured, which arrives last; the agent's own report takes precedence."""
@@ -265,7 +265,7 @@ class WorkerSession:
         late = time.monotonic() - self.cancelled_at > STALL_S
         if self.expired:
             error = self.build_timeout_error(ended=False)
-            if late and self.crowded:
+            if late and self.concurrent:
                 # The process was blocked, perhaps by another session. Alone, this one shows its own fault.
                 self._settle_answer(self.build_lost_error(error.failure, "timed_out"))
             else:

@@ -158,20 +158,13 @@ def quote_text(text: str) -> str:
 
 def _is_too_deep(value: object, limit: int) -> bool:
     # Level by level: recursion would fail on the values that this function looks for.
-    level = [value]
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(limit):
-        level = [
-            child for parent in level for child in _list_children(parent) if isinstance(child, dict | list)
-        ]
+        parents = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [child for children in parents for child in children if isinstance(child, dict | list)]
         if not level:
             return False
     return True
-
-
-def _list_children(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
 
 
 def _clean_value(value: object) -> object:
@@ -269,9 +262,9 @@ def read_retry_after(message: JsonObject) -> float | None:
 
 def parse_failure(message: JsonObject, *, kind: str) -> Failure:
     """Parse an `error` or `fatal`; `kind` is used if the message names no valid kind."""
-    given, sentence, trace = message.get("kind"), message.get("message"), message.get("traceback")
-    if isinstance(given, str) and _KIND.fullmatch(given):
-        kind = given
+    reported, sentence, trace = message.get("kind"), message.get("message"), message.get("traceback")
+    if isinstance(reported, str) and _KIND.fullmatch(reported):
+        kind = reported
     text = shorten_text(sentence.strip(), _MAX_SENTENCE) if isinstance(sentence, str) else ""
     detail = truncate_start(trace, _MAX_TRACEBACK) if isinstance(trace, str) else ""
     return Failure(kind, text or "the agent reported an error without a message", detail)

@@ -93,7 +93,7 @@ class Worker:
 
     def cancel_turn(self, session: WorkerSession) -> None:
         """Send a cancel and watch that it is answered within the grace period."""
-        session.crowded = sum(each.busy for each in self.sessions.values()) > 1
+        session.concurrent = sum(each.busy for each in self.sessions.values()) > 1
         session.state = SessionState.CANCELLING
         session.cancelled_at = self._unanswered[session] = time.monotonic()
         self.write_message({"type": "cancel", "session": session.key})

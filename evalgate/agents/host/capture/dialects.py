@@ -37,21 +37,16 @@ def read_json(text: str) -> Any:
 def limit_json_depth(value: Any) -> Any:
     """Return a value as it is, or its JSON text if it nests too deep to be sent."""
     # Level by level: recursion would fail on the values that this function looks for.
-    level = [value]
+    level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(_MAX_DEPTH):
-        level = [child for parent in level for child in _list_children(parent)]
+        parents = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [child for children in parents for child in children if isinstance(child, (dict, list))]
         if not level:
             return value
     try:
         return json.dumps(value, default=str)
     except (ValueError, RecursionError):
         return str(type(value).__name__)
-
-
-def _list_children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [each for each in value if isinstance(each, (dict, list))] if isinstance(value, list) else []
 
 
 _Json = dict[str, Any]
@@ -408,10 +403,10 @@ def _join_texts(content: Any) -> Any:
     return content
 
 
-def _read_tokens(usage: Any, given: str, made: str) -> Optional[tuple[int, int]]:
-    if not isinstance(usage, dict) or not (given in usage or made in usage):
+def _read_tokens(usage: Any, input_key: str, output_key: str) -> Optional[tuple[int, int]]:
+    if not isinstance(usage, dict) or not (input_key in usage or output_key in usage):
         return None
-    return _read_count(usage.get(given)), _read_count(usage.get(made))
+    return _read_count(usage.get(input_key)), _read_count(usage.get(output_key))
 
 
 def _read_count(found: Any) -> int:

@@ -109,10 +109,10 @@ class TurnCapture:
     def _count_usage(self, answer: CapturedAnswer) -> None:
         if answer.tokens is not None:
             known = self._usage or {"input_tokens": 0, "output_tokens": 0}
-            given, made = answer.tokens
+            input_tokens, output_tokens = answer.tokens
             self._usage = {
-                "input_tokens": known["input_tokens"] + given,
-                "output_tokens": known["output_tokens"] + made,
+                "input_tokens": known["input_tokens"] + input_tokens,
+                "output_tokens": known["output_tokens"] + output_tokens,
             }
         if answer.model and answer.model not in self._models:
             self._models.append(answer.model)

@@ -48,15 +48,15 @@ def _is_factory(function: object, parameters: List[inspect.Parameter]) -> bool:
     return optional and _FACTORY_NAME.match(getattr(function, "__name__", "")) is not None
 
 
-def _check_class(made: Callable[..., object]) -> None:
+def _check_class(named: Callable[..., object]) -> None:
     try:
-        parameters = inspect.signature(made).parameters.values()
+        parameters = inspect.signature(named).parameters.values()
     except ValueError:  # a class in C without a signature
         return
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [each for each in parameters if each.default is each.empty and each.kind not in variable]
     if needed:
-        name = getattr(made, "__name__", "the class")
+        name = getattr(named, "__name__", "the class")
         raise UnusableEntryError(
             f"class `{name}` cannot be made without `{needed[0].name}`; name a function without parameters "
             "that makes one"
@@ -85,10 +85,10 @@ def create_factory_host(
         AgentCreationError: `make` raised.
         UnusableEntryError: its result is no agent, or is always the same one and cannot be copied.
     """
-    made = [_create_agent(make, loop) for _ in range(2)]
-    hosts = [_require_host(each, make, find) for each in made]
-    if made[0] is made[1]:
-        return hosts[0] if hosts[0].shareable else create_copied_host(made[0], find, where)
+    agents = [_create_agent(make, loop) for _ in range(2)]
+    hosts = [_require_host(each, make, find) for each in agents]
+    if agents[0] is agents[1]:
+        return hosts[0] if hosts[0].shareable else create_copied_host(agents[0], find, where)
 
     async def find_awaited_host(agent: Any) -> AgentHost:
         return find(await agent)
@@ -103,8 +103,8 @@ def create_factory_host(
 
 
 def _create_agent(make: Callable[[], object], loop: asyncio.AbstractEventLoop) -> object:
-    async def await_agent(for_: Any) -> object:
-        return await for_
+    async def await_agent(awaitable: Any) -> object:
+        return await awaitable
 
     try:
         agent = make()
@@ -161,12 +161,12 @@ def _copy_agent(agent: object, common: tuple[object, ...], where: str) -> object
 
 def _explain_shared_agent(agent: object, why: str, where: str) -> str:
     owner = type(getattr(agent, "__self__", agent))
-    made = "its class, or " if _is_users_class(owner) else ""
+    class_advice = "its class, or " if _is_users_class(owner) else ""
     article = "an" if owner.__name__[:1].upper() in "AEIOU" else "a"
     # The advice comes early, because some reports cut a long sentence.
     return (
         f"each conversation needs {article} `{owner.__name__}` of its own, and this one {why}: name "
-        f"{made}a function without parameters that makes one (`agent.entry: {where}:make_agent`); "
+        f"{class_advice}a function without parameters that makes one (`agent.entry: {where}:make_agent`); "
         "else one user would be answered with what another one said"
     )
 

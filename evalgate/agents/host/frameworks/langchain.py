@@ -74,35 +74,35 @@ class _GraphConversation:
         state = {key: value for key, value in session.state.items() if key in takes and key != "messages"}
         self._values: dict[str, Any] = {**state, "messages": list(session.context_messages)}
         self._last: dict[str, Any] = {}
-        self._waits = False
-        """True if the graph was interrupted to ask the user, and continues with the next message."""
+        self._is_interrupted = False
+        """True if the graph waits for the user and continues with the next message."""
         self._seen: set[object] = set()
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         refuse_attachments(session, "a graph of LangGraph")
         recorder = EventRecorder(session)
         message = {"role": "user", "content": text}
-        first = not self._waits
-        asked: Any = {**self._values, "messages": [*self._values["messages"], message]}
-        if self._waits:
-            asked = importlib.import_module("langgraph.types").Command(resume=text)
+        first = not self._is_interrupted
+        graph_input: Any = {**self._values, "messages": [*self._values["messages"], message]}
+        if self._is_interrupted:
+            graph_input = importlib.import_module("langgraph.types").Command(resume=text)
         config = {
             "configurable": {"thread_id": self._thread},
             "callbacks": [_create_callback_handler(recorder, tools=False)],
         }
-        async for values in self._graph.astream(asked, config=config, stream_mode="values"):
+        async for values in self._graph.astream(graph_input, config=config, stream_mode="values"):
             self._record_messages(values.get("messages") or (), recorder, message if first else None)
             first, self._last = False, values
         return self._finish_turn(session, recorder)
 
-    def _record_messages(self, messages: Any, recorder: EventRecorder, asked: object) -> None:
-        """Record new messages; with `asked`, the user's own, only mark them as known."""
+    def _record_messages(self, messages: Any, recorder: EventRecorder, sent: object) -> None:
+        """Record new messages; with `sent`, the user's own message, only mark them as known."""
         convert = importlib.import_module("langchain_core.messages").convert_to_messages
         for index, message in enumerate(convert(messages)):
             key = getattr(message, "id", None) or index
             if key not in self._seen:
                 self._seen.add(key)
-                if asked is None:
+                if sent is None:
                     _record_message(message, recorder)
 
     def _finish_turn(self, session: Session, recorder: EventRecorder) -> Optional[str]:
@@ -111,7 +111,7 @@ class _GraphConversation:
         session.state = {**session.state, **ended}
         self._values = {"messages": []} if self._remembers else values
         questions = [as_text(each.value) or "" for each in self._last.get("__interrupt__") or ()]
-        self._waits = bool(questions) and self._remembers
+        self._is_interrupted = bool(questions) and self._remembers
         if questions:
             recorder.record_text("\n".join(questions))
             return recorder.response

@@ -52,8 +52,8 @@ class _PydanticAiConversation:
 
 def _list_output_tools(agent: Any) -> set[str]:
     """Return the names of the agent's own tools for structured output."""
-    given = getattr(agent, "output_type", None)
-    kinds: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
+    output_type = getattr(agent, "output_type", None)
+    kinds: list[Any] = list(output_type) if isinstance(output_type, (list, tuple)) else [output_type]
     return {each.name for each in kinds if is_a(each, "pydantic_ai", "ToolOutput") and each.name}
 
 
