@@ -51,8 +51,8 @@ def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentS
     except ValidationError as error:
         raise InvalidInputError(_convert_option_errors(error, agent_type, what, rules)) from None
     named = getattr(options, named_by)
-    shown_as = shlex.join(map(str, named)) if isinstance(named, tuple) else str(named)
-    return AgentSpec(settings, options, shown_as)
+    name = shlex.join(map(str, named)) if isinstance(named, tuple) else str(named)
+    return AgentSpec(settings, options, name)
 
 
 def find_agent_problems(settings: AgentConfig | None, what: str, rules: Thresholds) -> tuple[Problem, ...]:

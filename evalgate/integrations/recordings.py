@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from evalgate.agents.tracing.recorded import is_trace_file, read_traces
+from evalgate.agents.tracing.genai import read_traces
+from evalgate.agents.tracing.trace_formats import is_trace_file
 from evalgate.core import registry
 from evalgate.core.types import EvalSet, Record
 from evalgate.datasets.results_io import load_record, read_record_bytes

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
-from evalgate.agents.containers.compose.agent import build_compose_agent
+from evalgate.agents.containers.compose_agent import build_compose_agent
 from evalgate.agents.containers.server_container import ServerContainerAgent
 from evalgate.agents.containers.spec import WORKER_FOLDER, ContainerLimits, ContainerSpec, ImageBuild
 from evalgate.agents.containers.tracing import HOST_GATEWAY_NAME, find_reachable_endpoint
@@ -225,8 +225,8 @@ class DockerAgentOptions(HttpDialectOptions):
             copied=(*service.copied, *own.copied),
             folder=own.folder or service.folder,
             port=own.port,
-            whose=own.whose,
-            speaks=True,
+            owner=own.owner,
+            is_agent=True,
         )
 
     def _resolve_image(self, folder: Path) -> str | ImageBuild:

@@ -256,12 +256,12 @@ def create_container(client: "DockerClient", image: str, spec: ContainerSpec) ->
         if container is not None:
             remove_container(container)
         raise AgentUnreachableError(
-            Failure("start", f"cannot make {spec.whose}'s container: {_describe_api_error(error)}")
+            Failure("start", f"cannot make {spec.owner}'s container: {_describe_api_error(error)}")
         ) from None
     return container
 
 
-def start_container(container: "Container", whose: str = "the agent") -> None:
+def start_container(container: "Container", owner: str = "the agent") -> None:
     """Start a container; raise AgentUnreachableError if its command cannot be executed."""
     import docker.errors
 
@@ -269,7 +269,7 @@ def start_container(container: "Container", whose: str = "the agent") -> None:
         container.start()
     except docker.errors.APIError as error:
         raise AgentUnreachableError(
-            Failure("start", f"cannot start {whose}'s container: {_describe_api_error(error)}")
+            Failure("start", f"cannot start {owner}'s container: {_describe_api_error(error)}")
         ) from None
 
 
@@ -325,7 +325,7 @@ def _build_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, An
     if spec.aliases:
         endpoint = client.api.create_endpoint_config(aliases=list(spec.aliases))
         settings["networking_config"] = {limits.network: endpoint}
-    if spec.port is None and spec.speaks:
+    if spec.port is None and spec.is_agent:
         settings |= {"stdin_open": True, "detach": False}
     if spec.port is not None or spec.calls_gate:
         settings |= _build_network_settings(client, spec)

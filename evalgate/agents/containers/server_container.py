@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _ADDRESS_S = 10.0
 _POLL_S = 0.05
-_LOOK_S = 0.5
+_CHECK_S = 0.5
 _DYING_S = 1.0
 # The daemon learns of the end of a process later than the clients that were connected to it.
 _DEAD_S = 15.0
@@ -48,14 +48,14 @@ class ServerContainer:
     def __init__(self, plan: ServerPlan) -> None:
         self.busy = 0
         """Turns in progress."""
-        self.crowd = 0
+        self.affected_turns = 0
         """Turns that were in progress when a connection broke."""
-        self.gone: Failure | None = None
+        self.end_failure: Failure | None = None
         """The end of the container, once it is known."""
         self._plan = plan
         self._container: Container | None = None
         self._agent: RemoteAgent | None = None
-        self._looking: asyncio.Task[Failure | None] | None = None
+        self._end_watch: asyncio.Task[Failure | None] | None = None
 
     @property
     def agent(self) -> RemoteAgent:
@@ -87,8 +87,8 @@ class ServerContainer:
 
     async def stop(self) -> None:
         """Close the connections to the container and remove it."""
-        if self._looking is not None:
-            await asyncio.wait([self._looking])
+        if self._end_watch is not None:
+            await asyncio.wait([self._end_watch])
         agent, self._agent = self._agent, None
         try:
             if agent is not None:
@@ -108,10 +108,10 @@ class ServerContainer:
 
     async def detect_end(self) -> Failure | None:
         """Return how the container ended, after waiting for the daemon to notice; None: it still runs."""
-        self.crowd = max(self.crowd, self.busy)
-        if self._looking is None or (self._looking.done() and self.gone is None):
-            self._looking = asyncio.create_task(self._watch_end())
-        return await asyncio.shield(self._looking)
+        self.affected_turns = max(self.affected_turns, self.busy)
+        if self._end_watch is None or (self._end_watch.done() and self.end_failure is None):
+            self._end_watch = asyncio.create_task(self._watch_end())
+        return await asyncio.shield(self._end_watch)
 
     async def _watch_end(self) -> Failure | None:
         clock = asyncio.get_running_loop().time
@@ -122,10 +122,10 @@ class ServerContainer:
                 break
             await asyncio.sleep(_POLL_S)
         if ended is None:
-            self.crowd = 0
+            self.affected_turns = 0
         else:
-            self.gone = replace(ended, detail=await self.read_log())
-        return self.gone
+            self.end_failure = replace(ended, detail=await self.read_log())
+        return self.end_failure
 
     def _create_container(self) -> None:
         plan = self._plan
@@ -149,7 +149,7 @@ class ServerContainer:
         ready = asyncio.ensure_future(agent.wait_until_ready())
         try:
             while not ready.done():
-                await asyncio.wait([ready], timeout=_LOOK_S)
+                await asyncio.wait([ready], timeout=_CHECK_S)
                 if not ready.done():
                     await self._require_running()
             ready.result()
@@ -249,7 +249,7 @@ class ServerContainerAgent:
                 self._isolated.release()
                 raise
         async with self._replacing:
-            if self._shared is None or self._shared.gone is not None:
+            if self._shared is None or self._shared.end_failure is not None:
                 if self._shared is not None:
                     await self._stop_server(self._shared)
                 self._shared = await self._start_server()
@@ -307,7 +307,7 @@ class _ServerSession:
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         try:
-            if self._server.gone is None:
+            if self._server.end_failure is None:
                 await self._inner.__aexit__(kind, *exc)
         finally:
             await self._agent.release_server(self._server, alone=self._alone)
@@ -325,8 +325,8 @@ class _ServerSession:
             SessionLostError: the container ended, perhaps because of another conversation.
         """
         server = self._server
-        if server.gone is not None:
-            raise await self._build_lost_error(server.gone)
+        if server.end_failure is not None:
+            raise await self._build_lost_error(server.end_failure)
         self._turns += 1
         server.busy += 1
         try:
@@ -338,7 +338,7 @@ class _ServerSession:
                 details = [error.failure.detail, log and f"The container's log:\n{log}"]
                 failure = replace(error.failure, detail="\n".join(filter(None, details)))
                 raise AgentError(failure, error.outcome, error.usage, error.retry_after_s) from None
-            if server.crowd > 1 or error.failure.kind == "unavailable":
+            if server.affected_turns > 1 or error.failure.kind == "unavailable":
                 raise await self._build_lost_error(ended) from None
             sentence = f"{ended.message} while it answered (turn {self._turns})"
             raise AgentError(replace(ended, message=sentence), usage=error.usage) from None
@@ -350,6 +350,8 @@ class _ServerSession:
         return await self._inner.end()
 
     async def _build_lost_error(self, ended: Failure) -> SessionLostError:
-        crowd = f" ({self._server.crowd} cases at once in it)" if self._server.crowd > 1 else ""
+        note = (
+            f" ({self._server.affected_turns} cases at once in it)" if self._server.affected_turns > 1 else ""
+        )
         usage = (await self._inner.end()).usage
-        return SessionLostError(replace(ended, message=ended.message + crowd), usage=usage)
+        return SessionLostError(replace(ended, message=ended.message + note), usage=usage)

@@ -62,10 +62,10 @@ class ContainerSpec:
     """Working folder; None: the image's own."""
     port: int | None = None
     """Port on which it listens; None: it is reached through its streams, or not at all."""
-    whose: str = "the agent"
+    owner: str = "the agent"
     """Owner of the container, as messages name it."""
-    speaks: bool = True
-    """True if the gate uses its streams or its port."""
+    is_agent: bool = True
+    """True for the agent's own container: the gate uses its streams or its port."""
     calls_gate: bool = False
     """True if something in it connects to the gate, as to send spans."""
     entrypoint: tuple[str, ...] | None = None

@@ -53,7 +53,12 @@ def served(monkeypatch: pytest.MonkeyPatch, container: Late, *answers: bool) -> 
     monkeypatch.setattr(server_container, "_DYING_S", 0.0)
     found = ServerContainer.__new__(ServerContainer)
     vars(found).update(
-        busy=1, crowd=0, gone=None, _looking=None, _container=container, _agent=Answering(iter(answers))
+        busy=1,
+        affected_turns=0,
+        end_failure=None,
+        _end_watch=None,
+        _container=container,
+        _agent=Answering(iter(answers)),
     )
     return found
 

@@ -288,13 +288,13 @@ def find_compose_file(folder: Path, named: str | None) -> Path:
 
 
 def read_compose_project(
-    path: Path, shown_as: str, service: str, environ: Mapping[str, str]
+    path: Path, display_path: str, service: str, environ: Mapping[str, str]
 ) -> ComposeProject:
     """Read a service and all that it depends on.
 
     Args:
         path: The Compose file.
-        shown_as: Its name in messages.
+        display_path: Its name in messages.
         service: The agent's service.
         environ: Values of variables; they take precedence over the `.env` next to the file.
 
@@ -304,19 +304,21 @@ def read_compose_project(
     try:
         text = read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{shown_as}: cannot be read: {describe_read_error(error)}") from None
-    own = _read_dotenv(path.parent / ".env", str(Path(shown_as).with_name(".env")))
-    return _ProjectReader(parse_yaml(text, shown_as), {**own, **environ}).read_project(service, path.parent)
+        raise InvalidInputError(f"{display_path}: cannot be read: {describe_read_error(error)}") from None
+    own = _read_dotenv(path.parent / ".env", str(Path(display_path).with_name(".env")))
+    return _ProjectReader(parse_yaml(text, display_path), {**own, **environ}).read_project(
+        service, path.parent
+    )
 
 
-def _read_dotenv(path: Path, shown_as: str) -> Mapping[str, str]:
+def _read_dotenv(path: Path, display_path: str) -> Mapping[str, str]:
     """Return the variables of the `.env` next to a Compose file; {} if it is a folder (a virtualenv)."""
     if not is_readable_name(path):
         return {}
     try:
         return read_env_file(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{shown_as}: cannot be read: {describe_read_error(error)}") from None
+        raise InvalidInputError(f"{display_path}: cannot be read: {describe_read_error(error)}") from None
 
 
 class _ProjectReader:
@@ -363,34 +365,34 @@ class _ProjectReader:
             hint = did_you_mean(name, map(str, self._services))
             self._report_problem(at, f"knows no service `{name}`.{hint}")
             return None
-        place = ("services", name)
+        location = ("services", name)
         for key in raw:
             if key not in KNOWN_KEYS | IGNORED_KEYS and not str(key).startswith("x-"):
-                self._report_unsupported((*place, key))
+                self._report_unsupported((*location, key))
         service = validate_model(
             ComposeService,
-            self._interpolate_value(raw, place),
+            self._interpolate_value(raw, location),
             self._problems,
             file=self._document.path,
             position=self._document.find_position,
-            prefix=place,
+            prefix=location,
         )
         if service is not None and service.image is None and service.build is None:
-            self._report_problem(place, "has neither `image` nor `build`")
+            self._report_problem(location, "has neither `image` nor `build`")
         return service
 
-    def _interpolate_value(self, value: Any, place: Location) -> Any:
+    def _interpolate_value(self, value: Any, location: Location) -> Any:
         """Return `value` with all variables in it interpolated."""
         if isinstance(value, dict):
-            return {key: self._interpolate_value(each, (*place, key)) for key, each in value.items()}
+            return {key: self._interpolate_value(each, (*location, key)) for key, each in value.items()}
         if isinstance(value, list):
-            return [self._interpolate_value(each, (*place, index)) for index, each in enumerate(value)]
+            return [self._interpolate_value(each, (*location, index)) for index, each in enumerate(value)]
         if not isinstance(value, str):
             return value
         try:
             return interpolate_text(value, self._values)
         except InterpolationError as error:
-            self._report_problem(place, str(error))
+            self._report_problem(location, str(error))
             return value
 
     def _check_volumes(self, services: Mapping[str, ComposeService]) -> None:
@@ -401,9 +403,9 @@ class _ProjectReader:
                     continue
                 settings = declared.get(volume.source) if isinstance(declared, dict) else None
                 if isinstance(declared, dict) and volume.source not in declared:
-                    place: Location = ("services", name, "volumes", index)
+                    location: Location = ("services", name, "volumes", index)
                     self._report_problem(
-                        place, f"names the volume `{volume.source}`, which `volumes` does not"
+                        location, f"names the volume `{volume.source}`, which `volumes` does not"
                     )
                 for key in settings or ():
                     if key not in {"name", "labels"}:
@@ -419,10 +421,10 @@ class _ProjectReader:
             aliases = network.get("aliases") if isinstance(network, dict) else None
             yield from (str(alias) for alias in aliases or ())
 
-    def _report_unsupported(self, place: Location) -> None:
-        self._report_problem(place, "is something that evalgate does not do for a service: leave it out")
+    def _report_unsupported(self, location: Location) -> None:
+        self._report_problem(location, "is something that evalgate does not do for a service: leave it out")
 
-    def _report_problem(self, place: Location, sentence: str) -> None:
-        position = self._document.find_position(place)
-        subject = f"`{format_location(place)}`" if place else "the file"
+    def _report_problem(self, location: Location, sentence: str) -> None:
+        position = self._document.find_position(location)
+        subject = f"`{format_location(location)}`" if location else "the file"
         self._problems.append(Problem(self._document.path, *position, f"{subject} {sentence}"))

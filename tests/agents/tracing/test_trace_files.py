@@ -1,4 +1,4 @@
-"""Files of traces in an agent's place."""
+"""Trace files that are replayed instead of an agent."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalgate.agents.replay import ReplayAgentOptions
-from evalgate.agents.tracing.recorded import is_trace_file
+from evalgate.agents.tracing.trace_formats import is_trace_file
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalSet, Reply, ToolCall, ToolResult
 from evalgate.integrations.recordings import read_recording

@@ -206,7 +206,7 @@ KILLED = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.agents.containers.test_compose import service
+from tests.agents.containers.test_compose_agent import service
 from tests.agents.play import a_talk
 
 async def main():

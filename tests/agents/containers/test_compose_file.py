@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalgate.agents.adapters.docker import DockerAgentOptions
-from evalgate.agents.containers.compose.document import InterpolationError, interpolate_text, read_env_file
+from evalgate.agents.containers.compose_file import InterpolationError, interpolate_text, read_env_file
 from evalgate.core.errors import InvalidInputError
 from tests.agents.http.server import a_place
 

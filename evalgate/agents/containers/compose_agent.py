@@ -12,19 +12,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from evalgate.agents.containers import docker_client
-from evalgate.agents.containers.compose.containers import ContainerSpecBuilder, place_in_network
-from evalgate.agents.containers.compose.document import Dependency, find_compose_file, read_compose_project
+from evalgate.agents.containers.compose_file import (
+    ComposeProject,
+    ComposeService,
+    Dependency,
+    Volume,
+    describe_read_error,
+    find_compose_file,
+    read_compose_project,
+    read_env_file,
+)
 from evalgate.agents.containers.docker_client import build_labels, remove_orphans
-from evalgate.agents.containers.spec import ContainerSpec
+from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec, HealthTest, ImageBuild
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AgentSession, AgentUnreachableError
 from evalgate.core.types import EvalCase, Failure
+from evalgate.documents.validation import Location, format_location
+from evalgate.system.files import is_readable_name
 
 if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
     from docker.models.networks import Network
-    from docker.models.volumes import Volume
+    from docker.models.volumes import Volume as DockerVolume
 
 
 _POLL_S = 0.1
@@ -52,11 +63,11 @@ class Sidecars:
         self._timeout_s = timeout_s
         self._client: DockerClient | None = None
         self._network: Network | None = None
-        self._guest = ""
+        self._gate_container = ""
         """The gate's own container, once it is connected to the network; else ""."""
-        self._volumes: dict[str, Volume] = {}
+        self._volumes: dict[str, DockerVolume] = {}
         self._running: dict[str, Container] = {}
-        self._unwanted = threading.Event()
+        self._is_cancelled = threading.Event()
 
     def start(self, agent: PlannedService) -> ContainerSpec:
         """Start all services that the agent waits for; return the agent's container in their network.
@@ -74,22 +85,22 @@ class Sidecars:
             spec = place_in_network(each.spec, network, volumes)
             container = docker_client.create_container(client, docker_client.ensure_image(client, spec), spec)
             self._running[name] = container
-            docker_client.start_container(container, spec.whose)
+            docker_client.start_container(container, spec.owner)
         self._wait_for_dependencies(agent)
         return place_in_network(agent.spec, network, volumes)
 
     def cancel_start(self) -> None:
         """Make `start`, which runs in another thread, end soon."""
-        self._unwanted.set()
+        self._is_cancelled.set()
 
     def stop(self) -> None:
         """Remove everything that was created. It may be called at any time, also after a failed start."""
         for container in reversed(list(self._running.values())):
             docker_client.remove_container(container)
         if self._network is not None:
-            if self._guest:
+            if self._gate_container:
                 with suppress(Exception):  # it may not be connected
-                    self._network.disconnect(self._guest, force=True)
+                    self._network.disconnect(self._gate_container, force=True)
             _remove_quietly(self._network)
         for volume in self._volumes.values():
             _remove_quietly(volume)
@@ -107,7 +118,7 @@ class Sidecars:
                 self._volumes[volume] = client.volumes.create(f"{name}-{volume}", labels=build_labels())
             if own := docker_client.find_gate_container(client):
                 self._network.connect(own)
-                self._guest = own
+                self._gate_container = own
         except (docker.errors.APIError, OSError) as error:
             raise AgentUnreachableError(
                 Failure("start", f"cannot make a network for the agent's services: {error}")
@@ -117,23 +128,23 @@ class Sidecars:
     def _wait_for_dependencies(self, service: PlannedService) -> None:
         for name, dependency in service.waits_for.items():
             if name in self._running:
-                self._wait_for_condition(name, dependency.condition, service.spec.whose)
+                self._wait_for_condition(name, dependency.condition, service.spec.owner)
 
-    def _wait_for_condition(self, name: str, condition: str, whose: str) -> None:
+    def _wait_for_condition(self, name: str, condition: str, owner: str) -> None:
         container, end = self._running[name], time.monotonic() + self._timeout_s
         while condition != "service_started":
             container.reload()
             why, is_true = _check_condition(container.attrs["State"], condition)
             if is_true:
                 return
-            if self._unwanted.is_set() or (not why and time.monotonic() > end):
+            if self._is_cancelled.is_set() or (not why and time.monotonic() > end):
                 why = f"is not what is waited for ({condition}) within {self._timeout_s:g} s"
             if why:
-                sentence = f"the service `{name}`, on which {whose} depends, {why}"
+                sentence = f"the service `{name}`, on which {owner} depends, {why}"
                 raise AgentUnreachableError(
                     Failure("start", sentence, docker_client.read_log_tail(container))
                 )
-            self._unwanted.wait(_POLL_S)
+            self._is_cancelled.wait(_POLL_S)
 
 
 def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
@@ -150,7 +161,7 @@ def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, boo
     return ("is unhealthy" if health == "unhealthy" else ""), health == "healthy"
 
 
-def _remove_quietly(found: "Network | Volume") -> None:
+def _remove_quietly(found: "Network | DockerVolume") -> None:
     import docker.errors
 
     with suppress(docker.errors.APIError, OSError):
@@ -201,6 +212,136 @@ class ComposeAgent:
         if self._agent is None:
             raise RuntimeError("the agent was not entered")
         return self._agent.open_session(case, run, alone=alone)
+
+
+class ContainerSpecBuilder:
+    """Builder of container specifications that collects the problems of all services."""
+
+    def __init__(self, composition: ComposeProject, folder: Path) -> None:
+        """Create a builder that may copy files of `folder`, the working folder."""
+        self._composition = composition
+        self._folder = folder.resolve()
+        self._problems: list[Problem] = []
+
+    def build_specs(self) -> Mapping[str, ContainerSpec]:
+        """Return the container of each service; its network and volumes have the file's own names.
+
+        Raises:
+            InvalidInputError: a file that is to be copied or read is missing, or outside the working folder.
+        """
+        found = {name: self._build_spec(name, each) for name, each in self._composition.services.items()}
+        if self._problems:
+            raise InvalidInputError(sorted(self._problems))
+        return found
+
+    def _build_spec(self, name: str, service: ComposeService) -> ContainerSpec:
+        volumes = service.volumes
+        kept = [each for each in volumes if each.type == "volume"]
+        mounted = [(index, each) for index, each in enumerate(volumes) if each.type == "bind"]
+        return ContainerSpec(
+            image=self._resolve_image(service),
+            command=service.command,
+            entrypoint=service.entrypoint,
+            env=self._collect_env(name, service),
+            user=service.user,
+            folder=service.working_dir,
+            limits=ContainerLimits(
+                memory=service.mem_limit,
+                cpus=service.cpus,
+                pids=service.pids_limit,
+                read_only=service.read_only,
+            ),
+            copied=tuple((self._resolve_mount(name, index, each), each.target) for index, each in mounted),
+            volumes=tuple((each.source, each.target, each.read_only) for each in kept if each.source),
+            scratch=tuple(each.target for each in kept if not each.source),
+            tmpfs=(*service.tmpfs, *(each.target for each in volumes if each.type == "tmpfs")),
+            aliases=self._composition.aliases[name],
+            hostname=service.hostname,
+            extra_hosts=dict(_parse_extra_host(each) for each in service.extra_hosts),
+            cap_drop=service.cap_drop,
+            health=_build_health_test(service),
+            owner=f"the service `{name}`",
+            is_agent=False,
+        )
+
+    def _resolve_image(self, service: ComposeService) -> str | ImageBuild:
+        build = service.build
+        if build is None:
+            return service.image or ""
+        return ImageBuild(
+            context=self._composition.folder / build.context,
+            dockerfile=build.dockerfile,
+            args=self._fill_missing_values(build.args),
+            target=build.target,
+        )
+
+    def _collect_env(self, name: str, service: ComposeService) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for each in service.env_file:
+            path = self._composition.folder / each.path
+            if is_readable_name(path) or each.required:
+                found |= self._read_env_file(name, path, each.path)
+        return {**found, **self._fill_missing_values(service.environment)}
+
+    def _read_env_file(self, name: str, path: Path, display_path: str) -> dict[str, str]:
+        try:
+            return read_env_file(path)
+        except (OSError, UnicodeDecodeError) as error:
+            location = ("services", name, "env_file")
+            self._report_problem(
+                location, f"names {display_path}, which cannot be read: {describe_read_error(error)}"
+            )
+        return {}
+
+    def _fill_missing_values(self, given: Mapping[str, str | None]) -> dict[str, str]:
+        """Return `given` with values for names without one; without those that no variable has either."""
+        values = self._composition.values
+        filled = {name: values.get(name) if value is None else value for name, value in given.items()}
+        return {name: value for name, value in filled.items() if value is not None}
+
+    def _resolve_mount(self, name: str, index: int, volume: Volume) -> Path:
+        """Return the path that is copied instead of mounted; report a problem if it cannot be."""
+        location, source = ("services", name, "volumes", index), volume.source or ""
+        path = (self._composition.folder / source).resolve()
+        if not path.is_relative_to(self._folder):
+            self._report_problem(
+                location, f"mounts {source}, which is not in the working folder: nothing else is given"
+            )
+        elif not path.exists():
+            self._report_problem(location, f"mounts {source}, which is not there")
+        return path
+
+    def _report_problem(self, location: Location, sentence: str) -> None:
+        position = self._composition.position(location)
+        sentence = f"`{format_location(location)}` {sentence}"
+        self._problems.append(Problem(self._composition.path, *position, sentence))
+
+
+def place_in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) -> ContainerSpec:
+    """Return the container in an existing network, with existing volumes instead of the file's."""
+    return replace(
+        spec,
+        limits=replace(spec.limits, network=network),
+        volumes=tuple((volumes[name], target, is_read) for name, target, is_read in spec.volumes),
+    )
+
+
+def _build_health_test(service: ComposeService) -> HealthTest | None:
+    check = service.healthcheck
+    if check is None:
+        return None
+    return HealthTest(
+        test=("NONE",) if check.disable else check.test,
+        interval=check.interval,
+        timeout=check.timeout,
+        retries=check.retries,
+        start_period=check.start_period,
+    )
+
+
+def _parse_extra_host(entry: str) -> tuple[str, str]:
+    name, _, address = entry.replace("=", ":", 1).partition(":")
+    return name, address
 
 
 def build_compose_agent(
