@@ -45,12 +45,14 @@ class Cost:
     peak_mb: float
 
 
-def run(argv, *, cwd=None, expect=(0,)):
-    """Run a command once and measure it and all its children."""
+def run(argv, *, cwd=None, expect=(0,), env=None):
+    """Run a command once and measure it and all its children; `env` is added to the environment."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     # An installed command has its bytecode; some machines forbid writing it.
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    process = subprocess.Popen(argv, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(
+        argv, cwd=cwd, env={**inherited, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -1,27 +1,98 @@
-"""What evalgate itself costs per case: an agent that does nothing, in a worker, with both metrics."""
+"""What evalgate itself costs a case, next to pydantic-evals and to a plain loop over the same cases.
 
+Every case has words, calls and an answer of its own, and every tenth is wrong (`benchmarks.distinct_cases`). All three
+ask the same agent, compare its calls exactly, and compute the ROUGE-1 of its answer with the same function:
+
+- evalgate: the whole command, with its worker, its journal, and results.json, junit.xml, comment.md and report.html;
+- pydantic-evals: the whole process, with its dataset in JSON and two evaluators of one's own. It writes and prints no
+  report, which would double what it takes;
+- the loop: reads the cases, asks, scores, and writes one JSON file.
+
+Figures are of user and system time of the process and its children, each the smallest of its rounds: other programs on
+the machine only add to them. pydantic-evals lives in an environment of its own, which is made at the first use in
+`.venv-pydantic-evals`; `EVALGATE_BENCH_PYDANTIC_EVALS` names another interpreter.
+"""
+
+import os
+import subprocess
+import sys
 import tempfile
+import venv
+from pathlib import Path
 
-from benchmarks.measure import evalgate, median, write_project
+from benchmarks.distinct_cases import write_distinct
+from benchmarks.measure import Cost, evalgate, run
 
-GOAL = 300  # µs of CPU, gate and worker together
+ROOT = Path(__file__).parents[1]
+PEERS = Path(__file__).parent / "peers"
+PEER = "pydantic-evals==2.62.0"
+GOAL = 0.6  # of what pydantic-evals takes
+LARGE, LARGE_GOAL = 100_000, 40  # cases of which half fail; seconds of wall
+ROUNDS = 5
 
 
-def main():
-    """CPU, throughput and memory at three sizes; the marginal cost is what a further case takes."""
-    costs = {cases: _cost(cases) for cases in (1, 1_000, 10_000)}
-    base = costs[1]
-    for cases in (1_000, 10_000):
-        cost = costs[cases]
-        marginal = (cost.cpu - base.cpu) / cases * 1e6
+def main(options=()):
+    """Compare at 10,000 cases, then run 100,000 of which half fail; `--small` leaves the second out."""
+    peer = _find_peer()
+    base, medium = _measure_alone(1), _measure_alone(1_000)
+    cases = 10_000
+    with tempfile.TemporaryDirectory() as folder:
+        ours = evalgate(*write_distinct(folder, cases))
+        programs = {
+            "evalgate": ours,
+            "pydantic-evals": [peer, str(PEERS / "with_pydantic_evals.py")],
+            "plain loop": [sys.executable, str(PEERS / "plain_loop.py")],
+        }
+        costs = _measure_in_turns(programs, folder)
+    for name, cost in costs.items():
         print(
-            f"{cases:6} cases  {cases / cost.wall:7.0f} cases/s  {cost.cpu / cases * 1e6:5.0f} µs CPU a case  "
-            f"{marginal:5.0f} µs marginal (goal {GOAL})  gate {cost.peak_mb:5.0f} MB "
-            f"({(cost.peak_mb - base.peak_mb) / cases * 1024:.1f} KB a case)"
+            f"{cases:6} cases  {name:15} {cost.cpu:6.2f} s CPU  {cost.cpu / cases * 1e6:5.0f} µs a case  {cost.peak_mb:4.0f} MB"
+        )
+    our, theirs, loop = costs.values()
+    print(
+        f"evalgate × {our.cpu / theirs.cpu:.2f} of pydantic-evals (goal {GOAL}), × {our.cpu / loop.cpu:.1f} of the loop"
+    )
+    marginal = (our.cpu - base.cpu) / cases * 1e6
+    memory = (our.peak_mb - medium.peak_mb) / (cases - 1_000) * 1024
+    print(f"{marginal:.0f} µs CPU and {memory:.1f} KB in the gate for each further case")
+    if "--small" not in options:
+        large = _measure_alone(LARGE, wrong_every=2, rounds=1)
+        print(
+            f"{LARGE} cases, half failing  {large.wall:.0f} s wall (goal {LARGE_GOAL})  {large.cpu:.0f} s CPU  "
+            f"{large.peak_mb:.0f} MB"
         )
 
 
-def _cost(cases):
+def _find_peer():
+    """Return an interpreter that has pydantic-evals; install it if there is none."""
+    given = os.environ.get("EVALGATE_BENCH_PYDANTIC_EVALS")
+    if given:
+        return given
+    folder = ROOT / ".venv-pydantic-evals"
+    ready = folder / PEER
+    if not ready.exists():
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([str(folder / "bin/pip"), "install", "--quiet", PEER], check=True)
+        ready.touch()
+    return str(folder / "bin/python")
+
+
+def _measure_in_turns(programs, folder):
+    """Run each program once a round, so that a slow minute of the machine meets all of them."""
+    rounds = [{name: _run_with_root(argv, folder) for name, argv in programs.items()} for _ in range(ROUNDS)]
+    return {name: _take_smallest([costs[name] for costs in rounds]) for name in programs}
+
+
+def _measure_alone(cases, *, wrong_every=10, rounds=3):
     with tempfile.TemporaryDirectory() as folder:
-        arguments = write_project(folder, cases)
-        return median(evalgate(*arguments, "--concurrency", "64"), cwd=folder, times=3)
+        argv = evalgate(*write_distinct(folder, cases, wrong_every=wrong_every))
+        return _take_smallest([_run_with_root(argv, folder) for _ in range(rounds)])
+
+
+def _run_with_root(argv, folder):
+    """Run a program that finds `evalgate.metrics.rouge`, which imports only the standard library, in this checkout."""
+    return run(argv, cwd=folder, expect=(0, 1), env={"PYTHONPATH": str(ROOT)})
+
+
+def _take_smallest(costs):
+    return Cost(*(min(getattr(cost, name) for cost in costs) for name in ("wall", "cpu", "peak_mb")))
