@@ -75,13 +75,15 @@ _STEP_4 = dict.fromkeys(
     "",
 )
 _LONGEST_SUFFIX = 7
+_LAST_LETTERS = frozenset("sdgyiel") | {suffix[-1] for suffix in (*_STEP_2, *_STEP_3, *_STEP_4, "ion")}
+"""Last letters of everything that a step removes or replaces. Numbers and many words have none of them."""
 
 
 def stem_word(word: str) -> str:
     """Return the stem of a lower-case word; a word of one or two letters is its own stem."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
-    if len(word) <= 2:
+    if len(word) <= 2 or word[-1] not in _LAST_LETTERS:
         return word
     word = _strip_participle(_strip_plural(word))
     if word[-1] == "y" and len(word) > 2 and _classify_letters(word[:-1])[-1] == "c":

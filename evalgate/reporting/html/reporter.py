@@ -205,6 +205,7 @@ def _create_environment() -> "Environment":
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,  # else every case would ask the disk whether a template has changed
     )
 
     def format_prose(text: object) -> Markup:
