@@ -199,7 +199,9 @@ def to_html_text(text: str) -> str:
     Invisible characters, direction overrides and noncharacters become their escape (`\u202e`) in an `<i>`
     element. No runner takes a line for a command; the page looks the same.
     """
-    if _PLAIN_IN_HTML.fullmatch(text) and "::" not in text:  # a page of a large run has a hundred thousand texts
+    if (
+        _PLAIN_IN_HTML.fullmatch(text) and "::" not in text
+    ):  # a page of a large run has a hundred thousand texts
         return text
     found = html.escape(text)
     if not text.isascii() or not text.isprintable():

@@ -22,7 +22,9 @@ _ESCAPED_WORD = re.compile(r"[^\s%]*+(?:%[0-9A-Fa-f]{2}[^\s%]*+)++")
 _BASE64 = re.compile(rf"[A-Za-z0-9+/_\-]{{{SHORTEST_ENCODED},}}+")
 _LINE_END = r"(?:\r?\n|\\r\\n|\\n)[ \t]*+"
 _SHORTEST_LINE = 56
-_WRAPPED = re.compile(rf"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{{{_SHORTEST_LINE},80}}+{_LINE_END})++[A-Za-z0-9+/]*+")
+_WRAPPED = re.compile(
+    rf"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{{{_SHORTEST_LINE},80}}+{_LINE_END})++[A-Za-z0-9+/]*+"
+)
 """Lines of base64 as `base64` and mail programs wrap them."""
 _BREAK = re.compile(_LINE_END)
 _URL_SAFE = str.maketrans("-_", "+/")
@@ -44,8 +46,8 @@ def decode_parts(text: str) -> Iterator[DecodedPart]:
     """Decode each part of `text` that is long enough for a token, in time linear in its length."""
     if "%" in text:
         yield from (_decode_url(match) for match in _ESCAPED_WORD.finditer(text))
-    # Base64 holds no white space, and prose has few words of its length. To look for these first is several times
-    # faster than to try the patterns at every character of a batch of runs.
+    # Base64 holds no white space, and prose has few words of its length. To look for these first is several
+    # times faster than to try the patterns at every character of a batch of runs.
     words = [word for word in text.split() if len(word) >= SHORTEST_ENCODED]
     end = 0
     for word in words:

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from operator import is_
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 TextRewriter: TypeAlias = Callable[[str, str], str]
 """Returns the replacement of a text, from its key ("" if it has none) and the text."""
@@ -73,7 +73,7 @@ class TextCollector:
     def _gather_nested(self, kind: type, value: Any, key: str, depth: int) -> None:
         if depth > _DEEPEST:
             self.is_complete = False
-        elif kind is tuple or kind is list:
+        elif kind is tuple or kind is list or issubclass(kind, tuple):
             self._gather_all(value, key, depth)
         elif kind is dict:
             self._gather_all(value, "", depth)
@@ -107,6 +107,10 @@ def _is_plain(annotation: object) -> bool:
     """Return True if a field can only hold numbers and words that evalgate defines."""
     if get_origin(annotation) in {Union, UnionType}:
         return all(map(_is_plain, get_args(annotation)))
+    if isinstance(annotation, type) and hasattr(
+        annotation, "_field_defaults"
+    ):  # a named tuple, as of a range
+        return all(map(_is_plain, get_type_hints(annotation).values()))
     return annotation in _WITHOUT_TEXT or get_origin(annotation) is Literal
 
 
