@@ -129,7 +129,12 @@ def format_workflow_command(
         "line": str(line) if file and line else "",
         "title": to_one_line(title),
     }
-    properties = ",".join(f"{name}={_escape_property(value)}" for name, value in values.items() if value)
+    escaped = {
+        name: _escape_message(value).replace(":", "%3A").replace(",", "%2C")
+        for name, value in values.items()
+        if value
+    }
+    properties = ",".join(f"{name}={value}" for name, value in escaped.items())
     data = _escape_message(shorten_text(strip_invisible(message), 4000))
     return f"::{level}{' ' if properties else ''}{properties}::{data}\n"
 
@@ -141,10 +146,6 @@ def _escape_message(text: str) -> str:
 
 def _escape_data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _escape_property(text: str) -> str:
-    return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def _format_output(name: str, value: str) -> str:

@@ -33,7 +33,6 @@ from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
 
 if TYPE_CHECKING:
-    import requests
     from gitlab import Gitlab
 
 LONGEST_NOTE = 1_000_000
@@ -201,8 +200,12 @@ class MergeRequestThread:
             raise PostError(f"this needs python-gitlab: {describe_install('gitlab')}") from None
         import requests
 
+        def record_retry_after(response: requests.Response, **_: object) -> None:
+            # python-gitlab's errors do not carry the headers of the response.
+            self._retry_after = response.headers.get("Retry-After")
+
         session = requests.Session()
-        session.hooks["response"].append(self._record_retry_after)
+        session.hooks["response"].append(record_retry_after)
         return gitlab.Gitlab(
             request.server,
             oauth_token=request.token,
@@ -211,10 +214,6 @@ class MergeRequestThread:
             keep_base_url=True,
             session=session,
         )
-
-    def _record_retry_after(self, response: "requests.Response", **_: object) -> None:
-        # python-gitlab's errors do not carry the headers of the response.
-        self._retry_after = response.headers.get("Retry-After")
 
     def _translate_errors(self) -> AbstractContextManager[None]:
         return translate_errors(self._to_post_error, self._redactor)

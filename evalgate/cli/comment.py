@@ -28,13 +28,13 @@ LARGEST_RECORD = 64 * 1024 * 1024
 
 def post_stored_record(
     results: str,
-    posting: PostOptions,
+    options: PostOptions,
     *,
     folder: Path,
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> Iterator[PostNotice]:
-    """Post the record as `posting` asks for; yield a notice about each post.
+    """Post the record as `options` ask for; yield a notice about each post.
 
     Raises:
         InvalidInputError: the file is no record, too large, or contradicts itself.
@@ -51,7 +51,7 @@ def post_stored_record(
     record = redactor.redact_tree(record)
 
     comment = CommentReport(is_trusted=False)
-    return post_record(record, posting, comment, redactor.redact_text, environ=environ, timeouts=timeouts)
+    return post_record(record, options, comment, redactor.redact_text, environ=environ, timeouts=timeouts)
 
 
 def _open_without_following(path: str, flags: int) -> int:
@@ -59,19 +59,19 @@ def _open_without_following(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
-def _read_record(path: Path, shown_as: str) -> Record:
+def _read_record(path: Path, name: str) -> Record:
     try:
         with open(path, "rb", opener=_open_without_following) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidInputError(f"{shown_as}: is no ordinary file, so it is not posted")
+                raise InvalidInputError(f"{name}: is no ordinary file, so it is not posted")
             data = file.read(LARGEST_RECORD + 1)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise InvalidInputError(f"{shown_as}: is a link, so it is not posted") from None
-        raise InvalidInputError(f"{shown_as}: cannot be read: {error.strerror}") from None
+            raise InvalidInputError(f"{name}: is a link, so it is not posted") from None
+        raise InvalidInputError(f"{name}: cannot be read: {error.strerror}") from None
     if len(data) > LARGEST_RECORD:
-        raise InvalidInputError(f"{shown_as}: larger than {LARGEST_RECORD:,} bytes, so it is not posted")
-    record = load_record(data, shown_as)
+        raise InvalidInputError(f"{name}: larger than {LARGEST_RECORD:,} bytes, so it is not posted")
+    record = load_record(data, name)
     if wrong := list(find_inconsistencies(record)):
-        raise InvalidInputError(f"{shown_as}: {'; '.join(wrong)}: this record is not posted")
+        raise InvalidInputError(f"{name}: {'; '.join(wrong)}: this record is not posted")
     return record

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from evalgate.core.formatting import pluralize
-from evalgate.core.types import CaseResult, Failure, JsonObject, RunResult, ToolResult
+from evalgate.core.types import CaseResult, Failure, JsonObject, ToolResult
 
 _MOST_NAMES = 5
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
@@ -70,9 +70,14 @@ def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options:
         kind: The kind of the agent.
         options: The options of this kind.
     """
-    if any(_has_calls(run) for case in cases for run in case.runs):
+    made = (turn.actual for case in cases for run in case.runs for turn in run.turns)
+    if any(reply is not None and reply.tool_calls for reply in made):
         return ""
-    expecting = [case for case in cases if any(map(_expects_calls, case.runs))]
+    expecting = [
+        case
+        for case in cases
+        if any(turn.expected and turn.expected.tool_calls for run in case.runs for turn in run.turns)
+    ]
     if not any(run.outcome == "answered" for case in expecting for run in case.runs):
         return ""
     count = pluralize(len(expecting), "case")
@@ -81,14 +86,6 @@ def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options:
         f"No tool call was seen in the whole run, although {count} {verb} some. "
         f"{_suggest_remedy(kind, options)}"
     )
-
-
-def _has_calls(run: RunResult) -> bool:
-    return any(turn.actual is not None and turn.actual.tool_calls for turn in run.turns)
-
-
-def _expects_calls(run: RunResult) -> bool:
-    return any(turn.expected is not None and turn.expected.tool_calls for turn in run.turns)
 
 
 _PYTHON = (

@@ -331,14 +331,12 @@ def format_total_cost(record: Record) -> str:
     totals = record.totals
     if totals.cost_usd is not None:
         return f"{totals.cost_usd:,.4f} USD" if totals.cost_usd else ""
-    unknown = sum(_has_unknown_cost(run) for case in record.cases for run in case.runs)
+    unknown = 0
+    for run in (run for case in record.cases for run in case.runs):
+        usages = (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts))
+        unknown += any(usage is not None and usage.cost_usd is None for usage in usages)
     blind = f"the cost of {pluralize(unknown, 'run') if unknown else 'some runs'} is not known"
     return f"at least {totals.known_usd:,.4f} USD: {blind}" if totals.known_usd else blind
-
-
-def _has_unknown_cost(run: RunResult) -> bool:
-    used = (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts))
-    return any(usage is not None and usage.cost_usd is None for usage in used)
 
 
 def describe_run_costs(comparison: Comparison) -> str:

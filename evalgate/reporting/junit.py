@@ -74,15 +74,14 @@ class _TestSuite:
         while batch := list(islice(self.tests, _AT_ONCE)):
             element = self._build_element(batch)
             if not is_open:
-                yield f" {self._build_opening_tag(element.attrib)}\n"
+                counts = {name: str(count) for name, count in self.counts.items()}
+                seconds = _format_seconds(self.seconds)
+                # The attributes that junit-xml wrote count only the tests of this batch.
+                whole = ET.Element("testsuite", {**element.attrib, **counts, "time": seconds})
+                yield f" {ET.tostring(whole, encoding='unicode').removesuffix(' />')}>\n"
                 is_open = True
             yield _format_children(element)
         yield " </testsuite>\n"
-
-    def _build_opening_tag(self, about: Mapping[str, str]) -> str:
-        counts = {name: str(count) for name, count in self.counts.items()}
-        whole = ET.Element("testsuite", {**about, **counts, "time": _format_seconds(self.seconds)})
-        return ET.tostring(whole, encoding="unicode").removesuffix(" />") + ">"
 
     def _build_element(self, tests: "list[TestCase]") -> ET.Element:
         from junit_xml import TestSuite

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import PurePosixPath
 
 from evalgate.core.sanitize import strip_invisible
@@ -50,9 +51,8 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
     answered = any(run.outcome == "answered" for run in case.runs)
     if not answered or record.agent.kind == "replay":
         return ""
-    return _build_command(
-        case, f"replay:{resolve_record_path(record)}", tuple(_drop_agent_options(record.options))
-    )
+    pairs = (pair for pair in _iter_option_pairs(record.options) if pair[0] not in _OF_AN_AGENT)
+    return _build_command(case, f"replay:{resolve_record_path(record)}", [*chain.from_iterable(pairs)])
 
 
 def resolve_record_path(record: Record) -> str:
@@ -63,12 +63,6 @@ def resolve_record_path(record: Record) -> str:
     """
     again = dict(_iter_option_pairs(record.options)).get("--out", "results.json")
     return str(PurePosixPath(again).parent / "results.json")
-
-
-def _drop_agent_options(options: Sequence[str]) -> Iterator[str]:
-    for name, value in _iter_option_pairs(options):
-        if name not in _OF_AN_AGENT:
-            yield from (name, value)
 
 
 def _iter_option_pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -156,6 +156,8 @@ class MetricLine:
 def build_metric_line(metric: MetricSummary) -> MetricLine:
     """Return the row of a metric, the same for every table."""
     errors = f" ({pluralize(metric.errors, 'error')})" if metric.errors else ""
+    scores = [] if metric.score is None else [*metric.trend, metric.score]
+    trend = [metric.range.to_share(score) for score in scores]
     return MetricLine(
         status=get_effective_status(metric),
         name=metric.name,
@@ -166,7 +168,7 @@ def build_metric_line(metric: MetricSummary) -> MetricLine:
         if metric.baseline == metric.score
         else format_score(metric.baseline, beside=metric.score if metric.delta else None),
         delta=_format_delta(metric),
-        trend=_format_trend(metric),
+        trend=format_sparkline(trend) if len(trend) > _FEWEST_POINTS else "",
         cases=f"{metric.n:,}{errors}",
         agreement=describe_agreement(metric.agreement),
     )
@@ -184,12 +186,6 @@ def _format_delta(metric: MetricSummary) -> str:
     if metric.delta is None or not noise:
         return delta
     return f"{delta} ±{_NO_BREAK}{format_score(noise, beside=0.0, digits=len(delta.rpartition('.')[2]))}"
-
-
-def _format_trend(metric: MetricSummary) -> str:
-    if metric.score is None or len(metric.trend) < _FEWEST_POINTS:
-        return ""
-    return format_sparkline([metric.range.to_share(score) for score in (*metric.trend, metric.score)])
 
 
 @frozen

@@ -137,8 +137,8 @@ def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: Te
 
 def post_no_verdict(
     error: Exception,
-    posting: "PostOptions",
-    hide: Callable[[str], str],
+    options: "PostOptions",
+    redact: Callable[[str], str],
     *,
     environ: Mapping[str, str],
     stdout: TextIO,
@@ -148,7 +148,7 @@ def post_no_verdict(
 
     It replaces the post of an earlier run, which had the verdict of another commit.
     """
-    for notice in post_record(_build_error_record(error), posting, CommentReport(), hide, environ=environ):
+    for notice in post_record(_build_error_record(error), options, CommentReport(), redact, environ=environ):
         show_post(notice, environ=environ, stdout=stdout, stderr=stderr)
 
 
@@ -176,9 +176,11 @@ class Publisher:
     environ: Mapping[str, str]
     stdout: TextIO
     stderr: TextIO
-    hiding: LiveRedactor = field(default_factory=lambda: LiveRedactor(Redactor.from_environment(os.environ)))
+    redactor: LiveRedactor = field(
+        default_factory=lambda: LiveRedactor(Redactor.from_environment(os.environ))
+    )
     """Redactor of all output."""
-    posting: "PostOptions | None" = None
+    post_options: "PostOptions | None" = None
     """Posts to the pull request; None: nothing is posted."""
     html: bool = False
     """The HTML page is written, too."""
@@ -210,12 +212,12 @@ class Publisher:
             tty=tty,
             clock=time.monotonic,
             width=width,
-            redact=self.hiding.redact_text,
+            redact=self.redactor.redact_text,
         )
 
     def print_notice(self, sentence: str) -> None:
         """Print a redacted notice to standard error."""
-        self.stderr.write(f"{self.hiding.redact_text(to_log_line(sentence, _LONGEST_SENTENCE))}\n")
+        self.stderr.write(f"{self.redactor.redact_text(to_log_line(sentence, _LONGEST_SENTENCE))}\n")
         self.stderr.flush()
 
     def clear_previous_reports(self) -> None:
@@ -242,12 +244,12 @@ class Publisher:
         It is the record's exit code, unless the gate would be open and a report cannot be written: readers
         of the reports would not know that. Reports, outputs and exit code always agree.
         """
-        record, written = self._write_reports(self.hiding.redact_tree(record))
+        record, written = self._write_reports(self.redactor.redact_tree(record))
         # Before the report: the verdict is the last thing that a reader meets.
         names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")
         self.stderr.flush()
-        redact, folder = self.hiding.redact_text, self._from_root
+        redact, folder = self.redactor.redact_text, self._from_root
         self.stdout.write(redact(_render_terminal(record, self.stdout, self.environ)))
         self.stdout.flush()
         # The same text as in comment.md, which may be missing: a full disk keeps no post back.
@@ -263,9 +265,9 @@ class Publisher:
                 environ=self.environ,
                 stream=self.stdout,
             )
-        if self.posting is not None:
+        if self.post_options is not None:
             for notice in post_record(
-                record, self.posting, comment, redact, environ=self.environ, folder=folder
+                record, self.post_options, comment, redact, environ=self.environ, folder=folder
             ):
                 show_post(notice, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
         return record.verdict.exit_code

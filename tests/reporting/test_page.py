@@ -146,7 +146,7 @@ def test_what_the_list_can_be_filtered_by() -> None:
         "show-passed",
     }
     sheet = Report().render(a_record())
-    for kind in ("new", "failed", "crashed", "errored", "flaky", "resting", "not-evaluated", "passed"):
+    for kind in ("new", "failed", "crashed", "errored", "flaky", "quarantined", "not-evaluated", "passed"):
         assert f".cases:has(#show-{kind}:checked) > .case:not(.{kind})" in sheet
 
 

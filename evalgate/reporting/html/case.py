@@ -136,7 +136,7 @@ def build_line_view(entry: CaseEntry) -> LineView:
 def _list_remarks(entry: CaseEntry) -> Iterator[str]:
     if "flaky" in entry.kinds:
         yield f"flaky: {entry.passed} of {len(entry.case.runs)} runs passed"
-    if "resting" in entry.kinds:
+    if "quarantined" in entry.kinds:
         yield "quarantined"
     if entry.case.protected:
         yield "protected"
@@ -208,9 +208,9 @@ def _build_run(run: RunResult, finding: Finding, budget: SizeBudget) -> _RunView
     )
 
 
-def _build_turns(run: RunResult, finding: Finding, telling: int, budget: SizeBudget) -> tuple[TurnView, ...]:
-    """Return the turns that fit. The turn `telling` (1-based) gets its space first."""
-    numbers = sorted(range(1, len(run.turns) + 1), key=lambda number: number != telling)
+def _build_turns(run: RunResult, finding: Finding, first: int, budget: SizeBudget) -> tuple[TurnView, ...]:
+    """Return the turns that fit. The turn `first` (1-based; 0 means none) gets its space first."""
+    numbers = sorted(range(1, len(run.turns) + 1), key=lambda number: number != first)
     views: list[TurnView] = []
     for number in numbers:
         if budget.is_full:

@@ -69,7 +69,7 @@ class SizeBudget:
 
 
 CaseKind: TypeAlias = Literal[
-    "new", "failed", "crashed", "errored", "flaky", "resting", "not_evaluated", "passed"
+    "new", "failed", "crashed", "errored", "flaky", "quarantined", "not_evaluated", "passed"
 ]
 
 KINDS: dict[CaseKind, str] = {
@@ -78,12 +78,13 @@ KINDS: dict[CaseKind, str] = {
     "crashed": "Crashed",
     "errored": "Errored",
     "flaky": "Flaky",
-    "resting": "Quarantined",
+    "quarantined": "Quarantined",
     "not_evaluated": "Not evaluated",
     "passed": "Passed",
 }
 """The filters of the list, by kind. Each case is of one or more kinds."""
 
+_AFTER_BAD: tuple[CaseKind, ...] = ("quarantined", "flaky", "not_evaluated", "passed")
 _NOT_IN_ANCHOR = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ANCHOR = 60
 
@@ -108,6 +109,13 @@ class CaseEntry:
     def is_bad(self) -> bool:
         """Return True if the case failed, crashed or errored."""
         return not {"failed", "crashed", "errored"}.isdisjoint(self.kinds)
+
+    @property
+    def rank(self) -> int:
+        """Return the place in the list, 0 for bad cases; the sort that uses it keeps the order of equals."""
+        if self.is_bad:
+            return 0
+        return next(at for at, kind in enumerate(_AFTER_BAD, 1) if kind in self.kinds)
 
 
 def name_anchors(entries: Sequence[CaseEntry]) -> list[str]:
@@ -144,7 +152,7 @@ def rank_cases(record: Record) -> list[CaseEntry]:
         )
         for finding in (*bad, *rest)
     ]
-    return sorted(entries, key=_compute_rank)
+    return sorted(entries, key=lambda entry: entry.rank)
 
 
 def count_kinds(entries: list[CaseEntry]) -> dict[CaseKind, int]:
@@ -159,7 +167,7 @@ def count_kinds(entries: list[CaseEntry]) -> dict[CaseKind, int]:
 def _list_kinds(finding: Finding, is_flaky: bool) -> Iterator[CaseKind]:
     case = finding.case
     if case.quarantine is not None:
-        yield "resting"
+        yield "quarantined"
     elif case.status == "errored":
         yield "crashed" if case.agent_failed else "errored"
     else:
@@ -168,12 +176,3 @@ def _list_kinds(finding: Finding, is_flaky: bool) -> Iterator[CaseKind]:
         yield "new"
     if is_flaky:
         yield "flaky"
-
-
-def _compute_rank(entry: CaseEntry) -> int:
-    if entry.is_bad:
-        return 0
-    return next(at for at, kind in enumerate(_AFTER_BAD, 1) if kind in entry.kinds)
-
-
-_AFTER_BAD: tuple[CaseKind, ...] = ("resting", "flaky", "not_evaluated", "passed")
