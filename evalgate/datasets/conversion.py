@@ -29,6 +29,7 @@ _DEEPEVAL = frozenset(
     | {"tools_called", "expected_outcome", "user_description", "additional_metadata"}
 )
 
+_KINDS: Mapping[type, str] = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 _EXPECTED_LINE = 'expected a JSON object in each line, as {"messages": […]} or {"question": …, "answer": …}'
 
 
@@ -171,7 +172,8 @@ def _read_json_lines(path: Path, shown_as: str) -> Dataset | None:
         if isinstance(value, Mapping):
             rows.append(Row(value, number))
         else:
-            problems.append(Problem(shown_as, number, 1, f"{_describe_non_object(value)}; {_EXPECTED_LINE}"))
+            kind = _KINDS.get(type(value), "a number")
+            problems.append(Problem(shown_as, number, 1, f"this line holds {kind}; {_EXPECTED_LINE}"))
     if len(lines) < 2 and not any(_is_row(row.values) for row in rows):
         return None  # a whole document in one line, of another kind
     dataset = replace(_classify_rows(rows), is_known=any(_is_row(row.values) for row in rows))
@@ -186,11 +188,6 @@ def _relocate_problem(problem: Problem, line: int) -> Problem:
         "the file ends", "the line ends"
     )
     return replace(problem, line=line, message=f"this line is {message}")
-
-
-def _describe_non_object(value: object) -> str:
-    kind = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-    return f"this line holds {kind.get(type(value), 'a number')}"
 
 
 def _find_damage(dataset: Dataset, shown_as: str) -> Iterator[Problem]:

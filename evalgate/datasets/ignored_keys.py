@@ -234,9 +234,9 @@ class KeyChecker:
             found = noted.setdefault(name, _KeyOccurrences(key))
             found.times += 1
             if key.is_refused and found.times <= _TOLD:
-                self.problems.append(
-                    Problem(self.file, *self.position(key.location), self._describe_refused(key))
-                )
+                own = self.elsewhere.get(name)
+                message = describe_unknown_key(key.location, key.known, f" Write `{own}`." if own else "")
+                self.problems.append(Problem(self.file, *self.position(key.location), message))
 
     def build_notices(self) -> tuple[str, ...]:
         """Return the sentence about ignored keys, if any, and add the number of unreported rejected keys.
@@ -256,10 +256,6 @@ class KeyChecker:
         names = [self._describe_ignored(name, found) for name, found in islice(self._ignored.items(), _TOLD)]
         more = [f"and {len(self._ignored) - _TOLD} more"] if len(self._ignored) > _TOLD else []
         return (f"{keys} of {self.file} {verb} read by nothing: {'; '.join([*names, *more])}.",)
-
-    def _describe_refused(self, key: IgnoredKey) -> str:
-        own = self.elsewhere.get(str(key.location[-1]))
-        return describe_unknown_key(key.location, key.known, f" Write `{own}`." if own else "")
 
     def _describe_ignored(self, name: str, found: _KeyOccurrences) -> str:
         line, _ = self.position(found.first.location)

@@ -45,6 +45,11 @@ class EvalFile:
     is_whole: bool = True
     """True if at least one pattern names the file without selecting cases."""
 
+    def add_selections(self, other: "EvalFile") -> "EvalFile":
+        """Return the file with the selections of another pattern for the same file."""
+        selections, is_whole = (*self.selections, *other.selections), self.is_whole or other.is_whole
+        return replace(self, selections=selections, is_whole=is_whole)
+
 
 def load_eval_sets(
     patterns: Sequence[str], formats: Mapping[str, EvalFormat], *, base: Path, format_name: str | None = None
@@ -223,17 +228,13 @@ def find_eval_files(patterns: Sequence[str], *, base: Path, problems: list[Probl
             for file in _expand_pattern(pattern, base):
                 # Different paths of one file, and links to it, are the same file.
                 identity = os.path.realpath(file.path)
-                found[identity] = _merge_selections(found[identity], file) if identity in found else file
+                earlier = found.get(identity)
+                found[identity] = earlier.add_selections(file) if earlier else file
         except InvalidInputError as error:
             problems += error.problems
         except OSError as error:
             problems.append(Problem(pattern, 0, 0, f"cannot be read: {error.strerror}"))
     return tuple(found.values())
-
-
-def _merge_selections(one: EvalFile, other: EvalFile) -> EvalFile:
-    selections, is_whole = (*one.selections, *other.selections), one.is_whole or other.is_whole
-    return EvalFile(one.path, one.shown_as, selections, is_whole)
 
 
 def _expand_pattern(pattern: str, base: Path) -> list[EvalFile]:
@@ -259,18 +260,16 @@ def _build_eval_file(path: Path, base: Path, *selections: str) -> EvalFile:
 
 
 def _list_folder(folder: Path, pattern: str) -> list[Path]:
-    found = sorted(_walk_folder(folder))
+    found: list[Path] = []
+    # Without `onerror`, a folder that cannot be read would count as empty, and its cases would not be run.
+    for parent, folders, files in os.walk(folder, onerror=_raise_error):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += (path for name in files if _is_eval_set(path := Path(parent, name)))
     if not found:
         endings = " or ".join(f"*{ending}" for ending in _ENDINGS)
         message = f"there is no {endings}, and no *{_ANY_JSON} with goals, in this folder or below"
         raise _build_pattern_error(pattern, message)
-    return found
-
-
-def _walk_folder(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder, onerror=_raise_error):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (path for name in files if _is_eval_set(path := Path(place, name)))
+    return sorted(found)
 
 
 def _is_eval_set(path: Path) -> bool:
@@ -287,11 +286,13 @@ def _raise_error(error: OSError) -> NoReturn:
 def _match_glob(pattern: str, base: Path) -> list[Path]:
     names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  Path.glob enters hidden folders
     found = (base / name for name in names)
-    return sorted(path for path in found if is_readable_name(path) and _may_be_eval_set(path.name))
-
-
-def _may_be_eval_set(name: str) -> bool:
-    return name != TEST_CONFIG and not name.endswith((*METRICS_ENDINGS, *_RESULT_ENDINGS))
+    # Files that stand next to eval sets, and that `*.json` matches too.
+    others = (*METRICS_ENDINGS, *_RESULT_ENDINGS)
+    return sorted(
+        path
+        for path in found
+        if path.name != TEST_CONFIG and not path.name.endswith(others) and is_readable_name(path)
+    )
 
 
 def _parse_selection(pattern: str, base: Path) -> EvalFile | None:

@@ -131,7 +131,9 @@ def load_record(data: str | bytes, shown_as: str) -> Record:
 
     text = data.encode(errors="surrogatepass") if isinstance(data, str) else data
     text = text.removeprefix(_BYTE_ORDER_MARK)
-    is_ours = _is_current_schema(text)
+    # Files that begin with a known schema version, as ours do, need not be parsed twice.
+    beginning = _BEGINNING.match(text)
+    is_ours = beginning is not None and 1 <= int(beginning[1]) <= SCHEMA_VERSION
     if not is_ours:
         _check_schema_version(text, shown_as)
     try:
@@ -223,12 +225,6 @@ def _get_record_adapter() -> "TypeAdapter[Record]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(Record)
-
-
-def _is_current_schema(text: bytes) -> bool:
-    """Return True if the file begins with a known schema version, so that it need not be parsed twice."""
-    found = _BEGINNING.match(text)
-    return found is not None and 1 <= int(found[1]) <= SCHEMA_VERSION
 
 
 def _check_schema_version(text: bytes, shown_as: str) -> None:

@@ -114,9 +114,11 @@ def _is_plain_data(data: Any) -> bool:
     if data.keys() - _DATA:
         return False
     if events := data.get("invocation_events"):
+        if not all(map(_is_plain_event, events)):
+            return False
         # Events without authors that are sorted by kind would be written in the older notation.
-        return all(map(_is_plain_event, events)) and (
-            any(map(_is_authored, events)) or not _is_sorted(events)
+        return not _is_sorted(events) or any(
+            event.get("author") and "text" not in event["content"]["parts"][0] for event in events
         )
     return (
         all(call.keys() <= _CALL for call in data.get("tool_uses") or ())
@@ -144,10 +146,6 @@ def _is_plain_event(event: Mapping[str, Any]) -> bool:
 def get_part_role(kind: str) -> str:
     """Return Google ADK's role for a part: a tool's answer is sent to the model, so it is the user's."""
     return "user" if kind == "function_response" else "model"
-
-
-def _is_authored(event: Mapping[str, Any]) -> bool:
-    return bool(event.get("author")) and "text" not in event["content"]["parts"][0]
 
 
 _KINDS = ("function_call", "function_response", "text")

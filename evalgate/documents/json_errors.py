@@ -141,12 +141,12 @@ def _find_bad_tokens(text: str, deepest: int) -> Iterator[tuple[int, str]]:
             case "}" | "]":
                 open_objects[-1:] = []
             case ":" if last and open_objects:
-                start, first = (
-                    last.start(),
-                    open_objects[-1].setdefault(_decode_key(last.group()), last.start()),
-                )
+                start, literal = last.start(), last.group()
+                # Decoded: "a" and "\u0061" are the same key.
+                decoded = str(json.loads(literal)) if "\\" in literal else literal[1:-1]
+                first = open_objects[-1].setdefault(decoded, start)
                 if first != start:
-                    key, (line, column) = _truncate_text(last.group()), _get_line_column(text, first)
+                    key, (line, column) = _truncate_text(literal), _get_line_column(text, first)
                     yield start, f"the key {key} is given twice in this object, first at {line}:{column}"
             case '"':
                 last = token
@@ -154,10 +154,6 @@ def _find_bad_tokens(text: str, deepest: int) -> Iterator[tuple[int, str]]:
                 message = _describe_bad_number(token.group())
                 if message:
                     yield token.start(), message
-
-
-def _decode_key(literal: str) -> str:
-    return str(json.loads(literal)) if "\\" in literal else literal[1:-1]
 
 
 def _describe_bad_number(literal: str) -> str:

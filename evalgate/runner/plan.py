@@ -266,18 +266,16 @@ def _build_users(
     base: BaseBranchPolicy,
 ) -> CreateUser:
     own_rules = {
-        suite.eval_set.eval_set_id: replace(
-            suite.rules, config=_override_user_if_set(suite.rules.config, overrides)
+        suite.eval_set.eval_set_id: (
+            replace(suite.rules, config=apply_user_override(suite.rules.config, overrides))
+            if suite.rules.config.user is not None
+            else suite.rules
         )
         for suite in suites
         if suite.rules is not rules
     }
     eval_sets = [suite.eval_set for suite in suites]
     return build_user_factory(rules, config, own_rules, judge_resolver, eval_sets, base.resolve_path)
-
-
-def _override_user_if_set(config: Config, overrides: Overrides) -> Config:
-    return apply_user_override(config, overrides) if config.user is not None else config
 
 
 def _build_judge_resolver(

@@ -355,17 +355,15 @@ def read_shard(path: Path, shown_as: str) -> Record:
         InvalidInputError: as `read_record`; or this version wrote the shard, and it was changed since.
     """
     data = read_record_bytes(path, shown_as)
-    record = _read_any(data, shown_as)
+    record = None
+    with suppress(InvalidInputError, ValueError):
+        record = _read_current_version(data, shown_as)
+    if record is None:  # only after the block is the memory of the failed attempt free
+        record = load_record(data, shown_as)
     if record.shard is not None and record.evalgate_version == __version__ and not is_shard_intact(data):
         message = "was changed since the shard wrote it: run the shard again, or take its file as it was"
         raise InvalidInputError([Problem(shown_as, 0, 0, message)])
     return record
-
-
-def _read_any(data: bytes, shown_as: str) -> Record:
-    with suppress(InvalidInputError, ValueError):  # `load_record` reports the error
-        return _read_current_version(data, shown_as)
-    return load_record(data, shown_as)
 
 
 def _read_current_version(data: bytes, shown_as: str) -> Record:

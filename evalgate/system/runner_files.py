@@ -204,7 +204,8 @@ def _restore_file(held: _CommandFile) -> bool:
     """Restore the expected content of the file; return True if something else had changed it."""
     is_same_file = _is_at_its_place(held)
     wanted = bytes(held.content)
-    is_changed = held.is_private and not _has_content(held.descriptor, wanted)
+    size = os.fstat(held.descriptor).st_size
+    is_changed = held.is_private and (size != len(wanted) or _read_all(held.descriptor, size) != wanted)
     if is_changed:
         os.ftruncate(held.descriptor, 0)
         _write_all(held.descriptor, wanted)
@@ -259,11 +260,6 @@ def _read_file(path: str) -> bytes | None:
         return None
     finally:
         os.close(descriptor)
-
-
-def _has_content(descriptor: int, content: bytes) -> bool:
-    size = os.fstat(descriptor).st_size
-    return size == len(content) and _read_all(descriptor, size) == content
 
 
 def _read_all(descriptor: int, most: int) -> bytes:

@@ -123,7 +123,9 @@ class RateLimiter:
         while self._admitted and self._admitted[0].at + MINUTE <= now:
             self._admitted.popleft()
         free_at = max(now, self._paused_until)
-        free_at = max(free_at, self._find_request_time(), self._find_token_time(tokens))
+        if self.requests is not None and len(self._admitted) >= self.requests:
+            free_at = max(free_at, self._admitted[-self.requests].at + MINUTE)
+        free_at = max(free_at, self._find_token_time(tokens))
         return free_at - now if free_at > now else 0.0
 
     def admit_request(self, tokens: int, now: float) -> Admission:
@@ -139,11 +141,6 @@ class RateLimiter:
     def pause_until(self, until: float) -> None:
         """Block new requests before `until`, because the provider asked for a pause."""
         self._paused_until = max(self._paused_until, until)
-
-    def _find_request_time(self) -> float:
-        if self.requests is None or len(self._admitted) < self.requests:
-            return 0.0
-        return self._admitted[-self.requests].at + MINUTE
 
     def _find_token_time(self, tokens: int) -> float:
         if self.tokens is None:

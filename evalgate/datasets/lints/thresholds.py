@@ -42,7 +42,9 @@ def _find_contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str
     named = f"`min_mean: {minimum:g}` of `{criterion.metric}`"
     if minimum >= highest and (kind := _find_forgiving_setting(criterion, gate)):
         yield f"{named} closes the gate at every run that fails, also at those that {kind} forgives"
-    elif minimum <= criterion.threshold and gate.baseline is None and _requires_every_case(criterion, gate):
+        return
+    needs_every_case = gate.baseline is None and not gate.max_failed_cases and criterion.reliability is None
+    if needs_every_case and minimum <= criterion.threshold:
         yield (
             f"{named} decides nothing: without a baseline and `max_failed_cases` every case must reach "
             f"{criterion.threshold:g}, and so does the mean"
@@ -56,10 +58,6 @@ def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
     if gate.max_failed_cases:
         return "`max_failed_cases`"
     return "the baseline" if gate.baseline and gate.max_regression < 1 else ""
-
-
-def _requires_every_case(criterion: Criterion, gate: GateConfig) -> bool:
-    return not gate.max_failed_cases and criterion.reliability is None
 
 
 def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[str]:

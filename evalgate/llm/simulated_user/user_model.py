@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import SimulatedUserError, User
-from evalgate.core.types import EvalCase, Failure, Message, Reply, ToolCall, ToolResult, Usage, UserMessage
+from evalgate.core.types import EvalCase, Failure, Message, Reply, ToolCall, Usage, UserMessage
 from evalgate.llm.client import ChatMessage, ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.prompting import Prompt, indent_later_lines, load_prompt
@@ -149,18 +149,16 @@ def _iter_reply_lines(reply: Reply | None, *, with_calls: bool = False) -> Itera
     """Yield the lines of a reply in the conversation's history, with calls and results if `with_calls`."""
     for event in reply.events if reply else ():
         if not isinstance(event, Message):
-            if with_calls:
-                yield _format_event(event)
+            if not with_calls:
+                continue
+            if isinstance(event, ToolCall):
+                yield f"agent calls {event.name}: {_as_json(event.args)}"
+            else:
+                yield f"{event.name} answers: {_as_json(event.result)}"
         elif event.text:
             yield f"agent: {indent_later_lines(event.text)}"
     if reply and reply.response:
         yield f"agent: {indent_later_lines(reply.response)}"
-
-
-def _format_event(event: ToolCall | ToolResult) -> str:
-    if isinstance(event, ToolCall):
-        return f"agent calls {event.name}: {_as_json(event.args)}"
-    return f"{event.name} answers: {_as_json(event.result)}"
 
 
 def _as_json(value: object) -> str:
