@@ -62,7 +62,7 @@ class Prompt:
         The variable `mark` is computed from them; lines with it separate them from the prompt.
         """
         mark = compute_fence_mark(*map(str, values.values()))
-        # Compiled only once: Jinja's environment caches templates of a loader, and none that come from a text.
+        # Compiled only once: Jinja's own cache has templates of a loader, but none that come from a text.
         return _compile_template(self.source).render(**values, **{_MARK: mark})
 
 
