@@ -161,7 +161,7 @@ def _format_output(name: str, value: str) -> str:
 
 def _append_text(variable: str, path: str, text: str, stream: TextIO) -> None:
     if not path:
-        _write_warning(stream, f"{variable} is not set: this runner takes no such file.")
+        _write_warning(stream, f"{variable} is not set: this runner accepts no such file.")
         return
     try:
         append_to_command_file(path, text.encode("utf-8", "replace"))

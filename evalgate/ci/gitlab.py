@@ -105,7 +105,7 @@ def find_merge_request(environ: Mapping[str, str], token: str) -> MergeRequest |
     """Return the merge request of the current pipeline, from the variables that GitLab predefines."""
     iid = environ.get("CI_MERGE_REQUEST_IID", "")
     if not iid:
-        return NoPullRequest("this pipeline is of no merge request: run the job for merge_request_event")
+        return NoPullRequest("this pipeline is not for a merge request: run the job for merge_request_event")
     api = _API.fullmatch(environ.get("CI_API_V4_URL", ""))
     project = environ.get("CI_MERGE_REQUEST_PROJECT_ID") or environ.get("CI_PROJECT_ID", "")
     if not api or not _PROJECT.fullmatch(project) or not _IID.fullmatch(iid):

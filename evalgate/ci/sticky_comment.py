@@ -331,7 +331,7 @@ class StickyComment:
     def _lower_limit(self) -> None:
         self._limit = self._limit * 3 // 4
         if self._limit < _SMALLEST_LIMIT:
-            raise PostError(f"{self.thread.host} takes no comment, however short")
+            raise PostError(f"{self.thread.host} accepts no comment, however short")
 
     def _forget_comment(self, comment: Comment) -> None:
         if self._made and self._made.number == comment.number:
@@ -343,5 +343,6 @@ class StickyComment:
         if self._author.lower() == self.thread.get_author().lower() or self._kind != "posted":
             return ""
         return (
-            f"the token speaks for {self._author}: name it as the comment's author to have it found at once"
+            f"the token belongs to {self._author}: set this account as the comment's author "
+            "to have it found at once"
         )

@@ -44,7 +44,7 @@ def describe_missing_variables(
     for name in sorted(wanted):
         yield (
             f"{name} is set here, but the agent gets only the variables that `--env`, or `agent.env` in the "
-            f"thresholds file, names, and it failed without: add `--env {name}`."
+            f"thresholds file, names, and it failed without this one: add `--env {name}`."
         )
 
 
@@ -94,7 +94,9 @@ _PYTHON = (
     "when it makes OpenTelemetry spans: docs/agents.md."
 )
 _OFF = "`agent.capture` is false: without it only calls that the function reports itself are seen."
-_SPANS = "Its spans are read (`agent.otel`), and none is of a tool: docs/opentelemetry.md lists what is read."
+_SPANS = (
+    "Its spans are read (`agent.otel`), and none is that of a tool: docs/opentelemetry.md lists what is read."
+)
 _PROTOCOL = (
     "A command must send `tool_call` messages (docs/agent-protocol.md), or be traced with `agent.otel: true`."
 )
@@ -102,12 +104,12 @@ _PER_TURN = "Of a command in mode `per_turn` only the answer is seen: trace it w
 _HTTP = {
     "evalgate": "The server must answer with `tool_calls` (docs/agents-http.md), or use `agent.otel: true`.",
     "openai": "The model called none: are its `tools` in `agent.body`, and may it use them (`tool_choice`)?",
-    "adk": "No event of the server held a function call: look at the agent's instruction and tools.",
-    "a2a": "An A2A agent tells of its calls if Google ADK serves it; trace others: `agent.otel: true`.",
+    "adk": "No event of the server contained a function call: look at the agent's instruction and tools.",
+    "a2a": "An A2A agent reports its calls if Google ADK serves it; trace others: `agent.otel: true`.",
 }
 _KINDS = {
-    "adk": "No event of the agent held a function call: look at its instruction and tools.",
-    "replay": "The recording holds none.",
+    "adk": "No event of the agent contained a function call: look at its instruction and tools.",
+    "replay": "The recording contains none.",
 }
 
 
@@ -141,7 +143,7 @@ def describe_unrecorded_results(cases: Iterable[CaseResult], answer: JsonObject)
     more = ", …" if len(tools) > _MOST_NAMES else ""
     count = sum(tools.values())
     return (
-        f"evalgate answered {pluralize(count, 'tool call')} itself, as the cases hold no result for "
+        f"evalgate answered {pluralize(count, 'tool call')} itself, as the cases contain no result for "
         f"{'it' if count == 1 else 'them'} ({names}{more}): the agent read "
-        f'"{next(iter(answer.values()))}". Record the results in the eval set, or give `tool_mocks`.'
+        f'"{next(iter(answer.values()))}". Record the results in the eval set, or add `tool_mocks`.'
     )

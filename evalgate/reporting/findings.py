@@ -371,7 +371,7 @@ OUTCOMES: dict[Outcome, str] = {
     "answered": "answered",
     "crashed": "crashed",
     "timed_out": "timed out",
-    "faulted": "could not be played",
+    "faulted": "could not be run",
     "not_run": "not run",
 }
 """The words for each outcome of a run."""

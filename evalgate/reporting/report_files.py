@@ -62,7 +62,7 @@ def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None =
     except OSError as error:
         raise InvalidInputError(
             f"The report folder {str(out)!r} cannot be written ({_describe_error(error)}). "
-            "Choose another one with --out, or mend its permissions."
+            "Choose another one with --out, or correct its permissions."
         ) from None
 
 

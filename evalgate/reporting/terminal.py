@@ -253,8 +253,8 @@ class TerminalReport:
             (comparison.commit or "")[:12],
             (comparison.created_at or "")[:10],
         ]
-        against = ", ".join(to_log_line(fact) for fact in facts if fact)
-        yield f"Against {against}: {format_change_counts(record, comparison)}"
+        baseline = ", ".join(to_log_line(fact) for fact in facts if fact)
+        yield f"Compared with {baseline}: {format_change_counts(record, comparison)}"
         yield from (f"  {sentence}" for sentence in explain_delta(record))
         yield from self._format_comparisons(record)
 
@@ -265,7 +265,7 @@ class TerminalReport:
     def _format_quarantined(self, record: Record) -> Iterator[str]:
         for number, case in enumerate(list_quarantined(record)):
             if not number:
-                yield "Quarantined, and no part of the verdict:"
+                yield "Quarantined, and not part of the verdict:"
             yield f"  {to_log_line(case.name, 120)} {case.status}, {to_log_line(case.until, 300)}"
 
     def _format_summary(self, record: Record) -> Iterator[str]:

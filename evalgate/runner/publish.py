@@ -306,7 +306,7 @@ class Publisher:
             os.chdir("/")  # later steps resolve paths, which fails in a deleted folder
         error = ReportWriteError(
             f"The folder {str(self.workspace.folder)!r} was deleted while the run went on, so no report can "
-            "be written. Let neither the agent nor a step beside it remove it, and run again.",
+            "be written. Neither the agent nor another step may remove it: run again.",
             (),
         )
         _print_error(error, self.stderr)
@@ -362,7 +362,7 @@ def rerender_reports(
     record = LiveRedactor(Redactor.from_environment(environ)).redact_tree(read_record(source, results))
     if wrong := list(find_inconsistencies(record)):
         raise InvalidInputError(
-            f"{results}: {'; '.join(wrong)}. Somebody edited it: run `evalgate run` again."
+            f"{results}: {'; '.join(wrong)}. The file was edited: run `evalgate run` again."
         )
     opened = check_writable(target, workspace.owner, root=workspace.folder)
     remove_reports(opened, registry.list_report_files(), but={source.resolve()})

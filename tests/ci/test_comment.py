@@ -131,7 +131,7 @@ def test_the_comment_of_an_app_is_found_by_what_it_posts(github: FakeGitHub) -> 
     first = post(github, "one", token="app")
     assert first.kind == "posted"
     assert first.reason == (
-        "the token speaks for our-gate[bot]: name it as the comment's author to have it found at once"
+        "the token belongs to our-gate[bot]: set this account as the comment's author to have it found at once"
     )
     post(github, "two", token="app", run=2)
     assert texts(github) == [{"": "two"}]
@@ -230,7 +230,7 @@ FORBIDDEN = "the token may not do this; in a pull request from a fork it may onl
         ),
         (
             Fault("POST", status=422, message="body is too long", times=99),
-            PostResult("failed", "GitHub takes no comment, however short"),
+            PostResult("failed", "GitHub accepts no comment, however short"),
         ),
         (
             Fault(status=403, message=f"no {TOKEN} \x1b[31m::set-output name=x::y"),

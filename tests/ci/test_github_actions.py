@@ -65,7 +65,7 @@ def test_missing_and_unwritable_files_are_warnings(tmp_path: Path) -> None:
     environ = {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(tmp_path)}
     write_step_outputs("x", {"a": "b"}, (), environ=environ, stream=stream)
     assert stream.getvalue().splitlines() == [
-        "::warning title=evalgate::GITHUB_STEP_SUMMARY is not set: this runner takes no such file.",
+        "::warning title=evalgate::GITHUB_STEP_SUMMARY is not set: this runner accepts no such file.",
         "::warning title=evalgate::GITHUB_OUTPUT cannot be written: Is a directory.",
     ]
 

@@ -164,7 +164,7 @@ def test_a_fault_that_passes_leaves_one_note(fault: Fault) -> None:
         ),
         (
             Fault("POST", status=400, message="note is too long", times=99),
-            PostResult("failed", "GitLab takes no comment, however short"),
+            PostResult("failed", "GitLab accepts no comment, however short"),
         ),
         (
             Fault("POST", status=403, message=f"no {TOKEN} \x1b[31m::set-output name=x::y"),
@@ -197,7 +197,7 @@ def test_nobody_listens() -> None:
     assert outcome.reason.startswith("GitLab cannot be reached (ConnectionError) (given up a")
 
 
-NO_REQUEST = "this pipeline is of no merge request: run the job for merge_request_event"
+NO_REQUEST = "this pipeline is not for a merge request: run the job for merge_request_event"
 NOT_AS_SET = "CI_API_V4_URL, CI_PROJECT_ID or CI_MERGE_REQUEST_IID is not as GitLab sets it"
 API = "https://gitlab.example.com/sub/api/v4"
 

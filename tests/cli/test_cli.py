@@ -285,7 +285,7 @@ def test_a_run_is_compared_with_what_was_saved_without_any_option(project: Path,
     assert evalgate("baseline", "save", cwd=project).code == 0
     done = evalgate(*RUN[:2], "--agent", "python:agent.py:wrong", cwd=project)
     assert done.code == 1
-    assert "Against .evalgate/baseline.json" in done.out
+    assert "Compared with .evalgate/baseline.json" in done.out
     assert "newly failing" in done.out
     assert "2 cases: 2 failed" in done.out
 

@@ -55,10 +55,10 @@ def case(expected: Reply, actual: Reply | None, failure: Failure | None = None) 
         ("command", {"mode": "per_turn", "otel": True}, "Its spans are read"),
         ("http", {"dialect": "evalgate"}, "The server must answer with `tool_calls`"),
         ("http", {"dialect": "openai"}, "are its `tools` in `agent.body`"),
-        ("http", {"dialect": "adk"}, "No event of the server held a function call"),
+        ("http", {"dialect": "adk"}, "No event of the server contained a function call"),
         ("http", {"dialect": "a2a"}, "if Google ADK serves it"),
-        ("adk", {}, "No event of the agent held a function call"),
-        ("replay", {}, "The recording holds none."),
+        ("adk", {}, "No event of the agent contained a function call"),
+        ("replay", {}, "The recording contains none."),
         ("of_a_plugin", {}, "Does this kind of agent report them?"),
     ],
 )
@@ -128,8 +128,8 @@ def test_a_tool_that_evalgate_answered_is_named() -> None:
     answered = Reply("?", (*CALL.events, ToolResult("get_forecast", dict(NOT_RECORDED))))
     told = describe_unrecorded_results([case(CALL, answered)], NOT_RECORDED)
     assert told == (
-        "evalgate answered 1 tool call itself, as the cases hold no result for it (`get_forecast`): the agent "
-        'read "no result is recorded for this call". Record the results in the eval set, or give `tool_mocks`.'
+        "evalgate answered 1 tool call itself, as the cases contain no result for it (`get_forecast`): the agent "
+        'read "no result is recorded for this call". Record the results in the eval set, or add `tool_mocks`.'
     )
     recorded = Reply("?", (*CALL.events, ToolResult("get_forecast", "sunny")))
     assert describe_unrecorded_results([case(CALL, recorded)], NOT_RECORDED) == ""
@@ -219,6 +219,6 @@ def test_a_model_whose_tools_have_no_results_is_told(folder: Path) -> None:
         done = evalgate("run", "demo.evalset.json", "-c", "evalgate.json", cwd=folder)
     assert done.code == 0, done.out + done.err
     assert (
-        "evalgate answered 1 tool call itself, as the cases hold no result for it (`get_forecast`)"
+        "evalgate answered 1 tool call itself, as the cases contain no result for it (`get_forecast`)"
         in " ".join(done.out.split())
     )

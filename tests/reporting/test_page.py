@@ -207,7 +207,7 @@ def test_a_huge_run_stays_openable_and_says_what_is_left_out() -> None:
     html = Report().render(huge(20_000))
     assert len(html.encode()) < LIMIT
     told = re.search(
-        r"Of 20,000 cases, the (\d+) most telling stand here in full, ([\d,]+) more by name", html
+        r"Of 20,000 cases, the (\d+) most important are shown in full, ([\d,]+) more by name", html
     )
     assert told is not None
     assert html.count('<details class="case ') == int(told[1]) > 300
@@ -218,7 +218,7 @@ def test_a_huge_run_stays_openable_and_says_what_is_left_out() -> None:
 def test_a_small_run_is_shown_whole() -> None:
     html = Report().render(flaky_runs())
     assert html.count('<details class="case ') == 2
-    assert "results.json, beside this page" not in html
+    assert "results.json, next to this page" not in html
 
 
 @pytest.mark.parametrize(

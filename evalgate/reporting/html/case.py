@@ -236,7 +236,7 @@ def _describe_run(run: RunResult) -> Iterator[str]:
     if run.judge:
         yield format_judge_usage(run.judge)
     if run.confirms:
-        yield "made to follow up a suspicion: no part of any mean"
+        yield "a follow-up run: not part of any mean"
 
 
 def _format_usage(usage: Usage) -> str:

@@ -175,8 +175,8 @@ def _describe_left_out(cases: int, full: int, lines: int) -> str:
     named = f", {pluralize(lines, 'more', 'more')} by name" if lines else ""
     missing = f", and {rest:,} not at all" if rest else ""
     return (
-        f"Of {pluralize(cases, 'case')}, the {full:,} most telling stand here in full{named}{missing}. "
-        "results.json, beside this page, holds all of them."
+        f"Of {pluralize(cases, 'case')}, the {full:,} most important are shown in full{named}{missing}. "
+        "results.json, next to this page, has all of them."
     )
 
 

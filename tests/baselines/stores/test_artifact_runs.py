@@ -47,4 +47,7 @@ def test_reports_name_the_run_that_kept_the_baseline(github: FakeGitHub, tmp_pat
     assert (
         "since the baseline `artifact:evalgate-baseline:baseline.json` (run 42) from `main` at `5f5f5f5f5f5f` of "
     ) in (report / "comment.md").read_text("utf-8")
-    assert "Against artifact:evalgate-baseline:baseline.json, run 42, main, 5f5f5f5f5f5f, " in second.stdout
+    assert (
+        "Compared with artifact:evalgate-baseline:baseline.json, run 42, main, 5f5f5f5f5f5f, "
+        in second.stdout
+    )
