@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
@@ -28,6 +29,11 @@ DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.jso
 """Names of a thresholds file, in search order; pyproject.toml counts with a [tool.evalgate] table."""
 OUR_TABLE = "[tool.evalgate"
 """Start of the table headers that make a pyproject.toml a thresholds file."""
+# Integrations lie above `config`: they are reached by name, so mypy learns the types of their functions here.
+_ParseCriteria: TypeAlias = Callable[[ConfigDocument], tuple[Criterion, ...]]
+_DescribeIgnoredKeys: TypeAlias = Callable[[ConfigDocument], tuple[str, ...]]
+_PARSE_TRPC_CRITERIA = "evalgate.integrations.trpc.metrics_file:parse_trpc_criteria"
+
 _WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
 
 
@@ -61,13 +67,13 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """
     document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
     if path.suffix == ".json" and isinstance(document.value, list):
-        describe_ignored_trpc_keys = registry.load_object(
+        describe_ignored_trpc_keys: _DescribeIgnoredKeys = registry.load_object(
             "evalgate.integrations.trpc.metrics_file:describe_ignored_trpc_keys"
         )
-        criterion_position = registry.load_object(
+        criterion_position: Callable[[ConfigDocument, Location], tuple[int, int]] = registry.load_object(
             "evalgate.integrations.trpc.metrics_file:find_criterion_position"
         )
-        trpc_criteria = registry.load_object("evalgate.integrations.trpc.metrics_file:parse_trpc_criteria")
+        trpc_criteria: _ParseCriteria = registry.load_object(_PARSE_TRPC_CRITERIA)
 
         place = partial(criterion_position, document)
         rules = Thresholds(Config(), path.parent, shown_as, "trpc", find_position=place)
@@ -104,7 +110,7 @@ def _build_own_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
 
 
 def _iter_valid_trpc_criteria(document: ConfigDocument, items: Iterable[object]) -> Iterator[Criterion]:
-    trpc_criteria = registry.load_object("evalgate.integrations.trpc.metrics_file:parse_trpc_criteria")
+    trpc_criteria: _ParseCriteria = registry.load_object(_PARSE_TRPC_CRITERIA)
 
     for item in items:
         try:
@@ -151,7 +157,9 @@ def _refuse_dataset(path: Path, shown_as: str) -> None:
     Raises:
         InvalidInputError: the file is one.
     """
-    way_forward = registry.load_object("evalgate.datasets.conversion:suggest_conversion")
+    way_forward: Callable[[Path, str], str] = registry.load_object(
+        "evalgate.datasets.conversion:suggest_conversion"
+    )
 
     if found := way_forward(path, shown_as):
         raise InvalidInputError([Problem(shown_as, 1, 1, found)]) from None
@@ -176,7 +184,7 @@ def _is_adk_test_config(path: Path, value: object) -> bool:
 
 def _build_adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     adk_test_config = registry.load_object("evalgate.integrations.adk.config:AdkTestConfig")
-    describe_ignored_adk_keys = registry.load_object(
+    describe_ignored_adk_keys: _DescribeIgnoredKeys = registry.load_object(
         "evalgate.integrations.adk.config:describe_ignored_adk_keys"
     )
 

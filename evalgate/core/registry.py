@@ -381,6 +381,9 @@ def get_own_metric_type(name: str) -> MetricType:
 
 
 def load_object(path: str) -> Any:
-    """Return the object that a line of the registry names; lower layers reach integrations by it."""
+    """Return the object that a line of the registry names; lower layers reach integrations by it.
+
+    The type is that of the line: callers write it at the variable.
+    """
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

@@ -21,6 +21,7 @@ from evalgate.config.schema.judge import PROVIDERS, CacheConfig, CacheMode, Judg
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.protocols import ProvidesJudges
 from evalgate.core.types import JsonObject, ModelUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
@@ -351,6 +352,17 @@ class JudgeResolver:
                 raise JudgeNotConfiguredError
             return JudgeConfig(provider=own[0], model=own[1])
         return config.apply_changes(**_build_model_changes(config, model, own))
+
+
+def get_judge_resolver(judges: ProvidesJudges | None) -> JudgeResolver:
+    """Return the resolver that a metric's context has.
+
+    Raises:
+        JudgeNotConfiguredError: the context has none.
+    """
+    if not isinstance(judges, JudgeResolver):
+        raise JudgeNotConfiguredError
+    return judges
 
 
 def _build_model_changes(

@@ -21,8 +21,13 @@ from evalgate.agents.workers.pool import PoolOptions, WorkerPool
 from evalgate.agents.workers.process import LaunchSpec
 from evalgate.config.schema.criteria import CustomMetricConfig
 from evalgate.core.formatting import format_score
-from evalgate.core.frozen import frozen
-from evalgate.core.protocols import AgentError, AgentUnreachableError, MetricEnvironment, SessionLostError
+from evalgate.core.protocols import (
+    AgentError,
+    AgentUnreachableError,
+    MetricCode,
+    MetricEnvironment,
+    SessionLostError,
+)
 from evalgate.core.types import (
     CaseRun,
     Criterion,
@@ -47,50 +52,32 @@ _MOST_OF_FOLDER = 32 * 1024 * 1024
 """Limits, in bytes, of the files next to the module that are copied. Imported files are always copied."""
 
 
-@frozen
-class MetricCode:
-    """The files of a metric, which are read once."""
+def write_metric_code(code: MetricCode, folder: Path) -> str:
+    """Write the files of a metric into an empty folder, readable for all users and writable for none.
 
-    entry: str
-    """Entry point as the thresholds file names it."""
-    files: Mapping[str, bytes]
-    """Content by path in the workspace; empty if the metric's module is not in the workspace."""
-    imported: frozenset[str] = frozenset()
-    """Paths of the metric's module and of everything that it imports; the other files are next to it."""
-    roots: tuple[str, ...] = ("",)
-    """Folders of the workspace in which Python looks for modules."""
-    digest: str = ""
-    """16 hexadecimal digits over the module and what it imports; "" if it is not in the workspace."""
-    left_out: tuple[str, ...] = ()
-    """Files next to the module that are too large to keep."""
-
-    def write_files(self, folder: Path) -> str:
-        """Write the files into an empty folder, readable for all users and writable for none.
-
-        Returns:
-            SHA-256 of the manifest there. With it the metric's process detects changes by an agent that runs
-            as the same user.
-        """
-        digests = {path: hashlib.sha256(content).hexdigest() for path, content in self.files.items()}
-        manifest = json.dumps(digests).encode()
-        (folder / MANIFEST).write_bytes(manifest)
-        for name, content in self.files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            path.chmod(0o444)
-        for path in sorted({folder, *folder.rglob("*")}, reverse=True):
-            if path.is_dir():
-                path.chmod(0o555)
-        return hashlib.sha256(manifest).hexdigest()
+    Returns:
+        SHA-256 of the manifest there. With it the metric's process detects changes by an agent that runs
+        as the same user.
+    """
+    digests = {path: hashlib.sha256(content).hexdigest() for path, content in code.files.items()}
+    manifest = json.dumps(digests).encode()
+    (folder / MANIFEST).write_bytes(manifest)
+    for name, content in code.files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o444)
+    for path in sorted({folder, *folder.rglob("*")}, reverse=True):
+        if path.is_dir():
+            path.chmod(0o555)
+    return hashlib.sha256(manifest).hexdigest()
 
 
 def read_place_code(place: MetricEnvironment, entry: str) -> MetricCode:
     """Return the current code of an entry point. Later changes of the files do not affect it."""
     roots = find_code_roots(place.folder, place.env.get("PYTHONPATH", ""))
     if place.read_code is not None:
-        code: MetricCode = place.read_code(entry, roots)
-        return code
+        return place.read_code(entry, roots)
     return read_metric_code(entry, place.folder, FolderFiles(place.folder), roots)
 
 
@@ -341,7 +328,7 @@ class CustomMetric:
         if code.files:
             self._copy = TemporaryDirectory(prefix="evalgate-metric-")
             home = Path(self._copy.name)
-            digest = code.write_files(home)
+            digest = write_metric_code(code, home)
             path = [str(home / root) for root in code.roots]
             options |= {"home": str(home), "digest": digest, "path": path}
         elif not self._config.entry.rpartition(":")[0].endswith(".py"):

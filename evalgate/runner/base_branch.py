@@ -20,7 +20,7 @@ from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselineStore
+from evalgate.core.protocols import BaselineStore, MetricCode
 from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import Baseline
 from evalgate.system import git
@@ -28,7 +28,6 @@ from evalgate.system.files import is_readable_name, read_text
 from evalgate.system.git import is_known_service
 
 if TYPE_CHECKING:
-    from evalgate.metrics.custom import MetricCode
     from evalgate.system.code_files import CommittedFiles
 
 Policy: TypeAlias = Literal["base", "head"]
@@ -148,7 +147,7 @@ class BaseBranchPolicy:
         """Return `path` as a user in the folder would type it."""
         return os.path.relpath(self.folder / path, self.folder)
 
-    def read_metric_code(self, entry: str, roots: Sequence[str]) -> "MetricCode":
+    def read_metric_code(self, entry: str, roots: Sequence[str]) -> MetricCode:
         """Read the code of a custom metric and of its imports, from the base branch if it has the metric."""
         from evalgate.metrics.custom import read_metric_code
         from evalgate.system.code_files import CommittedFiles, FolderFiles
@@ -169,9 +168,7 @@ class BaseBranchPolicy:
             )
         return code
 
-    def _note_code_change(
-        self, where: str, own: "MetricCode", then: "MetricCode", edited: Sequence[str]
-    ) -> None:
+    def _note_code_change(self, where: str, own: MetricCode, then: MetricCode, edited: Sequence[str]) -> None:
         """Add a notice about edited code of a metric, and about the version that was used."""
         if not own.files and not then.files:
             self._add_notice(

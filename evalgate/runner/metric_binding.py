@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 
@@ -11,16 +10,20 @@ from evalgate.config.schema.thresholds import NEWEST_ADK, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean, join_quoted
-from evalgate.core.protocols import LlmJudged, Metric, MetricContext, MetricEnvironment, MetricType
+from evalgate.core.protocols import (
+    LlmJudged,
+    Metric,
+    MetricCode,
+    MetricContext,
+    MetricEnvironment,
+    MetricType,
+)
 from evalgate.core.registry import find_third_party_plugins, translate_plugin_errors
 from evalgate.core.types import Criterion
 from evalgate.datasets.fingerprint import compute_metric_fingerprint
 from evalgate.documents.validation import Location, translate_validation_error
 from evalgate.llm.resolver import JudgeNotConfiguredError
 from evalgate.metrics.scoring import BoundMetric
-
-if TYPE_CHECKING:
-    from evalgate.metrics.custom import MetricCode
 
 
 def bind_metrics(
@@ -137,7 +140,7 @@ def _build_metric(
     rules: Thresholds,
     context: MetricContext,
     place: MetricEnvironment,
-    code: "MetricCode | None",
+    code: MetricCode | None,
 ) -> Metric:
     if code is not None:
         from evalgate.metrics.custom import build_custom_metric
@@ -176,7 +179,7 @@ def _build_registered_metric(
             criterion = replace(criterion, options=known)
 
 
-def _read_code(criterion: Criterion, rules: Thresholds, place: MetricEnvironment) -> "MetricCode | None":
+def _read_code(criterion: Criterion, rules: Thresholds, place: MetricEnvironment) -> MetricCode | None:
     """Read the code of a custom metric, or return None for any other metric."""
     config = rules.config.custom_metrics.get(criterion.metric)
     if config is None:

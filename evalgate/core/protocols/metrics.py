@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseRun, Criterion, EvalCase, JsonObject, MetricResult, Rubric
@@ -74,6 +74,24 @@ class AsyncCloseable(Protocol):
 
 
 @frozen
+class MetricCode:
+    """The files of a metric, which are read once."""
+
+    entry: str
+    """Entry point as the thresholds file names it."""
+    files: Mapping[str, bytes]
+    """Content by path in the workspace; empty if the metric's module is not in the workspace."""
+    imported: frozenset[str] = frozenset()
+    """Paths of the metric's module and of everything that it imports; the other files are next to it."""
+    roots: tuple[str, ...] = ("",)
+    """Folders of the workspace in which Python looks for modules."""
+    digest: str = ""
+    """16 hexadecimal digits over the module and what it imports; "" if it is not in the workspace."""
+    left_out: tuple[str, ...] = ()
+    """Files next to the module that are too large to keep."""
+
+
+@frozen
 class MetricEnvironment:
     """Surroundings of a custom metric, as the plan decides them."""
 
@@ -84,12 +102,15 @@ class MetricEnvironment:
     uid: int | None = None
     """The user that it runs as; None: the gate's own."""
     gid: int | None = None
-    read_code: Callable[[str, Sequence[str]], Any] | None = None
-    """Reader of the `MetricCode` of an entry below the given code roots. None: it is read from the folder."""
+    read_code: Callable[[str, Sequence[str]], MetricCode] | None = None
+    """Reader of the code of an entry below the given code roots. None: it is read from the folder."""
 
 
 class ProvidesJudges(Protocol):
-    """Source of the judge model for metrics."""
+    """Source of the judge model for metrics.
+
+    evalgate's own metrics pass it to `evalgate.llm.resolver.get_judge_resolver`, which returns a typed judge.
+    """
 
     @property
     def forced_by_cli(self) -> bool:
@@ -101,10 +122,6 @@ class ProvidesJudges(Protocol):
         """Return the `judge` section of the run; None if there is none."""
         ...
 
-    def resolve_judge(self, model: str = "", **changes: object) -> Any:
-        """Return the judge of a metric, an `evalgate.llm.resolver.Judge`, without calling it yet."""
-        ...
-
 
 @frozen
 class MetricContext:
@@ -112,7 +129,7 @@ class MetricContext:
 
     adk_release: tuple[int, int]
     """The release of Google ADK whose scores are wanted."""
-    bench: ProvidesJudges | None = None
+    judges: ProvidesJudges | None = None
     """Source of judges; None: no judge is available."""
     folder: Path = field(default_factory=Path)
     """Of the file with the criteria: paths in a metric's options are relative to it."""

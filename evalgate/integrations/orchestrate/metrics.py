@@ -32,7 +32,7 @@ from evalgate.integrations.orchestrate.journey.outcome import (
 )
 from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.prompting import load_prompt
-from evalgate.llm.resolver import Judge
+from evalgate.llm.resolver import Judge, get_judge_resolver
 from evalgate.llm.sampling import UnparsableAnswerError, take_samples
 from evalgate.metrics.trajectory import TOO_DEEP
 
@@ -167,12 +167,12 @@ class JourneyMetric(BaseModel, ABC):
             ValidationError: an option is unknown or wrong.
             JudgeNotConfiguredError: `judge_model` names a model that cannot be resolved.
         """
-        metric, bench = cls.model_validate(criterion.options), context.bench
-        if not cls.reads_texts or metric.responses == "exact" or bench is None:
+        metric, judges = cls.model_validate(criterion.options), context.judges
+        if not cls.reads_texts or metric.responses == "exact" or judges is None:
             return metric
-        if bench.config is None and not metric.judge_model:
+        if judges.config is None and not metric.judge_model:
             return metric
-        return JudgedJourneyMetric(metric, bench.resolve_judge(metric.judge_model))
+        return JudgedJourneyMetric(metric, get_judge_resolver(judges).resolve_judge(metric.judge_model))
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1].

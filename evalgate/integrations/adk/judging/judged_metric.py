@@ -34,7 +34,7 @@ from evalgate.integrations.adk.judging.prompts import collect_rubrics
 from evalgate.llm.client import ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.errors import RANDOM_FAILURES, JudgeError
 from evalgate.llm.prompting import Prompt, list_prompt_variables, load_prompt, read_user_prompt
-from evalgate.llm.resolver import Judge, JudgeNotConfiguredError
+from evalgate.llm.resolver import Judge, get_judge_resolver
 from evalgate.llm.sampling import Sample, Samples, take_samples
 from evalgate.metrics.turnwise import Exchange
 
@@ -103,10 +103,8 @@ class JudgedMetric(AdkOptions):
             JudgeNotConfiguredError: no model is named.
             InvalidInputError: the prompt's file cannot be read, or filled.
         """
-        if context.bench is None:
-            raise JudgeNotConfiguredError
-        options = self.judge_model_options
-        self._judge = context.bench.resolve_judge(options.judge_model or "", **options.get_config_changes())
+        options, resolver = self.judge_model_options, get_judge_resolver(context.judges)
+        self._judge = resolver.resolve_judge(options.judge_model or "", **options.get_config_changes())
         self._release = context.adk_release
         self._prompts = tuple(load_prompt(name) for name in self.prompt_names)
         if self.prompt is not None:

@@ -11,8 +11,7 @@ from typing_extensions import override
 from evalgate.config.schema.judge import CUSTOM, PROVIDERS, JudgeConfig, require_variable_reference
 from evalgate.core.formatting import compute_sequential_mean, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import MetricContext
-from evalgate.core.protocols.metrics import ProvidesJudges
+from evalgate.core.protocols import MetricContext, ProvidesJudges
 from evalgate.core.types import (
     CaseRun,
     Criterion,
@@ -46,7 +45,7 @@ from evalgate.integrations.trpc.judging.prompts import (
 )
 from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.prompting import Prompt, list_prompt_variables, load_prompt, read_user_prompt
-from evalgate.llm.resolver import Judge, JudgeNotConfiguredError, JudgeResolver
+from evalgate.llm.resolver import Judge, get_judge_resolver
 from evalgate.llm.sampling import Samples, UnparsableAnswerError, take_samples
 from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 
@@ -131,14 +130,11 @@ class LlmJudgeOptions(GoModel):
             JudgeNotConfiguredError: no model is named.
             pydantic.ValidationError: a value is wrong.
         """
-        # Not just the protocol: `replace` below needs the dataclass.
-        if not isinstance(judges, JudgeResolver):
-            raise JudgeNotConfiguredError
-        own = self.judge_model
-        if own is None or judges.forced_by_cli or not own.model_name:
+        resolver, own = get_judge_resolver(judges), self.judge_model
+        if own is None or resolver.forced_by_cli or not own.model_name:
             changes = own.build_parameters() if own and own.generation_config is not None else {}
-            return judges.resolve_judge("", **changes)
-        return replace(judges, config=own.build_config(judges.config)).resolve_judge()
+            return resolver.resolve_judge("", **changes)
+        return replace(resolver, config=own.build_config(resolver.config)).resolve_judge()
 
 
 def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubricOption, ...]:
@@ -231,7 +227,7 @@ class LlmEvaluator(ABC):
         if options.prompt:
             known = list_prompt_variables(cls.prompt_name) | cls.more_variables
             own = read_user_prompt(context.locate(context.folder / options.prompt), options.prompt, known)
-        return cls(settings, settings.resolve_judge(context.bench), name, criterion.threshold, own)
+        return cls(settings, settings.resolve_judge(context.judges), name, criterion.threshold, own)
 
     @property
     def judged_by(self) -> JsonObject:

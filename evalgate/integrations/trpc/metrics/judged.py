@@ -180,7 +180,7 @@ class TrpcLlmJudgeTemplate(LlmEvaluator):
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         settings = _TemplateCriterion.model_validate(criterion.options, context=BOUND).llm_judge
-        judge, name = settings.resolve_judge(context.bench), criterion.metric.removeprefix("trpc/")
+        judge, name = settings.resolve_judge(context.judges), criterion.metric.removeprefix("trpc/")
         return cls(settings, judge, name, criterion.threshold, template=settings.template)
 
     @override
