@@ -1,15 +1,18 @@
 """Losses of a conversion between formats, as sentences `case: loss` or `case: turn 2: loss`.
 
-The module also converts attachments. A case holds them as its source writes them: a part of Google ADK has a
-key with its kind (`inline_data`), and a part of tRPC-Agent-Go has a `type`.
+The module also holds what the writers of all formats share, and converts attachments. A case holds them as
+its source writes them: a part of Google ADK has a key with its kind (`inline_data`), and a part of
+tRPC-Agent-Go has a `type`.
 
 A script of one turn expects the same as its goals. In a longer script no goal is assigned to a turn.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.protocols import WriteResult
 from evalgate.core.types import (
     CaseTurn,
     EvalCase,
@@ -23,6 +26,17 @@ from evalgate.core.types import (
     ToolResult,
 )
 from evalgate.datasets.turn_shapes import CONTENTS, has_only_another_role
+
+
+def omit_empty(**fields: object) -> dict[str, object]:
+    """Return the fields whose value is neither null, nor empty, nor zero, nor false."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, (), 0.0)}
+
+
+def build_write_result(file: object, losses: Iterable[str]) -> WriteResult:
+    """Return the text of an eval set's file, given as a JSON value, with the losses of its conversion."""
+    return WriteResult(json.dumps(file, indent=2, ensure_ascii=False) + "\n", tuple(losses))
+
 
 _FORMATTED = ("image", "audio")
 """Kinds whose format is the second half of a MIME type."""

@@ -13,24 +13,24 @@ from evalgate.integrations.orchestrate.recordings import may_hold_conversations,
 from evalgate.integrations.trpc.results import TrpcResultsFormat
 
 
-def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
+def read_recording(path: Path, display_path: str) -> Record | EvalSet:
     """Read a `results.json`, conversations, saved sessions, traces or an eval set.
 
     Raises:
         InvalidInputError: the file is none of these, or damaged.
     """
     if has_sessions(path):
-        return read_sessions(path, shown_as)
+        return read_sessions(path, display_path)
     if may_hold_conversations(path):
-        return read_conversations(path, shown_as)
+        return read_conversations(path, display_path)
     if is_trace_file(path):
-        return read_traces(path, shown_as)
-    return _find_recording(read_json(path, shown_as)) or load_record(
-        read_record_bytes(path, shown_as), shown_as
+        return read_traces(path, display_path)
+    return _find_recording(read_json(path, display_path)) or load_record(
+        read_record_bytes(path, display_path), display_path
     )
 
 
-def is_recording(path: Path, shown_as: str) -> bool:
+def is_recording(path: Path, display_path: str) -> bool:
     """Return True if the path holds sessions, conversations, traces or an eval set.
 
     Raises:
@@ -40,7 +40,7 @@ def is_recording(path: Path, shown_as: str) -> bool:
         return True
     if path.suffix.lower() != ".json":
         return False
-    document = read_json(path, shown_as)
+    document = read_json(path, display_path)
     return any(eval_format.matches_document(document) for eval_format in registry.get_formats().values())
 
 

@@ -8,7 +8,7 @@ the set, and of a turn list's only case.
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
@@ -106,17 +106,16 @@ class _LegacyMessage(_LegacyModel):
     text: str | None = None
 
 
-def _wrap_bare_text(value: object) -> object:
-    return {"text": value} if isinstance(value, str) else value
+# Real files hold plain texts here, although no release of Google ADK reads them.
+_MessageOrText: TypeAlias = Annotated[
+    _LegacyMessage, BeforeValidator(lambda value: {"text": value} if isinstance(value, str) else value)
+]
 
 
 class _LegacyTurn(_LegacyModel):
     query: str
     expected_tool_use: list[_LegacyToolUse] | None = None
-    # Real files hold plain texts here, although no release of Google ADK reads them.
-    expected_intermediate_agent_responses: (
-        list[Annotated[_LegacyMessage, BeforeValidator(_wrap_bare_text)]] | None
-    ) = None
+    expected_intermediate_agent_responses: list[_MessageOrText] | None = None
     reference: str | None = None
 
 
@@ -261,16 +260,16 @@ class _SessionFile(BaseModel):
     state: dict[str, Any] | None = None
 
 
-def read_session_file(path: Path, shown_as: str) -> SessionInput:
+def read_session_file(path: Path, display_path: str) -> SessionInput:
     """Read the session in the file.
 
     Raises:
         InvalidInputError: it cannot be read, or is not a session; with every problem at its line.
     """
-    document = read_json(path, shown_as)
+    document = read_json(path, display_path)
     try:
         wire = _SessionFile.model_validate(document.value)
     except ValidationError as error:
-        found = translate_validation_error(error, file=shown_as, position=document.find_position)
+        found = translate_validation_error(error, file=display_path, position=document.find_position)
         raise InvalidInputError(found) from None
     return SessionInput(wire.app_name or "", wire.user_id or "", wire.state or {})

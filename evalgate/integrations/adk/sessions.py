@@ -25,7 +25,7 @@ def is_session(value: object) -> bool:
     )
 
 
-def read_sessions(folder: Path, shown_as: str) -> EvalSet:
+def read_sessions(folder: Path, display_path: str) -> EvalSet:
     """Read every session in a folder.
 
     Raises:
@@ -34,14 +34,14 @@ def read_sessions(folder: Path, shown_as: str) -> EvalSet:
     cases: list[EvalCase] = []
     problems: list[Problem] = []
     for file in sorted(folder.glob(f"*{_ENDING}")):
-        shown = str(Path(shown_as) / file.name)
+        shown = str(Path(display_path) / file.name)
         try:
             cases += parse_session(read_json(file, shown)).cases
         except InvalidInputError as error:
             problems += error.problems
     if problems:
         raise InvalidInputError(problems)
-    return EvalSet(shown_as, tuple(cases), shown_as)
+    return EvalSet(display_path, tuple(cases), display_path)
 
 
 def parse_session(document: Document) -> EvalSet:
@@ -81,14 +81,14 @@ def parse_session(document: Document) -> EvalSet:
 
 
 def _build_turns(events: Iterable[object], document: Document) -> list[CaseTurn]:
-    said: list[tuple[str, list[object]]] = []
+    turns: list[tuple[str, list[object]]] = []
     for event in events:
         if isinstance(event, dict) and event.get("author") == "user" and (text := get_event_text(event)):
-            said.append((text, []))
-        elif said:
-            said[-1][1].append(event)
+            turns.append((text, []))
+        elif turns:
+            turns[-1][1].append(event)
     try:
-        return [CaseTurn(UserMessage(text), read_recorded_reply(answered)) for text, answered in said]
+        return [CaseTurn(UserMessage(text), read_recorded_reply(answers)) for text, answers in turns]
     except AgentError as error:
         raise _build_error(document, ("events",), error.failure.message) from None
 

@@ -1,6 +1,5 @@
 """Writer of Google ADK's eval sets: snake_case, two blanks of indentation, no empty or default values."""
 
-import json
 from collections.abc import Sequence
 
 from evalgate.core.protocols import WriteResult
@@ -18,7 +17,7 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
-from evalgate.datasets.conversion_losses import describe_losses, to_adk_part
+from evalgate.datasets.conversion_losses import build_write_result, describe_losses, omit_empty, to_adk_part
 from evalgate.datasets.turn_shapes import DURATIONS, get_part_role
 
 _HOLDS = frozenset(
@@ -37,16 +36,12 @@ class AdkWriter:
         """Return the file's text, and a list of what the format cannot hold."""
         value = {
             "eval_set_id": eval_set.eval_set_id,
-            **_omit_empty(name=eval_set.name, description=eval_set.description),
+            **omit_empty(name=eval_set.name, description=eval_set.description),
             "eval_cases": [_build_case(case) for case in eval_set.cases],
-            **_omit_empty(creation_timestamp=eval_set.creation_timestamp),
+            **omit_empty(creation_timestamp=eval_set.creation_timestamp),
         }
-        lost = tuple(describe_losses(eval_set, format_name="adk", holds=_HOLDS, attachment=to_adk_part))
-        return WriteResult(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
-
-
-def _omit_empty(**fields: object) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, 0.0)}
+        lost = describe_losses(eval_set, format_name="adk", holds=_HOLDS, attachment=to_adk_part)
+        return build_write_result(value, lost)
 
 
 def _build_case(case: EvalCase) -> JsonObject:
@@ -56,7 +51,7 @@ def _build_case(case: EvalCase) -> JsonObject:
         if case.scenario is not None
         else {"conversation": [_build_invocation(turn) for turn in case.turns]}
     )
-    more = _omit_empty(
+    more = omit_empty(
         session_input=_build_session(case.session),
         creation_timestamp=case.creation_timestamp,
         rubrics=[_build_rubric(rubric) for rubric in case.rubrics],
@@ -69,7 +64,7 @@ def _build_rubric(rubric: Rubric) -> JsonObject:
     return {
         "rubric_id": rubric.rubric_id,
         "rubric_content": {"text_property": rubric.text},
-        **_omit_empty(description=rubric.description, type=rubric.type),
+        **omit_empty(description=rubric.description, type=rubric.type),
     }
 
 
@@ -77,7 +72,7 @@ def _build_scenario(scenario: Scenario) -> JsonObject:
     return {
         "starting_prompt": scenario.starting_prompt,
         "conversation_plan": scenario.conversation_plan,
-        **_omit_empty(user_persona=scenario.user_persona),
+        **omit_empty(user_persona=scenario.user_persona),
     }
 
 
@@ -87,7 +82,7 @@ def _build_session(session: SessionInput) -> JsonObject | None:
     return {
         "app_name": session.app_name,
         "user_id": session.user_id,
-        **_omit_empty(state=session.state, session_id=session.session_id),
+        **omit_empty(state=session.state, session_id=session.session_id),
     }
 
 
@@ -101,10 +96,10 @@ def _build_invocation(turn: CaseTurn) -> JsonObject:
     if data := _build_intermediate_data(turn.expected):
         built["intermediate_data"] = data
     return {
-        **_omit_empty(invocation_id=turn.invocation_id),
+        **omit_empty(invocation_id=turn.invocation_id),
         **built,
         **{key: value for key, value in kept.items() if key not in DURATIONS},
-        **_omit_empty(
+        **omit_empty(
             creation_timestamp=turn.creation_timestamp,
             rubrics=[_build_rubric(rubric) for rubric in turn.rubrics],
             app_details=turn.app_details,
@@ -116,7 +111,7 @@ def _build_invocation(turn: CaseTurn) -> JsonObject:
 def _build_intermediate_data(reply: Reply) -> JsonObject:
     if not _is_sorted(reply.events):
         return {"invocation_events": [_build_invocation_event(event) for event in reply.events]}
-    return _omit_empty(
+    return omit_empty(
         tool_uses=[_build_function_call(event) for event in reply.events if isinstance(event, ToolCall)],
         tool_responses=[
             _build_function_response(event) for event in reply.events if isinstance(event, ToolResult)
@@ -161,7 +156,7 @@ def _build_part(event: Event) -> tuple[str, object]:
 def _build_function_call(call: ToolCall) -> JsonObject:
     # Empty arguments are written: they differ from none.
     args = {} if call.args is None else {"args": call.args}
-    return {**_omit_empty(id=call.id), **args, "name": call.name}
+    return {**omit_empty(id=call.id), **args, "name": call.name}
 
 
 def _build_function_response(result: ToolResult) -> JsonObject:
@@ -169,4 +164,4 @@ def _build_function_response(result: ToolResult) -> JsonObject:
     if response is not None and not isinstance(response, dict):
         # Google ADK accepts only objects here, and wraps other values like this itself.
         response = {"result": response}
-    return {**_omit_empty(id=result.id, response=response), "name": result.name}
+    return {**omit_empty(id=result.id, response=response), "name": result.name}

@@ -3,13 +3,18 @@
 No nulls are written, since adk-rs refuses most of them.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
 from evalgate.core.protocols import WriteResult
 from evalgate.core.types import CaseTurn, EvalCase, EvalSet, JsonObject, Message, ToolCall
-from evalgate.datasets.conversion_losses import check_cases_remain, describe_case_losses, to_adk_part
+from evalgate.datasets.conversion_losses import (
+    build_write_result,
+    check_cases_remain,
+    describe_case_losses,
+    omit_empty,
+    to_adk_part,
+)
 from evalgate.datasets.turn_shapes import normalize_keys
 
 _NAME = "adk-rs"
@@ -38,13 +43,13 @@ class AdkRsWriter:
         cases = [_build_case(case) for case in eval_set.cases if case.scenario is None]
         value = {
             _choose_id_key(eval_set): eval_set.eval_set_id,
-            **_omit_empty(name=eval_set.name, description=eval_set.description),
+            **omit_empty(name=eval_set.name, description=eval_set.description),
             "eval_cases": cases,
-            **_omit_empty(creation_timestamp=eval_set.creation_timestamp),
+            **omit_empty(creation_timestamp=eval_set.creation_timestamp),
         }
         lost = tuple(f"{case.eval_id}: {what}" for case in eval_set.cases for what in _describe_losses(case))
         check_cases_remain(eval_set, cases, lost)
-        return WriteResult(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
+        return build_write_result(value, lost)
 
 
 def _choose_id_key(eval_set: EvalSet) -> str:
@@ -91,19 +96,15 @@ def _convert_attachment(part: JsonObject) -> JsonObject | None:
     return spelled if any(kind in spelled for kind in _KINDS) else None
 
 
-def _omit_empty(**fields: object) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, 0.0)}
-
-
 def _build_case(case: EvalCase) -> JsonObject:
-    session = _omit_empty(
+    session = omit_empty(
         app_name=case.session.app_name, user_id=case.session.user_id, state=case.session.state
     )
     return {
         "eval_id": case.eval_id,
-        **_omit_empty(name=case.native.get(_NAME, {}).get("name")),
+        **omit_empty(name=case.native.get(_NAME, {}).get("name")),
         "conversation": [_build_invocation(turn) for turn in case.turns],
-        **_omit_empty(session_input=session, creation_timestamp=case.creation_timestamp),
+        **omit_empty(session_input=session, creation_timestamp=case.creation_timestamp),
     }
 
 
@@ -113,9 +114,9 @@ def _build_invocation(turn: CaseTurn) -> JsonObject:
     response = turn.expected.response
     final = None if response is None else {"role": "model", "parts": [{"text": response}]}
     return {
-        **_omit_empty(invocation_id=turn.invocation_id),
+        **omit_empty(invocation_id=turn.invocation_id),
         "user_content": {"role": "user", "parts": [*text, *attached]},
-        **_omit_empty(
+        **omit_empty(
             final_response=final,
             intermediate_data=_build_intermediate_data(turn),
             creation_timestamp=turn.creation_timestamp,
@@ -126,7 +127,7 @@ def _build_invocation(turn: CaseTurn) -> JsonObject:
 
 def _build_intermediate_data(turn: CaseTurn) -> JsonObject:
     messages = [event for event in turn.expected.events if isinstance(event, Message)]
-    return _omit_empty(
+    return omit_empty(
         tool_uses=[_build_function_call(call) for call in turn.expected.tool_calls],
         intermediate_responses=[[message.author or "", [{"text": message.text}]] for message in messages],
     )

@@ -256,14 +256,14 @@ class OrchestrateFormat:
             yield from (found.location for found in _iter_ignored_keys(document.value, ()))
 
 
-def _iter_ignored_keys(value: object, place: Location) -> Iterator[IgnoredKey]:
+def _iter_ignored_keys(value: object, location: Location) -> Iterator[IgnoredKey]:
     dataset = value if isinstance(value, dict) else {}
     # Goals are checked one by one, because their keys depend on their type.
-    yield from collect_ignored_keys(OrchestrateFile, {**dataset, "goal_details": None}, place)
+    yield from collect_ignored_keys(OrchestrateFile, {**dataset, "goal_details": None}, location)
     for index, goal in enumerate(get_items(dataset, "goal_details")):
         kind = goal.get("type") if isinstance(goal, dict) else None
         if isinstance(kind, str) and kind in GOAL_MODELS:
-            yield from collect_ignored_keys(GOAL_MODELS[kind], goal, (*place, "goal_details", index))
+            yield from collect_ignored_keys(GOAL_MODELS[kind], goal, (*location, "goal_details", index))
 
 
 def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) -> Sequence[EvalCase]:
@@ -274,16 +274,16 @@ def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) 
         return document.find_position(tuple(part for part in location if part not in GOAL_TYPES))
 
     def make_case(index: int, value: object) -> EvalCase | None:
-        place: Location = () if listed is None else (index,)
+        location: Location = () if listed is None else (index,)
         if keys.is_open:
-            keys.add_keys(_iter_ignored_keys(value, place))
+            keys.add_keys(_iter_ignored_keys(value, location))
         wire = validate_model(
-            OrchestrateFile, value, problems, file=document.path, position=find_position, prefix=place
+            OrchestrateFile, value, problems, file=document.path, position=find_position, prefix=location
         )
         if wire is None:
             return None
         name = wire.dataset_name or _build_default_name(document, index)
-        return _build_case(wire, name, document.find_position(place)[0])
+        return _build_case(wire, name, document.find_position(location)[0])
 
     return build_cases([document.value] if listed is None else listed, make_case)
 

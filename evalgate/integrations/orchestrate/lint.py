@@ -72,11 +72,13 @@ def _find_unreachable_goals(journey: Journey) -> Iterator[str]:
 
 def _find_impossible_edges(journey: Journey) -> Iterator[str]:
     goals = {goal.name: goal for goal in get_goals(journey, *_RANK)}
-    place = {name: at for at, name in enumerate(goals)}
+    position = {name: at for at, name in enumerate(goals)}
     for name, later in journey.order.items():
         for child in later:
             if name in goals and child in goals:
-                yield from _describe_edge(goals[name], goals[child], is_as_written=place[name] < place[child])
+                yield from _describe_edge(
+                    goals[name], goals[child], is_as_written=position[name] < position[child]
+                )
 
 
 def _describe_edge(first: Goal, second: Goal, *, is_as_written: bool) -> Iterator[str]:

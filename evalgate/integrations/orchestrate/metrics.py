@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
+from typing_extensions import override
 
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Metric, MetricContext
@@ -69,7 +70,7 @@ class ModelTextJudge:
     """Number of answers to each question. The majority counts, and a tie is a no."""
     context: str = ""
     """The first message of the user."""
-    told: list[JsonObject] = field(default_factory=list)
+    verdicts: list[JsonObject] = field(default_factory=list)
     """Every question that was asked, with its answers, for the record."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
@@ -109,10 +110,10 @@ class ModelTextJudge:
         )
         samples = await take_samples(self.client, request, self.samples, _parse_verdict)
         opinions = samples.require_values()
-        ayes = sum(opinion.verdict for opinion in opinions)
-        verdict = ayes > len(opinions) - ayes
+        approvals = sum(opinion.verdict for opinion in opinions)
+        verdict = approvals > len(opinions) - approvals
         rows = samples.to_rows(lambda opinion: (float(opinion.verdict), opinion.reason))
-        self.told.append({**about, "verdict": verdict, "samples": rows})
+        self.verdicts.append({**about, "verdict": verdict, "samples": rows})
         return verdict
 
 
@@ -188,12 +189,12 @@ class JourneyMetric(BaseModel, ABC):
         if case.journey is None:
             return NotApplicable("the case has no journey: its source names no goals")
         try:
-            return self._score_outcome(await evaluate_journey(case, run, case.journey, judge))
+            return self.score_outcome(await evaluate_journey(case, run, case.journey, judge))
         except RecursionError:
             return MetricFailure(TOO_DEEP)
 
     @abstractmethod
-    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
+    def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
         """Compute the score from the result of every goal."""
 
 
@@ -219,15 +220,16 @@ class JudgedJourneyMetric:
         context = messages[0].text if messages else ""
         judge = ModelTextJudge(self.judge.client, self.metric.num_samples, context)
         result = await self.metric.score_with_judge(case, run, judge)
-        if isinstance(result, MetricScore) and judge.told:
-            return replace(result, details={**(result.details or {}), "judged": judge.told})
+        if isinstance(result, MetricScore) and judge.verdicts:
+            return replace(result, details={**(result.details or {}), "judged": judge.verdicts})
         return result
 
 
 class JourneySuccess(JourneyMetric):
     """1.0 when every goal that the order names was reached, each after those before it; else 0.0."""
 
-    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
+    @override
+    def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
         if failure := outcome.explain_failure(doubts_count=True):
             return MetricScore(0.0, reason=failure, details=outcome.details)
         if outcome.explain_failure(doubts_count=False):
@@ -238,7 +240,8 @@ class JourneySuccess(JourneyMetric):
 class JourneyCompletion(JourneyMetric):
     """Share of the goals that were reached, in whichever order, in hundredths."""
 
-    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
+    @override
+    def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
         completion = outcome.compute_completion()
         if completion is None:
             return NotApplicable("the journey has no goal that can be reached")
@@ -260,7 +263,8 @@ def _describe_first_unreached(outcome: JourneyOutcome) -> str:
 class KeywordMatch(JourneyMetric):
     """1.0 when, for every goal with keywords, one text holds all of them; else 0.0."""
 
-    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
+    @override
+    def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
         asked = [text for text in outcome.texts if text.has_keywords is not None]
         if not asked:
             return NotApplicable("no goal names keywords")
@@ -272,7 +276,8 @@ class KeywordMatch(JourneyMetric):
 class TextMatch(JourneyMetric):
     """1.0 when every goal that asks for a text was reached; else 0.0."""
 
-    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
+    @override
+    def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
         if not outcome.texts:
             return NotApplicable("no goal asks for a text")
         lacking = [text.goal.name for text in outcome.texts if text.is_reached is False]
@@ -295,7 +300,8 @@ class ToolCallPrecision(JourneyMetric):
 
     reads_texts = False
 
-    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
+    @override
+    def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
         return _build_result(outcome.calls.precision, outcome)
 
 
@@ -304,7 +310,8 @@ class ToolCallRecall(JourneyMetric):
 
     reads_texts = False
 
-    def _score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
+    @override
+    def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
         return _build_result(outcome.calls.recall, outcome)
 
 

@@ -4,13 +4,17 @@ If a case has turns but no goals, its goals are built from the turns: the calls 
 responses in theirs. This is the only order that the original can find fulfilled.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 
 from evalgate.core.protocols import WriteResult
 from evalgate.core.types import EvalCase, EvalSet, Goal, Journey, JsonObject
-from evalgate.datasets.conversion_losses import check_cases_remain, describe_case_losses
+from evalgate.datasets.conversion_losses import (
+    build_write_result,
+    check_cases_remain,
+    describe_case_losses,
+    omit_empty,
+)
 from evalgate.documents.validation import validate_id
 
 _NAME = "orchestrate"
@@ -32,7 +36,7 @@ class OrchestrateWriter:
         datasets = [_build_dataset(case) for case in eval_set.cases if not _find_fault(case)]
         check_cases_remain(eval_set, datasets, lost)
         value = datasets[0] if len(datasets) == 1 else datasets
-        return WriteResult(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
+        return build_write_result(value, lost)
 
 
 def _find_fault(case: EvalCase) -> str:
@@ -85,33 +89,29 @@ def _build_dataset(case: EvalCase) -> JsonObject:
     journey, kept = _build_journey(case), case.native.get(_NAME, {})
     prompts = [turn.user.text for turn in case.turns]
     built = {
-        **_omit_empty(agent=case.session.app_name),
+        **omit_empty(agent=case.session.app_name),
         "dataset_name": case.eval_id,
         "story": journey.story,
-        **_omit_empty(starting_sentence=prompts[0] if prompts else "", user_prompts=prompts[1:]),
+        **omit_empty(starting_sentence=prompts[0] if prompts else "", user_prompts=prompts[1:]),
         "goals": {name: list(later) for name, later in journey.order.items()},
         "goal_details": kept.get("goal_details") or [_build_goal(goal) for goal in journey.goals],
-        **_omit_empty(runtime_context=case.session.state, tags=list(case.tags)),
+        **omit_empty(runtime_context=case.session.state, tags=list(case.tags)),
     }
     return {**built, **{name: kept[name] for name in _KEPT if name in kept}}
-
-
-def _omit_empty(**fields: object) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
 
 
 def _build_goal(goal: Goal) -> JsonObject:
     match goal.type:
         case "tool_call":
             more: JsonObject = {"tool_name": goal.tool_name, "args": goal.args}
-            more = {**more, **_omit_empty(arg_matching=goal.arg_matching)}
+            more = {**more, **omit_empty(arg_matching=goal.arg_matching)}
         case "interaction":
             key, value = goal.identifier or ("", "")
             more = {"identifier": {"key": key, "value": value}}
         case "check":
             return {"type": "assert_llm", "kind": "observed", "check": goal.check, "scope": goal.scope}
         case _:
-            more = _omit_empty(response=goal.response, keywords=list(goal.keywords))
+            more = omit_empty(response=goal.response, keywords=list(goal.keywords))
     return {"type": goal.type, "name": goal.name, **more}
 
 
@@ -119,7 +119,12 @@ def _build_journey(case: EvalCase) -> Journey:
     """Return the case's own journey, or build one from its turns."""
     if case.journey is not None and case.journey.goals:
         return case.journey
-    goals = (*_iter_call_goals(case), *_iter_response_goals(case))
+    response_goals = [
+        Goal(f"turn-{number}-response", "text", response=turn.expected.response)
+        for number, turn in enumerate(case.turns, start=1)
+        if turn.expected.response
+    ]
+    goals = (*_iter_call_goals(case), *response_goals)
     own_story = case.journey.story if case.journey else ""
     story = own_story or "\n".join(turn.user.text for turn in case.turns if turn.user.text)
     names = [goal.name for goal in goals]
@@ -143,9 +148,3 @@ def _make_valid_id(name: str) -> str:
         return validate_id(name)
     except ValueError:
         return f"call {name.encode().hex()}"
-
-
-def _iter_response_goals(case: EvalCase) -> Iterator[Goal]:
-    for number, turn in enumerate(case.turns, start=1):
-        if turn.expected.response:
-            yield Goal(f"turn-{number}-response", "text", response=turn.expected.response)

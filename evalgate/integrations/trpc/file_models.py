@@ -5,6 +5,7 @@ Files from before December 2025 hold Google's `parts`, which become texts, and c
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -203,11 +204,11 @@ class TrpcInvocation(TrpcModel):
         if not isinstance(data, dict):
             raise ValueError("must hold `intermediateData` as an object")  # noqa: TRY004  pydantic's contract
         found = {normalize_key(key): each for key, each in data.items()}
-        said = found.get("intermediateresponses") or value.get("intermediateResponses") or []
+        messages = found.get("intermediateresponses") or value.get("intermediateResponses") or []
         return {
             **value,
             "tools": list(_join_tools(found)),
-            "intermediateResponses": _normalize_messages(said),
+            "intermediateResponses": _normalize_messages(messages),
         }
 
     def to_reply(self) -> Reply:
@@ -272,7 +273,9 @@ def _join_tools(data: Mapping[str, Any]) -> Iterator[dict[str, object]]:
     answers = [_parse_old_answer(each) for each in _get_entries(data, "toolresponses")]
     for each in _get_entries(data, "tooluses") or _get_entries(data, "toolcalls"):
         call = _parse_old_call(each)
-        answer = next((one for one in answers if _matches_call(one, call)), None)
+        # An answer with an id belongs to that call only, one without to the first open call of its tool.
+        fits = ((one["id"] == call["id"] if one["id"] else one["name"] == call["name"]) for one in answers)
+        answer = next(compress(answers, fits), None)
         if answer is not None:
             answers.remove(answer)
             call["result"] = answer["result"]
@@ -286,10 +289,6 @@ def _get_entries(data: Mapping[str, Any], key: str) -> list[Any]:
     if found is not None and not isinstance(found, list):
         raise ValueError("must hold tool calls and answers as lists")
     return found or []
-
-
-def _matches_call(answer: Mapping[str, object], call: Mapping[str, object]) -> bool:
-    return answer["id"] == call["id"] if answer["id"] else answer["name"] == call["name"]
 
 
 def _parse_old_call(value: object) -> dict[str, object]:

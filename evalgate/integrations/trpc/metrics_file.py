@@ -120,9 +120,9 @@ def _find_unset_variables(
     for key in _EXPANDED:
         text = get_member(model, key)
         for name in expand_go_env(text, environ).unset if isinstance(text, str) else ():
-            place = _find_position(document, (index, "criterion", "llmJudge", "judgeModel", key))
+            position = _find_position(document, (index, "criterion", "llmJudge", "judgeModel", key))
             message = f"`{key}` names the environment variable `{name}`, which is not set"
-            yield Problem(document.path, *place, message)
+            yield Problem(document.path, *position, message)
 
 
 def describe_ignored_trpc_keys(document: ConfigDocument) -> tuple[str, ...]:

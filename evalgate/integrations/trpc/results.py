@@ -1,7 +1,7 @@
 """Results of tRPC-Agent-Go (`.evalset_result.json`), read for the agent's replies, not for their scores."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pydantic import Field, ValidationError
 
@@ -46,7 +46,10 @@ class TrpcResultsFormat:
         runs: dict[str, list[_CaseResult]] = {}
         for result in wire.results:
             runs.setdefault(result.eval_id, []).append(result)
-        cases = tuple(_build_case_result(wire.eval_set_id, eval_id, own) for eval_id, own in runs.items())
+        cases = tuple(
+            CaseResult(wire.eval_set_id, eval_id, "not_evaluated", (), tuple(_iter_run_results(own)))
+            for eval_id, own in runs.items()
+        )
         return Record(
             evalgate_version="",
             created_at="",
@@ -86,19 +89,16 @@ class _Results(TrpcModel):
     results: list[_CaseResult] = Field(default_factory=list, alias="evalCaseResults")
 
 
-def _build_case_result(eval_set_id: str, eval_id: str, results: Iterable[_CaseResult]) -> CaseResult:
-    ordered = sorted(results, key=lambda result: result.run_id)
-    runs = tuple(_build_run_result(number, result) for number, result in enumerate(ordered, start=1))
-    return CaseResult(eval_set_id, eval_id, "not_evaluated", (), runs)
-
-
-def _build_run_result(number: int, result: _CaseResult) -> RunResult:
-    turns = []
-    for actual in (each.actual for each in result.turns):
-        if actual is not None:
-            user = actual.user_content.content if actual.user_content else ""
-            turns.append(TurnResult(user, None, actual.to_reply()))
-    if turns:
-        return RunResult(number, "answered", 0.0, tuple(turns))
-    message = result.error or "the results hold no conversation of this case"
-    return RunResult(number, "crashed", 0.0, (), failure=Failure("recorded", message))
+def _iter_run_results(results: Iterable[_CaseResult]) -> Iterator[RunResult]:
+    """Yield the runs of one case in their order, numbered from 1."""
+    for number, result in enumerate(sorted(results, key=lambda each: each.run_id), start=1):
+        turns = []
+        for actual in (each.actual for each in result.turns):
+            if actual is not None:
+                user = actual.user_content.content if actual.user_content else ""
+                turns.append(TurnResult(user, None, actual.to_reply()))
+        if turns:
+            yield RunResult(number, "answered", 0.0, tuple(turns))
+        else:
+            message = result.error or "the results hold no conversation of this case"
+            yield RunResult(number, "crashed", 0.0, (), failure=Failure("recorded", message))

@@ -196,7 +196,8 @@ def compute_rouge(
     """
     kind = parse_rouge_kind(name)
     if kind == "rougeLsum":
-        split = split_into_sentences if split_sentences else _split_lines
+        # Not `splitlines`: for the reference package only a line feed ends a line.
+        split = split_into_sentences if split_sentences else lambda text: list(filter(None, text.split("\n")))
         target = [_split_tokens(each, stemmed=stemmed) for each in split(expected)]
         prediction = [_split_tokens(each, stemmed=stemmed) for each in split(actual)]
         return _score_summary(target, prediction)
@@ -206,10 +207,6 @@ def compute_rouge(
         shared = (target_ngrams & given_ngrams).total()
         return _compute_ratios(shared, target_ngrams.total(), given_ngrams.total())
     return _compute_ratios(_compute_lcs_length(wanted, given), len(wanted), len(given))
-
-
-def _split_lines(text: str) -> list[str]:
-    return [line for line in text.split("\n") if line]
 
 
 def _split_tokens(text: str, *, stemmed: bool) -> list[str]:
@@ -234,13 +231,13 @@ def _compute_lcs_length(expected: Sequence[str], actual: Sequence[str]) -> int:
 
     Bit-parallel: H. Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA 2004.
     """
-    places: dict[str, int] = {}
+    masks: dict[str, int] = {}
     for at, word in enumerate(expected):
-        places[word] = places.get(word, 0) | 1 << at
+        masks[word] = masks.get(word, 0) | 1 << at
     everywhere = (1 << len(expected)) - 1
     row = everywhere
     for word in actual:
-        matches = row & places.get(word, 0)
+        matches = row & masks.get(word, 0)
         row = (row + matches | row - matches) & everywhere
     return len(expected) - row.bit_count()
 
@@ -270,13 +267,13 @@ def _find_lcs_indices(expected: Sequence[str], actual: Sequence[str]) -> list[in
         for at, other in enumerate(actual):
             row.append(above[at] + 1 if word == other else max(above[at + 1], row[at]))
         table.append(row)
-    places, i, j = [], len(expected), len(actual)
+    indices, i, j = [], len(expected), len(actual)
     while i and j:
         if expected[i - 1] == actual[j - 1]:
-            places.append(i - 1)
+            indices.append(i - 1)
             i, j = i - 1, j - 1
         elif table[i][j - 1] > table[i - 1][j]:
             j -= 1
         else:
             i -= 1
-    return places
+    return indices

@@ -1,6 +1,5 @@
 """Writer of tRPC-Agent-Go's eval sets: camelCase, messages as `{role, content}`, nothing empty."""
 
-import json
 from collections.abc import Iterator
 
 from evalgate.core.frozen import frozen
@@ -17,7 +16,13 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
-from evalgate.datasets.conversion_losses import check_cases_remain, describe_case_losses, to_trpc_part
+from evalgate.datasets.conversion_losses import (
+    build_write_result,
+    check_cases_remain,
+    describe_case_losses,
+    omit_empty,
+    to_trpc_part,
+)
 from evalgate.integrations.trpc.cases import build_default_rubric_id
 
 
@@ -26,7 +31,7 @@ class ToolCallPairs:
     """The calls of a reply in order, each with its result, if it has one."""
 
     pairs: tuple[tuple[ToolCall, ToolResult | None], ...]
-    strays: tuple[ToolResult, ...]
+    unmatched: tuple[ToolResult, ...]
     """Results that belong to no call."""
 
     @property
@@ -91,13 +96,13 @@ class TrpcWriter:
         cases = [_build_case(case) for case in eval_set.cases if _is_writable(case)]
         value = {
             "evalSetId": eval_set.eval_set_id,
-            **_omit_empty(name=eval_set.name, description=eval_set.description),
+            **omit_empty(name=eval_set.name, description=eval_set.description),
             "evalCases": cases,
-            **_omit_empty(creationTimestamp=eval_set.creation_timestamp),
+            **omit_empty(creationTimestamp=eval_set.creation_timestamp),
         }
         lost = tuple(f"{case.eval_id}: {what}" for case in eval_set.cases for what in _describe_losses(case))
         check_cases_remain(eval_set, cases, lost)
-        return WriteResult(json.dumps(value, indent=2, ensure_ascii=False) + "\n", lost)
+        return build_write_result(value, lost)
 
 
 def _is_writable(case: EvalCase) -> bool:
@@ -125,7 +130,7 @@ def _describe_losses(case: EvalCase) -> Iterator[str]:
 
 def _describe_tool_losses(reply: Reply) -> Iterator[str]:
     tools = match_tool_results(reply)
-    yield from (f"an answer of `{answer.name}` that no call asked for" for answer in tools.strays)
+    yield from (f"an answer of `{answer.name}` that no call asked for" for answer in tools.unmatched)
     for (call, answer), name in zip(tools.pairs, tools.ids, strict=True):
         if call.id and call.id != name:
             yield f"the id `{call.id}` of a call, which is not its alone"
@@ -133,36 +138,32 @@ def _describe_tool_losses(reply: Reply) -> Iterator[str]:
             yield f"an answer of `{answer.name}` that says nothing"
 
 
-def _omit_empty(**fields: object) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, (), 0.0)}
-
-
 def _build_case(case: EvalCase) -> JsonObject:
     kept = case.native.get(_NAME, {})
     return {
         "evalId": case.eval_id,
         **({} if case.recorded is None else {"evalMode": "trace"}),
-        **_omit_empty(contextMessages=case.context_messages),
+        **omit_empty(contextMessages=case.context_messages),
         **_build_conversations(case, kept.get("actualConversation")),
         **({"conversationScenario": _build_scenario(case.scenario)} if case.scenario else {}),
-        **_omit_empty(expectedRunnerEnabled=kept.get("expectedRunnerEnabled")),
-        "sessionInput": _omit_empty(
+        **omit_empty(expectedRunnerEnabled=kept.get("expectedRunnerEnabled")),
+        "sessionInput": omit_empty(
             appName=case.session.app_name, userId=case.session.user_id, state=case.session.state
         ),
-        **_omit_empty(
+        **omit_empty(
             rubrics=[
                 _build_rubric(number, rubric)
                 for number, rubric in enumerate(_iter_writable_rubrics(case), start=1)
             ]
         ),
-        **_omit_empty(creationTimestamp=case.creation_timestamp),
+        **omit_empty(creationTimestamp=case.creation_timestamp),
     }
 
 
 def _build_conversations(case: EvalCase, kept: object) -> JsonObject:
     """Return the expected turns and the recorded ones; only the recorded ones if nothing is expected."""
     if case.recorded is None:
-        return _omit_empty(conversation=[_build_invocation(turn, turn.expected) for turn in case.turns])
+        return omit_empty(conversation=[_build_invocation(turn, turn.expected) for turn in case.turns])
     asked = [_build_invocation(turn, turn.expected) for turn in case.turns]
     if kept is None and not any(_EXPECTED.intersection(turn) for turn in asked):
         replies = zip(case.turns, case.recorded, strict=False)
@@ -181,7 +182,7 @@ _EXPECTED = {"finalResponse", "tools", "intermediateResponses"}
 
 
 def _build_scenario(scenario: Scenario) -> JsonObject:
-    limits = _omit_empty(driver=scenario.driver, stopSignal=scenario.stop_signal)
+    limits = omit_empty(driver=scenario.driver, stopSignal=scenario.stop_signal)
     if scenario.max_turns is not None:
         # With a limit alone, the original's user would talk until it is reached.
         own = {} if scenario.stop_signal is not None else {"stopSignal": _SIGNAL}
@@ -203,7 +204,7 @@ def _iter_writable_rubrics(case: EvalCase) -> Iterator[Rubric]:
 
 
 def _build_rubric(number: int, rubric: Rubric) -> JsonObject:
-    return _omit_empty(
+    return omit_empty(
         metricName=rubric.metric,
         id=rubric.rubric_id if rubric.rubric_id.strip() else build_default_rubric_id(number),
         content={"text": rubric.text},
@@ -217,9 +218,9 @@ def _build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None 
     parts = [found for part in turn.user.attachments if (found := to_trpc_part(part)) is not None]
     response = None if reply.response is None else {"role": "assistant", "content": reply.response}
     built = {
-        **_omit_empty(invocationId=turn.invocation_id),
-        "userContent": {"role": "user", "content": turn.user.text, **_omit_empty(content_parts=parts)},
-        **_omit_empty(
+        **omit_empty(invocationId=turn.invocation_id),
+        "userContent": {"role": "user", "content": turn.user.text, **omit_empty(content_parts=parts)},
+        **omit_empty(
             finalResponse=response,
             tools=_build_tools(reply),
             intermediateResponses=[

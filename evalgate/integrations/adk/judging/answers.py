@@ -135,19 +135,18 @@ class RubricParser:
             )
         # Not strict: 2.3.0 pairs as many as it finds, as its scores show.
         blocks = zip(named, rationales, verdicts, strict=False)
-        found = tuple(
-            (name, RubricVerdict(_parse_yes_or_no(verdict), rationale.strip()))
-            for own, rationale, verdict in blocks
-            if (name := self._find_rubric(*own)) is not None
-        )
+        ids = {self._normalize_text(each): id_ for id_, each in self.rubrics.items()}
+        found: list[tuple[str, RubricVerdict]] = []
+        for (own_id, rubric), rationale, verdict in blocks:
+            id_ = own_id if own_id in self.rubrics else ids.get(self._normalize_text(rubric))
+            if id_ is not None:
+                # Google ADK looks for the letters, so that "no, yes" and "yesterday" are a yes.
+                lowered = verdict.lower()
+                score = 1.0 if "yes" in lowered else 0.0 if "no" in lowered else None
+                found.append((id_, RubricVerdict(score, rationale.strip())))
         if not any(verdict.score is not None for _, verdict in found):
             raise UnparsableAnswerError("it gives no verdict, yes or no, on any of the rubrics")
-        return found
-
-    def _find_rubric(self, own_id: str, text: str) -> str | None:
-        """Return the rubric with the block's id, else the one with its text."""
-        known = {self._normalize_text(each): name for name, each in self.rubrics.items()}
-        return own_id if own_id in self.rubrics else known.get(self._normalize_text(text))
+        return tuple(found)
 
     def _normalize_text(self, text: str) -> str:
         if not self.is_lenient:
@@ -170,11 +169,6 @@ def _find_property_lines(text: str) -> Sequence[tuple[str, str]]:
             found.append((own_id, line[2].strip()))
             own_id = ""
     return found
-
-
-def _parse_yes_or_no(verdict: str) -> float | None:
-    lowered = verdict.lower()
-    return 1.0 if "yes" in lowered else 0.0 if "no" in lowered else None
 
 
 def parse_sentences(answer: ModelAnswer) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 
 from evalgate.core.types import EvalCase, Message, Reply, Rubric, ToolCall, ToolResult
 from evalgate.llm.prompting import indent_later_lines
@@ -19,18 +20,14 @@ def format_tool_steps(reply: Reply | None) -> str:
     results = [event for event in events if isinstance(event, ToolResult)]
     steps = []
     for step, call in enumerate((event for event in events if isinstance(event, ToolCall)), 1):
-        found = _find_result(call, results)
+        by_id = (each for each in results if call.id is not None and each.id == call.id)
+        is_same_tool = ((call.id is None or each.id is None) and each.name == call.name for each in results)
+        found = next(by_id, next(compress(results, is_same_tool), None))
         if found is not None:
             results.remove(found)
         answer = None if found is None else {"name": found.name, "response": found.result}
         steps.append({"step": step, "tool_call": _to_call_object(call), "tool_response": answer})
     return to_json_line(steps) if steps else "The agent called no tool."
-
-
-def _find_result(call: ToolCall, results: Sequence[ToolResult]) -> ToolResult | None:
-    by_id = (each for each in results if call.id is not None and each.id == call.id)
-    by_name = (each for each in results if (call.id is None or each.id is None) and each.name == call.name)
-    return next(by_id, next(by_name, None))
 
 
 def _to_call_object(call: ToolCall) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """`tool_trajectory_avg_score`: compare the agent's tool calls with the expected ones."""
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -15,7 +14,6 @@ from evalgate.core.types import (
     MetricFailure,
     MetricResult,
     Reply,
-    ToolCall,
     TurnScore,
 )
 from evalgate.metrics.trajectory import TOO_DEEP, ToolCallComparator
@@ -88,16 +86,13 @@ class ToolTrajectory(BaseModel):
             return MetricFailure(TOO_DEEP)
 
     def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
-        divergence = self._find_divergence(turn.expected.tool_calls, reply.tool_calls)
-        return TurnScore(0.0, divergence) if divergence else TurnScore(1.0)
-
-    def _find_divergence(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """Return a description of the first difference, or "" if the calls match."""
+        expected, actual = turn.expected.tool_calls, reply.tool_calls
         comparison = ToolCallComparator(self.ignore_args)
         match self.match_type:
             case "EXACT":
-                return comparison.compare_exact(expected, actual)
+                divergence = comparison.compare_exact(expected, actual)
             case "IN_ORDER":
-                return comparison.compare_in_order(expected, actual)
+                divergence = comparison.compare_in_order(expected, actual)
             case "ANY_ORDER":
-                return comparison.compare_any_order(expected, actual)
+                divergence = comparison.compare_any_order(expected, actual)
+        return TurnScore(0.0, divergence) if divergence else TurnScore(1.0)

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+from typing_extensions import override
 
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
@@ -63,12 +64,13 @@ class _TrajectoryMetric(_TrajectoryOptions):
             return await compute_turn_mean(
                 case,
                 run,
-                lambda turn, reply: self._score_calls(turn.expected.tool_calls, reply.tool_calls),
+                lambda turn, reply: self.score_calls(turn.expected.tool_calls, reply.tool_calls),
             )
         except RecursionError:
             return MetricFailure(TOO_DEEP)
 
-    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+    def score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+        """Score the calls of one turn."""
         raise NotImplementedError
 
     @property
@@ -83,7 +85,8 @@ def _score_all_or_nothing(divergence: str) -> TurnScore:
 class TrajectoryExactMatch(_TrajectoryMetric):
     """1.0 when the agent made the expected calls in the expected order and no other, else 0.0."""
 
-    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+    @override
+    def score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         return _score_all_or_nothing(self._comparison.compare_exact(expected, actual))
 
 
@@ -92,7 +95,8 @@ class TrajectoryInOrderMatch(_TrajectoryMetric):
 
     allows_extra_calls: ClassVar[bool] = True
 
-    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+    @override
+    def score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         return _score_all_or_nothing(self._comparison.compare_in_order(expected, actual))
 
 
@@ -101,7 +105,8 @@ class TrajectoryAnyOrderMatch(_TrajectoryMetric):
 
     allows_extra_calls: ClassVar[bool] = True
 
-    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+    @override
+    def score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         return _score_all_or_nothing(self._comparison.compare_any_order(expected, actual))
 
 
@@ -111,7 +116,8 @@ class TrajectoryPrecision(_TrajectoryMetric):
     Without any call: 1.0 when none was expected, else 0.0, because an agent that does nothing is not right.
     """
 
-    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+    @override
+    def score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         if not actual:
             return TurnScore(0.0, "the agent called no tool") if expected else TurnScore(1.0)
         extra = self._comparison.find_unmatched_calls(actual, expected)
@@ -127,7 +133,8 @@ class TrajectoryRecall(_TrajectoryMetric):
 
     allows_extra_calls: ClassVar[bool] = True
 
-    def _score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
+    @override
+    def score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         if not expected:
             return TurnScore(1.0)
         missed = self._comparison.find_unmatched_calls(expected, actual)

@@ -91,17 +91,17 @@ def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
     return _compute_expected_score(_collect_logprobs(choice, before), name)
 
 
-def _find_token(choices: Sequence[TokenChoice], place: int, name: str) -> tuple[TokenChoice, str]:
-    """Return the token in which the text goes on at index `place`, and its part before that index.
+def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[TokenChoice, str]:
+    """Return the token in which the text goes on at index `index`, and its part before that index.
 
-    If a token ends at `place`, the result is the next one, even if it is empty.
+    If a token ends at `index`, the result is the next one, even if it is empty.
     """
     end = 0
     for at, choice in enumerate(choices):
         begin, end = end, end + len(choice.token)
-        if end > place:
-            return choice, choice.token[: place - begin]
-        if end == place and at + 1 < len(choices):
+        if end > index:
+            return choice, choice.token[: index - begin]
+        if end == index and at + 1 < len(choices):
             return choices[at + 1], ""
     raise UnparsableAnswerError(f"nothing follows `<{name}>`")
 

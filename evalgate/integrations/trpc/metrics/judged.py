@@ -238,24 +238,24 @@ def _format_knowledge(reply: Reply) -> str:
 
 
 def _format_search(tool: str, result: object) -> str:
-    place = f"the result of `{tool}`"
-    found = {} if result is None else _fold_members(result, place)
-    documents = _get_typed(found, "documents", (list,), place)
+    owner = f"the result of `{tool}`"
+    found = {} if result is None else _fold_members(result, owner)
+    documents = _get_typed(found, "documents", (list,), owner)
     if isinstance(documents, list):
-        what = f"a document in {place}"
+        what = f"a document in {owner}"
         documents = [
             None
             if each is None
             else _dump_struct(list(_iter_document_fields(_fold_members(each, what), what)))
             for each in documents
         ]
-    message = _get_typed(found, "message", (str,), place)
+    message = _get_typed(found, "message", (str,), owner)
     return _dump_struct([("documents", documents), *([("message", message)] if message else [])])
 
 
-def _iter_document_fields(members: Mapping[str, object], place: str) -> Iterator[tuple[str, object]]:
+def _iter_document_fields(members: Mapping[str, object], owner: str) -> Iterator[tuple[str, object]]:
     for key, types in _DOCUMENT_KEYS.items():
-        value = _get_typed(members, key, types, place) or _DOCUMENT_DEFAULTS.get(key)
+        value = _get_typed(members, key, types, owner) or _DOCUMENT_DEFAULTS.get(key)
         if value or key in _DOCUMENT_DEFAULTS:
             yield key, value
 
@@ -269,16 +269,16 @@ def _dump_struct(members: list[tuple[str, object]]) -> RawJson:
         ) from None
 
 
-def _fold_members(value: object, place: str) -> Mapping[str, object]:
+def _fold_members(value: object, owner: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise TurnNotJudgeableError(f"{place} is no object")
+        raise TurnNotJudgeableError(f"{owner} is no object")
     return {fold_key(str(key)): each for key, each in value.items()}
 
 
-def _get_typed(members: Mapping[str, object], key: str, types: tuple[type, ...], place: str) -> object:
+def _get_typed(members: Mapping[str, object], key: str, types: tuple[type, ...], owner: str) -> object:
     value = members.get(key)
     if value is not None and (isinstance(value, bool) or not isinstance(value, types)):
-        raise TurnNotJudgeableError(f"`{key}` in {place} is of another type than a knowledge search gives")
+        raise TurnNotJudgeableError(f"`{key}` in {owner} is of another type than a knowledge search gives")
     return value
 
 

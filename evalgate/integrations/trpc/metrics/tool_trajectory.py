@@ -96,8 +96,8 @@ class _BipartiteMatching:
             taken.append(right)
             owner = self._owner.get(right)
             if owner is None:
-                for (giver, _), gift in zip(path, taken, strict=True):
-                    self._owner[gift] = giver
+                for (vertex, _), partner in zip(path, taken, strict=True):
+                    self._owner[partner] = vertex
                 return True
             path.append((owner, iter(self._candidates[owner])))
         self._dead |= seen
