@@ -1,4 +1,4 @@
-"""A case that broke on the default branch is no flaky case, and no later change is to blame for it."""
+"""A case that broke on the default branch is not flaky, and later changes are not blamed for it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A baseline grows by whole gate runs; nothing in it is averaged, and nothing is chosen."""
+"""A baseline grows by whole gate runs; runs are neither averaged nor selected."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -26,8 +26,8 @@ from evalgate.integrations.adk.evalset import AdkFormat
 from evalgate.llm.client import ModelRequest
 from evalgate.llm.errors import JudgeError
 from tests.conformance import shared_folder
-from tests.llm.benches import bench_of
 from tests.llm.fakes import ScriptedModel, Turn, failed
+from tests.llm.resolvers import build_scripted_resolver
 
 RELEASES = {"2.3": (2, 3), "2.13": (2, 13)}
 FILES = {"2.3": "judge.json", "2.13": "judge_2.13.json"}
@@ -90,7 +90,7 @@ def scripted(outputs: list[str | None]) -> ScriptedModel:
 async def scored(row: Row, model: ScriptedModel) -> MetricResult:
     options = dict(row.raw["criterion"])
     criterion = Criterion(row.raw["metric"], float(options.pop("threshold")), options)
-    bench = bench_of(model, JudgeConfig(provider="custom", model="judge"))
+    bench = build_scripted_resolver(model, JudgeConfig(provider="custom", model="judge"))
     metric = (
         TypeAdapter(ImportString)
         .validate_python(METRICS[criterion.metric])

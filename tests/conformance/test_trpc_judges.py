@@ -28,8 +28,8 @@ from evalgate.llm.client import ModelAnswer, ModelRequest
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.resolver import JudgeNotConfiguredError
 from tests.conformance.trpc import choices, reply_of, rows
-from tests.llm.benches import bench_of
 from tests.llm.fakes import ScriptedModel
+from tests.llm.resolvers import build_scripted_resolver
 
 COMPARING = frozenset(
     {"llm_final_response", "llm_rubric_critic", "llm_rubric_reference_critic", "llm_verifier_pairwise"}
@@ -87,7 +87,7 @@ async def evaluated(row: dict[str, Any], model: ScriptedModel) -> MetricResult:
     metric = row["metric"]
     # The rows hold a key; files must name its variable.
     options = json.loads(json.dumps(metric.get("criterion") or {}).replace('"k"', '"${JUDGE_KEY}"'))
-    bench = bench_of(model) if options else None
+    bench = build_scripted_resolver(model) if options else None
     metric_type = registry.get_own_metric_type(f"trpc/{metric.get('evaluatorName') or metric['metricName']}")
     criterion = Criterion(metric["metricName"], metric["threshold"], options)
     case, run = conversation(row)

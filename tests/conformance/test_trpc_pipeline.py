@@ -22,8 +22,8 @@ from evalgate.metrics.scoring import score_case, score_run
 from evalgate.runner.metric_binding import bind_metrics
 from evalgate.runner.suites import Suite, find_unjudged_rubrics
 from tests.conformance.trpc import rows
-from tests.llm.benches import bench_of
 from tests.llm.fakes import ScriptedModel
+from tests.llm.resolvers import build_scripted_resolver
 
 TEXT = {
     "metricName": "final_response_avg_score",
@@ -136,7 +136,7 @@ async def evaluated(row: dict[str, Any], folder: Path) -> list[CaseResult]:
     (folder / "s.metrics.json").write_text(json.dumps(row["metrics"]))
     rules = load_thresholds(folder / "s.metrics.json", "s.metrics.json")
     model = ScriptedModel(*row.get("judge_script", ()))
-    context = MetricContext(NEWEST_ADK, bench_of(model) if "judge_script" in row else None)
+    context = MetricContext(NEWEST_ADK, build_scripted_resolver(model) if "judge_script" in row else None)
     metrics = bind_metrics(rules, context, MetricEnvironment(folder, {}))
     if problems := list(find_unjudged_rubrics(Suite(eval_set, metrics, rules))):
         raise InvalidInputError(problems)

@@ -1,4 +1,4 @@
-"""What a spent budget leaves undone, and what it cannot see."""
+"""A spent budget: the work that is left undone, and the usage that is unknown."""
 
 from dataclasses import replace
 

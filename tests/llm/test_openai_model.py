@@ -1,4 +1,4 @@
-"""One question over the wire: every answer, and every way in which there is none."""
+"""One request over HTTP: every kind of answer, and every kind of failure."""
 
 import asyncio
 import json

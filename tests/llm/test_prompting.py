@@ -1,4 +1,4 @@
-"""Whatever prompt is asked: what others wrote stands between lines that they cannot write."""
+"""Text by others stands in a prompt between lines that it cannot imitate."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Asking again."""
+"""Retries of failed requests."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The same question, several times."""
+"""Several samples of one question."""
 
 import pytest
 

@@ -32,8 +32,8 @@ from evalgate.core.types import (
 )
 from evalgate.llm.errors import JudgeError
 from tests.calls import CALLS
-from tests.llm.benches import bench_of
 from tests.llm.fakes import ScriptedModel
+from tests.llm.resolvers import build_scripted_resolver
 
 RUBRICS: dict[str, Any] = {"rubrics": [{"rubric_id": "r", "rubric_content": {"text_property": "Is short."}}]}
 NEEDED: dict[str, dict[str, Any]] = {
@@ -68,7 +68,7 @@ Verdict: yes
 
 def context() -> MetricContext:
     judge = JudgeConfig(provider="custom", model="judge", base_url="http://localhost:1/v1")
-    return MetricContext((2, 13), bench_of(ScriptedModel(script=lambda _: ANYTHING), judge))
+    return MetricContext((2, 13), build_scripted_resolver(ScriptedModel(script=lambda _: ANYTHING), judge))
 
 
 async def scored(name: str, case: EvalCase, run: CaseRun, **options: Any) -> MetricResult:

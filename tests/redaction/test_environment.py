@@ -1,4 +1,4 @@
-"""Which values of an environment are secrets."""
+"""The values of an environment that count as secrets."""
 
 import json
 

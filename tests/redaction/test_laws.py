@@ -1,4 +1,4 @@
-"""What holds for every secret and every text."""
+"""Properties of redaction for any secret and any text."""
 
 import base64
 import html

@@ -1,4 +1,4 @@
-"""What is taken out of a text, and what stays."""
+"""What a redactor replaces in a text, and what it leaves."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whole trees of data."""
+"""Redaction of nested data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A change cannot soften the rules that it is gated by."""
+"""A pull request cannot soften the rules that it is gated by."""
 
 import json
 import subprocess

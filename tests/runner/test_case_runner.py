@@ -1,4 +1,4 @@
-"""What is begun again, how often, and what is kept of each attempt."""
+"""Retries of a case: which attempts are repeated, how often, and what the record keeps of each."""
 
 import asyncio
 from collections.abc import Callable, Sequence

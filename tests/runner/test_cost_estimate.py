@@ -1,4 +1,4 @@
-"""What a run will take, from what the runs of the baseline took."""
+"""Estimates of a run's duration and cost from the runs of the baseline."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The run: every request ends exactly once, whatever agents, callbacks and users do."""
+"""The scheduler: every request ends exactly once, also if agents, callbacks or users fail."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The records of shards are read as any record, and written again as they were."""
+"""Records of shards are read as any record, and written again unchanged."""
 
 from dataclasses import replace
 from pathlib import Path

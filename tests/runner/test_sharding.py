@@ -1,4 +1,4 @@
-"""Shards: every case in one of them, and none has much more to do than another."""
+"""Assignment of cases to shards: each case once, and balanced loads."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a run consumed, and what of its cost is known: an unknown cost is never 0."""
+"""Usage of a run and its known cost: an unknown cost is never 0."""
 
 import json
 from dataclasses import replace

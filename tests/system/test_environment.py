@@ -1,4 +1,4 @@
-"""What an agent learns of the gate's environment."""
+"""Variables of the gate's environment that an agent receives."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is built while the collector rests is neither lost to it nor looked at soon."""
+"""Objects built while garbage collection is paused are kept, and skipped by the next collection."""
 
 import gc
 import weakref

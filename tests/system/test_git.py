@@ -1,4 +1,4 @@
-"""What git knows of the branch that a change goes to, however the change was checked out."""
+"""What git reports about the target branch of a change, for every kind of checkout."""
 
 import json
 import os

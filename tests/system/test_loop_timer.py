@@ -1,4 +1,4 @@
-"""Timers do not blame an answer that came in time for a loop that stood still."""
+"""Timers accept an answer that arrived in time although the event loop was blocked."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The runner's files: read and opened before the agent, and given back with nothing of the agent's in them."""
+"""The runner's files: opened before the agent starts, and restored without the agent's changes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What an agent needs is installed into an environment of its own, whatever became of the last attempt."""
+"""The agent's dependencies are installed into its own environment, also after an interrupted attempt."""
 
 import os
 import sys

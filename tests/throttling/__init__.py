@@ -1,1 +1,0 @@
-"""When something may be asked, and when again."""

@@ -1,4 +1,4 @@
-"""A GitHub that keeps baselines."""
+"""A fake GitHub that stores baselines."""
 
 import importlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A baseline in an artifact: only what the default branch's own runs kept, and nothing that anybody planted."""
+"""A baseline in an artifact: only artifacts of the default branch's own runs are accepted."""
 
 import io
 import zipfile

@@ -1,4 +1,4 @@
-"""The whole way of a baseline in an artifact: saved, uploaded, read by the next run, and named in its reports."""
+"""A baseline in an artifact, end to end: saved, uploaded, read by the next run, named in its reports."""
 
 import json
 from pathlib import Path

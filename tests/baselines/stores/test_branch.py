@@ -1,4 +1,4 @@
-"""A baseline on a branch: pushed with compare and swap, whoever pushes at the same time."""
+"""A baseline on a branch: pushed with compare and swap, also by concurrent jobs."""
 
 import subprocess
 from collections.abc import Callable

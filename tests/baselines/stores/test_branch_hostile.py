@@ -1,4 +1,4 @@
-"""A baseline on a branch, in a repository whose configuration an agent has rewritten."""
+"""A baseline on a branch, in a repository whose git configuration an agent has rewritten."""
 
 import base64
 import os

@@ -1,4 +1,4 @@
-"""A baseline in a file: what was written is read, and nothing else is taken for one."""
+"""A baseline in a file: written, read, and told from other files."""
 
 import json
 from collections.abc import Callable

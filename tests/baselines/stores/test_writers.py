@@ -1,4 +1,4 @@
-"""Twenty processes save a run at the same time, wherever the baseline is: none of them is lost."""
+"""Twenty concurrent processes save a run in each kind of store: none of them is lost."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A program that adds one gate run to a baseline as soon as it is told to: `writer.py STORE FOLDER NUMBER`."""
+"""A program that adds one gate run to a baseline on request: `writer.py STORE FOLDER NUMBER`."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A large file is read as any other is, and never held."""
+"""A large file is read as any other JSON file, without being held in memory."""
 
 import json
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Whole commands with a large eval set: the record is that of the same set in memory."""
+"""Whole commands with a large eval set: the record equals that of the same set in memory."""
 
 import json
 from collections import Counter

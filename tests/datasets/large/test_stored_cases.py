@@ -1,4 +1,4 @@
-"""The cases of a large eval set stay in their file, and nobody can tell but by the memory."""
+"""Cases that stay in their file equal the same cases in memory."""
 
 import json
 import os

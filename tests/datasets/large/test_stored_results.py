@@ -1,4 +1,4 @@
-"""A conversation that nobody asks for is checked as strictly as one that is read."""
+"""Turns that are decoded later are validated as strictly as others."""
 
 import copy
 from dataclasses import replace

@@ -9,8 +9,8 @@ from evalgate.datasets.lints.cases import UnusedRubricsLint
 from evalgate.integrations.adk.metrics.judged import FinalResponseQuality
 from evalgate.integrations.adk.metrics.response_match import ResponseMatch
 from tests.datasets.lints.looking import said_by
-from tests.llm.benches import bench_of
 from tests.llm.fakes import ScriptedModel
+from tests.llm.resolvers import build_scripted_resolver
 
 CONFIG = JudgeConfig(provider="custom", model="judge", base_url="http://localhost:1/v1")
 OWN = Rubric("own", "x", "FINAL_RESPONSE_QUALITY")
@@ -19,7 +19,7 @@ UNTYPED = Rubric("untyped", "x")
 
 
 def quality(*, is_literal: bool) -> Metric:
-    context = MetricContext((2, 13), bench_of(ScriptedModel(), CONFIG), is_literal=is_literal)
+    context = MetricContext((2, 13), build_scripted_resolver(ScriptedModel(), CONFIG), is_literal=is_literal)
     return FinalResponseQuality.build(Criterion("quality", 0.5), context)
 
 

@@ -33,14 +33,14 @@ from evalgate.datasets.fingerprint import compute_metric_fingerprint, is_other_j
 from evalgate.llm.client import ModelRequest
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.prompting import compute_fence_mark
-from tests.llm.benches import ScriptedJudges, bench_of
 from tests.llm.fakes import ScriptedModel, failed
+from tests.llm.resolvers import ScriptedJudges, build_scripted_resolver
 
 CONFIG = JudgeConfig(provider="custom", model="judge", base_url="http://localhost:1/v1")
 
 
 def a_metric(name: str, model: ScriptedModel, folder: Path = Path(), **options: Any) -> Any:
-    context = MetricContext((2, 13), bench_of(model, CONFIG), folder)
+    context = MetricContext((2, 13), build_scripted_resolver(model, CONFIG), folder)
     return resolve_name(METRICS[name]).build(Criterion(name, 0.5, options), context)
 
 
@@ -245,7 +245,7 @@ def test_the_options_of_google_adk_reach_the_judge() -> None:
             "parallelismLimit": 3,
         }
     }
-    bench = type(bench_of(model))(judges, JudgeConfig(provider="gemini", model="other"))
+    bench = type(build_scripted_resolver(model))(judges, JudgeConfig(provider="gemini", model="other"))
     metric = resolve_name(METRICS["safety_v1"]).build(
         Criterion("safety_v1", 0.5, options), MetricContext((2, 13), bench)
     )
@@ -272,7 +272,9 @@ async def test_a_rubric_of_a_turn_without_a_type_counts_in_a_file_of_ours(
         f"Property: {text}\nRationale: so\nVerdict: {verdict}\n"
         for text, verdict in (("Is kind.", "yes"), ("Is short.", "no"))
     )
-    context = MetricContext((2, 13), bench_of(ScriptedModel(answer), CONFIG), is_literal=is_literal)
+    context = MetricContext(
+        (2, 13), build_scripted_resolver(ScriptedModel(answer), CONFIG), is_literal=is_literal
+    )
     options = {
         "rubrics": [{"rubric_id": "k", "rubric_content": {"text_property": "Is kind."}}],
         "judge_model_options": {"num_samples": 1},

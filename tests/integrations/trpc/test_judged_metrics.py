@@ -39,9 +39,9 @@ from evalgate.integrations.trpc.metrics.judged import (
 from evalgate.llm.client import ModelAnswer
 from evalgate.metrics.scoring import BoundMetric, score_run
 from evalgate.runner.metric_binding import bind_metrics
-from tests.llm.benches import ScriptedJudges, bench_of
 from tests.llm.fakes import ScriptedModel, failed
 from tests.llm.fakes import Turn as Answer
+from tests.llm.resolvers import ScriptedJudges, build_scripted_resolver
 
 VALID = "reasoning: same\nis_the_agent_response_valid: valid"
 INVALID = "reasoning: differs\nis_the_agent_response_valid: invalid"
@@ -71,7 +71,7 @@ async def scored(
     metric: MetricType, case: EvalCase, run: CaseRun, *answers: Answer, threshold: float = 1.0, **judge: Any
 ) -> MetricResult:
     options = {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}, **judge}}
-    context = MetricContext(NEWEST_ADK, bench_of(ScriptedModel(*answers)))
+    context = MetricContext(NEWEST_ADK, build_scripted_resolver(ScriptedModel(*answers)))
     built = metric.build(Criterion("trpc/mine", threshold, options), context)
     return await built.score(case, run)
 
@@ -124,7 +124,9 @@ async def test_every_sample_stands_in_the_record() -> None:
 
 
 async def test_an_outage_is_a_failure_of_the_judge_and_no_score() -> None:
-    context = MetricContext(NEWEST_ADK, bench_of(ScriptedModel(*[failed("outage", "it is down")] * 9)))
+    context = MetricContext(
+        NEWEST_ADK, build_scripted_resolver(ScriptedModel(*[failed("outage", "it is down")] * 9))
+    )
     criterion = Criterion("m", 1.0, {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}}})
     bound = BoundMetric(criterion, TrpcLlmFinalResponse.build(criterion, context))
 
@@ -208,7 +210,7 @@ async def test_the_evidence_of_all_turns_counts_and_nothing_that_the_agent_said(
     first, second = (answers[0].format("3."), answers[1]), (answers[0].format("Still 3."), answers[1])
     model = ScriptedModel(*first, *second)
     criterion = Criterion("m", 1.0, {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}}})
-    metric = TrpcLlmHallucinations.build(criterion, MetricContext(NEWEST_ADK, bench_of(model)))
+    metric = TrpcLlmHallucinations.build(criterion, MetricContext(NEWEST_ADK, build_scripted_resolver(model)))
 
     case = a_case(None, None, context_messages=({"role": "system", "content": "Be brief."},))
     await metric.score(case, a_run(Reply("3.", (call, found)), "Still 3."))
@@ -259,7 +261,7 @@ async def test_a_model_without_probabilities_cannot_grade_pairs() -> None:
 )
 def test_a_wrong_setting_is_refused(judge: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
-        RubricJudgeOptions.model_validate(judge).resolve_judge(bench_of(ScriptedModel()))
+        RubricJudgeOptions.model_validate(judge).resolve_judge(build_scripted_resolver(ScriptedModel()))
 
 
 def test_a_model_is_asked_as_go_asks_it_and_as_patiently_as_the_runs_own() -> None:
@@ -299,7 +301,7 @@ async def test_a_prompt_of_ones_own_is_asked_and_tells_scores_apart(tmp_path: Pa
     (tmp_path / "mine.j2").write_text("{{ user }}|{{ response }}|{{ reference }}")
     model = ScriptedModel(VALID)
     options = {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}}}
-    context = MetricContext(NEWEST_ADK, bench_of(model), tmp_path)
+    context = MetricContext(NEWEST_ADK, build_scripted_resolver(model), tmp_path)
     metric, ours = (
         TrpcLlmFinalResponse.build(Criterion("m", 1.0, {**options, **more}), context)
         for more in ({"prompt": "mine.j2"}, {})
@@ -314,7 +316,7 @@ async def test_a_prompt_of_ones_own_is_asked_and_tells_scores_apart(tmp_path: Pa
 def test_the_command_line_goes_before_the_file() -> None:
     judges = ScriptedJudges(ScriptedModel())
     config = JudgeConfig(provider="ollama", model="llama3.3")
-    bench = type(bench_of(ScriptedModel()))(judges, config, forced_by_cli=True)
+    bench = type(build_scripted_resolver(ScriptedModel()))(judges, config, forced_by_cli=True)
 
     LlmJudgeOptions.model_validate({"judgeModel": {"modelName": "gpt-4o"}}).resolve_judge(bench)
 

@@ -1,4 +1,4 @@
-"""A journal that is cut at any byte gives back every run that was whole."""
+"""A journal that is cut at any byte returns every complete run."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""What makes a run another one, and what does not."""
+"""Which changes make a plan another one, and which do not."""
 
 import subprocess
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A run as a row is the same run again."""
+"""A run that is encoded as a row and decoded again is equal."""
 
 from dataclasses import fields, is_dataclass, replace
 from types import MappingProxyType

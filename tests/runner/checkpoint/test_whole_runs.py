@@ -1,4 +1,4 @@
-"""Runs that are killed, split and put together again, in real processes: the record is that of one whole run."""
+"""Runs that are killed, sharded, resumed and merged, in real processes: the record equals that of one run."""
 
 import json
 import random

@@ -27,8 +27,8 @@ from evalgate.integrations.orchestrate.metrics import (
     ToolCallRecall,
 )
 from evalgate.llm.errors import JudgeError
-from tests.llm.benches import bench_of
 from tests.llm.fakes import ScriptedModel, failed
+from tests.llm.resolvers import build_scripted_resolver
 
 JUDGE = JudgeConfig(provider="custom", model="j", base_url="http://localhost:1/v1")
 YES, NO = '{"verdict": true, "reason": "so it is"}', '{"verdict": false, "reason": "it is not"}'
@@ -44,7 +44,7 @@ def a_text(response: str | None = None, *keywords: str) -> Goal:
 
 
 def built(metric: MetricType, model: ScriptedModel, **options: Any) -> Metric:
-    context = MetricContext(NEWEST_ADK, bench_of(model, JUDGE))
+    context = MetricContext(NEWEST_ADK, build_scripted_resolver(model, JUDGE))
     return metric.build(Criterion("m", 1.0, options), context)
 
 
@@ -128,7 +128,9 @@ async def test_no_model_is_asked_where_none_is_wanted(metric: MetricType, option
 
 def test_scores_of_another_judge_do_not_compare() -> None:
     judged = built(TextMatch, ScriptedModel())
-    plain = TextMatch.build(Criterion("m", 1.0, {}), MetricContext(NEWEST_ADK, bench_of(ScriptedModel())))
+    plain = TextMatch.build(
+        Criterion("m", 1.0, {}), MetricContext(NEWEST_ADK, build_scripted_resolver(ScriptedModel()))
+    )
 
     assert isinstance(judged, LlmJudged)
     assert not isinstance(plain, LlmJudged)

@@ -1,4 +1,4 @@
-"""How far a judge can be trusted."""
+"""Reliability of a judge: agreement with people's labels, and with itself."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""The pace of a run: turns in a minute, pauses that are asked for, and when it is enough."""
+"""The throttle of a run: turns per minute, requested pauses, and the end of a run."""
 
 import asyncio
 from dataclasses import dataclass, field

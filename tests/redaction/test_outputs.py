@@ -1,4 +1,4 @@
-"""Secrets that are planted wherever somebody can write stand in nothing that leaves the gate."""
+"""Secrets planted in any input appear in no output of the gate."""
 
 import base64
 import json

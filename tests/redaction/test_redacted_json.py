@@ -1,4 +1,4 @@
-"""What was redacted when it was written is looked through for what is secret here, and that is not missed."""
+"""JSON that was redacted when it was written is searched again for secrets of this run."""
 
 import json
 from collections.abc import Callable

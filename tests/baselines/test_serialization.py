@@ -1,4 +1,4 @@
-"""A result is the same baseline however its file is laid out; as evalgate writes it, it is read case by case."""
+"""A result is the same baseline in any layout; in evalgate's own layout it is read case by case."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The `judge` section, and what the environment makes of it."""
+"""The `judge` section with the environment: provider, URL, model and key."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Secrets in the places that are easily forgotten: names, metrics of one's own, files, and texts that were cut."""
+"""Whole runs with secrets in unusual places: names, metrics, files and truncated texts."""
 
 import base64
 import json

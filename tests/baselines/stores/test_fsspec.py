@@ -1,4 +1,4 @@
-"""A baseline in objects behind fsspec: nothing is overwritten, so nobody loses a run."""
+"""A baseline in objects behind fsspec: nothing is overwritten, so no run is lost."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Objects are known again, however many there are."""
+"""The cache of clean objects stays correct when it is full."""
 
 import pytest
 from hypothesis import given, settings

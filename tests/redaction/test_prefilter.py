@@ -1,4 +1,4 @@
-"""A first look at JSON never misses what a look at every text would find."""
+"""The prefilter of stored JSON misses nothing that a search of every text finds."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The file of answers: nothing that is wrong with it breaks a run, and nobody's answer is lost to another."""
+"""The file of answers: damage to it breaks no run, and concurrent writers lose no answer."""
 
 import asyncio
 import sqlite3

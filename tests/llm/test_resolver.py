@@ -1,4 +1,4 @@
-"""Which model judges, of those that the run, the metric and the command line name."""
+"""The model that judges, of those that the run, the metric and the command line name."""
 
 from pathlib import Path
 

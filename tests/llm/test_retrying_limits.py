@@ -1,4 +1,4 @@
-"""How fast a provider is asked."""
+"""Rate limits of a provider: waiting before requests and after refusals."""
 
 import asyncio
 from typing import Any

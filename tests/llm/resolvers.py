@@ -1,4 +1,4 @@
-"""Benches whose judge is a script."""
+"""Judge resolvers with a scripted model."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from evalgate.llm.resolver import JudgeResolver, LlmContext, ModelPool, Purpose
 
 
 class ScriptedJudges(ModelPool):
-    """Every configuration gives the same model. Keeps the configurations that were asked for."""
+    """Returns the same model for every configuration, and keeps the configurations."""
 
     def __init__(self, model: ModelClient) -> None:
         super().__init__(LlmContext(Path(), {}))
@@ -16,11 +16,11 @@ class ScriptedJudges(ModelPool):
         self._only = model
 
     def reserve_model(self, config: JudgeConfig, purpose: Purpose = "judge") -> ModelClient:
-        """The one model."""
+        """Return the one model."""
         self.configs.append(config)
         return self._only
 
 
-def bench_of(model: ModelClient, config: JudgeConfig | None = None) -> JudgeResolver:
-    """Where this model judges, whichever is asked for."""
+def build_scripted_resolver(model: ModelClient, config: JudgeConfig | None = None) -> JudgeResolver:
+    """Return a resolver whose every judge is `model`."""
     return JudgeResolver(ScriptedJudges(model), config)

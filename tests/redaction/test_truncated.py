@@ -1,4 +1,4 @@
-"""Secrets of which only the beginning is left, because whoever told of them shortened the text first."""
+"""Secrets of which a truncated text holds only the beginning."""
 
 import pytest
 from hypothesis import assume, example, given

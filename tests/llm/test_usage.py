@@ -1,4 +1,4 @@
-"""What each of several blocks asked, while all of them ask at the same time."""
+"""Usage of concurrent blocks: each block counts its own requests."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Everything together, over the wire."""
+"""Resolver, client, cache and retries together, over HTTP."""
 
 import asyncio
 import contextlib

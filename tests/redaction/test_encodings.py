@@ -1,4 +1,4 @@
-"""Tokens that are known by their look are found in base64 and in URL encoding, too."""
+"""Tokens that are recognised by their pattern are also found in base64 and URL encoding."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Files of anchors."""
+"""Files of anchors: cases that people labelled, to check the judge."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Places: as many as the load bears, and nobody is forgotten who waits for one."""
+"""Adaptive concurrency: slots grow and shrink with the load, and each waiter gets one."""
 
 import asyncio
 import time
