@@ -22,8 +22,8 @@ class Hanging:
         return text
 
 
-class Heard:
-    """The gate's end."""
+class MessageLog:
+    """The gate's end of the channel."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -32,16 +32,16 @@ class Heard:
         self.messages.append(message)
 
 
-async def test_a_turn_that_ended_in_time_is_not_said_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host is looked after so late that the time to end is over in the moment when the turn has ended."""
+async def test_turn_that_ended_in_time_is_not_reported_as_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time limit of the cancel is over in the same iteration of the event loop in which the turn ends."""
     monkeypatch.setattr(conversations, "CANCEL_WAIT_S", 0.0)
     host: Any = Hanging()
-    heard: Any = Heard()
-    talks = SessionManager(asyncio.get_running_loop(), host, heard, DaemonThreadPool(1))
+    log: Any = MessageLog()
+    sessions = SessionManager(asyncio.get_running_loop(), host, log, DaemonThreadPool(1))
     for kind in ("start", "turn"):
-        talks.handle_message({"type": kind, "session": "1", "text": "hi"})
+        sessions.handle_message({"type": kind, "session": "1", "text": "hi"})
     await asyncio.sleep(0)
-    talks.handle_message({"type": "cancel", "session": "1"})
+    sessions.handle_message({"type": "cancel", "session": "1"})
     for _ in range(10):
         await asyncio.sleep(0)
-    assert heard.messages == [{"type": "cancelled", "session": "1"}]
+    assert log.messages == [{"type": "cancelled", "session": "1"}]

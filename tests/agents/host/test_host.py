@@ -1,4 +1,4 @@
-"""The agent host by itself: the protocol, byte for byte, on every Python that is here."""
+"""The agent host as a program: its protocol, byte for byte, on every installed Python."""
 
 import json
 import os
@@ -25,7 +25,7 @@ OLD = [python for python in INSTALLED if (3,) <= _version(Path(python)) < (3, 9)
 
 
 class Host:
-    """An agent host, spoken to in step."""
+    """An agent host that receives one message at a time."""
 
     def __init__(self, python: str, entry: str) -> None:
         options = json.dumps({"entry": entry, "threads": 2, "capture": True})
@@ -131,7 +131,7 @@ def test_captures_on_every_python(python: str) -> None:
     assert host.leave() == ("", "")
 
 
-def test_turn_that_is_cancelled_before_it_began() -> None:
+def test_turn_may_be_cancelled_before_its_first_step() -> None:
     host = Host(sys.executable, "agents:hangs")
     host.say(type="hello", protocol=1)
     host.hear()
@@ -144,7 +144,7 @@ def test_turn_that_is_cancelled_before_it_began() -> None:
 
 
 @pytest.mark.parametrize("python", OLD)
-def test_old_python_is_refused_in_a_sentence(python: str) -> None:
+def test_old_python_is_refused_with_a_message(python: str) -> None:
     version = ".".join(str(part) for part in _version(Path(python))[:2])
     host = Host(python, "agents:sync_function")
     assert json.loads(host.hear()) == {
@@ -176,7 +176,7 @@ def test_imports_nothing_of_evalgate_and_nothing_outside_the_standard_library() 
     assert tops - set(sys.stdlib_module_names) == {"modules"}
 
 
-def test_a_folder_copied_elsewhere_works(tmp_path: Path) -> None:
+def test_copied_folder_works(tmp_path: Path) -> None:
     for file in WORKER.rglob("*.py"):
         target = tmp_path / "host" / file.relative_to(WORKER)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -15,14 +15,14 @@ from starlette.applications import Starlette
 
 
 def adk(kind: str, data: dict[str, object]) -> Part:
-    """A function call or response as Google ADK sends it over A2A."""
+    """Return a function call or response as Google ADK sends it over A2A."""
     part = new_data_part(data)
     part.metadata.update({"adk_type": kind})
     return part
 
 
 class Agent(AgentExecutor):
-    """Does what the message names."""
+    """Agent that does what the message names."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Answer a message."""
@@ -59,7 +59,7 @@ class Agent(AgentExecutor):
         await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Nothing takes long."""
+        """Do nothing: no task takes long."""
 
 
 def main() -> None:

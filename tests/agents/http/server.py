@@ -1,4 +1,4 @@
-"""A web server in the test's own event loop, and cases played against it."""
+"""Web server in the event loop of a test, and helpers that run cases against it."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ Handler: TypeAlias = Callable[["Asked"], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that came in."""
+    """A request that the server received."""
 
     method: str
     path: str
@@ -33,20 +33,20 @@ class Asked:
 
 @dataclass
 class Served:
-    """A server that runs."""
+    """A running server."""
 
     url: str
     asked: list[Asked]
 
     @property
     def posts(self) -> list[Any]:
-        """The bodies of what was posted."""
+        """Return the bodies of the POST requests."""
         return [each.body for each in self.asked if each.method == "POST"]
 
 
 @asynccontextmanager
 async def serving(answer: Handler, *, tls: Any = None) -> AsyncIterator[Served]:
-    """Serve on a free port of this machine; `answer` gets every request that is not a GET of `/`."""
+    """Serve on a free port of this machine; `answer` handles every request except GET `/`."""
     asked: list[Asked] = []
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -73,7 +73,7 @@ async def serving(answer: Handler, *, tls: Any = None) -> AsyncIterator[Served]:
 
 
 def scripted(*answers: object) -> Handler:
-    """Gives each answer once: a response or a function of the request as it is, anything else as JSON."""
+    """Return each answer once: a response, the result of a function of the request, or any value as JSON."""
     rest = iter(answers)
 
     async def answer(asked: Asked) -> web.StreamResponse:
@@ -86,7 +86,7 @@ def scripted(*answers: object) -> Handler:
 
 
 def sse(*events: object, ends: bool = True) -> Callable[[Asked], Awaitable[web.StreamResponse]]:
-    """An answer that is a stream of events; texts are sent as they are. One that does not end just waits."""
+    """Return an answer of server-sent events; texts are sent as they are. Without `ends`, it stays open."""
     texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
     return streamed("text/event-stream", *(f"data: {text}\n\n" for text in texts), ends=ends)
 
@@ -94,7 +94,7 @@ def sse(*events: object, ends: bool = True) -> Callable[[Asked], Awaitable[web.S
 def streamed(
     content_type: str, *pieces: str, ends: bool = True
 ) -> Callable[[Asked], Awaitable[web.StreamResponse]]:
-    """An answer that is sent in pieces."""
+    """Return an answer that is sent in pieces."""
 
     async def answer(asked: Asked) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": content_type})
@@ -109,7 +109,7 @@ def streamed(
 
 
 def a_place(**more: Any) -> AgentContext:
-    """Where an agent lives."""
+    """Return the context of an agent."""
     settings: dict[str, Any] = {
         "folder": Path.cwd(),
         "env": {},
@@ -130,7 +130,7 @@ async def played(
     hurry: Mapping[str, float] | None = None,
     **place: Any,
 ) -> dict[str, CaseRun]:
-    """Case id → what became of it, with an agent of kind `http`; `hurry`: case id → timeout of its turns."""
+    """Run cases with an agent of kind `http` and return the runs by case id; `hurry` has timeouts by case id."""
     found: dict[str, CaseRun] = {}
 
     async def note(request: RunRequest, run: CaseRun) -> None:
@@ -144,5 +144,5 @@ async def played(
 
 
 async def one(options: Mapping[str, object], case: EvalCase, **place: Any) -> CaseRun:
-    """What became of one case."""
+    """Run one case and return its run."""
     return (await played(options, [case], **place))[case.eval_id]

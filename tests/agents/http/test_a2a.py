@@ -1,4 +1,4 @@
-"""A2A in both releases, against the official SDK's own server, and what other servers may answer."""
+"""A2A in both releases: conversations with the server of the official SDK, and answers of other servers."""
 
 import subprocess
 import sys
@@ -62,7 +62,7 @@ async def test_conversations(sdk_server: str) -> None:
     assert (runs["fail"].outcome, runs["fail"].failure) == ("crashed", failed)
 
 
-async def test_a_session_state_has_no_place() -> None:
+async def test_session_state_is_refused() -> None:
     case = EvalCase("case", (CaseTurn(UserMessage("hi")),), session=SessionInput(state={"a": 1}))
     async with serving(served({})) as server:
         run = await one({"url": server.url, "dialect": "a2a"}, case)
@@ -75,7 +75,7 @@ def a_card(**more: Any) -> dict[str, Any]:
 
 
 def served(*results: Any) -> Any:
-    """An agent of release 0.3 whose card stands at the older address; gives each result once."""
+    """Serve an agent of release 0.3 with its card at the older address; return each result once."""
     rest = iter(results)
 
     async def answer(asked: Asked) -> web.StreamResponse:
@@ -97,7 +97,7 @@ def a_task(state: str, **more: Any) -> dict[str, Any]:
 TEXT = {"kind": "text", "text": "done"}
 
 
-async def test_a_task_that_goes_on_is_asked_for_until_it_is_over() -> None:
+async def test_unfinished_task_is_polled_until_it_ends() -> None:
     over = a_task("completed", artifacts=[{"artifactId": "a", "parts": [TEXT]}])
     async with serving(served(a_task("submitted"), a_task("working"), over)) as server:
         run = await one({"url": server.url, "dialect": "a2a"}, a_talk("case", "hi"))
@@ -106,7 +106,7 @@ async def test_a_task_that_goes_on_is_asked_for_until_it_is_over() -> None:
     assert run.replies == (Reply("done"),)
 
 
-async def test_a_context_goes_on_and_a_task_that_is_over_does_not() -> None:
+async def test_next_turn_keeps_the_context_and_drops_the_finished_task() -> None:
     over = a_task("completed", status={"state": "completed", "message": {"role": "agent", "parts": [TEXT]}})
     async with serving(served(over, over)) as server:
         run = await one({"url": server.url, "dialect": "a2a"}, a_talk("case", "one", "two"))
@@ -166,7 +166,7 @@ def test_cards(card: JsonObject, endpoint: A2aEndpoint) -> None:
 
 
 @pytest.mark.parametrize("card", [None, a_card(supportedInterfaces=[REST])])
-def test_a_card_that_offers_nothing(card: object) -> None:
+def test_agent_card_without_an_interface_is_refused(card: object) -> None:
     with pytest.raises(AgentError, match="agent card"):
         parse_agent_card(card, "http://base")
 

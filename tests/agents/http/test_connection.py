@@ -1,4 +1,4 @@
-"""Servers that are slow, busy, gone or not to be trusted."""
+"""Servers that are slow, busy, unreachable or not trusted: retries, timeouts and TLS."""
 
 import asyncio
 import ssl
@@ -27,7 +27,7 @@ def busy(after: str, status: int = 429) -> web.Response:
     return web.Response(status=status, headers={"Retry-After": after})
 
 
-async def test_a_busy_server_is_asked_again_when_it_wants() -> None:
+async def test_busy_server_gets_a_retry_after_its_pause() -> None:
     async with serving(scripted(busy("0"), busy("0.01", 503), OK)) as server:
         run = await one({"url": server.url}, a_talk("case", "hi"))
         assert len(server.posts) == 3
@@ -43,9 +43,7 @@ async def test_a_busy_server_is_asked_again_when_it_wants() -> None:
         (web.Response(status=529), "unavailable"),
     ],
 )
-async def test_a_busy_server_that_names_no_near_time_says_nothing_of_the_agent(
-    answer: web.Response, kind: str
-) -> None:
+async def test_busy_server_without_a_near_retry_time_is_faulted(answer: web.Response, kind: str) -> None:
     async with serving(scripted(answer)) as server:
         run = await one({"url": server.url}, a_talk("case", "hi"))
         assert len(server.posts) == 1
@@ -54,7 +52,7 @@ async def test_a_busy_server_that_names_no_near_time_says_nothing_of_the_agent(
     assert run.failure.message.startswith(f"the agent answered with status {answer.status}")
 
 
-async def test_busy_for_ever_is_given_up_and_nobody_is_blamed() -> None:
+async def test_server_that_stays_busy_is_faulted() -> None:
     async with serving(scripted(*[busy("0") for _ in range(9)])) as server:
         run = await one({"url": server.url}, a_talk("case", "hi"))
         assert len(server.posts) == 4
@@ -62,7 +60,7 @@ async def test_busy_for_ever_is_given_up_and_nobody_is_blamed() -> None:
     assert (run.outcome, run.failure) == ("faulted", Failure("rate_limited", sentence))
 
 
-async def test_the_run_begins_the_case_again_when_a_busy_server_wants_it() -> None:
+async def test_case_starts_again_after_a_busy_server() -> None:
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -81,7 +79,7 @@ async def test_the_run_begins_the_case_again_when_a_busy_server_wants_it() -> No
     assert slept == [100.0, 200.0]
 
 
-async def test_a_pause_that_the_server_wants_is_not_the_agents_time() -> None:
+async def test_retry_pause_does_not_count_towards_the_timeout() -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
     async with asyncio.timeout_at(began + 60) as timer:
@@ -95,7 +93,7 @@ async def test_a_pause_that_the_server_wants_is_not_the_agents_time() -> None:
     assert when > began + 60
 
 
-async def test_a_server_that_is_asked_too_fast_is_asked_by_half_as_many() -> None:
+async def test_rate_limit_halves_the_concurrency() -> None:
     at_work, most = 0, 0
     together = asyncio.Barrier(4)
     refused: set[str] = set()
@@ -119,7 +117,7 @@ async def test_a_server_that_is_asked_too_fast_is_asked_by_half_as_many() -> Non
     assert most <= 2  # 4 / 2, and one more only once three of them went well
 
 
-async def test_how_long_a_busy_server_wants_to_be_left_alone_is_told() -> None:
+async def test_failure_names_the_servers_retry_after() -> None:
     async with serving(scripted(busy("3600"))) as server:
         run = await one({"url": server.url}, a_talk("case", "hi"))
     sentence = (
@@ -128,7 +126,7 @@ async def test_how_long_a_busy_server_wants_to_be_left_alone_is_told() -> None:
     assert run.failure == Failure("rate_limited", sentence)
 
 
-async def test_a_server_that_is_gone_once_it_was_well_says_nothing_of_the_agent() -> None:
+async def test_server_that_disappears_is_faulted() -> None:
     async with serving(scripted(web.Response(headers={"Connection": "close"}))) as server:
         agent = HttpAgentOptions.model_validate({"url": server.url, "health": "well"}).build(a_place())
         await agent.__aenter__()
@@ -150,7 +148,7 @@ async def test_a_server_that_is_gone_once_it_was_well_says_nothing_of_the_agent(
         ({"kind": "quota", "message": "used up", "retry_after_s": 7}, "crashed", 7.0),
     ],
 )
-async def test_a_service_that_the_agent_found_busy_is_not_its_fault(
+async def test_busy_service_behind_the_agent_is_faulted(
     error: dict[str, object], outcome: str, wanted_s: float | None
 ) -> None:
     async with serving(scripted({"error": error})) as server:
@@ -162,7 +160,7 @@ async def test_a_service_that_the_agent_found_busy_is_not_its_fault(
     assert caught.value.retry_after_s == wanted_s
 
 
-async def test_slow_turns_time_out_alone() -> None:
+async def test_slow_turn_times_out_without_affecting_others() -> None:
     async def answer(asked: Asked) -> web.StreamResponse:
         if asked.body["text"] == "hang":
             await asyncio.sleep(600)
@@ -175,7 +173,7 @@ async def test_slow_turns_time_out_alone() -> None:
     assert runs["a"].failure == Failure("timeout", "no answer within 0.3 s (turn 1)")
 
 
-async def test_a_connection_that_breaks_after_the_request_is_not_tried_again() -> None:
+async def test_connection_that_breaks_after_the_request_is_not_retried() -> None:
     async def answer(asked: Asked) -> web.StreamResponse:
         transport = asked.request.transport
         assert transport is not None
@@ -191,7 +189,7 @@ async def test_a_connection_that_breaks_after_the_request_is_not_tried_again() -
     )
 
 
-async def test_a_body_that_is_cut_short_is_a_broken_connection() -> None:
+async def test_incomplete_body_is_a_connection_failure() -> None:
     async def answer(asked: Asked) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "100", "Content-Type": "application/json"})
         await response.prepare(asked.request)
@@ -206,7 +204,7 @@ async def test_a_body_that_is_cut_short_is_a_broken_connection() -> None:
     assert run.failure.kind == "connection"
 
 
-async def test_nobody_listens() -> None:
+async def test_refused_connection_is_unreachable() -> None:
     with closed_port() as port:
         url = f"http://127.0.0.1:{port}"
         runs = await played({"url": url, "start_timeout": 2}, [a_talk("a", "hi"), a_talk("b", "hi")])
@@ -215,7 +213,7 @@ async def test_nobody_listens() -> None:
     assert {run.failure for run in runs.values()} == {Failure("unreachable", sentence)}
 
 
-async def test_a_server_that_does_not_speak_tls() -> None:
+async def test_server_without_tls_is_described() -> None:
     async with serving(scripted()) as server:
         host, _, port = server.url.removeprefix("http://").partition(":")
         with pytest.raises(ssl.SSLError) as caught:
@@ -224,7 +222,7 @@ async def test_a_server_that_does_not_speak_tls() -> None:
     assert describe_connection_error(caught.value).endswith("; does it speak http://?")
 
 
-async def test_the_first_case_waits_until_the_server_is_well() -> None:
+async def test_first_case_waits_for_the_health_check() -> None:
     health = [web.Response(status=503), web.Response(status=500), web.Response(text="fine")]
     async with serving(scripted(*health, OK)) as server:
         run = await one({"url": server.url, "health": "healthz"}, a_talk("case", "hi"))
@@ -232,7 +230,7 @@ async def test_the_first_case_waits_until_the_server_is_well() -> None:
     assert run.outcome == "answered"
 
 
-async def test_placeholders_are_filled_in_and_never_shown() -> None:
+async def test_placeholders_are_expanded_and_never_shown() -> None:
     async def answer(asked: Asked) -> web.StreamResponse:
         return web.Response(status=401, text=f"not you: {asked.headers['Authorization']}")
 
@@ -244,7 +242,7 @@ async def test_placeholders_are_filled_in_and_never_shown() -> None:
     assert run.failure.detail == "not you: Bearer [hidden]"
 
 
-def test_every_placeholder_without_a_value_is_named() -> None:
+def test_all_placeholders_without_a_value_are_listed() -> None:
     headers = {"Authorization": "Bearer ${TOKEN}", "X-Team": "${TEAM}"}
     agent = HttpAgentOptions.model_validate({"url": "${BASE}/chat", "headers": headers})
     with pytest.raises(InvalidInputError) as caught:
@@ -258,7 +256,7 @@ def test_every_placeholder_without_a_value_is_named() -> None:
 @pytest.mark.parametrize(
     "address", ["ftp://there", "there", "http://there:port", "http://me:pass-word@there"]
 )
-def test_an_address_that_a_placeholder_makes_wrong_is_not_shown(address: str) -> None:
+def test_invalid_address_from_a_placeholder_is_not_shown(address: str) -> None:
     agent = HttpAgentOptions.model_validate({"url": "${BASE}"})
     with pytest.raises(
         InvalidInputError, match=r"`agent\.url`, with its placeholders filled in, must "
@@ -267,7 +265,7 @@ def test_an_address_that_a_placeholder_makes_wrong_is_not_shown(address: str) ->
     assert "there" not in str(caught.value)
 
 
-async def test_where_a_redirection_leads_is_told_without_its_query() -> None:
+async def test_redirection_is_reported_without_its_query() -> None:
     moved = web.Response(status=308, headers={"Location": "https://there/chat?key=secret"})
     async with serving(scripted(moved)) as server:
         run = await one({"url": server.url}, a_talk("case", "hi"))
@@ -313,7 +311,7 @@ async def test_certificates(certificate: tuple[Path, Path], trust: dict[str, obj
         ),
     ],
 )
-async def test_a_certificate_that_is_not_trusted_is_not_waited_for(
+async def test_untrusted_certificate_fails_at_once(
     certificate: tuple[Path, Path], host: str, trust: dict[str, object], advice: str
 ) -> None:
     async with serving(scripted(), tls=serves_tls(certificate)) as server:
@@ -342,7 +340,7 @@ async def test_headers_never_leave_tls(
     assert (run.outcome, len(in_the_open.asked)) == (outcome, asked)
 
 
-def test_a_file_of_certificates_that_is_missing(tmp_path: Path) -> None:
+def test_missing_certificate_file_is_refused(tmp_path: Path) -> None:
     agent = HttpAgentOptions.model_validate({"url": "https://there", "ca_file": "no.pem"}).build(
         a_place(folder=tmp_path)
     )
@@ -388,7 +386,7 @@ def test_refuses_options(options: dict[str, object], sentence: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-async def test_one_conversation_does_not_go_on_in_the_session_of_another() -> None:
+async def test_conversations_share_no_cookies() -> None:
     def welcome() -> web.Response:
         response = web.json_response(OK)
         response.set_cookie("session", "ada's")

@@ -1,4 +1,4 @@
-"""Proxies that the environment names, and those that lead nowhere."""
+"""The proxy for an address, and proxies that refuse or cannot be used."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ def _no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"HTTP_PROXY": HERE, "NO_PROXY": "10.0.0.0/8,"}, "http://11.1.2.3", HERE),
     ],
 )
-def test_which_proxy(
+def test_proxy_is_chosen_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], url: str, proxy: str | None
 ) -> None:
     for name, value in environ.items():
@@ -64,7 +64,7 @@ def test_which_proxy(
         ("http://[secret", "names a proxy that is no address"),
     ],
 )
-def test_what_is_no_proxy_is_named_and_not_shown(
+def test_invalid_proxy_is_refused_without_its_address(
     monkeypatch: pytest.MonkeyPatch, proxy: str, sentence: str
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
@@ -75,7 +75,7 @@ def test_what_is_no_proxy_is_named_and_not_shown(
 
 @asynccontextmanager
 async def a_proxy(*answers: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """Its address and the first line of each request; the last answer is given again and again."""
+    """Serve answers as a proxy and repeat the last one; yield its address and the first line of each request."""
     lines: list[bytes] = []
     rest = list(answers)
 
@@ -93,7 +93,7 @@ def answer(status: bytes, body: bytes = b"{}") -> bytes:
     return b"HTTP/1.1 " + status + b"\r\nContent-Length: " + size + b"\r\nConnection: close\r\n\r\n" + body
 
 
-async def test_the_environments_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_use_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_proxy(answer(b"200 OK")) as (proxy, lines):
         monkeypatch.setenv("http_proxy", proxy)
         run = await one({"url": "http://agents.example/chat"}, a_talk("case", "hi"))
@@ -111,7 +111,7 @@ async def test_the_environments_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -
         ("https://agents.example", "the proxy answered with status 407 Authentication Required"),
     ],
 )
-async def test_a_proxy_that_lets_nobody_through_is_told(
+async def test_proxy_that_requires_authentication_is_reported(
     monkeypatch: pytest.MonkeyPatch, url: str, why: str
 ) -> None:
     async with a_proxy(answer(b"407 Authentication Required")) as (proxy, _):
@@ -121,7 +121,7 @@ async def test_a_proxy_that_lets_nobody_through_is_told(
     assert (run.outcome, run.failure) == ("not_run", Failure("unreachable", sentence))
 
 
-async def test_what_a_proxy_refuses_later_is_not_the_agents_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_later_refusal_of_a_proxy_is_faulted(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_proxy(answer(b"200 OK"), answer(b"407 Who?", b"who?")) as (proxy, _):
         monkeypatch.setenv("http_proxy", proxy)
         run = await one({"url": "http://agents.example"}, a_talk("case", "hi"))

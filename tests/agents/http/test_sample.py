@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def gate(kind: str, folder: Path, **env: str) -> tuple[int, str]:
-    """Exit code and stderr of `evalgate run` in a copy of a sample."""
+    """Run `evalgate run` in a copy of a sample and return its exit code and stderr."""
     shutil.copytree(ROOT / "samples" / "agents" / kind, folder)
     done = subprocess.run(
         [sys.executable, "-m", "evalgate", "run"],

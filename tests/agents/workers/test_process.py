@@ -1,4 +1,4 @@
-"""What is written to a worker's stdin, and when."""
+"""Writing to the stdin of a worker: when, and in which parts."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from evalgate.agents.workers.wire import WorkerProtocolError
 
 
 class Silent:
-    """A listener that hears nothing."""
+    """A listener that expects nothing."""
 
     def on_line(self, line: bytes) -> None:
         raise AssertionError(line)
@@ -23,7 +23,7 @@ class Silent:
 
 
 class Stdin(asyncio.WriteTransport):
-    """Keeps what is written."""
+    """A transport that stores the parts that are written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Stdin(asyncio.WriteTransport):
 
 
 class Started(asyncio.SubprocessTransport):
-    """The transport of a process that listens."""
+    """The transport of a process with stdin."""
 
     def __init__(self, stdin: Stdin) -> None:
         super().__init__()
@@ -47,8 +47,8 @@ class Started(asyncio.SubprocessTransport):
         return self._stdin if fd == 0 else None
 
 
-async def written(bursts: list[int]) -> list[list[int]]:
-    """The numbers that each write held, burst by burst; numbers count on."""
+async def write_bursts(bursts: list[int]) -> list[list[int]]:
+    """Return the numbers of lines in each write, burst by burst."""
     stdin, number, found = Stdin(), 0, []
     process = AgentProcess(Silent())
     process.connection_made(Started(stdin))
@@ -63,15 +63,15 @@ async def written(bursts: list[int]) -> list[list[int]]:
     return found
 
 
-async def test_a_line_is_written_in_the_same_round() -> None:
-    assert await written([1, 1]) == [[1], [1]]
+async def test_line_is_written_in_the_same_iteration_of_the_loop() -> None:
+    assert await write_bursts([1, 1]) == [[1], [1]]
 
 
-async def test_a_burst_is_written_in_parts_that_grow() -> None:
-    assert await written([70, 5]) == [[3, 6, 12, 16, 16, 16, 1], [3, 2]]
+async def test_burst_is_written_in_growing_parts() -> None:
+    assert await write_bursts([70, 5]) == [[3, 6, 12, 16, 16, 16, 1], [3, 2]]
 
 
 @given(st.lists(st.integers(0, 100), max_size=5))
 def test_every_line_is_written_once_and_in_order(bursts: list[int]) -> None:
-    found = asyncio.run(written(bursts))
+    found = asyncio.run(write_bursts(bursts))
     assert [sum(parts) for parts in found] == bursts

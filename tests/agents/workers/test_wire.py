@@ -1,4 +1,4 @@
-"""Lines from a worker: whatever they hold, only what the data model promises comes through."""
+"""Messages of a worker: any bytes are either a clean message or refused."""
 
 import json
 import math
@@ -23,7 +23,7 @@ JSON = st.recursive(
 
 
 def parts(value: object) -> Iterator[object]:
-    """Every value and key in `value`."""
+    """Yield every value and key in `value`."""
     yield value
     if isinstance(value, dict):
         yield from value
@@ -64,11 +64,11 @@ NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,400})(\.[0-9]{1,400})?([eE][-+]?[0-9
 
 
 @given(NUMBERS | JSON.map(json.dumps))
-def test_the_short_way_and_the_long_one_agree(text: str) -> None:
+def test_fast_and_strict_parser_agree(text: str) -> None:
     assert repr(decode_message(f'{{"a": {text}}}'.encode())) == repr({"a": parse_untrusted_json(text)})
 
 
-def test_equal_keys_and_short_texts_are_held_once() -> None:
+def test_equal_keys_and_short_texts_share_memory() -> None:
     one, other = (decode_message(b'{"args": {"the_query": "two words"}}')["args"] for _ in range(2))
     assert isinstance(one, dict)
     assert isinstance(other, dict)
@@ -76,7 +76,7 @@ def test_equal_keys_and_short_texts_are_held_once() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=20) | st.integers(), max_size=4))
-def test_what_the_gate_writes_is_one_line_that_reads_as_it_was(message: dict[str, object]) -> None:
+def test_encoded_message_is_one_line_and_decodes_to_itself(message: dict[str, object]) -> None:
     line = encode_message(message)
     assert (line.count(b"\n"), line.endswith(b"\n")) == (1, True)
     assert decode_message(line) == message
@@ -94,7 +94,7 @@ def test_nesting(depth: int, fits: bool) -> None:
             decode_message(line)
 
 
-def test_many_shallow_values_are_not_deep() -> None:
+def test_many_shallow_values_are_not_too_deep() -> None:
     assert len(decode_message(json.dumps({str(n): [n] for n in range(500)}).encode())) == 500
 
 

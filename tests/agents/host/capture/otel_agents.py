@@ -56,7 +56,7 @@ async def traced(text: str) -> str:
 
 
 def in_a_bare_thread(text: str) -> str:
-    """The tool runs in a thread that C started: only the trace tells whose it is."""
+    """The tool runs in a thread that C started: only its trace belongs to a turn."""
     found: list[str] = []
     done = threading.Event()
     with _tracer.start_as_current_span("turn"):
@@ -75,14 +75,14 @@ def in_a_bare_thread(text: str) -> str:
 
 
 def only_http_spans(text: str) -> str:
-    """Nothing about models or tools."""
+    """Spans without models or tools."""
     with _tracer.start_as_current_span("GET /") as span:
         span.set_attribute("http.request.method", "GET")
         return text
 
 
 def reports_as_well(text: str) -> dict[str, Any]:
-    """What the agent says itself goes before."""
+    """Events that the agent reports take precedence."""
     _look_up(text, "1")
     _ask_model("It is sunny.")
     return {"response": "sunny", "tool_calls": [{"name": "own", "args": {}}]}

@@ -22,7 +22,7 @@ GIVEN, MADE = 11, 7
 
 @dataclass
 class Said:
-    """What the model answers."""
+    """Answer of the model."""
 
     text: str = ""
     calls: list[tuple[str, str, str]] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Said:
 
 
 def think(question: str, results: list[str], forced: str | None) -> Said:
-    """Answer: `question` is the user's last text, `results` what tools said since."""
+    """Return the answer to the last text of the user and the results of tools since then."""
     if forced:
         return Said("", [(f"call_{uuid.uuid4().hex[:8]}", forced, json.dumps({"answer": question}))])
     cities = re.findall(r"weather of (\S+)", question)
@@ -43,19 +43,19 @@ def think(question: str, results: list[str], forced: str | None) -> Said:
 
 
 class Provider:
-    """Listens on a free port of this machine while it is entered."""
+    """Server on a free port of this machine, as a context manager."""
 
     def __init__(self, *, busy_first: bool = False) -> None:
         self.bodies: list[Json] = []
         self.busy = 1 if busy_first else 0
-        """So many requests are refused with status 429 first."""
+        """Number of requests that get status 429 first."""
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
         self._http.daemon_threads = True
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
 
     @property
     def url(self) -> str:
-        """Without a path."""
+        """Address without a path."""
         return f"http://127.0.0.1:{self._http.server_port}"
 
     def __enter__(self) -> Self:
@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _since_the_user(messages: list[Json]) -> tuple[str, list[Json]]:
-    """The user's last text, and the messages after it."""
+    """Return the user's last text and the messages after it."""
     at = max(
         i
         for i, each in enumerate(messages)

@@ -1,4 +1,4 @@
-"""Agents that use a provider's SDK and nothing of evalgate. Each is asked for the weather and calls a tool for it."""
+"""Agents that use a provider's SDK and nothing of evalgate. Each calls a tool to answer a question about the weather."""
 
 import asyncio
 import importlib
@@ -42,12 +42,12 @@ def _async_anthropic() -> Any:
 
 
 def get_forecast(city: str) -> str:
-    """The tool."""
+    """Return the weather; this is the tool."""
     return json.dumps({"city": city, "sky": "sunny"})
 
 
 def _ran(message: Any) -> list[Any]:
-    """The message of a model as a history holds it, and the results of its calls."""
+    """Return the message of a model as part of a history, and the results of its calls."""
     return [
         message.model_dump(exclude_none=True),
         *(
@@ -92,7 +92,7 @@ async def async_chat(text: str) -> str:
 
 
 def chat_with_raw_response(text: str) -> str:
-    """The answer is parsed by the agent."""
+    """Parse a raw answer in the agent."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         raw = _openai().chat.completions.with_raw_response.create(
@@ -118,7 +118,7 @@ def chat_parse(text: str) -> str:
 
 
 def chat_stream(text: str) -> Iterator[str]:
-    """With `stream=True`, which hands the text on."""
+    """With `stream=True`, and the text yielded on."""
     messages: list[Any] = [{"role": "user", "content": text}]
     options: Any = {"stream": True, "stream_options": {"include_usage": True}}
     while True:
@@ -168,13 +168,13 @@ async def async_chat_stream_helper(text: str) -> str:
 
 
 def chat_in_pool(text: str) -> str:
-    """Asks in a pool of threads of its own."""
+    """Use its own pool of threads."""
     with ThreadPoolExecutor(2) as pool:
         return pool.submit(chat, text).result()
 
 
 def chat_in_thread(text: str) -> str:
-    """Asks in a thread of its own."""
+    """Use its own thread."""
     found = []
     thread = threading.Thread(target=lambda: found.append(chat(text)))
     thread.start()
@@ -183,7 +183,7 @@ def chat_in_thread(text: str) -> str:
 
 
 async def chat_in_executor(text: str) -> str:
-    """Asks the blocking SDK from an event loop."""
+    """Call the blocking SDK in an event loop."""
     return await asyncio.get_running_loop().run_in_executor(None, chat, text)
 
 
@@ -191,7 +191,7 @@ async def chat_in_executor(text: str) -> str:
 
 
 def responses(text: str) -> str:
-    """The conversation stays with the provider."""
+    """Leave the conversation with the provider."""
     asked: Any = text
     previous: Any = openai.omit
     while True:
@@ -287,7 +287,7 @@ def _ran_blocks(answer: Any) -> list[Any]:
 
 
 def reports_itself(text: str) -> dict[str, Any]:
-    """What the agent says goes before what is captured."""
+    """Events that the agent reports take precedence over captured ones."""
     response = chat(text)
     call = {"name": "own_name", "args": {"for": text}, "result": "own result"}
     return {"response": response, "tool_calls": [call], "usage": {"input_tokens": 1, "output_tokens": 2}}
@@ -299,7 +299,7 @@ def says_that_there_were_none(text: str) -> dict[str, Any]:
 
 
 def structured(text: str) -> str:
-    """A tool that the request forces, and that nobody runs, is how an object is written."""
+    """A forced tool that is never run stands for structured output."""
     forced: Any = {"type": "function", "function": {"name": "Answer"}}
     said = _openai().chat.completions.create(
         model=_MODEL, messages=[{"role": "user", "content": text}], tools=_TOOLS, tool_choice=forced
@@ -309,13 +309,13 @@ def structured(text: str) -> str:
 
 
 class Remembers:
-    """Sends the whole conversation in every turn."""
+    """Agent that sends the whole conversation in every turn."""
 
     def __init__(self) -> None:
         self._said: dict[str, list[Any]] = {}
 
     def run(self, text: str, session: Any) -> str:
-        """One turn."""
+        """Run one turn."""
         messages = self._said.setdefault(session.id, [])
         messages.append({"role": "user", "content": text})
         while True:
@@ -335,7 +335,7 @@ remembers = Remembers()
 
 
 def fails(text: str) -> str:
-    """Asks, and fails after that."""
+    """Use the model and fail afterwards."""
     chat(text)
     raise ValueError("after the model was asked")
 

@@ -1,4 +1,4 @@
-"""Agents that use the SDKs of OpenAI and Anthropic: their tool calls and usage are seen without a word of theirs."""
+"""Capture of tool calls and usage of agents that use the SDKs of OpenAI and Anthropic."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ async def played(name: str, provider: Provider, *texts: str) -> CaseRun:
 
 
 def without_ids(reply: Reply | None) -> list[ToolCall | ToolResult | Message]:
-    """The events, after a look at the ids: each result has that of its call."""
+    """Return the events without ids, after checking that each result has the id of its call."""
     assert reply is not None
     calls = [event.id for event in reply.events if isinstance(event, ToolCall)]
     assert all(event.id in calls for event in reply.events if isinstance(event, ToolResult))
@@ -76,7 +76,7 @@ ASYNC = (
 async def test_each_conversation_gets_its_own_calls_results_usage_and_model(
     entry: str, variants: tuple[str, ...], provider: Provider
 ) -> None:
-    """Every way to ask, 16 conversations at a time in one process, two turns each."""
+    """Every way to call a model, 16 conversations at a time in one process, two turns each."""
     cases = [
         a_talk(
             f"{name} {number}",
@@ -105,7 +105,7 @@ async def test_each_conversation_gets_its_own_calls_results_usage_and_model(
         assert run.usage is None
 
 
-async def test_what_the_agent_says_itself_goes_before(provider: Provider) -> None:
+async def test_reported_calls_take_precedence_over_captured_ones(provider: Provider) -> None:
     run = await played("reports_itself", provider, "the weather of Paris")
     assert without_ids(run.replies[0]) == [
         ToolCall("own_name", {"for": "the weather of Paris"}),
@@ -114,25 +114,25 @@ async def test_what_the_agent_says_itself_goes_before(provider: Provider) -> Non
     assert run.usage == Usage(1, 2, None)
 
 
-async def test_an_empty_list_says_that_no_tool_was_called(provider: Provider) -> None:
+async def test_empty_list_of_calls_overrides_the_capture(provider: Provider) -> None:
     run = await played("says_that_there_were_none", provider, "the weather of Paris")
     assert run.replies[0] is not None
     assert run.replies[0].events == ()
     assert run.usage == TWICE
 
 
-async def test_a_forced_call_that_nobody_answers_is_an_output(provider: Provider) -> None:
+async def test_forced_call_without_a_result_is_structured_output(provider: Provider) -> None:
     run = await played("structured", provider, "hi")
     assert run.replies == (Reply("hi"),)
     assert run.usage == Usage(GIVEN, MADE, None, models=("small-2026",))
 
 
-async def test_results_of_earlier_turns_are_not_told_again(provider: Provider) -> None:
+async def test_results_of_earlier_turns_are_not_repeated(provider: Provider) -> None:
     run = await played("remembers", provider, "the weather of Paris", "the weather of Rome", "thanks")
     assert [without_ids(reply) for reply in run.replies] == [looked_up("Paris"), looked_up("Rome"), []]
 
 
-async def test_a_request_that_the_sdk_repeats_counts_once() -> None:
+async def test_retried_request_counts_once() -> None:
     with Provider(busy_first=True) as provider:
         run = await played("chat", provider, "the weather of Paris")
         assert len(provider.bodies) == 3
@@ -140,7 +140,7 @@ async def test_a_request_that_the_sdk_repeats_counts_once() -> None:
     assert run.usage == TWICE
 
 
-async def test_what_a_failed_turn_used_is_counted(provider: Provider) -> None:
+async def test_usage_of_a_failed_turn_counts(provider: Provider) -> None:
     runs = await outcomes(lambda _: agent("fails", provider), [a_talk("one", "the weather of Paris")])
     assert runs["one"].outcome == "crashed"
     assert runs["one"].usage == TWICE

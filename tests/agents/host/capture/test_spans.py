@@ -1,4 +1,4 @@
-"""Spans that an agent makes with the OpenTelemetry SDK are read in its own process, without an exporter."""
+"""Capture of OpenTelemetry spans in the agent's process, without an exporter."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ async def test_each_conversation_gets_its_own_spans() -> None:
         assert runs[f"c{number}"].usage == USED + USED
 
 
-async def test_a_thread_without_a_context_is_told_by_its_trace() -> None:
+async def test_span_of_a_thread_without_a_context_is_assigned_by_its_parent() -> None:
     cases = [a_talk(f"c{number}", f"A{number}") for number in range(16)]
     runs = await outcomes(lambda _: agent("in_a_bare_thread"), cases, concurrency=16)
     for number in range(16):
@@ -73,13 +73,15 @@ async def test_a_thread_without_a_context_is_told_by_its_trace() -> None:
         ),
     ],
 )
-async def test_what_is_not_taken(name: str, capture: bool, reply: Reply, usage: Usage | None) -> None:
+async def test_spans_that_are_not_captured(
+    name: str, capture: bool, reply: Reply, usage: Usage | None
+) -> None:
     run = await played(name, "hi", capture=capture)
     assert run.replies == (reply,)
     assert run.usage == usage
 
 
-async def test_what_the_protocol_cannot_carry_breaks_no_turn() -> None:
+async def test_values_that_json_cannot_express_fail_no_turn() -> None:
     run = await played("deep", "hi")
     assert run.outcome == "answered", run.failure
     reply = run.replies[0]
@@ -88,7 +90,7 @@ async def test_what_the_protocol_cannot_carry_breaks_no_turn() -> None:
 
 
 @pytest.mark.parametrize(("name", "dropped"), [("chatty", "3 OpenTelemetry spans"), ("traced", "")])
-async def test_spans_that_a_turn_cannot_send_are_counted(name: str, dropped: str) -> None:
+async def test_dropped_spans_are_counted(name: str, dropped: str) -> None:
     pool = agent(name)
     run = (await outcomes(lambda _: pool, [a_talk("one", "x")]))["one"]
     assert run.outcome == "answered", run.failure

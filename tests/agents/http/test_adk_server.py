@@ -1,4 +1,4 @@
-"""Google ADK's api_server: sessions, runs and events as it sends them."""
+"""Google ADK's `api_server`: sessions, runs and events."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from tests.agents.play import a_talk
 
 
 def event(*parts: dict[str, Any], author: str = "weather", **more: Any) -> dict[str, Any]:
-    """An event in the server's own spelling."""
+    """Return an event in the camel case of the server."""
     return {"author": author, "content": {"role": "model", "parts": [*parts]}, "actions": {}, **more}
 
 
@@ -47,7 +47,7 @@ REPLY = Reply(
 
 
 def an_adk_server(*turns: list[dict[str, Any]], apps: tuple[str, ...] = ("weather",)) -> Handler:
-    """Keeps sessions as ADK's does; each run gives the next of `turns`."""
+    """Server with sessions as in ADK; each run returns the next of `turns`."""
     sessions: dict[str, dict[str, Any]] = {}
     rest = iter(turns)
 
@@ -111,7 +111,9 @@ async def test_a_conversation(stream: bool) -> None:
         (("a",), None, "answered"),
     ],
 )
-async def test_which_app(apps: tuple[str, ...], app: str | None, outcome: str) -> None:
+async def test_app_is_chosen_from_the_servers_list(
+    apps: tuple[str, ...], app: str | None, outcome: str
+) -> None:
     options = {"dialect": "adk", **({"app": app} if app else {})}
     async with serving(an_adk_server([event({"text": "ok"})], apps=apps)) as server:
         run = await one({"url": server.url, **options}, a_talk("case", "hi"))
@@ -163,13 +165,13 @@ def test_events(events: list[object], reply: Reply) -> None:
     assert read_adk_reply(events)[0] == reply
 
 
-def test_usage_counts_what_is_thought_and_what_tools_are_told() -> None:
+def test_usage_includes_thoughts_and_tool_prompts() -> None:
     counts = {"promptTokenCount": 10, "toolUsePromptTokenCount": 4}
     made = {"candidatesTokenCount": 3, "thoughtsTokenCount": 2}
     assert read_adk_reply([event({"text": "a"}, usageMetadata=counts | made)])[1] == Usage(14, 5, None)
 
 
-async def test_a_case_without_a_user_has_one_of_its_own() -> None:
+async def test_case_without_a_user_gets_its_own_user() -> None:
     turns = [[event({"text": "ok"})] for _ in range(3)]
     cases = [a_talk("a", "hi"), a_talk("b", "hi"), a_talk("c", "hi", session=SessionInput(user_id="ada"))]
     async with serving(an_adk_server(*turns)) as server:

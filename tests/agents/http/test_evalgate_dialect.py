@@ -1,4 +1,4 @@
-"""evalgate's own JSON turns: what is sent, what may come back, and what fails."""
+"""evalgate's own JSON over HTTP: requests, answers and failures."""
 
 import pytest
 from aiohttp import web
@@ -28,7 +28,7 @@ SUNNY: JsonObject = {
 CALLED = (ToolCall("get_forecast", {"city": "Paris"}, "1"), ToolResult("get_forecast", {"sky": "sunny"}, "1"))
 
 
-async def test_sends_what_a_server_needs_that_remembers_nothing() -> None:
+async def test_request_holds_all_a_stateless_server_needs() -> None:
     case = EvalCase(
         "twice",
         (CaseTurn(UserMessage("Rain in Paris?")), CaseTurn(UserMessage("And now?", ({"inline_data": {}},)))),
@@ -158,7 +158,7 @@ async def test_refuses(answer: object, failure: Failure) -> None:
     assert (run.outcome, run.failure) == ("crashed", failure)
 
 
-async def test_keeps_what_was_said_before_a_later_turn_fails() -> None:
+async def test_replies_before_a_failed_turn_are_kept() -> None:
     async with serving(scripted(SUNNY, {"error": "down"})) as server:
         run = await one({"url": server.url}, a_talk("case", "one", "two"))
     assert (run.outcome, run.replies) == ("crashed", (Reply("Paris: sunny.", CALLED),))

@@ -1,4 +1,4 @@
-"""`get_agent_async` of Google ADK, in the forms that its releases and its documents have."""
+"""`get_agent_async` of Google ADK, in the forms of its releases and its documentation."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ BaseAgent.__module__ = "google.adk.agents"
         ("plain", "def get_agent_async():\n    return BaseAgent()\n"),
     ],
 )
-def test_an_agent_that_is_made_when_it_is_needed(name: str, body: str, tmp_path: Path) -> None:
+def test_factory_of_adk_is_called(name: str, body: str, tmp_path: Path) -> None:
     file = tmp_path / f"{name}_agent.py"
     file.write_text(STAND_IN + body)
     loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""Servers that hang up between turns, or in the middle of an answer, and say so or do not."""
+"""Servers that close connections between turns, or in the middle of an answer."""
 
 import asyncio
 import struct
@@ -12,13 +12,13 @@ from evalgate.core.types import Reply
 from tests.agents.http.server import one
 from tests.agents.play import a_talk
 
-BODY = b'\xef\xbb\xbf{"response": "ok"}'  # with the mark that some systems put before every text
+BODY = b'\xef\xbb\xbf{"response": "ok"}'  # with a byte order mark
 FINE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
 
 
 @asynccontextmanager
 async def raw(answer: bytes, *, keeps: bool = False) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """A server's address, and what it was asked; every request gets the same bytes."""
+    """Serve the same bytes to every request; yield the address and the heads of the requests."""
     asked: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,7 +44,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-async def test_a_server_may_hang_up_after_each_answer_and_not_say_so() -> None:
+async def test_server_may_close_the_connection_after_each_answer() -> None:
     async with raw(FINE) as (url, asked):
         run = await one({"url": url}, a_talk("case", "one", "two", "three"))
     assert (run.failure, run.replies) == (None, (Reply("ok"),) * 3)
@@ -52,8 +52,8 @@ async def test_a_server_may_hang_up_after_each_answer_and_not_say_so() -> None:
 
 
 @pytest.mark.parametrize("works_s", [0.0, 0.2], ids=["at once", "at work"])
-async def test_a_turn_that_ends_in_a_reset_is_not_sent_again(works_s: float) -> None:
-    """As a balancer does: it keeps connections, the agent reads the second turn, and then there is a reset."""
+async def test_turn_that_ends_in_a_reset_is_not_repeated(works_s: float) -> None:
+    """As a load balancer does: it keeps the connection, passes the second turn on, and then resets it."""
     turns: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -93,7 +93,7 @@ async def test_a_turn_that_ends_in_a_reset_is_not_sent_again(works_s: float) -> 
     ],
     ids=["short", "not packed", "not HTTP", "nothing", "no content"],
 )
-async def test_says_what_is_wrong_with_an_answer_and_asks_once(answer: bytes, why: str) -> None:
+async def test_bad_answer_is_described_and_not_requested_again(answer: bytes, why: str) -> None:
     async with raw(answer) as (url, asked):
         run = await one({"url": url}, a_talk("case", "hi"))
     assert run.failure is not None

@@ -1,4 +1,4 @@
-"""An agent of the gate's own user: it cannot look into the gate, and none of its processes gets away."""
+"""Agents that run as the user of the gate: they cannot read its memory, and all their processes end."""
 
 import os
 import subprocess
@@ -43,7 +43,7 @@ os.execv(sys.executable, [sys.executable, "-m", "evalgate", *sys.argv[1:]])
 
 
 def gate(folder: Path, function: str) -> str:
-    """What the agent answers, asked by a gate that may not trace other processes, and has a secret."""
+    """Return the agent's answer to a gate with a secret that may not trace other processes."""
     (folder / "agent.py").write_text(AGENT)
     (folder / "demo.evalset.json").write_text(eval_set("hello"))
     (folder / "test_config.json").write_text('{"criteria": {"response_match_score": 0.0}}')
@@ -60,11 +60,11 @@ def gate(folder: Path, function: str) -> str:
     return str(record(folder)["cases"][0]["runs"][0]["turns"][0]["actual"]["response"])
 
 
-def test_the_environment_of_the_gate_is_nobodys(tmp_path: Path) -> None:
+def test_agent_cannot_read_the_environment_of_the_gate(tmp_path: Path) -> None:
     assert gate(tmp_path, "curious") == "denied"
 
 
-def test_a_process_that_leaves_its_group_and_its_environment_ends_with_the_agent(tmp_path: Path) -> None:
+def test_process_without_group_and_environment_ends_with_the_agent(tmp_path: Path) -> None:
     assert gate(tmp_path, "leaving") == "hello"
     strays = [int(line) for line in (tmp_path / "strays").read_text().split()]
     assert len(strays) == 2
@@ -72,7 +72,7 @@ def test_a_process_that_leaves_its_group_and_its_environment_ends_with_the_agent
 
 
 def outlives(pid: int) -> bool:
-    """Whether a process goes on, though it had the time to end of what it was sent."""
+    """Return True if a process still runs after thirty seconds."""
     try:
         process = psutil.Process(pid)
         for _ in range(600):

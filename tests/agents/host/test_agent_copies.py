@@ -1,4 +1,4 @@
-"""No conversation sees what another one said, however the entry names the agent."""
+"""Each conversation has its own agent, however the entry names it."""
 
 from pathlib import Path
 
@@ -36,13 +36,13 @@ EXPECTED = (
 
 @pytest.mark.parametrize("concurrency", [1, 16])
 @pytest.mark.parametrize("name", SEPARATED)
-async def test_each_conversation_has_an_agent_of_its_own(name: str, concurrency: int) -> None:
+async def test_each_conversation_has_its_own_agent(name: str, concurrency: int) -> None:
     cases = [a_talk(str(each), f"order {each}", "and?") for each in range(16)]
     runs = await outcomes(lambda env: tiny(f"shops.py:{name}", env=env), cases, concurrency=concurrency)
 
     for case in cases:
-        said = f"order {case.eval_id}"
-        assert runs[case.eval_id].replies == (Reply(said), Reply(f"{said} and?"))
+        first = f"order {case.eval_id}"
+        assert runs[case.eval_id].replies == (Reply(first), Reply(f"{first} and?"))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_each_conversation_has_an_agent_of_its_own(name: str, concurrency:
         ("Desk.invoke", "`invoke` is a method of class `Desk`: name the class, or a function that asks it"),
     ],
 )
-async def test_what_cannot_be_separated_is_refused(name: str, sentence: str) -> None:
+async def test_agent_that_cannot_be_copied_is_refused(name: str, sentence: str) -> None:
     runs = await outcomes(lambda env: tiny(f"shops.py:{name}", env=env), [a_talk("case", "hi")])
 
     failure = runs["case"].failure
@@ -77,7 +77,7 @@ async def test_what_cannot_be_separated_is_refused(name: str, sentence: str) -> 
         ("claude_agent_sdk", "ClaudeAgentOptions", "the Claude Agent SDK needs a client of its own"),
     ],
 )
-async def test_a_framework_that_needs_a_function_is_named(
+async def test_unsupported_framework_is_refused_with_advice(
     tmp_path: Path, package: str, name: str, sentence: str
 ) -> None:
     (tmp_path / f"{package}.py").write_text(f"class {name}:\n    def run(self, text): ...\n")

@@ -1,4 +1,4 @@
-"""Which mock answers a call."""
+"""Mocks of tools: the choice of the mock for a call."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from evalgate.agents.host.session import Mocks
         ({"args": {"a": [1]}}, {"a": [1, 2]}, False),
     ],
 )
-def test_a_mock_answers_what_it_matches(
+def test_mock_returns_the_result_for_matching_arguments(
     mock: dict[str, object], args: dict[str, object], answers: bool
 ) -> None:
     mocks = Mocks([{"name": "f", "result": "fixed", **mock}])
@@ -34,7 +34,7 @@ def test_a_mock_answers_what_it_matches(
         assert mocks.missing is not None
 
 
-def test_a_mock_of_one_turn_leaves_the_others_alone() -> None:
+def test_mock_of_one_turn_does_not_apply_to_others() -> None:
     mocks = Mocks([{"name": "f", "result": 1, "turn": 1}])
     seen = []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Sessions that Google ADK saved, in the agent's place."""
+"""Saved sessions of Google ADK, read as recordings."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.integrations.recordings import read_recording
-from tests.agents.http.test_adkserver import EVENTS, REPLY, event
+from tests.agents.http.test_adk_server import EVENTS, REPLY, event
 
 USER = event({"text": "Rain?"}, author="user")
 AGAIN = {"author": "user", "content": {"parts": [{"text": "And"}, {"text": "tomorrow?"}]}}
@@ -77,7 +77,7 @@ def test_a_folder_of_sessions(tmp_path: Path) -> None:
     assert recorded.cases == (case("a"), case("b"))
 
 
-def test_a_turn_that_its_model_broke_off_has_no_response(tmp_path: Path) -> None:
+def test_turn_with_a_model_error_has_no_response(tmp_path: Path) -> None:
     recorded = read_recording(
         saved(tmp_path, "x.json", {**SESSION, "events": [USER, *EVENTS[:2], FAILED]}), "x"
     )

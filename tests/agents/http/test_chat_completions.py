@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: whole and streamed, with tools answered from what the case records."""
+"""OpenAI's chat completions: whole and streamed, with tool results from the case."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ CHAT = {"dialect": "openai", "model": "agent-1"}
 
 
 def says(*answers: Says) -> Handler:
-    """Each once, streamed where that is asked; every request and answer is one of OpenAI's."""
+    """Return each completion once, streamed on request; requests and answers have OpenAI's schema."""
     rest = iter(answers)
 
     async def answer(asked: Asked) -> web.StreamResponse:
@@ -61,7 +61,7 @@ FORECAST = (ToolCall("forecast", {"city": "Paris"}, "x"), ToolResult("forecast",
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_tools_are_answered_from_the_case_through_several_rounds(stream: bool) -> None:
+async def test_tool_calls_get_the_results_of_the_case_in_several_rounds(stream: bool) -> None:
     case = a_recorded_case(
         ToolCall("forecast", {"city": "Oslo"}),
         ToolResult("forecast", "snow"),
@@ -107,7 +107,7 @@ async def test_tools_are_answered_from_the_case_through_several_rounds(stream: b
     ]
 
 
-async def test_mocks_answer_before_what_the_case_records() -> None:
+async def test_mocks_take_precedence_over_recorded_results() -> None:
     mocks = (
         ToolMock("forecast", {"sky": "mocked"}, {"city": "Paris"}),
         ToolMock("search", ["late"], turn=1),
@@ -126,7 +126,7 @@ async def test_mocks_answer_before_what_the_case_records() -> None:
     ]
 
 
-async def test_a_call_that_no_mock_answers_is_not_the_agents_fault() -> None:
+async def test_call_without_a_matching_mock_is_faulted() -> None:
     case = replace(a_recorded_case(*FORECAST), tool_mocks=(ToolMock("forecast", 1, {"city": "Oslo"}),))
     async with serving(says(Says(tools=(("forecast", '{"city":"Paris"}'),), finish="tool_calls"))) as server:
         run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
@@ -138,7 +138,7 @@ async def test_a_call_that_no_mock_answers_is_not_the_agents_fault() -> None:
     )
 
 
-async def test_other_wire_formats_leave_tools_to_the_server() -> None:
+async def test_other_dialects_leave_tools_to_the_server() -> None:
     case = replace(a_talk("case", "hi"), tool_mocks=(ToolMock("forecast", 1),))
     async with serving(scripted()) as server:
         run = await one({"url": server.url}, case)
@@ -146,7 +146,7 @@ async def test_other_wire_formats_leave_tools_to_the_server() -> None:
     assert (run.outcome, run.failure) == ("faulted", Failure("unsupported", sentence))
 
 
-async def test_the_conversation_is_sent_whole() -> None:
+async def test_each_request_sends_the_whole_conversation() -> None:
     case = EvalCase(
         "case",
         (
@@ -177,7 +177,7 @@ async def test_the_conversation_is_sent_whole() -> None:
     ]
 
 
-async def test_what_cannot_be_sent_is_not_the_agents_fault() -> None:
+async def test_attachment_that_cannot_be_sent_is_faulted() -> None:
     part = {"inline_data": {"mime_type": "video/mp4", "data": "AA=="}}
     case = EvalCase("case", (CaseTurn(UserMessage("See?", (part,))),))
     async with serving(says()) as server:
@@ -186,7 +186,7 @@ async def test_what_cannot_be_sent_is_not_the_agents_fault() -> None:
     assert (run.outcome, run.failure) == ("faulted", Failure("unsupported", sentence))
 
 
-async def test_calls_without_end_are_given_up() -> None:
+async def test_endless_tool_calls_are_stopped() -> None:
     looping = [Says(tools=(("f", "{}"),)) for _ in range(3)]
     async with serving(says(*looping)) as server:
         options = {**CHAT, "url": f"{server.url}/v1", "health": "/", "max_rounds": 3}
@@ -200,7 +200,7 @@ async def test_calls_without_end_are_given_up() -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"city":', "[1]"])
-async def test_arguments_that_are_no_object_are_a_wrong_call(arguments: str) -> None:
+async def test_arguments_that_are_no_object_count_as_a_wrong_call(arguments: str) -> None:
     async with serving(says(Says(tools=(("f", arguments),)), Says("ok"))) as server:
         run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_recorded_case())
     reply = run.replies[0]
@@ -209,14 +209,14 @@ async def test_arguments_that_are_no_object_are_a_wrong_call(arguments: str) -> 
     assert reply.tool_calls == (ToolCall("f", None, "call_0", other_args=other),)
 
 
-async def test_a_refusal_is_what_was_said() -> None:
+async def test_refusal_is_the_response() -> None:
     async with serving(says(Says(None, refusal="I will not."))) as server:
         run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_talk("case", "hi"))
     assert run.replies == (Reply("I will not."),)
 
 
 @pytest.mark.parametrize("index", [{"index": 0}, {}])
-async def test_streamed_calls_of_one_index_are_told_apart_by_their_ids(index: dict[str, int]) -> None:
+async def test_streamed_calls_with_one_index_are_separated_by_id(index: dict[str, int]) -> None:
     def piece(id_: str | None, name: str | None, arguments: str) -> dict[str, Any]:
         call = {**index, "id": id_, "function": {"name": name, "arguments": arguments}}
         return {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
@@ -270,7 +270,7 @@ async def test_refuses(answer: object, sentence: str) -> None:
     assert (run.failure.kind, run.failure.message) == ("protocol", f"{sentence} (turn 1)")
 
 
-async def test_the_query_of_the_address_stays_at_its_end() -> None:
+async def test_query_of_the_address_stays_at_its_end() -> None:
     async with serving(scripted(completion(Says("ok"), {"model": "agent-1"}))) as server:
         url = f"{server.url}/deployments/d/?api-version=2026-01-01"
         run = await one({"url": url, "health": "/", **CHAT}, a_recorded_case())

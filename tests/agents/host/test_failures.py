@@ -1,4 +1,4 @@
-"""Exceptions of any SDK that say that a provider is busy or down."""
+"""Detection of busy and unavailable services in the exceptions of SDKs."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -12,7 +12,7 @@ from evalgate.agents.host.failures import classify_transient_error, describe_err
 
 
 class Foreign(Exception):
-    """Of some SDK, with whatever it keeps."""
+    """An exception of some SDK, with any attributes."""
 
     def __init__(self, **kept: Any) -> None:
         super().__init__("slow down")
@@ -40,7 +40,7 @@ def wrapped(status: int, cause: BaseException) -> Exception:
 
 
 def a_retry_info(delay: object) -> dict[str, Any]:
-    """The body of a refusal by Google."""
+    """Return the body of Google's answer to a request above the limit."""
     kind = "type.googleapis.com/google.rpc."
     details = [{"@type": f"{kind}QuotaFailure"}, {"@type": f"{kind}RetryInfo", "retryDelay": delay}]
     return {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": details}}
@@ -99,16 +99,18 @@ class Broken(Exception):
         (Broken(), None),
     ],
 )
-def test_kind_and_pause(error: BaseException, found: tuple[str, float | None] | None) -> None:
+def test_kind_and_retry_after_of_a_busy_service(
+    error: BaseException, found: tuple[str, float | None] | None
+) -> None:
     assert classify_transient_error(error) == found
 
 
-def test_a_date_is_a_pause_too() -> None:
+def test_retry_after_may_be_a_date() -> None:
     past = Foreign(status_code=429, headers={"Retry-After": "Fri, 20 Nov 2020 00:00:00 GMT"})
     assert classify_transient_error(past) == ("rate_limited", 0.0)
 
 
-def test_the_message_to_the_gate() -> None:
+def test_error_message_of_a_busy_service() -> None:
     described = describe_error(Foreign(status_code=429, retry_after=4))
     assert described.pop("traceback")
     assert described == {
@@ -118,7 +120,7 @@ def test_the_message_to_the_gate() -> None:
     }
 
 
-def test_an_error_that_is_its_own_cause_ends() -> None:
+def test_error_that_is_its_own_cause_is_searched_once() -> None:
     error = ValueError("round")
     error.__cause__ = error
     assert classify_transient_error(error) is None

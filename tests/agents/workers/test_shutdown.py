@@ -1,4 +1,4 @@
-"""Leaving an agent leaves nothing running, however the gate leaves."""
+"""Leaving an agent ends all of its processes, however the gate ends."""
 
 import asyncio
 import os
@@ -13,14 +13,14 @@ from evalgate.core.types import CaseRun, Reply
 from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.agents.play import PATIENT_S, a_talk, command, environment, left, outcomes, survivors, tiny, until
 
-STUBBORN = "trap '' TERM; touch stubborn; while :; do sleep 1; done"
+IGNORES_SIGTERM = "trap '' TERM; touch stubborn; while :; do sleep 1; done"
 
 
 async def ignore(request: RunRequest, run: CaseRun) -> None: ...
 
 
 async def hold(env: dict[str, str], name: str, entered: asyncio.Event) -> None:
-    """Ask an agent that does not answer, until somebody cancels this."""
+    """Run a case with an agent that never answers, until this is cancelled."""
     async with tiny(name, env=env) as agent:
         entered.set()
         case = a_talk("case", "hi")
@@ -29,7 +29,7 @@ async def hold(env: dict[str, str], name: str, entered: asyncio.Event) -> None:
 
 @pytest.mark.parametrize("name", ["hangs", "hangs_in_thread", "blocks_loop"])
 @pytest.mark.parametrize("wait", [0.0, 0.01, 0.6])
-async def test_cancelled_gate(name: str, wait: float) -> None:
+async def test_cancelled_run_leaves_no_process(name: str, wait: float) -> None:
     env, entered = environment(), asyncio.Event()
     task = asyncio.create_task(hold(env, name, entered))
     await entered.wait()
@@ -40,7 +40,7 @@ async def test_cancelled_gate(name: str, wait: float) -> None:
     assert left(env) == []
 
 
-async def test_cancelled_twice() -> None:
+async def test_run_cancelled_twice_leaves_no_process() -> None:
     env, entered = environment(), asyncio.Event()
     task = asyncio.create_task(hold(env, "blocks_loop", entered))
     await entered.wait()
@@ -53,9 +53,9 @@ async def test_cancelled_twice() -> None:
     assert left(env) == []
 
 
-async def test_cancelled_while_it_says_goodbye(tmp_path: Path) -> None:
+async def test_run_cancelled_while_its_workers_end(tmp_path: Path) -> None:
     env = environment()
-    agent = command("sh", "-c", STUBBORN, env=env, cwd=tmp_path)
+    agent = command("sh", "-c", IGNORES_SIGTERM, env=env, cwd=tmp_path)
     await agent.__aenter__()
     await until((tmp_path / "stubborn").exists)
     task = asyncio.create_task(agent.__aexit__())
@@ -66,27 +66,27 @@ async def test_cancelled_while_it_says_goodbye(tmp_path: Path) -> None:
     assert left(env) == []
 
 
-async def test_agent_that_nobody_asked() -> None:
+async def test_unused_agent_ends() -> None:
     assert await outcomes(lambda env: tiny("sync_function", env=env), []) == {}
 
 
-async def test_process_that_ignores_its_end_is_killed(tmp_path: Path) -> None:
+async def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     env = environment()
-    async with command("sh", "-c", STUBBORN, env=env, cwd=tmp_path):
+    async with command("sh", "-c", IGNORES_SIGTERM, env=env, cwd=tmp_path):
         await until((tmp_path / "stubborn").exists)
         assert survivors(env) != []
     assert left(env) == []
 
 
 async def test_worker_ends_when_the_gate_is_gone() -> None:
-    """A gate that was killed says no goodbye: its end of the pipe just closes."""
+    """A gate that is killed sends nothing: only its end of the pipe is closed."""
     env = environment()
     gate = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        "import asyncio, os; from tests.agents.test_endings import hold;"
+        "import asyncio, os; from tests.agents.workers.test_shutdown import hold;"
         "asyncio.run(hold(dict(os.environ), 'hangs', asyncio.Event()))",
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         env=env,
     )
     await until(lambda: len(survivors(env)) == 2)
@@ -95,7 +95,7 @@ async def test_worker_ends_when_the_gate_is_gone() -> None:
     await until(lambda: not survivors(env))
 
 
-async def test_turns_that_are_abandoned_leave_the_worker_usable() -> None:
+async def test_worker_stays_usable_after_cancelled_turns() -> None:
     async with tiny("poisoned") as agent:
         case = a_talk("case", "hang")
         async with agent.open_session(case, 1, alone=False) as session:
@@ -108,8 +108,8 @@ async def test_turns_that_are_abandoned_leave_the_worker_usable() -> None:
         assert reply.response == "fine"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a process for somebody else")
-async def test_agent_runs_as_the_user_that_is_asked_for() -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a process as another user")
+async def test_agent_runs_as_the_configured_user() -> None:
     answer = '{"type":"done","session":"1","response":"\'$(id -u) $(id -g) $(id -G)\'"}'
     script = (
         """read hello; echo '{"type":"ready","protocol":1}'; read start; read turn; touch written; """

@@ -1,4 +1,4 @@
-"""Many cases in one process: the one that breaks it is marked, its neighbours are answered."""
+"""Many sessions in one process: only the one that breaks it fails."""
 
 import asyncio
 import time
@@ -13,24 +13,24 @@ from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.agents.play import PATIENT_S, Hurried, a_talk, environment, outcomes, survivors, tiny, until
 
 
-def neighbours_answered(runs: Mapping[str, CaseRun], texts: Mapping[str, str]) -> bool:
+def others_answered(runs: Mapping[str, CaseRun], texts: Mapping[str, str]) -> bool:
     return all(
         runs[name].outcome == "answered" and runs[name].replies == (Reply(text),)
         for name, text in texts.items()
     )
 
 
-async def test_sixty_four_sessions_at_once() -> None:
+async def test_many_sessions_run_at_once() -> None:
     texts = {f"case{n}": f"hello {n}" for n in range(64)}
     runs = await outcomes(
         lambda env: tiny("poisoned", env=env), [a_talk(name, text) for name, text in texts.items()]
     )
-    assert neighbours_answered(runs, texts)
+    assert others_answered(runs, texts)
     assert {run.earlier_attempts for run in runs.values()} == {()}
 
 
-def a_poisoned_case_among_many(poison: str) -> tuple[dict[str, str], list[EvalCase]]:
-    """What the others say, and all of them."""
+def build_cases_with_poison(poison: str) -> tuple[dict[str, str], list[EvalCase]]:
+    """Return the texts of the other cases by id, and all cases."""
     texts = {f"case{n}": f"hello {n}" for n in range(15)}
     cases = [a_talk(name, text) for name, text in texts.items()]
     cases.insert(7, a_talk("poisoned", poison))
@@ -51,53 +51,53 @@ def a_poisoned_case_among_many(poison: str) -> tuple[dict[str, str], list[EvalCa
         ("hang", "timed_out", "no answer within 0.4 s (turn 1)", 1),
     ],
 )
-async def test_one_poisoned_case_among_many(
+async def test_one_failing_case_among_many(
     poison: str, outcome: str, sentence: str, attempts: int, workers: int, request: pytest.FixtureRequest
 ) -> None:
     if poison == "hang":
         request.getfixturevalue("patient")
     hurry = {"poisoned": PATIENT_S if poison == "die" else 0.4}
-    texts, cases = a_poisoned_case_among_many(poison)
+    texts, cases = build_cases_with_poison(poison)
     runs = await outcomes(
         lambda env: Hurried(tiny("poisoned", env=env, workers=workers), hurry), cases, concurrency=16
     )
-    assert neighbours_answered(runs, texts)
+    assert others_answered(runs, texts)
     poisoned = runs["poisoned"]
     assert poisoned.failure is not None
     assert (poisoned.outcome, poisoned.failure.message) == (outcome, sentence)
     assert 1 + len(poisoned.earlier_attempts) == attempts
 
 
-async def let_go_when_late(agent: Hurried, let_go: Callable[[], None]) -> None:
-    """Let a process that stands still go on, each time that it has kept the gate waiting."""
+async def release_when_late(agent: Hurried, release: Callable[[], None]) -> None:
+    """Release a blocked process each time that it has answered a cancel too late."""
     noticed: list[WorkerSession] = []
     while True:
         for each in agent.hurried:
             late = each.state is SessionState.CANCELLING and time.monotonic() - each.cancelled_at > STALL_S
             if late and each not in noticed:
                 noticed.append(each)
-                let_go()
+                release()
         await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_a_case_that_makes_its_process_stand_still_for_a_while(
+async def test_case_that_blocks_its_process_for_a_while(
     workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evalgate.agents.workers.worker.GRACE_S", PATIENT_S)
-    texts, cases = a_poisoned_case_among_many("stand still")
+    texts, cases = build_cases_with_poison("stand still")
     async with asyncio.TaskGroup() as group:
 
         def agent(env: dict[str, str]) -> Hurried:
             pool = tiny("poisoned", env={**env, "GO_ON": str(tmp_path / "go on")}, workers=workers)
             found = Hurried(pool, {"poisoned": 0.4})
-            watching.append(group.create_task(let_go_when_late(found, (tmp_path / "go on").touch)))
+            watching.append(group.create_task(release_when_late(found, (tmp_path / "go on").touch)))
             return found
 
         watching: list[asyncio.Task[None]] = []
         runs = await outcomes(agent, cases, concurrency=16)
         watching[0].cancel()
-    assert neighbours_answered(runs, texts)
+    assert others_answered(runs, texts)
     poisoned = runs["poisoned"]
     assert poisoned.failure is not None
     assert (poisoned.outcome, poisoned.failure.message) == ("timed_out", "no answer within 0.4 s (turn 1)")
@@ -105,23 +105,23 @@ async def test_a_case_that_makes_its_process_stand_still_for_a_while(
 
 
 @pytest.mark.usefixtures("patient")
-async def test_neighbours_of_a_thread_that_hangs_come_to_their_end() -> None:
-    """Two take turns beside it; while the second is being answered, the one that hangs is given up."""
+async def test_other_sessions_finish_while_a_thread_hangs() -> None:
+    """Two others run next to it; it times out while the second one is answered."""
     cases = [a_talk("a", "hang"), *(a_talk(f"b{n}", "fine") for n in range(3))]
     runs = await outcomes(
         lambda env: Hurried(tiny("poisoned_thread", env=env), {"a": 1.5}), cases, concurrency=2
     )
     assert runs["a"].outcome == "timed_out"
-    assert neighbours_answered(runs, {f"b{n}": "fine" for n in range(3)})
+    assert others_answered(runs, {f"b{n}": "fine" for n in range(3)})
     assert {run.earlier_attempts for run in runs.values()} == {()}
 
 
-async def test_several_poisoned_cases_each_show_alone() -> None:
+async def test_several_failing_cases_each_fail_alone() -> None:
     texts = {f"case{n}": "fine" for n in range(4)}
     cases = [a_talk(name, text) for name, text in texts.items()]
     cases += [a_talk(f"poisoned{n}", "die") for n in range(3)]
     runs = await outcomes(lambda env: tiny("poisoned", env=env), cases, concurrency=7)
-    assert neighbours_answered(runs, texts)
+    assert others_answered(runs, texts)
     assert [runs[f"poisoned{n}"].outcome for n in range(3)] == ["crashed"] * 3
 
 
@@ -139,8 +139,8 @@ async def test_process_in_which_a_thread_hangs_is_replaced() -> None:
     assert pids[0] == pids[1] != pids[2]
 
 
-async def test_sessions_alone_share_their_process_with_nobody() -> None:
-    """Two of them at once get a process each, and an ordinary one is not let in."""
+async def test_session_that_must_be_alone_shares_no_process() -> None:
+    """Two of them get a process each, and an ordinary session has to wait."""
     env = environment()
     case = a_talk("case", "pid")
     message = case.turns[0].user
