@@ -3,19 +3,23 @@
 Sentences use points, counts and luck, never a p-value. A rounded number never contradicts the decision.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import floor, log10
 
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseComparison, ThresholdEstimate
+from evalgate.core.types import CaseComparison, MetricSummary, ThresholdEstimate
+from evalgate.gating.score_tables import is_line_table
 from evalgate.statistics.mean_difference import MeanDifference
-from evalgate.statistics.results import MetricDecision, RuleCheck
+from evalgate.statistics.parameters import Parameters
+from evalgate.statistics.results import Decision, MetricDecision, RuleCheck
 
 _RAREST = 1_000_000  # rarer events are not worth a number
 _MOST_DIGITS = 7
 _NOISE = 1e-9
 _NAMED = 5  # cases that one sentence lists
+_NAMED_METRICS = 3  # metrics that one sentence lists
+_FEW_RUNS = 3  # fewer stored runs of a case hardly measure luck
 
 
 @frozen
@@ -49,7 +53,7 @@ class MessageContext:
         own, other = (None if each is None else self.score(each) for each in (score, beside))
         return format_score(own, beside=other)
 
-    def difference(self, amount: float) -> str:
+    def format_difference(self, amount: float) -> str:
         """Return the distance of two scores as text: `5 points`, or `0.20` in another range than 0 to 1."""
         if self.width is None:
             return _format_points(amount)
@@ -162,7 +166,7 @@ def _describe_average(
         whole = "the only case" if change.cases == 1 else f"all {change.cases:,} cases"
         return f"No change: {whole} scored the same as on {words.base}."
     if part.reason == "better":
-        return f"Better than {words.base}: +{words.difference(-change.drop)}, too much to be luck."
+        return f"Better than {words.base}: +{words.format_difference(-change.drop)}, too much to be luck."
     size = f"{pluralize(change.cases, 'case')}, {pluralize(metric.rounds, 'run')} each"
     return (
         f"No sign of a regression: {_format_means(change, words)} ({size}). {_describe_power(change, words)}"
@@ -195,13 +199,13 @@ def _describe_drop(
         return f"Regression: {fall}. Run-to-run noise alone would do this {_format_odds(change.p)}."
     if part.reason == "likely_luck":
         return _describe_likely_luck(metric, change, words)
-    lower = f"The average is {words.difference(change.drop)} lower"
+    lower = f"The average is {words.format_difference(change.drop)} lower"
     # If the noise looks smaller than the drop, few cases carry all of it, and its width says nothing.
     if _to_whole_points(change.noise) < _to_whole_points(change.drop):
         noise = f"run-to-run noise alone would do this {_format_odds(change.p)}"
     else:
         runs = pluralize(metric.rounds, "run")
-        noise = f"this suite's noise is about ±{words.difference(change.noise)} after {runs} per case"
+        noise = f"this suite's noise is about ±{words.format_difference(change.noise)} after {runs} per case"
     return f"Can't tell. {lower}, but {noise}. {_suggest_more_runs(metric, words)}"
 
 
@@ -227,7 +231,7 @@ def _format_drop(metric: MetricDecision, change: MeanDifference, words: MessageC
     before = words.format_score(change.baseline, beside=change.candidate)
     after = words.format_score(change.candidate, beside=change.baseline)
     size = f"{pluralize(change.cases, 'case')} × {pluralize(metric.rounds, 'run')}"
-    return f"the average fell {words.difference(change.drop)} ({before} → {after}) over {size}"
+    return f"the average fell {words.format_difference(change.drop)} ({before} → {after}) over {size}"
 
 
 def _format_means(change: MeanDifference, words: MessageContext) -> str:
@@ -249,7 +253,7 @@ def _describe_power(change: MeanDifference, words: MessageContext) -> str:
         subject, catches, few = f"These {change.cases:,} cases", "catch", "are too few"
     if change.notice >= 1:
         return f"{subject} {few} to catch any drop reliably."
-    return f"{subject} reliably {catches} drops of about {words.difference(change.notice)} or more."
+    return f"{subject} reliably {catches} drops of about {words.format_difference(change.notice)} or more."
 
 
 def _suggest_more_runs(metric: MetricDecision, words: MessageContext) -> str:
@@ -333,3 +337,70 @@ def _to_whole_points(amount: float) -> int:
 
 def _to_percent(amount: float) -> float:
     return round(amount * 100, 7)
+
+
+def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[str]:
+    """Yield sentences about how the decision was made: disagreeing or missing runs and thin baselines."""
+    for name in (each for each in decision.disagreeing if not is_line_table(each)):
+        metric = name.partition("\0")[0]
+        yield f"{metric} was declared deterministic, but runs disagree: it was judged with its noise."
+    for name, found in decision.metrics.items():
+        if not is_line_table(name) and found.missing and found.reason != "missing_runs":
+            metric = name.partition("\0")[0]
+            runs = f"{found.missing:,} of {pluralize(found.planned, 'run')}"
+            yield f"{metric} was judged without {runs}, which lack a score through no fault of the agent."
+    tested = [found for found in decision.metrics.values() if found.level is not None]
+    stored = [case.baseline_runs for found in tested for case in found.cases.values() if case.baseline_runs]
+    if stored and max(stored) < _FEW_RUNS:
+        runs = pluralize(max(stored), "run")
+        yield (
+            f"The baseline holds {runs} of each case, which hardly tells how far luck reaches. For a clear "
+            "answer use `evalgate run --runs 10` on the default branch once, and `evalgate baseline save`."
+        )
+    elif tested and not any(_can_confirm(found, parameters) for found in tested):
+        yield (
+            "The exact test cannot confirm that a single case broke, with this baseline and `confirm_runs`; "
+            "cases that fail in every run are found all the same. `evalgate baseline show` says what is "
+            "missing."
+        )
+
+
+def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
+    """Return True if a case could be called broken, or if no case could fall far enough."""
+    high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
+    return not high or any(case.need is not None for case in high)
+
+
+def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
+    """Yield one sentence about the means that pass although they are below the threshold of a case."""
+    below = [
+        f"{metric.label} ({format_score(metric.score, beside=metric.threshold)} < "
+        f"{format_score(metric.threshold)})"
+        for metric in metrics
+        if metric.minimum is None and not metric.regressed
+        if metric.score is not None and metric.score < metric.threshold
+    ]
+    if below:
+        more = f" and {len(below) - _NAMED_METRICS} more" if len(below) > _NAMED_METRICS else ""
+        yield (
+            f"The mean is lower than each case must score: "
+            f"{', '.join(below[:_NAMED_METRICS])}{more}. This closes "
+            "nothing, because the mean is compared with the baseline. To require a minimum of the mean, too, "
+            "set `min_mean` in its criterion."
+        )
+
+
+def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
+    """Yield one sentence about the averages that differ visibly from their corrected ones."""
+    corrected = [
+        f"{metric.label} {format_score(metric.corrected_score)} instead of {format_score(metric.score)}"
+        for metric in metrics
+        if metric.corrected_score is not None
+        and format_score(metric.corrected_score) != format_score(metric.score)
+    ]
+    if corrected:
+        more = f" and {len(corrected) - _NAMED_METRICS} more" if len(corrected) > _NAMED_METRICS else ""
+        yield (
+            "`runs: auto` stops at averages that look good, which are too good on average. Corrected for "
+            f"that: {', '.join(corrected[:_NAMED_METRICS])}{more}. The verdict does not depend on it."
+        )

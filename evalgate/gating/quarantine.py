@@ -98,7 +98,10 @@ def apply_quarantine(
         raise InvalidInputError(sorted(problems))
     settled = _resolve_entries(file, entries, environ)
     fresh = [entry.case for entry in entries if settled is not None and entry not in settled]
-    notices = [_describe_uncounted(fresh)] if fresh else []
+    notices = []
+    if fresh:
+        what = pluralize(len(fresh), "quarantine")
+        notices.append(f"{what} of this change will count when it is merged: {', '.join(fresh)}.")
     combined = dict(policies)
     for entry in entries if settled is None else settled:
         found = _find_matching_keys(entry, keys)
@@ -182,11 +185,6 @@ def _describe_expired(entry: _QuarantineEntry) -> str:
         f"The quarantine of {entry.case} ended on {entry.expires}: it gates again. {entry.owner} mends it, "
         "or says until when."
     )
-
-
-def _describe_uncounted(fresh: Sequence[str]) -> str:
-    what = pluralize(len(fresh), "quarantine")
-    return f"{what} of this change will count when it is merged: {', '.join(fresh)}."
 
 
 def _resolve_entries(

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from evalgate.config.schema.gate import GateConfig
-from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (
@@ -18,7 +17,13 @@ from evalgate.core.types import (
     MetricSummary,
 )
 from evalgate.gating.comparison import RunComparison, ScoredRuns
-from evalgate.gating.messages import MessageContext, describe_metric
+from evalgate.gating.messages import (
+    MessageContext,
+    describe_corrections,
+    describe_decision,
+    describe_low_means,
+    describe_metric,
+)
 from evalgate.gating.score_tables import (
     ScoreTables,
     StatisticalPolicy,
@@ -38,8 +43,6 @@ from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_v
 from evalgate.statistics.pairing import Pair, PairedScores, pair_cases
 from evalgate.statistics.parameters import EPSILON, Parameters
 from evalgate.statistics.results import Decision, MetricDecision
-
-_NAMED_METRICS = 3  # metrics that one notice names
 
 
 def decide_metrics(
@@ -75,7 +78,7 @@ def apply_decision(
     corrected = apply_corrections(group_by_metric(cases), found.metrics, excesses)
     notices = (
         *beyond,
-        *list_decision_notices(decision, parameters),
+        *describe_decision(decision, parameters),
         *describe_low_means(corrected),
         *describe_corrections(corrected),
     )
@@ -146,26 +149,6 @@ def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSumm
     known = metric.range
     score = min(known.high, max(known.low, metric.score - excess * known.width))
     return replace(metric, corrected_score=score)
-
-
-def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield one sentence about the averages that differ visibly from their corrected ones."""
-    corrected = [
-        f"{metric.label} {format_score(metric.corrected_score)} instead of {format_score(metric.score)}"
-        for metric in metrics
-        if metric.corrected_score is not None
-        and format_score(metric.corrected_score) != format_score(metric.score)
-    ]
-    if corrected:
-        more = f" and {len(corrected) - _NAMED_METRICS} more" if len(corrected) > _NAMED_METRICS else ""
-        yield (
-            "`runs: auto` stops at averages that look good, which are too good on average. Corrected for "
-            f"that: {', '.join(corrected[:_NAMED_METRICS])}{more}. The verdict does not depend on it."
-        )
-
-
-FEW_RUNS = 3
-"""Fewer stored runs of a case hardly measure luck."""
 
 
 @frozen
@@ -300,38 +283,6 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
     return ", ".join(why for why, runs in causes.items() if runs) or "judge or API errors"
 
 
-def list_decision_notices(decision: Decision, parameters: Parameters) -> Iterator[str]:
-    """Yield notices about how the decision was made: disagreeing or missing runs and thin baselines."""
-    for name in (each for each in decision.disagreeing if not is_line_table(each)):
-        metric = name.partition("\0")[0]
-        yield f"{metric} was declared deterministic, but runs disagree: it was judged with its noise."
-    for name, found in decision.metrics.items():
-        if not is_line_table(name) and found.missing and found.reason != "missing_runs":
-            metric = name.partition("\0")[0]
-            runs = f"{found.missing:,} of {pluralize(found.planned, 'run')}"
-            yield f"{metric} was judged without {runs}, which lack a score through no fault of the agent."
-    tested = [found for found in decision.metrics.values() if found.level is not None]
-    stored = [case.baseline_runs for found in tested for case in found.cases.values() if case.baseline_runs]
-    if stored and max(stored) < FEW_RUNS:
-        runs = pluralize(max(stored), "run")
-        yield (
-            f"The baseline holds {runs} of each case, which hardly tells how far luck reaches. For a clear "
-            "answer use `evalgate run --runs 10` on the default branch once, and `evalgate baseline save`."
-        )
-    elif tested and not any(_can_confirm(found, parameters) for found in tested):
-        yield (
-            "The exact test cannot confirm that a single case broke, with this baseline and `confirm_runs`; "
-            "cases that fail in every run are found all the same. `evalgate baseline show` says what is "
-            "missing."
-        )
-
-
-def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return True if a case could be called broken, or if no case could fall far enough."""
-    high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
-    return not high or any(case.need is not None for case in high)
-
-
 def _build_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
     """Return a function that turns a row's key into the case id, with the eval set if there are several."""
     several = len({case.eval_set_id for case in cases}) > 1
@@ -359,7 +310,8 @@ def _annotate_summary(
     )
     if found.rule.max_drop is None:  # not compared by statistics: the plain difference stays
         return annotated
-    if not has_minimum and _is_mean_judged(found):
+    has_rule = found.rule.min_score is not None or found.rule.reliability is not None
+    if change is not None and not has_minimum and not has_rule:
         # The cases' threshold is no minimum of the mean: three cases of sixty that pass nine times in ten
         # would close the gate on every fourth harmless change.
         status = "not_evaluated" if summary.score is None else "passed"
@@ -385,31 +337,6 @@ def _has_regressed(found: MetricDecision) -> bool:
     """Return True if the average fell too far, this line's own average included, or if a case broke."""
     fell = any(part.kind == "average" and part.verdict == "fail" for part in found.checks)
     return (fell and found.change is not None and found.change.drop > 0) or bool(found.list_cases("broken"))
-
-
-def _is_mean_judged(found: MetricDecision) -> bool:
-    """Return True if the comparison took luck into account and no rule asks for a minimum."""
-    literal = found.rule.min_score is None and found.rule.reliability is None
-    return literal and found.change is not None
-
-
-def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield one sentence about the means that pass although they are below the threshold of a case."""
-    below = [
-        f"{metric.label} ({format_score(metric.score, beside=metric.threshold)} < "
-        f"{format_score(metric.threshold)})"
-        for metric in metrics
-        if metric.minimum is None and not metric.regressed
-        if metric.score is not None and metric.score < metric.threshold
-    ]
-    if below:
-        more = f" and {len(below) - _NAMED_METRICS} more" if len(below) > _NAMED_METRICS else ""
-        yield (
-            f"The mean is lower than each case must score: "
-            f"{', '.join(below[:_NAMED_METRICS])}{more}. This closes "
-            "nothing, because the mean is compared with the baseline. To require a minimum of the mean, too, "
-            "set `min_mean` in its criterion."
-        )
 
 
 def _build_metric_comparison(found: MetricDecision, words: MessageContext, known: Range) -> MetricComparison:

@@ -16,7 +16,6 @@ from evalgate.core.types import (
     CaseResult,
     Margin,
     MetricSummary,
-    RunResult,
     Status,
     Totals,
     Usage,
@@ -121,7 +120,10 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
         status=status,
         baseline=None,
         delta=None,
-        n=len(metrics) - sum(_is_not_applicable(case, metric) for case, metric in members),
+        n=sum(
+            metric.status != "not_evaluated" or any(run.outcome != "answered" for run in case.runs)
+            for case, metric in members
+        ),
         errors=sum(metric.status == "errored" for metric in metrics),
         eval_sets=tuple(dict.fromkeys(case.eval_set_id for case in members.cases)) if split else (),
         scope=scope,
@@ -218,10 +220,6 @@ def _iter_votes(name: str, cases: Sequence[CaseResult]) -> Iterator[tuple[object
             )
 
 
-def _is_not_applicable(case: CaseResult, metric: CaseMetric) -> bool:
-    return metric.status == "not_evaluated" and all(run.outcome == "answered" for run in case.runs)
-
-
 def compute_totals(cases: Sequence[CaseResult]) -> Totals:
     """Return the counts of cases by status, and the usage of agent and simulated users, for the run."""
     runs = [run for case in cases for run in case.runs]
@@ -247,20 +245,22 @@ def compute_totals(cases: Sequence[CaseResult]) -> Totals:
 
 def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
     """Return a notice about gating cases that passed in some runs and failed in others, or ""."""
-    gating = (case for case in cases if case.quarantine is None)
-    flipping = [
-        case for case in gating if len({_has_passed(run) for run in case.runs if _is_conclusive(run)}) > 1
-    ]
+    flipping = [case for case in cases if case.quarantine is None and _has_inconsistent_runs(case)]
     if not flipping:
         return ""
     names = ", ".join(case.eval_id for case in flipping[:5]) + (", …" if len(flipping) > 5 else "")
     return f"{pluralize(len(flipping), 'case')} did not end the same way in every run: {names}."
 
 
-def _is_conclusive(run: RunResult) -> bool:
-    """Return False for a run that was cut off, or in which a service or a judge failed."""
-    return run.outcome not in NON_AGENT_OUTCOMES and all(each.status != "errored" for each in run.metrics)
-
-
-def _has_passed(run: RunResult) -> bool:
-    return run.outcome == "answered" and all(metric.status != "failed" for metric in run.metrics)
+def _has_inconsistent_runs(case: CaseResult) -> bool:
+    # A run that was cut off, or in which a service or a judge failed, says nothing about the agent.
+    conclusive = [
+        run
+        for run in case.runs
+        if run.outcome not in NON_AGENT_OUTCOMES and all(each.status != "errored" for each in run.metrics)
+    ]
+    endings = {
+        run.outcome == "answered" and all(each.status != "failed" for each in run.metrics)
+        for run in conclusive
+    }
+    return len(endings) > 1

@@ -61,12 +61,12 @@ def validate_result(result: object) -> MetricResult:
             return result
         return MetricFailure(f"the metric gave no result, but a value of type {type(result).__name__}")
     scores: list[object] = [turn.score for turn in result.turns if turn.score is not None]
-    wrong = [score for score in (result.score, *scores) if not _is_finite(score)]
+    wrong = [
+        score
+        for score in (result.score, *scores)
+        if not (isinstance(score, int | float) and math.isfinite(score))
+    ]
     return MetricFailure(f"the metric gave the score {wrong[0]!r:.80}, no finite number") if wrong else result
-
-
-def _is_finite(score: object) -> bool:
-    return isinstance(score, (int, float)) and math.isfinite(score)
 
 
 DEFAULT_CASE_POLICY = CasePolicy()

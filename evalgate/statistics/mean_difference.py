@@ -123,7 +123,11 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
         for pair in pairs
         if min(pair.baseline[0], pair.candidate[0]) != max(pair.baseline[-1], pair.candidate[-1])
     ]
-    informative.sort(key=_get_sort_key)
+    # Binary cases first, and one order for all: floating sums depend on it, and no result may depend on the
+    # order in which the cases were given.
+    informative.sort(
+        key=lambda pair: (len({*pair.baseline, *pair.candidate}), pair.baseline, pair.candidate, pair.weight)
+    )
     if not informative:
         return TailProbability(1.0, "none", 0)
     if len(informative) == 1:
@@ -135,11 +139,6 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
             _compute_normal_p(informative, weight, drop, variance), "normal", len(informative)
         )
     return TailProbability(exact, "exact", len(informative))
-
-
-def _get_sort_key(pair: Pair) -> tuple[int, Thousandths, Thousandths, float]:
-    """Return a key that puts binary cases first and fixes one order, as floating sums depend on the order."""
-    return len({*pair.baseline, *pair.candidate}), pair.baseline, pair.candidate, pair.weight
 
 
 def _compute_convolved_p(pairs: Sequence[Pair], weight: float) -> float | None:

@@ -95,16 +95,14 @@ def estimate_mean(cases: Sequence[WeightedScores], alpha: float) -> tuple[float,
     """Return the weighted mean of the case means, and the half width of its interval."""
     total = math.fsum(weight for _, weight in cases)
     value = math.fsum(weight / total * compute_score_mean(scores) for scores, weight in cases)
+    # A single run has no variance of its own: it gets that of a coin with the average of all cases.
+    coin = value * (1 - value)
     spread = math.fsum(
-        (weight / total) ** 2 * _estimate_variance(scores, value) / len(scores) for scores, weight in cases
+        (weight / total) ** 2 * (compute_score_variance(scores) if len(scores) > 1 else coin) / len(scores)
+        for scores, weight in cases
     )
     inverse = math.fsum((weight / total) ** 2 / len(scores) for scores, weight in cases)
     return value, compute_half_width(spread, inverse, alpha)
-
-
-def _estimate_variance(scores: Thousandths, suite: float) -> float:
-    """Return the case's own variance, or for a single run that of a coin with the suite's average."""
-    return compute_score_variance(scores) if len(scores) > 1 else suite * (1 - suite)
 
 
 def compare_reliability_with_minimum(
