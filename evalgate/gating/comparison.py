@@ -11,7 +11,7 @@ from evalgate.metrics.aggregation import add_threshold_margins, summarize_metric
 
 if TYPE_CHECKING:
     from evalgate.gating.score_tables import StatisticalPolicy
-    from evalgate.statistics.results import Decision
+    from evalgate.statistics.decision import Decision
 
 _EPSILON = 1e-9  # a drop is a difference of two means: its last bits are noise
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict, ThresholdEstimate
@@ -17,11 +17,49 @@ from evalgate.statistics.pairing import (
     pair_cases,
 )
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters, is_within_level
-from evalgate.statistics.results import Reason, RuleCheck
 from evalgate.statistics.threshold_test import (
     compare_mean_with_minimum,
     compare_reliability_with_minimum,
 )
+
+Reason: TypeAlias = Literal[
+    # pass
+    "unchanged",
+    "better",
+    "small_drop",
+    "proven",
+    "no_sign",
+    "likely_luck",
+    "exact_held",
+    "meets_minimum",
+    "reliable",
+    "no_case_broke",
+    "nothing_asked",
+    # fail
+    "average_fell",
+    "exact_fell",
+    "case_broke",
+    "case_fell",
+    "below_minimum",
+    "unreliable",
+    # inconclusive
+    "noisy_drop",
+    "unproven",
+    "no_baseline",
+    "missing_runs",
+    "near_minimum",
+    "near_reliable",
+    "too_few_runs",
+]
+
+
+@frozen
+class RuleCheck:
+    """Result of one check of a metric."""
+
+    kind: Literal["data", "average", "cases", "minimum", "reliability"]
+    verdict: MetricVerdict
+    reason: Reason
 
 
 def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:

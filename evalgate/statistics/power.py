@@ -13,7 +13,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict
 from evalgate.statistics.adaptive_runs import NextRuns, plan_next_step
 from evalgate.statistics.case_regression import Cell, build_confirmation_plan
-from evalgate.statistics.decision import decide_fixed_runs
+from evalgate.statistics.decision import Decision, decide_fixed_runs
 from evalgate.statistics.mean_difference import compare_means
 from evalgate.statistics.pairing import (
     UNIT,
@@ -26,7 +26,6 @@ from evalgate.statistics.pairing import (
     normalize_scores,
 )
 from evalgate.statistics.parameters import MetricRule, Parameters
-from evalgate.statistics.results import Decision
 
 _MOST_RUNS = 50
 

@@ -3,9 +3,8 @@
 import pytest
 
 from evalgate.core.types import Margin
-from evalgate.statistics.decision import decide_fixed_runs
+from evalgate.statistics.decision import MetricDecision, decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
-from evalgate.statistics.results import MetricDecision
 from tests.statistics.suites import metric, suite
 
 TEN = "1" * 10
