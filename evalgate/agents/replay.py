@@ -141,12 +141,14 @@ class ReplayAgent:
     def _find_recording(self, case: EvalCase, run: int) -> Recording:
         """Return the recording of a run; raise LookupError, with what exists instead, if there is none."""
         sets = self._sets_of.get(case.eval_id, [])
+        # The recording of a renamed eval set is found as long as no other set has a case of that name.
         known = case.eval_set_id if case.eval_set_id in sets else sets[0] if len(sets) == 1 else None
         if not sets:
             raise LookupError(f"no recording of the case `{case.eval_id}`")
         if known is None:
             raise LookupError(f"recordings of `{case.eval_id}` of several eval sets, none of them this one")
         runs = self._recordings[known, case.eval_id]
+        # A failed run is not used twice: one outage would count as one in each run of the case.
         if len(runs) == 1 and runs[0].outcome == "answered":
             return runs[0]
         self._last_played[known, case.eval_id] = max(run, self._last_played.get((known, case.eval_id), 0))

@@ -91,7 +91,7 @@ class PerTurnSession:
             process.close_stdin()
             return Reply(await self._wait_for_answer(process))
         finally:
-            process.kill()
+            process.kill()  # also what it started and left behind
             await process.ended
 
     async def end(self) -> SessionResult:

@@ -144,7 +144,7 @@ class DockerAgentOptions(HttpDialectOptions):
         if traces is None:
             return make(spec)
         host_is_given = "host" in traces.model_fields_set
-        calling = replace(spec, calls_gate=True)
+        calling = replace(spec, calls_gate=True)  # it must share a network with a gate in a container
 
         def build_with_env(variables: Mapping[str, str]) -> Agent:
             # Only if it is used: a daemon refuses `host-gateway` if its bridge has no address.
@@ -192,6 +192,9 @@ class DockerAgentOptions(HttpDialectOptions):
             network=self.network,
             read_only=self.read_only,
         )
+        # What was not requested by name describes this machine (PATH, HOME, …): an image has its own.
+        harmless = build_agent_environment(context.env, ())
+        requested = {name: value for name, value in context.env.items() if name not in harmless}
         own = {
             name: expander.expand_text(f"environment.{name}", value)
             for name, value in self.environment.items()
@@ -199,7 +202,7 @@ class DockerAgentOptions(HttpDialectOptions):
         return ContainerSpec(
             image=self._resolve_image(context.folder),
             command=self._build_command(context.concurrency),
-            env={**_select_requested_env(context.env), **own},
+            env={**requested, **own},
             user=self.user,
             limits=limits,
             copied=tuple(copied),
@@ -245,9 +248,3 @@ class DockerAgentOptions(HttpDialectOptions):
         if self.command is None:
             return None
         return tuple(shlex.split(self.command) if isinstance(self.command, str) else self.command)
-
-
-def _select_requested_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that were requested by name; all others describe this machine."""
-    harmless = build_agent_environment(env, ())
-    return {name: value for name, value in env.items() if name not in harmless}

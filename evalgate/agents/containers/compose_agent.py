@@ -95,6 +95,7 @@ class Sidecars:
 
     def stop(self) -> None:
         """Remove everything that was created. It may be called at any time, also after a failed start."""
+        # The daemon removes no network or volume that a container still uses.
         for container in reversed(list(self._running.values())):
             docker_client.remove_container(container)
         if self._network is not None:
@@ -110,6 +111,7 @@ class Sidecars:
     def _create_network(self, client: "DockerClient", specs: list[ContainerSpec]) -> str:
         import docker.errors
 
+        # A name of its own, as several gates may run on one daemon. Compose would take the folder's.
         name = f"evalgate-{uuid.uuid4().hex[:12]}"
         wanted = dict.fromkeys(volume for spec in specs for volume, _, _ in spec.volumes)
         try:
@@ -117,6 +119,7 @@ class Sidecars:
             for volume in wanted:
                 self._volumes[volume] = client.volumes.create(f"{name}-{volume}", labels=build_labels())
             if own := docker_client.find_gate_container(client):
+                # A gate in a container reaches the agent's port only from a network of both.
                 self._network.connect(own)
                 self._gate_container = own
         except (docker.errors.APIError, OSError) as error:
@@ -153,7 +156,7 @@ def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, boo
     if condition == "service_completed_successfully":
         code = state["ExitCode"]
         return (f"ended with exit code {code}" if is_over and code else ""), is_over and not code
-    if is_over:
+    if is_over:  # whatever its last health was, it answers no more
         return f"ended with exit code {state['ExitCode']}", False
     health = (state.get("Health") or {}).get("Status")
     if health is None and state["Status"] == "running":
@@ -182,6 +185,7 @@ class ComposeAgent:
         self._refusal: AgentUnreachableError | None = None
 
     async def __aenter__(self) -> Self:
+        # A thread cannot be cancelled: what it creates is only known, and removed, once it has ended.
         starting = asyncio.ensure_future(asyncio.to_thread(self._sidecars.start, self._own))
         try:
             agent = self._build_agent(await asyncio.shield(starting))
@@ -257,7 +261,7 @@ class ContainerSpecBuilder:
             tmpfs=(*service.tmpfs, *(each.target for each in volumes if each.type == "tmpfs")),
             aliases=self._composition.aliases[name],
             hostname=service.hostname,
-            extra_hosts=dict(_parse_extra_host(each) for each in service.extra_hosts),
+            extra_hosts=dict(each.replace("=", ":", 1).partition(":")[::2] for each in service.extra_hosts),
             cap_drop=service.cap_drop,
             health=_build_health_test(service),
             owner=f"the service `{name}`",
@@ -302,6 +306,7 @@ class ContainerSpecBuilder:
     def _resolve_mount(self, name: str, index: int, volume: Volume) -> Path:
         """Return the path that is copied instead of mounted; report a problem if it cannot be."""
         location, source = ("services", name, "volumes", index), volume.source or ""
+        # Resolved before it is compared: a link in the working folder may lead out of it.
         path = (self._composition.folder / source).resolve()
         if not path.is_relative_to(self._folder):
             self._report_problem(
@@ -337,11 +342,6 @@ def _build_health_test(service: ComposeService) -> HealthTest | None:
         retries=check.retries,
         start_period=check.start_period,
     )
-
-
-def _parse_extra_host(entry: str) -> tuple[str, str]:
-    name, _, address = entry.replace("=", ":", 1).partition(":")
-    return name, address
 
 
 def build_compose_agent(

@@ -15,6 +15,7 @@ from evalgate.documents.config_file import ConfigDocument, parse_yaml
 from evalgate.documents.validation import Location, format_location, validate_model
 from evalgate.system.files import is_readable_name, read_text
 
+# The empty group `wrong` matches every other `$`, so that a typing error is reported and not passed on.
 _VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_][A-Za-z0-9_]*)"
     r"|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:(?P<how>:?[-?+])(?P<word>[^{}]*))?\}|(?P<wrong>))"
@@ -71,23 +72,19 @@ def read_env_file(path: Path) -> dict[str, str]:
     Raises:
         OSError, UnicodeDecodeError: it cannot be read.
     """
-    found = (_LINE.match(line) for line in read_text(path).splitlines())
-    return {line["name"]: _parse_value(line) for line in found if line and _is_assignment(line)}
+    values: dict[str, str] = {}
+    for line in filter(None, map(_LINE.match, read_text(path).splitlines())):
+        value = line["plain"] if line["single"] is None else line["single"]
+        if line["double"] is not None:
+            value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), line["double"])
+        if value is not None:  # a bare name assigns nothing
+            values[line["name"]] = value
+    return values
 
 
 def describe_read_error(error: OSError | UnicodeDecodeError) -> str:
     """Return the reason for which a file cannot be read."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"
-
-
-def _is_assignment(line: re.Match[str]) -> bool:
-    return any(line[form] is not None for form in ("single", "double", "plain"))
-
-
-def _parse_value(line: re.Match[str]) -> str:
-    if line["double"] is not None:
-        return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), line["double"])
-    return line["single"] if line["single"] is not None else line["plain"]
 
 
 IGNORED_KEYS = frozenset(
@@ -221,6 +218,7 @@ def _parse_volume(value: object) -> object:
 class ComposeService(BaseModel):
     """One service, with its variables interpolated."""
 
+    # Further keys are checked before, at their line: most have no effect here, and the others are refused.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     image: str | None = None
@@ -305,6 +303,7 @@ def read_compose_project(
         text = read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{display_path}: cannot be read: {describe_read_error(error)}") from None
+    # `environ` is the agent's environment. With evalgate's own, a changed file could read the gate's secrets.
     own = _read_dotenv(path.parent / ".env", str(Path(display_path).with_name(".env")))
     return _ProjectReader(parse_yaml(text, display_path), {**own, **environ}).read_project(
         service, path.parent
@@ -349,15 +348,14 @@ class _ProjectReader:
         if name in above:
             self._report_problem(at, f"depends on itself: {' → '.join([*above[above.index(name) :], name])}")
         elif name not in found and (service := self._parse_service(name, at)) is not None:
+            listed = self._services[name].get("depends_on")
+            # Only these are read: the file's other services may ask for what is refused here.
             for other, dependency in service.depends_on.items():
                 if other in self._services or dependency.required:
-                    self._add_service(other, (*above, name), found, self._locate_dependency(name, other))
+                    key = listed.index(other) if isinstance(listed, list) else other
+                    location = ("services", name, "depends_on", key)
+                    self._add_service(other, (*above, name), found, location)
             found[name] = service
-
-    def _locate_dependency(self, name: str, dependency: str) -> Location:
-        given = self._services[name]["depends_on"]
-        last = given.index(dependency) if isinstance(given, list) else dependency
-        return "services", name, "depends_on", last
 
     def _parse_service(self, name: str, at: Location) -> ComposeService | None:
         raw = self._services.get(name)

@@ -72,6 +72,7 @@ def _iter_labeled(client: "DockerClient") -> "Iterator[tuple[Any, Callable[[], N
     with_label: dict[str, str | list[str] | bool] = {"label": LABEL}
     for container in client.containers.list(all=True, filters=with_label, ignore_removed=True):
         yield container, partial(container.remove, force=True, v=True)
+    # After the containers: the daemon removes no network or volume that one still uses.
     for network in client.networks.list(filters=with_label):
         yield network, network.remove
     for volume in client.volumes.list(filters=with_label):
@@ -146,6 +147,7 @@ def build_folder_archive(folder: Path) -> bytes:
 def _normalize_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     if _LEFT_OUT & set(Path(entry.name).parts):
         return None
+    # Ids of this machine mean other users in the container, or none.
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     entry.mode |= 0o555 if entry.isdir() else 0o444
@@ -305,6 +307,7 @@ def _build_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, An
         "labels": build_labels(),
         "user": spec.user,
         "working_dir": spec.folder,
+        # As process 1, a program that handles no SIGTERM would ignore it, and its orphans would stay.
         "init": True,
         "security_opt": ["no-new-privileges"],
         "network": limits.network,
@@ -336,6 +339,7 @@ def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict
     """Return the settings that let the container and the gate reach each other."""
     if own := find_gate_container(client):
         return {"network": find_shared_network(client, own, spec)}
+    # Any free port of the loopback interface: the agent is for the gate only, not for the network.
     return {} if spec.port is None else {"ports": {f"{spec.port}/tcp": ("127.0.0.1", None)}}
 
 

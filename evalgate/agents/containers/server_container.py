@@ -70,6 +70,7 @@ class ServerContainer:
         Raises:
             AgentUnreachableError: it does not answer; with the end of the container's log.
         """
+        # Shielded, as a thread cannot be cancelled: until it ends, nobody knows which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
         try:
             await asyncio.shield(making)
@@ -175,7 +176,7 @@ class ServerContainer:
         except docker.errors.NotFound:
             return Failure("exited", "the agent's container was removed by somebody else")
         except (docker.errors.APIError, OSError):
-            return None  # its state is unknown
+            return None  # a busy daemon does not answer in time: that is no end of the container
         state = container.attrs["State"]
         if state["Status"] not in {"exited", "dead"}:
             return None

@@ -238,6 +238,7 @@ class ActorHost:
             return dump_message(ActorResponse())
         task = asyncio.create_task(self._run_request(request))
         self._tasks[request.session] = task
+        # Not `await task`: the gate may close the session meanwhile, and the cancelled task is answered, too.
         await asyncio.wait([task])
         if self._tasks.get(request.session) is task:
             del self._tasks[request.session]

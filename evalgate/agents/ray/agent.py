@@ -360,7 +360,7 @@ def _fail_answer(answer: "asyncio.Future[ActorResponse]", error: Exception) -> N
 
 
 _PACKAGE = Path(__file__).parents[2]
-_FEWEST_CALLS = 1_000
+_FEWEST_CALLS = 1_000  # Ray's own default for asynchronous actors
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "PYTHONUNBUFFERED": "1"}
 """Defaults of Ray's environment: no usage reports, and workers with the same priority as the gate."""
 

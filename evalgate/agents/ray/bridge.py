@@ -95,7 +95,7 @@ class Bridge:
         if gpus := resources.pop("GPU", 0):
             options["num_gpus"] = gpus
         self._actor_class = ray.remote(AgentActor).options(**options, resources=resources)
-        self._spec = ray.put(given["spec"])
+        self._spec = ray.put(given["spec"])  # sent to a node once, not with each actor
         self._actors: dict[int, Any] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._gently = False
@@ -188,7 +188,8 @@ def main() -> None:
 
         _join_cluster(ray, given)
     except Exception as error:  # noqa: BLE001  Ray raises of every kind, and each means that there is no cluster
-        wire.write_message("refused", why=_describe_error(error))
+        text = " ".join(str(error).split())
+        wire.write_message("refused", why=f"{type(error).__name__}: {text}".removesuffix(": "))
     else:
         resources = ray.cluster_resources()
         wire.write_message("joined", cpus=resources.get("CPU", 0), ray=ray.__version__)
@@ -228,11 +229,6 @@ def _check_reachable(address: str) -> None:
     host, colon, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHED_S).close()
-
-
-def _describe_error(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _take_over_stdio() -> tuple[int, GateWriter]:

@@ -125,6 +125,7 @@ class RayClusterClient:
         self._process = AgentProcess(self)
         if self._cluster.address is None:
             self._folder = _create_short_folder()
+        # -P: on the path, the bridge's folder would hide packages with the names of its modules from Ray.
         launch = LaunchSpec((sys.executable, "-P", str(_BRIDGE)), Path.cwd(), self._env)
         try:
             await self._process.start(launch)

@@ -60,6 +60,7 @@ class SpanTranscript:
 def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
     """Return the transcript of one turn from all of its spans, which may be in any order."""
     ordered = sorted(_iter_unique(spans), key=lambda span: (span.start, span.end))
+    # A model's request for a call and the call's execution are two spans: only one kind may be counted.
     tools = [span for span in ordered if _is_tool(span)]
     models = [span for span in ordered if _is_model(span)]
     agents = [span for span in ordered if _get_operation(span) == "invoke_agent"]

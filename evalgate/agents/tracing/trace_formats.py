@@ -13,7 +13,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
 from evalgate.system.files import read_text
 
-_SNIFFED = 64 * 1024
+_SNIFFED = 64 * 1024  # a recording may be of any kind and any size, and most are no traces
 _MARKS = (b'"resourceSpans"', b'"traceID"')
 
 

@@ -232,7 +232,8 @@ def _build_exporter_env(collector: SpanCollector) -> dict[str, str]:
     """Return the variables that make every OpenTelemetry SDK export to the collector within 100 ms."""
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        # The one protocol that every SDK has: JSON is missing in Python's, and gRPC is another server.
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
         "OTEL_TRACES_EXPORTER": "otlp",
-        "OTEL_BSP_SCHEDULE_DELAY": "100",
+        "OTEL_BSP_SCHEDULE_DELAY": "100",  # milliseconds; 5 s by default, which each turn would wait for
     }
