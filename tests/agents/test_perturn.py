@@ -6,14 +6,14 @@ from evalgate.agents.adapters.command import CommandAgentOptions
 from evalgate.agents.workers.wire import TOO_LARGE
 from evalgate.core.protocols import Agent
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, Failure, Reply, UserMessage
-from tests.agents.http.server import a_place
+from tests.agents.http.server import build_context
 from tests.agents.play import PATIENT_S, a_talk, outcomes
 
 
 async def played(*command: str, case: EvalCase | None = None, seconds: float = PATIENT_S) -> CaseRun:
     def agent(env: dict[str, str]) -> Agent:
         options = CommandAgentOptions.model_validate({"command": command, "mode": "per_turn"})
-        return options.build(a_place(env=env, timeout=seconds))
+        return options.build(build_context(env=env, timeout=seconds))
 
     return (await outcomes(agent, [case or a_talk("case", "hi")]))["case"]
 

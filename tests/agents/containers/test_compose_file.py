@@ -9,11 +9,13 @@ import pytest
 from evalgate.agents.adapters.docker import DockerAgentOptions
 from evalgate.agents.containers.compose_file import InterpolationError, interpolate_text, read_env_file
 from evalgate.core.errors import InvalidInputError
-from tests.agents.http.server import a_place
+from tests.agents.http.server import build_context
 
 
 def built(folder: Path) -> None:
-    DockerAgentOptions.model_validate({"service": "weather", "port": 8000}).build(a_place(folder=folder))
+    DockerAgentOptions.model_validate({"service": "weather", "port": 8000}).build(
+        build_context(folder=folder)
+    )
 
 
 def refusals(folder: Path, text: str) -> list[str]:
@@ -95,7 +97,7 @@ def test_there_is_no_file_or_no_such_service(tmp_path: Path) -> None:
 )
 def test_refuses_options(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        DockerAgentOptions.model_validate(options).build(a_place())
+        DockerAgentOptions.model_validate(options).build(build_context())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 from evalgate.agents.adapters.docker import DockerAgentOptions
 from evalgate.agents.containers.docker_client import LABEL, remove_orphans
 from evalgate.core.types import CaseRun, EvalCase, Reply, ToolCall, ToolResult, Usage
-from tests.agents.http.server import a_place
+from tests.agents.http.server import build_context
 from tests.agents.http.test_sample import gate
 from tests.agents.play import PATIENT_S, Hurried, a_talk, outcomes, until
 from tests.ports import closed_port
@@ -101,7 +101,7 @@ def agent(
     given = {"image": IMAGE, "network": "none", **options}
     base = {name: value for name, value in given.items() if value is not None}
     settings = {"folder": folder, "timeout": PATIENT_S, **(place or {})}
-    return lambda env: DockerAgentOptions.model_validate(base).build(a_place(**settings))
+    return lambda env: DockerAgentOptions.model_validate(base).build(build_context(**settings))
 
 
 async def hosted(folder: Path, cases: list[EvalCase], **options: Any) -> dict[str, CaseRun]:

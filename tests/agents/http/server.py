@@ -17,11 +17,11 @@ from evalgate.runner.scheduler import RunRequest, run_cases
 from evalgate.throttling.throttle import Throttle
 from tests.agents.play import PATIENT_S, Hurried
 
-Handler: TypeAlias = Callable[["Asked"], Awaitable[web.StreamResponse]]
+Handler: TypeAlias = Callable[["ReceivedRequest"], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """A request that the server received."""
 
     method: str
@@ -32,29 +32,29 @@ class Asked:
 
 
 @dataclass
-class Served:
+class RunningServer:
     """A running server."""
 
     url: str
-    asked: list[Asked]
+    received: list[ReceivedRequest]
 
     @property
     def posts(self) -> list[Any]:
         """Return the bodies of the POST requests."""
-        return [each.body for each in self.asked if each.method == "POST"]
+        return [each.body for each in self.received if each.method == "POST"]
 
 
 @asynccontextmanager
-async def serving(answer: Handler, *, tls: Any = None) -> AsyncIterator[Served]:
+async def serving(answer: Handler, *, tls: Any = None) -> AsyncIterator[RunningServer]:
     """Serve on a free port of this machine; `answer` handles every request except GET `/`."""
-    asked: list[Asked] = []
+    received: list[ReceivedRequest] = []
 
     async def handle(request: web.Request) -> web.StreamResponse:
         text = await request.text()
-        found = Asked(
+        found = ReceivedRequest(
             request.method, request.path, dict(request.headers), json.loads(text) if text else None, request
         )
-        asked.append(found)
+        received.append(found)
         if request.method == "GET" and request.path == "/":
             return web.Response(status=405)
         return await answer(found)
@@ -67,7 +67,7 @@ async def serving(answer: Handler, *, tls: Any = None) -> AsyncIterator[Served]:
     await site.start()
     port = runner.addresses[0][1]
     try:
-        yield Served(f"{'https' if tls else 'http'}://127.0.0.1:{port}", asked)
+        yield RunningServer(f"{'https' if tls else 'http'}://127.0.0.1:{port}", received)
     finally:
         await runner.cleanup()
 
@@ -76,16 +76,16 @@ def scripted(*answers: object) -> Handler:
     """Return each answer once: a response, the result of a function of the request, or any value as JSON."""
     rest = iter(answers)
 
-    async def answer(asked: Asked) -> web.StreamResponse:
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
         found = next(rest)
         if callable(found):
-            found = await found(asked)
+            found = await found(received)
         return found if isinstance(found, web.StreamResponse) else web.json_response(found)
 
     return answer
 
 
-def sse(*events: object, ends: bool = True) -> Callable[[Asked], Awaitable[web.StreamResponse]]:
+def sse(*events: object, ends: bool = True) -> Callable[[ReceivedRequest], Awaitable[web.StreamResponse]]:
     """Return an answer of server-sent events; texts are sent as they are. Without `ends`, it stays open."""
     texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
     return streamed("text/event-stream", *(f"data: {text}\n\n" for text in texts), ends=ends)
@@ -93,12 +93,12 @@ def sse(*events: object, ends: bool = True) -> Callable[[Asked], Awaitable[web.S
 
 def streamed(
     content_type: str, *pieces: str, ends: bool = True
-) -> Callable[[Asked], Awaitable[web.StreamResponse]]:
+) -> Callable[[ReceivedRequest], Awaitable[web.StreamResponse]]:
     """Return an answer that is sent in pieces."""
 
-    async def answer(asked: Asked) -> web.StreamResponse:
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": content_type})
-        await response.prepare(asked.request)
+        await response.prepare(received.request)
         for piece in pieces:
             await response.write(piece.encode())
         if not ends:
@@ -108,7 +108,7 @@ def streamed(
     return answer
 
 
-def a_place(**more: Any) -> AgentContext:
+def build_context(**more: Any) -> AgentContext:
     """Return the context of an agent."""
     settings: dict[str, Any] = {
         "folder": Path.cwd(),
@@ -122,27 +122,29 @@ def a_place(**more: Any) -> AgentContext:
     return AgentContext(**settings)
 
 
-async def played(
+async def run_cases_over_http(
     options: Mapping[str, object],
     cases: Iterable[EvalCase],
     *,
-    pace: Throttle | None = None,
-    hurry: Mapping[str, float] | None = None,
-    **place: Any,
+    throttle: Throttle | None = None,
+    timeouts: Mapping[str, float] | None = None,
+    **context: Any,
 ) -> dict[str, CaseRun]:
-    """Run cases with an agent of kind `http` and return the runs by case id; `hurry` has timeouts by case id."""
+    """Run cases with an agent of kind `http` and return the runs by case id; `timeouts` has timeouts by case id."""
     found: dict[str, CaseRun] = {}
 
     async def note(request: RunRequest, run: CaseRun) -> None:
         found[request.case.eval_id] = run
 
-    agent = HttpAgentOptions.model_validate({"start_timeout": PATIENT_S, **options}).build(a_place(**place))
-    async with Hurried(agent, hurry or {}) as hurried:
+    agent = HttpAgentOptions.model_validate({"start_timeout": PATIENT_S, **options}).build(
+        build_context(**context)
+    )
+    async with Hurried(agent, timeouts or {}) as hurried:
         requests = [RunRequest(case, 1) for case in cases]
-        await run_cases(hurried, requests, concurrency=8, on_finished=note, throttle=pace)
+        await run_cases(hurried, requests, concurrency=8, on_finished=note, throttle=throttle)
     return found
 
 
-async def one(options: Mapping[str, object], case: EvalCase, **place: Any) -> CaseRun:
+async def run_case(options: Mapping[str, object], case: EvalCase, **context: Any) -> CaseRun:
     """Run one case and return its run."""
-    return (await played(options, [case], **place))[case.eval_id]
+    return (await run_cases_over_http(options, [case], **context))[case.eval_id]

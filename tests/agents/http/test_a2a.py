@@ -23,7 +23,7 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
-from tests.agents.http.server import Asked, one, played, serving
+from tests.agents.http.server import ReceivedRequest, run_case, run_cases_over_http, serving
 from tests.agents.play import a_talk
 
 RELEASES = [("1.0", True), ("1.0", False), ("0.3", True), ("0.3", False)]
@@ -52,7 +52,7 @@ async def test_conversations(sdk_server: str) -> None:
         a_talk("book", "book", "Paris"),
         a_talk("fail", "fail"),
     ]
-    runs = await played({"url": sdk_server, "dialect": "a2a"}, cases)
+    runs = await run_cases_over_http({"url": sdk_server, "dialect": "a2a"}, cases)
     assert {run.failure for name, run in runs.items() if name != "fail"} == {None}
     worked = Reply("All about Paris.", (Message("Looking."), *ACTS))
     assert runs["work"].replies == (worked,)
@@ -65,7 +65,7 @@ async def test_conversations(sdk_server: str) -> None:
 async def test_session_state_is_refused() -> None:
     case = EvalCase("case", (CaseTurn(UserMessage("hi")),), session=SessionInput(state={"a": 1}))
     async with serving(served({})) as server:
-        run = await one({"url": server.url, "dialect": "a2a"}, case)
+        run = await run_case({"url": server.url, "dialect": "a2a"}, case)
     sentence = "A2A has no place for a session's state or for the messages before it (turn 1)"
     assert (run.outcome, run.failure) == ("faulted", Failure("unsupported", sentence))
 
@@ -78,7 +78,7 @@ def served(*results: Any) -> Any:
     """Serve an agent of release 0.3 with its card at the older address; return each result once."""
     rest = iter(results)
 
-    async def answer(asked: Asked) -> web.StreamResponse:
+    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
         if asked.path == "/.well-known/agent.json":
             return web.json_response(a_card(url=str(asked.request.url.with_path("/"))))
         if asked.method == "GET":
@@ -100,7 +100,7 @@ TEXT = {"kind": "text", "text": "done"}
 async def test_unfinished_task_is_polled_until_it_ends() -> None:
     over = a_task("completed", artifacts=[{"artifactId": "a", "parts": [TEXT]}])
     async with serving(served(a_task("submitted"), a_task("working"), over)) as server:
-        run = await one({"url": server.url, "dialect": "a2a"}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url, "dialect": "a2a"}, a_talk("case", "hi"))
         assert [post["method"] for post in server.posts] == ["message/send", "tasks/get", "tasks/get"]
         assert server.posts[1]["params"] == {"id": "t"}
     assert run.replies == (Reply("done"),)
@@ -109,7 +109,7 @@ async def test_unfinished_task_is_polled_until_it_ends() -> None:
 async def test_next_turn_keeps_the_context_and_drops_the_finished_task() -> None:
     over = a_task("completed", status={"state": "completed", "message": {"role": "agent", "parts": [TEXT]}})
     async with serving(served(over, over)) as server:
-        run = await one({"url": server.url, "dialect": "a2a"}, a_talk("case", "one", "two"))
+        run = await run_case({"url": server.url, "dialect": "a2a"}, a_talk("case", "one", "two"))
         said = [post["params"]["message"] for post in server.posts]
     assert run.replies == (Reply("done"), Reply("done"))
     assert [(each.get("contextId"), each.get("taskId")) for each in said] == [(None, None), ("c", None)]
@@ -133,7 +133,7 @@ async def test_next_turn_keeps_the_context_and_drops_the_finished_task() -> None
 )
 async def test_refuses(result: Any, kind: str, sentence: str) -> None:
     async with serving(served(result)) as server:
-        run = await one({"url": server.url, "dialect": "a2a"}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url, "dialect": "a2a"}, a_talk("case", "hi"))
     assert (run.outcome, run.failure) == ("crashed", Failure(kind, f"{sentence} (turn 1)"))
 
 

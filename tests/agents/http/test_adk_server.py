@@ -19,7 +19,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from tests.agents.http.server import Asked, Handler, one, played, serving, sse
+from tests.agents.http.server import Handler, ReceivedRequest, run_case, run_cases_over_http, serving, sse
 from tests.agents.play import a_talk
 
 
@@ -51,7 +51,7 @@ def an_adk_server(*turns: list[dict[str, Any]], apps: tuple[str, ...] = ("weathe
     sessions: dict[str, dict[str, Any]] = {}
     rest = iter(turns)
 
-    async def answer(asked: Asked) -> web.StreamResponse:
+    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
         if asked.path == "/list-apps":
             return web.json_response(list(apps))
         if asked.path in ("/run", "/run_sse"):
@@ -77,8 +77,8 @@ async def test_a_conversation(stream: bool) -> None:
         session=SessionInput("weather", "ada", {"unit": "C"}),
     )
     async with serving(an_adk_server(EVENTS, [event({"text": "Yes."})], apps=("weather", "b"))) as server:
-        run = await one({"url": server.url, "dialect": "adk", "stream": stream}, case)
-        asked = [(each.method, each.path) for each in server.asked]
+        run = await run_case({"url": server.url, "dialect": "adk", "stream": stream}, case)
+        asked = [(each.method, each.path) for each in server.received]
     assert run.failure is None
     assert (run.replies, run.usage) == ((REPLY, Reply("Yes.")), Usage(21, 5, None))
     assert run.final_state == {"unit": "C", "turns": 2}
@@ -116,7 +116,7 @@ async def test_app_is_chosen_from_the_servers_list(
 ) -> None:
     options = {"dialect": "adk", **({"app": app} if app else {})}
     async with serving(an_adk_server([event({"text": "ok"})], apps=apps)) as server:
-        run = await one({"url": server.url, **options}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url, **options}, a_talk("case", "hi"))
     assert run.outcome == outcome
     if outcome == "faulted":
         known = ", ".join(apps) or "none"
@@ -153,10 +153,13 @@ async def test_app_is_chosen_from_the_servers_list(
             Reply("a", (ToolCall("forecast", {"city": "Paris"}, "1", "weather"),)),
         ),
         (
-            [event({"text": "Asked."}, CALL, longRunningToolIds=["1"])],
+            [event({"text": "ReceivedRequest."}, CALL, longRunningToolIds=["1"])],
             Reply(
-                "Asked.",
-                (Message("Asked.", "weather"), ToolCall("forecast", {"city": "Paris"}, "1", "weather")),
+                "ReceivedRequest.",
+                (
+                    Message("ReceivedRequest.", "weather"),
+                    ToolCall("forecast", {"city": "Paris"}, "1", "weather"),
+                ),
             ),
         ),
     ],
@@ -175,7 +178,7 @@ async def test_case_without_a_user_gets_its_own_user() -> None:
     turns = [[event({"text": "ok"})] for _ in range(3)]
     cases = [a_talk("a", "hi"), a_talk("b", "hi"), a_talk("c", "hi", session=SessionInput(user_id="ada"))]
     async with serving(an_adk_server(*turns)) as server:
-        await played({"url": server.url, "dialect": "adk"}, cases)
+        await run_cases_over_http({"url": server.url, "dialect": "adk"}, cases)
         users = {body["userId"] for body in server.posts if "userId" in body}
     assert len(users) == 3
     assert "ada" in users

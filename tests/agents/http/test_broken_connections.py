@@ -9,7 +9,7 @@ from socket import SO_LINGER, SOL_SOCKET
 import pytest
 
 from evalgate.core.types import Reply
-from tests.agents.http.server import one
+from tests.agents.http.server import run_case
 from tests.agents.play import a_talk
 
 BODY = b'\xef\xbb\xbf{"response": "ok"}'  # with a byte order mark
@@ -46,7 +46,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 async def test_server_may_close_the_connection_after_each_answer() -> None:
     async with raw(FINE) as (url, asked):
-        run = await one({"url": url}, a_talk("case", "one", "two", "three"))
+        run = await run_case({"url": url}, a_talk("case", "one", "two", "three"))
     assert (run.failure, run.replies) == (None, (Reply("ok"),) * 3)
     assert len(asked) == 3
 
@@ -72,7 +72,7 @@ async def test_turn_that_ends_in_a_reset_is_not_repeated(works_s: float) -> None
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        run = await one({"url": url}, a_talk("case", "one", "two"))
+        run = await run_case({"url": url}, a_talk("case", "one", "two"))
         server.close()
     assert len(turns) == 2
     assert run.failure is not None
@@ -95,7 +95,7 @@ async def test_turn_that_ends_in_a_reset_is_not_repeated(works_s: float) -> None
 )
 async def test_bad_answer_is_described_and_not_requested_again(answer: bytes, why: str) -> None:
     async with raw(answer) as (url, asked):
-        run = await one({"url": url}, a_talk("case", "hi"))
+        run = await run_case({"url": url}, a_talk("case", "hi"))
     assert run.failure is not None
     assert run.failure.message.startswith(why)
     assert run.outcome == "crashed"

@@ -24,7 +24,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from tests.agents.http.server import Asked, Handler, one, scripted, serving, sse
+from tests.agents.http.server import Handler, ReceivedRequest, run_case, scripted, serving, sse
 from tests.agents.play import a_talk
 from tests.openai_server import Says, _stream, completion
 
@@ -36,7 +36,7 @@ def says(*answers: Says) -> Handler:
     """Return each completion once, streamed on request; requests and answers have OpenAI's schema."""
     rest = iter(answers)
 
-    async def answer(asked: Asked) -> web.StreamResponse:
+    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
         assert asked.path == "/v1/chat/completions"
         request = {key: value for key, value in asked.body.items() if key != "stream"}
         TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(request)
@@ -78,7 +78,7 @@ async def test_tool_calls_get_the_results_of_the_case_in_several_rounds(stream: 
     )
     options = {**CHAT, "stream": stream, "instructions": "Be brief.", "body": {"temperature": 0}}
     async with serving(answers) as server:
-        run = await one({**options, "url": f"{server.url}/v1", "health": "/"}, case)
+        run = await run_case({**options, "url": f"{server.url}/v1", "health": "/"}, case)
     assert run.failure is None
     assert run.replies == (
         Reply(
@@ -117,7 +117,7 @@ async def test_mocks_take_precedence_over_recorded_results() -> None:
     calls = (("forecast", '{"city":"Paris"}'), ("forecast", "{"), ("search", "{}"))
     answers = says(Says(tools=calls, finish="tool_calls"), Says("No."))
     async with serving(answers) as server:
-        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+        run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     assert run.failure is None
     assert [each.result for each in (run.replies[0] or Reply()).events if isinstance(each, ToolResult)] == [
         {"sky": "mocked"},
@@ -129,7 +129,7 @@ async def test_mocks_take_precedence_over_recorded_results() -> None:
 async def test_call_without_a_matching_mock_is_faulted() -> None:
     case = replace(a_recorded_case(*FORECAST), tool_mocks=(ToolMock("forecast", 1, {"city": "Oslo"}),))
     async with serving(says(Says(tools=(("forecast", '{"city":"Paris"}'),), finish="tool_calls"))) as server:
-        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+        run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     sentence = "`forecast` is mocked, and no mock of it answers the arguments {'city': 'Paris'} (turn 1)"
     assert (run.outcome, run.failure, run.usage) == (
         "faulted",
@@ -141,7 +141,7 @@ async def test_call_without_a_matching_mock_is_faulted() -> None:
 async def test_other_dialects_leave_tools_to_the_server() -> None:
     case = replace(a_talk("case", "hi"), tool_mocks=(ToolMock("forecast", 1),))
     async with serving(scripted()) as server:
-        run = await one({"url": server.url}, case)
+        run = await run_case({"url": server.url}, case)
     sentence = "the case mocks `forecast`, and mocks cannot be applied to this kind of agent"
     assert (run.outcome, run.failure) == ("faulted", Failure("unsupported", sentence))
 
@@ -160,7 +160,7 @@ async def test_each_request_sends_the_whole_conversation() -> None:
         context_messages=({"role": "assistant", "content": "Hello."},),
     )
     async with serving(says(Says("A dot."), Says("A line."))) as server:
-        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+        run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     assert [reply and reply.response for reply in run.replies] == ["A dot.", "A line."]
 
     def shown(url: str) -> JsonObject:
@@ -181,7 +181,7 @@ async def test_attachment_that_cannot_be_sent_is_faulted() -> None:
     part = {"inline_data": {"mime_type": "video/mp4", "data": "AA=="}}
     case = EvalCase("case", (CaseTurn(UserMessage("See?", (part,))),))
     async with serving(says()) as server:
-        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
+        run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     sentence = "chat completions take images, and the case attaches 'video/mp4' (turn 1)"
     assert (run.outcome, run.failure) == ("faulted", Failure("unsupported", sentence))
 
@@ -190,7 +190,7 @@ async def test_endless_tool_calls_are_stopped() -> None:
     looping = [Says(tools=(("f", "{}"),)) for _ in range(3)]
     async with serving(says(*looping)) as server:
         options = {**CHAT, "url": f"{server.url}/v1", "health": "/", "max_rounds": 3}
-        run = await one(options, a_recorded_case())
+        run = await run_case(options, a_recorded_case())
     sentence = "the agent still calls tools after 3 rounds: raise `max_rounds` if it should (turn 1)"
     assert (run.outcome, run.failure, run.usage) == (
         "crashed",
@@ -202,7 +202,7 @@ async def test_endless_tool_calls_are_stopped() -> None:
 @pytest.mark.parametrize("arguments", ['{"city":', "[1]"])
 async def test_arguments_that_are_no_object_count_as_a_wrong_call(arguments: str) -> None:
     async with serving(says(Says(tools=(("f", arguments),)), Says("ok"))) as server:
-        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_recorded_case())
+        run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_recorded_case())
     reply = run.replies[0]
     assert reply is not None
     other = [1] if arguments == "[1]" else arguments
@@ -211,7 +211,7 @@ async def test_arguments_that_are_no_object_count_as_a_wrong_call(arguments: str
 
 async def test_refusal_is_the_response() -> None:
     async with serving(says(Says(None, refusal="I will not."))) as server:
-        run = await one({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_talk("case", "hi"))
+        run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_talk("case", "hi"))
     assert run.replies == (Reply("I will not."),)
 
 
@@ -230,7 +230,7 @@ async def test_streamed_calls_with_one_index_are_separated_by_id(index: dict[str
     )
     done = sse({"choices": [{"delta": {"content": "No."}, "finish_reason": "stop"}]})
     async with serving(scripted(calls, done)) as server:
-        run = await one({**CHAT, "url": server.url, "stream": True}, a_recorded_case(*FORECAST))
+        run = await run_case({**CHAT, "url": server.url, "stream": True}, a_recorded_case(*FORECAST))
         answered = [each["tool_call_id"] for each in server.posts[1]["messages"] if each["role"] == "tool"]
     assert run.replies == (
         Reply(
@@ -264,7 +264,7 @@ CHUNK: dict[str, Any] = {"choices": [{"index": 0, "delta": {"content": "a"}, "fi
 )
 async def test_refuses(answer: object, sentence: str) -> None:
     async with serving(scripted(answer)) as server:
-        run = await one({**CHAT, "url": server.url}, a_talk("case", "hi"))
+        run = await run_case({**CHAT, "url": server.url}, a_talk("case", "hi"))
     assert run.outcome == "crashed"
     assert run.failure is not None
     assert (run.failure.kind, run.failure.message) == ("protocol", f"{sentence} (turn 1)")
@@ -273,7 +273,7 @@ async def test_refuses(answer: object, sentence: str) -> None:
 async def test_query_of_the_address_stays_at_its_end() -> None:
     async with serving(scripted(completion(Says("ok"), {"model": "agent-1"}))) as server:
         url = f"{server.url}/deployments/d/?api-version=2026-01-01"
-        run = await one({"url": url, "health": "/", **CHAT}, a_recorded_case())
-        asked = server.asked[-1].request
+        run = await run_case({"url": url, "health": "/", **CHAT}, a_recorded_case())
+        asked = server.received[-1].request
     assert run.replies == (Reply("ok"),)
     assert asked.path_qs == "/deployments/d/chat/completions?api-version=2026-01-01"

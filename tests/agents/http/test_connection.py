@@ -16,7 +16,14 @@ from evalgate.core.protocols import AgentError
 from evalgate.core.types import Failure, Reply, UserMessage
 from evalgate.throttling.rate_limiter import Clock
 from evalgate.throttling.throttle import Throttle, ThrottleSettings
-from tests.agents.http.server import Asked, a_place, one, played, scripted, serving
+from tests.agents.http.server import (
+    ReceivedRequest,
+    build_context,
+    run_case,
+    run_cases_over_http,
+    scripted,
+    serving,
+)
 from tests.agents.play import a_talk
 from tests.ports import closed_port
 
@@ -29,7 +36,7 @@ def busy(after: str, status: int = 429) -> web.Response:
 
 async def test_busy_server_gets_a_retry_after_its_pause() -> None:
     async with serving(scripted(busy("0"), busy("0.01", 503), OK)) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url}, a_talk("case", "hi"))
         assert len(server.posts) == 3
     assert run.replies == (Reply("ok"),)
 
@@ -45,7 +52,7 @@ async def test_busy_server_gets_a_retry_after_its_pause() -> None:
 )
 async def test_busy_server_without_a_near_retry_time_is_faulted(answer: web.Response, kind: str) -> None:
     async with serving(scripted(answer)) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url}, a_talk("case", "hi"))
         assert len(server.posts) == 1
     assert run.failure is not None
     assert (run.outcome, run.failure.kind) == ("faulted", kind)
@@ -54,7 +61,7 @@ async def test_busy_server_without_a_near_retry_time_is_faulted(answer: web.Resp
 
 async def test_server_that_stays_busy_is_faulted() -> None:
     async with serving(scripted(*[busy("0") for _ in range(9)])) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url}, a_talk("case", "hi"))
         assert len(server.posts) == 4
     sentence = "the agent answered with status 429 Too Many Requests (turn 1)"
     assert (run.outcome, run.failure) == ("faulted", Failure("rate_limited", sentence))
@@ -70,7 +77,7 @@ async def test_case_starts_again_after_a_busy_server() -> None:
     clock = Clock(now=lambda: sum(slept), wall=lambda: 0.0, sleep=sleep)
     pace = Throttle(settings, clock, chance=lambda: 0.0)
     async with serving(scripted(busy("100"), busy("200", 503), OK)) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"), pace=pace)
+        run = await run_case({"url": server.url}, a_talk("case", "hi"), throttle=pace)
     assert (run.outcome, run.replies) == ("answered", (Reply("ok"),))
     assert [(each.outcome, each.failure.kind) for each in run.earlier_attempts] == [
         ("faulted", "rate_limited"),
@@ -98,7 +105,7 @@ async def test_rate_limit_halves_the_concurrency() -> None:
     together = asyncio.Barrier(4)
     refused: set[str] = set()
 
-    async def answer(asked: Asked) -> web.StreamResponse:
+    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
         nonlocal at_work, most
         if asked.body["case"] not in refused:
             refused.add(asked.body["case"])
@@ -112,14 +119,16 @@ async def test_rate_limit_halves_the_concurrency() -> None:
 
     async with serving(answer) as server:
         cases = [a_talk(name, "hi") for name in "abcd"]
-        runs = await played({"url": server.url}, cases, pace=Throttle(ThrottleSettings(concurrency=4)))
+        runs = await run_cases_over_http(
+            {"url": server.url}, cases, throttle=Throttle(ThrottleSettings(concurrency=4))
+        )
     assert {run.outcome for run in runs.values()} == {"answered"}
     assert most <= 2  # 4 / 2, and one more only once three of them went well
 
 
 async def test_failure_names_the_servers_retry_after() -> None:
     async with serving(scripted(busy("3600"))) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url}, a_talk("case", "hi"))
     sentence = (
         "the agent answered with status 429 Too Many Requests and wants to be left alone for 3,600 s (turn 1)"
     )
@@ -128,7 +137,7 @@ async def test_failure_names_the_servers_retry_after() -> None:
 
 async def test_server_that_disappears_is_faulted() -> None:
     async with serving(scripted(web.Response(headers={"Connection": "close"}))) as server:
-        agent = HttpAgentOptions.model_validate({"url": server.url, "health": "well"}).build(a_place())
+        agent = HttpAgentOptions.model_validate({"url": server.url, "health": "well"}).build(build_context())
         await agent.__aenter__()
         session = await agent.open_session(a_talk("case", "hi"), 1, alone=False).__aenter__()
     try:
@@ -152,7 +161,7 @@ async def test_busy_service_behind_the_agent_is_faulted(
     error: dict[str, object], outcome: str, wanted_s: float | None
 ) -> None:
     async with serving(scripted({"error": error})) as server:
-        agent = HttpAgentOptions.model_validate({"url": server.url}).build(a_place())
+        agent = HttpAgentOptions.model_validate({"url": server.url}).build(build_context())
         async with agent, agent.open_session(a_talk("case", "hi"), 1, alone=False) as session:
             with pytest.raises(AgentError) as caught:
                 await session.run_turn(UserMessage("hi"))
@@ -161,27 +170,27 @@ async def test_busy_service_behind_the_agent_is_faulted(
 
 
 async def test_slow_turn_times_out_without_affecting_others() -> None:
-    async def answer(asked: Asked) -> web.StreamResponse:
+    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
         if asked.body["text"] == "hang":
             await asyncio.sleep(600)
         return web.json_response(OK)
 
     async with serving(answer) as server:
         cases = [a_talk("a", "hang"), a_talk("b", "hi")]
-        runs = await played({"url": server.url}, cases, hurry={"a": 0.3})
+        runs = await run_cases_over_http({"url": server.url}, cases, timeouts={"a": 0.3})
     assert (runs["a"].outcome, runs["b"].outcome) == ("timed_out", "answered")
     assert runs["a"].failure == Failure("timeout", "no answer within 0.3 s (turn 1)")
 
 
 async def test_connection_that_breaks_after_the_request_is_not_retried() -> None:
-    async def answer(asked: Asked) -> web.StreamResponse:
+    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
         transport = asked.request.transport
         assert transport is not None
         transport.close()
         return web.Response()
 
     async with serving(answer) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url}, a_talk("case", "hi"))
         assert len(server.posts) == 1
     assert run.outcome == "crashed"
     assert run.failure == Failure(
@@ -190,7 +199,7 @@ async def test_connection_that_breaks_after_the_request_is_not_retried() -> None
 
 
 async def test_incomplete_body_is_a_connection_failure() -> None:
-    async def answer(asked: Asked) -> web.StreamResponse:
+    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "100", "Content-Type": "application/json"})
         await response.prepare(asked.request)
         await response.write(b"{")
@@ -199,7 +208,7 @@ async def test_incomplete_body_is_a_connection_failure() -> None:
         return response
 
     async with serving(answer) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url}, a_talk("case", "hi"))
     assert run.failure is not None
     assert run.failure.kind == "connection"
 
@@ -207,7 +216,9 @@ async def test_incomplete_body_is_a_connection_failure() -> None:
 async def test_refused_connection_is_unreachable() -> None:
     with closed_port() as port:
         url = f"http://127.0.0.1:{port}"
-        runs = await played({"url": url, "start_timeout": 2}, [a_talk("a", "hi"), a_talk("b", "hi")])
+        runs = await run_cases_over_http(
+            {"url": url, "start_timeout": 2}, [a_talk("a", "hi"), a_talk("b", "hi")]
+        )
     sentence = f"the agent at {url} cannot be reached within 2 s: Connection refused"
     assert {run.outcome for run in runs.values()} == {"not_run"}
     assert {run.failure for run in runs.values()} == {Failure("unreachable", sentence)}
@@ -225,19 +236,19 @@ async def test_server_without_tls_is_described() -> None:
 async def test_first_case_waits_for_the_health_check() -> None:
     health = [web.Response(status=503), web.Response(status=500), web.Response(text="fine")]
     async with serving(scripted(*health, OK)) as server:
-        run = await one({"url": server.url, "health": "healthz"}, a_talk("case", "hi"))
-        assert [asked.path for asked in server.asked] == ["/healthz"] * 3 + ["/"]
+        run = await run_case({"url": server.url, "health": "healthz"}, a_talk("case", "hi"))
+        assert [each.path for each in server.received] == ["/healthz"] * 3 + ["/"]
     assert run.outcome == "answered"
 
 
 async def test_placeholders_are_expanded_and_never_shown() -> None:
-    async def answer(asked: Asked) -> web.StreamResponse:
+    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
         return web.Response(status=401, text=f"not you: {asked.headers['Authorization']}")
 
     async with serving(answer) as server:
         options = {"url": server.url, "headers": {"Authorization": "Bearer ${TOKEN}"}}
-        run = await one(options, a_talk("case", "hi"), environ={"TOKEN": "s3cr3t-value"})
-        assert server.asked[-1].headers["Authorization"] == "Bearer s3cr3t-value"
+        run = await run_case(options, a_talk("case", "hi"), environ={"TOKEN": "s3cr3t-value"})
+        assert server.received[-1].headers["Authorization"] == "Bearer s3cr3t-value"
     assert run.failure is not None
     assert run.failure.detail == "not you: Bearer [hidden]"
 
@@ -246,7 +257,7 @@ def test_all_placeholders_without_a_value_are_listed() -> None:
     headers = {"Authorization": "Bearer ${TOKEN}", "X-Team": "${TEAM}"}
     agent = HttpAgentOptions.model_validate({"url": "${BASE}/chat", "headers": headers})
     with pytest.raises(InvalidInputError) as caught:
-        agent.build(a_place(environ={"BASE": "http://there", "TEAM": " "}))
+        agent.build(build_context(environ={"BASE": "http://there", "TEAM": " "}))
     assert [str(problem) for problem in caught.value.problems] == [
         "`agent.headers.Authorization` names ${TOKEN}, which is not set in the environment of evalgate",
         "`agent.headers.X-Team` names ${TEAM}, which is set to nothing in the environment of evalgate",
@@ -261,14 +272,14 @@ def test_invalid_address_from_a_placeholder_is_not_shown(address: str) -> None:
     with pytest.raises(
         InvalidInputError, match=r"`agent\.url`, with its placeholders filled in, must "
     ) as caught:
-        agent.build(a_place(environ={"BASE": address}))
+        agent.build(build_context(environ={"BASE": address}))
     assert "there" not in str(caught.value)
 
 
 async def test_redirection_is_reported_without_its_query() -> None:
     moved = web.Response(status=308, headers={"Location": "https://there/chat?key=secret"})
     async with serving(scripted(moved)) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url}, a_talk("case", "hi"))
     sentence = (
         "the agent answered with status 308 Permanent Redirect; redirections are not followed: "
         "give the address that it leads to, https://there/chat (turn 1)"
@@ -296,7 +307,7 @@ def serves_tls(certificate: tuple[Path, Path]) -> ssl.SSLContext:
 @pytest.mark.parametrize("trust", [{"ca_file": "cert.pem"}, {"verify": False}])
 async def test_certificates(certificate: tuple[Path, Path], trust: dict[str, object]) -> None:
     async with serving(scripted(OK), tls=serves_tls(certificate)) as server:
-        run = await one({"url": server.url, **trust}, a_talk("case", "hi"), folder=certificate[0].parent)
+        run = await run_case({"url": server.url, **trust}, a_talk("case", "hi"), folder=certificate[0].parent)
     assert run.outcome == "answered"
 
 
@@ -317,7 +328,7 @@ async def test_untrusted_certificate_fails_at_once(
     async with serving(scripted(), tls=serves_tls(certificate)) as server:
         url = server.url.replace("127.0.0.1", host)
         options = {"url": url, "start_timeout": 3_600.0, **trust}
-        run = await one(options, a_talk("case", "hi"), folder=certificate[0].parent)
+        run = await run_case(options, a_talk("case", "hi"), folder=certificate[0].parent)
     assert run.outcome == "not_run"
     assert run.failure is not None
     assert run.failure.message.startswith(f"the certificate of the agent at {url} is not trusted: ")
@@ -332,17 +343,17 @@ async def test_headers_never_leave_tls(
     certificate: tuple[Path, Path], headers: dict[str, str], outcome: str, asked: int
 ) -> None:
     said = {"kind": "message", "messageId": "m", "role": "agent", "parts": [{"kind": "text", "text": "ok"}]}
-    async with serving(scripted({"jsonrpc": "2.0", "id": 1, "result": said})) as in_the_open:
-        card = {"url": in_the_open.url, "preferredTransport": "JSONRPC"}
+    async with serving(scripted({"jsonrpc": "2.0", "id": 1, "result": said})) as plain_server:
+        card = {"url": plain_server.url, "preferredTransport": "JSONRPC"}
         async with serving(scripted(card), tls=serves_tls(certificate)) as server:
             options = {"url": server.url, "dialect": "a2a", "verify": False, "headers": headers}
-            run = await one(options, a_talk("case", "hi"), environ={"TOKEN": "s3cr3t-value"})
-    assert (run.outcome, len(in_the_open.asked)) == (outcome, asked)
+            run = await run_case(options, a_talk("case", "hi"), environ={"TOKEN": "s3cr3t-value"})
+    assert (run.outcome, len(plain_server.received)) == (outcome, asked)
 
 
 def test_missing_certificate_file_is_refused(tmp_path: Path) -> None:
     agent = HttpAgentOptions.model_validate({"url": "https://there", "ca_file": "no.pem"}).build(
-        a_place(folder=tmp_path)
+        build_context(folder=tmp_path)
     )
 
     async def enter() -> None:
@@ -394,5 +405,5 @@ async def test_conversations_share_no_cookies() -> None:
 
     async with serving(scripted(*[welcome() for _ in range(3)])) as server:
         url = server.url.replace("127.0.0.1", "localhost")  # of a number, no cookie would be kept anyway
-        await played({"url": url, "health": "well"}, [a_talk("a", "hi"), a_talk("b", "hi")])
-        assert [asked.headers.get("Cookie") for asked in server.asked if asked.method == "POST"] == [None] * 2
+        await run_cases_over_http({"url": url, "health": "well"}, [a_talk("a", "hi"), a_talk("b", "hi")])
+        assert [each.headers.get("Cookie") for each in server.received if each.method == "POST"] == [None] * 2

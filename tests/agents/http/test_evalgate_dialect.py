@@ -16,7 +16,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from tests.agents.http.server import one, scripted, serving, sse
+from tests.agents.http.server import run_case, scripted, serving, sse
 from tests.agents.play import a_talk
 
 SUNNY: JsonObject = {
@@ -36,11 +36,11 @@ async def test_request_holds_all_a_stateless_server_needs() -> None:
         context_messages=({"role": "user", "content": "hello"},),
     )
     async with serving(scripted(SUNNY, {"response": "Still sunny."})) as server:
-        run = await one({"url": server.url, "headers": {"X-Team": "blue"}}, case)
+        run = await run_case({"url": server.url, "headers": {"X-Team": "blue"}}, case)
         posts = [dict(post) for post in server.posts]
     assert run.replies == (Reply("Paris: sunny.", CALLED), Reply("Still sunny."))
     assert (run.final_state, run.usage) == ({"city": "Paris"}, Usage(20, 4, None))
-    assert server.asked[-1].headers["X-Team"] == "blue"
+    assert server.received[-1].headers["X-Team"] == "blue"
     sessions = {post.pop("session") for post in posts}
     assert len(sessions) == 1
     common = {
@@ -98,7 +98,7 @@ STREAMED = Reply("ok", (ToolCall("f", {}), Message("wait", "a")))
 )
 async def test_reads(answer: object, reply: Reply) -> None:
     async with serving(scripted(answer)) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url}, a_talk("case", "hi"))
     assert (run.failure, run.replies) == (None, (reply,))
 
 
@@ -154,12 +154,12 @@ async def test_reads(answer: object, reply: Reply) -> None:
 )
 async def test_refuses(answer: object, failure: Failure) -> None:
     async with serving(scripted(answer)) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url}, a_talk("case", "hi"))
     assert (run.outcome, run.failure) == ("crashed", failure)
 
 
 async def test_replies_before_a_failed_turn_are_kept() -> None:
     async with serving(scripted(SUNNY, {"error": "down"})) as server:
-        run = await one({"url": server.url}, a_talk("case", "one", "two"))
+        run = await run_case({"url": server.url}, a_talk("case", "one", "two"))
     assert (run.outcome, run.replies) == ("crashed", (Reply("Paris: sunny.", CALLED),))
     assert (run.failure, run.usage) == (Failure("exception", "down (turn 2)"), Usage(20, 4, None))

@@ -9,7 +9,7 @@ import pytest
 from evalgate.agents.http.connection import find_proxy
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Failure, Reply
-from tests.agents.http.server import one
+from tests.agents.http.server import run_case
 from tests.agents.play import a_talk
 
 HERE = "http://proxy:3128"
@@ -96,7 +96,7 @@ def answer(status: bytes, body: bytes = b"{}") -> bytes:
 async def test_requests_use_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_proxy(answer(b"200 OK")) as (proxy, lines):
         monkeypatch.setenv("http_proxy", proxy)
-        run = await one({"url": "http://agents.example/chat"}, a_talk("case", "hi"))
+        run = await run_case({"url": "http://agents.example/chat"}, a_talk("case", "hi"))
     assert run.replies == (Reply(),)
     assert lines == [
         b"GET http://agents.example/chat HTTP/1.1\r\n",
@@ -116,7 +116,7 @@ async def test_proxy_that_requires_authentication_is_reported(
 ) -> None:
     async with a_proxy(answer(b"407 Authentication Required")) as (proxy, _):
         monkeypatch.setenv("ALL_PROXY", proxy)
-        run = await one({"url": url, "start_timeout": 0.5}, a_talk("case", "hi"))
+        run = await run_case({"url": url, "start_timeout": 0.5}, a_talk("case", "hi"))
     sentence = f"the agent at {url} cannot be reached within 0.5 s: {why}"
     assert (run.outcome, run.failure) == ("not_run", Failure("unreachable", sentence))
 
@@ -124,6 +124,6 @@ async def test_proxy_that_requires_authentication_is_reported(
 async def test_later_refusal_of_a_proxy_is_faulted(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_proxy(answer(b"200 OK"), answer(b"407 Who?", b"who?")) as (proxy, _):
         monkeypatch.setenv("http_proxy", proxy)
-        run = await one({"url": "http://agents.example"}, a_talk("case", "hi"))
+        run = await run_case({"url": "http://agents.example"}, a_talk("case", "hi"))
     sentence = "the proxy wants to know who asks: it answered with status 407 (turn 1)"
     assert (run.outcome, run.failure) == ("faulted", Failure("proxy", sentence, "who?"))

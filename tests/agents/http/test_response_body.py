@@ -15,7 +15,7 @@ from evalgate.agents.http import response_body
 from evalgate.agents.http.response_body import SseReader, parse_json_body, run_off_loop
 from evalgate.agents.workers.wire import LARGE, parse_untrusted_json
 from evalgate.core.types import JsonObject, Message, Reply
-from tests.agents.http.server import Handler, one, scripted, serving, sse, streamed
+from tests.agents.http.server import Handler, run_case, scripted, serving, sse, streamed
 from tests.agents.play import a_talk
 
 
@@ -92,14 +92,14 @@ def rpc(result: object) -> dict[str, object]:
 )
 async def test_finished_stream_need_not_end(options: dict[str, object], answer: Handler) -> None:
     async with serving(scripted(answer)) as server:
-        run = await one({"url": server.url, **options}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url, **options}, a_talk("case", "hi"))
     assert (run.failure, run.replies) == (None, (Reply("ok"),))
 
 
 async def test_a2a_stream_of_a_finished_task_need_not_end() -> None:
     stream = sse(rpc(_UPDATE), rpc(_STATUS), ends=False)
     async with serving(scripted(lambda each: _card(each.request.url.origin()), stream)) as server:
-        run = await one({"url": server.url, "dialect": "a2a"}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url, "dialect": "a2a"}, a_talk("case", "hi"))
     assert (run.failure, run.replies) == (None, (Reply("ok"),))
 
 
@@ -109,7 +109,7 @@ async def _card(origin: object) -> dict[str, object]:
 
 async def test_event_right_after_the_end_is_still_read() -> None:
     async with serving(scripted(sse(DONE, DONE, ends=False))) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url}, a_talk("case", "hi"))
     assert run.failure is not None
     assert run.failure.message == "the agent sent an event after `done` (turn 1)"
 
@@ -120,7 +120,7 @@ async def test_lines_may_arrive_in_pieces_of_any_size(size: int) -> None:
     text = f"\r\n{json.dumps(message, ensure_ascii=False)}\r\n\n{json.dumps(DONE)}"
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
     async with serving(scripted(streamed("application/x-ndjson", *pieces))) as server:
-        run = await one({"url": server.url}, a_talk("case", "hi"))
+        run = await run_case({"url": server.url}, a_talk("case", "hi"))
     assert run.replies == (Reply("ok", (Message("é 😀"),)),)
 
 
@@ -200,14 +200,14 @@ async def test_large_answers_of_each_dialect_are_parsed_in_a_thread(
 
     monkeypatch.setattr(response_body, "parse_untrusted_json", parse_watched)
     async with serving(scripted(answer())) as server:
-        run = await one({"url": server.url, **options}, a_talk("c", "hi"))
+        run = await run_case({"url": server.url, **options}, a_talk("c", "hi"))
     assert run.failure is None
     assert threads == [False]
 
 
 async def test_large_and_small_answers_have_the_same_errors() -> None:
     async with serving(scripted({"response": "x", "tool_calls": [*build_calls(LARGE), 1]})) as server:
-        run = await one({"url": server.url}, a_talk("c", "hi"))
+        run = await run_case({"url": server.url}, a_talk("c", "hi"))
     assert run.failure is not None
     assert run.failure.message == "the agent's answer has a tool call that is not a JSON object (turn 1)"
 

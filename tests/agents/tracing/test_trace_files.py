@@ -12,7 +12,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalSet, Reply, ToolCall, ToolResult
 from evalgate.integrations.recordings import read_recording
 from evalgate.runner.scheduler import RunRequest, run_cases
-from tests.agents.http.server import a_place
+from tests.agents.http.server import build_context
 from tests.agents.play import a_talk
 
 TURNS = [("Rain in Paris?", "Paris", "No."), ("In Oslo?", "Oslo", "Snow.")]
@@ -124,7 +124,7 @@ async def test_replayed(tmp_path: Path, kind: str) -> None:
         assert isinstance(found, EvalSet)
         return found
 
-    agent = ReplayAgentOptions(path=path.name).build(a_place(read_recording=read))
+    agent = ReplayAgentOptions(path=path.name).build(build_context(read_recording=read))
     runs = []
 
     async def note(request: RunRequest, run: Any) -> None:

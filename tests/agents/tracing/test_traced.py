@@ -16,7 +16,7 @@ from evalgate.agents.tracing.traced_agent import merge_replies
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import Agent
 from evalgate.core.types import CaseRun, Event, Message, Reply, ToolCall, ToolResult, Usage
-from tests.agents.http.server import a_place, played
+from tests.agents.http.server import build_context, run_cases_over_http
 from tests.agents.play import PATIENT_S, a_talk, outcomes
 from tests.ports import free_port
 
@@ -45,7 +45,7 @@ async def test_a_process_for_each_turn() -> None:
     def agent(env: dict[str, str]) -> Agent:
         command = (sys.executable, str(SCRIPT), "TURN")
         options = {"command": command, "mode": "per_turn", "otel": True}
-        return CommandAgentOptions.model_validate(options).build(a_place(env=env, timeout=PATIENT_S))
+        return CommandAgentOptions.model_validate(options).build(build_context(env=env, timeout=PATIENT_S))
 
     check(await outcomes(agent, CASES))
 
@@ -70,13 +70,13 @@ def traced_server(otlp_port: int) -> Iterator[str]:
 
 
 async def test_a_server(traced_server: str, otlp_port: int) -> None:
-    check(await played({"url": traced_server, "otel": {"port": otlp_port}}, CASES))
+    check(await run_cases_over_http({"url": traced_server, "otel": {"port": otlp_port}}, CASES))
 
 
 async def test_an_agent_that_sends_no_spans() -> None:
     def agent(env: dict[str, str]) -> Agent:
         options = {"command": ("cat",), "mode": "per_turn", "otel": {"wait": 0.1}}
-        return CommandAgentOptions.model_validate(options).build(a_place(env=env))
+        return CommandAgentOptions.model_validate(options).build(build_context(env=env))
 
     run = (await outcomes(agent, [a_talk("a", "hi")]))["a"]
     assert run.failure is not None
@@ -90,7 +90,7 @@ async def test_a_port_that_is_taken() -> None:
 
         def agent(env: dict[str, str]) -> Agent:
             options = {"command": ("cat",), "mode": "per_turn", "otel": {"port": port}}
-            return CommandAgentOptions.model_validate(options).build(a_place(env=env))
+            return CommandAgentOptions.model_validate(options).build(build_context(env=env))
 
         with pytest.raises(InvalidInputError) as caught:
             await outcomes(agent, [a_talk("a", "hi")])
