@@ -68,6 +68,12 @@ def average(part: RuleCheck, rounds: int = 1, **figures: Any) -> MetricDecision:
     return replace(METRIC, checks=(part,), change=replace(CHANGE, **figures), rounds=rounds)
 
 
+def minimum(check: RuleCheck, mean: float, margin: float, required: float) -> MetricDecision:
+    """A decision by the minimum of the mean alone."""
+    estimate = an_estimate(mean, margin, required, check.verdict)
+    return replace(METRIC, checks=(check,), minimum=estimate)
+
+
 PASS = {
     "unchanged": (
         average(RuleCheck("average", "pass", "unchanged"), drop=0.0, same=True),
@@ -174,11 +180,7 @@ FAIL = {
         ),
     ),
     "threshold": (
-        replace(
-            METRIC,
-            checks=(RuleCheck("minimum", "fail", "below_minimum"),),
-            minimum=an_estimate(0.71, 0.06, 0.8, "fail"),
-        ),
+        minimum(RuleCheck("minimum", "fail", "below_minimum"), 0.71, 0.06, 0.8),
         "0.71 is below the required 0.80, beyond noise (at most 0.77).",
     ),
     "reliability": (
@@ -230,11 +232,7 @@ UNCLEAR = {
         ),
     ),
     "threshold": (
-        replace(
-            METRIC,
-            checks=(RuleCheck("minimum", "inconclusive", "near_minimum"),),
-            minimum=an_estimate(0.78, 0.08, 0.8, "inconclusive"),
-        ),
+        minimum(RuleCheck("minimum", "inconclusive", "near_minimum"), 0.78, 0.08, 0.8),
         "0.78 is below 0.80 but within noise (0.70–0.86).",
     ),
     "too few runs for pass^k": (
@@ -246,11 +244,7 @@ UNCLEAR = {
         "pass^5 needs 5 runs of every case; a case has fewer.",
     ),
     "threshold unproven": (
-        replace(
-            METRIC,
-            checks=(RuleCheck("minimum", "inconclusive", "near_minimum"),),
-            minimum=an_estimate(0.82, 0.08, 0.8, "inconclusive"),
-        ),
+        minimum(RuleCheck("minimum", "inconclusive", "near_minimum"), 0.82, 0.08, 0.8),
         "0.82 meets the required 0.80, but is not proven to (0.74–0.90).",
     ),
 }
@@ -293,11 +287,9 @@ def test_only_what_helps_is_advised(stored: int, rounds: int, words: MessageCont
 
 
 def test_a_met_minimum_says_so() -> None:
-    parts = (RuleCheck("minimum", "pass", "meets_minimum"),)
-
-    assert describe_metric(
-        replace(METRIC, checks=parts, minimum=an_estimate(0.9, 0.05, 0.8, "pass")), MAIN
-    ) == ("0.90 meets the required 0.80.",)
+    assert describe_metric(minimum(RuleCheck("minimum", "pass", "meets_minimum"), 0.9, 0.05, 0.8), MAIN) == (
+        "0.90 meets the required 0.80.",
+    )
 
 
 def test_suspects_are_listed_beside_what_broke() -> None:
