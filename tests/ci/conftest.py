@@ -1,4 +1,4 @@
-"""A GitHub, and an impatient way to post to it."""
+"""A running GitHub, and a function that posts to it with short timeouts."""
 
 import importlib
 import time
@@ -11,27 +11,26 @@ from evalgate.ci.github_actions import PullRequest
 from evalgate.ci.github_client import Account
 from evalgate.ci.github_pull_request import post_comment
 from evalgate.ci.posting import ACTIONS_BOT, PostResult, PostTimeouts
+from tests.ci.hosts import QUICK
 from tests.github.server import FakeGitHub
 from tests.github.world import PULL, REPOSITORY
 
 for client in ("github", "gitlab"):
-    importlib.import_module(client)  # takes seconds on a busy machine, which are no post's
-
-QUICK = PostTimeouts(
-    total_s=50.0, request_s=20, settle_s=0.3, pause_s=0.02, longest_pause_s=0.2, between_writes_s=0.0
-)
+    importlib.import_module(
+        client
+    )  # takes seconds on a busy machine, which would count as the time of a post
 
 
-def patience_of_many(jobs: int, post_one: Callable[[], object]) -> PostTimeouts:
-    """For so many jobs that post at the same time, each in a thread of this process.
+def measure_timeouts(jobs: int, post_one: Callable[[], object]) -> PostTimeouts:
+    """Return timeouts for a number of jobs that post at the same time, each in a thread of this process.
 
-    What settles must outlast what any of them takes from reading to writing, on whatever machine this is.
+    `settle_s` must be longer than any of them takes from reading to writing, on the machine of the test.
     """
-    post_one()  # what is done but once is done
+    post_one()  # the first one also loads and caches
     began = time.monotonic()
     post_one()
-    took_s = time.monotonic() - began
-    settle_s = max(3.0, 2 * jobs * took_s)
+    duration_s = time.monotonic() - began
+    settle_s = max(3.0, 2 * jobs * duration_s)
     return PostTimeouts(
         total_s=40 * settle_s,
         request_s=120,
@@ -47,7 +46,7 @@ TOKEN = "ghs_writer"
 
 @pytest.fixture
 def github() -> Iterator[FakeGitHub]:
-    """A running GitHub; the test fails when somebody breaks its contract."""
+    """A running GitHub; the test fails if a client breaks its contract."""
     with FakeGitHub().running() as running:
         yield running
 
@@ -65,7 +64,7 @@ def post(
     run: int = 1,
     job: str = "",
     token: str = TOKEN,
-    patience: PostTimeouts = QUICK,
+    timeouts: PostTimeouts = QUICK,
     shared: bool = False,
     author: str = ACTIONS_BOT,
     shorter: Callable[[int], str] | None = None,
@@ -76,7 +75,7 @@ def post(
         gate,
         CommentSection(key, text, run, 1, job),
         shared=shared,
-        timeouts=patience,
+        timeouts=timeouts,
         author=author,
         shorter=shorter,
     )

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from evalgate.ci.check_runs import Check, build_outputs
 from evalgate.ci.github_pull_request import post_check
 from evalgate.ci.posting import Annotation, PostResult
-from tests.ci.conftest import QUICK, account_on
+from tests.ci.conftest import account_on
+from tests.ci.hosts import QUICK
 from tests.github.faults import Fault
 from tests.github.server import FakeGitHub
 from tests.github.world import HEAD_SHA, Grant

@@ -20,7 +20,8 @@ from evalgate.datasets.results_io import dump_record
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.runner.publish import Publisher, post_record
 from evalgate.system.workspace import Workspace
-from tests.ci.conftest import QUICK, TOKEN
+from tests.ci.conftest import TOKEN
+from tests.ci.hosts import QUICK
 from tests.github.server import FakeGitHub
 from tests.github.world import HEAD_SHA, PULL, REPOSITORY, Grant
 from tests.situations import green, hostile, huge, regression

@@ -8,7 +8,8 @@ import pytest
 
 from evalgate.ci.comment_sections import CommentSection, read_sections, render_body
 from evalgate.ci.posting import PostOptions, PostResult
-from tests.ci.conftest import QUICK, post
+from tests.ci.conftest import post
+from tests.ci.hosts import QUICK
 from tests.ci.test_github_pull_request import environ_of, post_report
 from tests.github.faults import Fault
 from tests.github.server import FakeGitHub
@@ -68,7 +69,7 @@ def test_another_step_of_the_same_job_replaces_without_a_word(github: FakeGitHub
 
 def test_ten_jobs_end_quickly_with_the_report_of_one(github: FakeGitHub) -> None:
     def job(number: int) -> PostResult:
-        return post(github, f"of {number}", job=f"job {number}", patience=replace(QUICK, total_s=120.0))
+        return post(github, f"of {number}", job=f"job {number}", timeouts=replace(QUICK, total_s=120.0))
 
     with ThreadPoolExecutor(10) as pool:
         outcomes = list(pool.map(job, range(10)))

@@ -6,7 +6,7 @@ import pytest
 
 from evalgate.ci.comment_sections import CommentSection, read_sections, render_body
 from evalgate.ci.posting import PostResult
-from tests.ci.conftest import patience_of_many, post
+from tests.ci.conftest import measure_timeouts, post
 from tests.github.faults import Fault
 from tests.github.server import FakeGitHub
 from tests.github.world import Grant
@@ -14,10 +14,10 @@ from tests.github.world import Grant
 
 def _post_all(github: FakeGitHub, jobs: int) -> list[PostResult]:
     with FakeGitHub().running() as another:
-        patience = patience_of_many(jobs, lambda: post(another))
+        timeouts = measure_timeouts(jobs, lambda: post(another))
 
     def job(number: int) -> PostResult:
-        return post(github, f"text of {number}", key=f"leg {number}", shared=True, patience=patience)
+        return post(github, f"text of {number}", key=f"leg {number}", shared=True, timeouts=timeouts)
 
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(job, range(jobs)))
