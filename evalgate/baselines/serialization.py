@@ -69,8 +69,10 @@ def load_baseline(document: Document) -> Baseline:
 def _check_version(document: Document) -> None:
     version = document.value.get("schema_version") if isinstance(document.value, Mapping) else None
     if isinstance(version, bool) or not isinstance(version, int):
-        place = document.find_position(("schema_version",))
-        raise InvalidInputError([Problem(document.path, *place, "`schema_version` must be a whole number")])
+        position = document.find_position(("schema_version",))
+        raise InvalidInputError(
+            [Problem(document.path, *position, "`schema_version` must be a whole number")]
+        )
     if version > SCHEMA_VERSION:
         raise InvalidInputError([_build_newer_problem(document, version)])
 

@@ -239,7 +239,7 @@ def _build_setup(
         )
     settings, config = config.agent, config.model_copy(update={"user": config.user or UserConfig()})
     redactor = LiveRedactor(Redactor.from_environment(environ, ()))
-    context = LlmContext(rules.base, environ, UsageMeter(config.budget), config.prices, hiding=redactor)
+    context = LlmContext(rules.base, environ, UsageMeter(config.budget), config.prices, redactor=redactor)
     resolver = JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
     users = build_user_factory(rules, config, {}, resolver, [asked])
     resolver.judges.check_reserved()
@@ -259,5 +259,7 @@ async def _run_stories(
     requests = [RunRequest(case, 1, index) for index, case in enumerate(cases)]
     concurrency = setup.chosen.settings.concurrency
     async with build_agent(setup.chosen, workspace, environ) as agent, setup.judges:
-        await run_cases(agent, requests, concurrency=concurrency, on_finished=store_run, user_of=setup.users)
+        await run_cases(
+            agent, requests, concurrency=concurrency, on_finished=store_run, create_user=setup.users
+        )
     return [found[index] for index in range(len(cases))]

@@ -89,10 +89,10 @@ _SNAKE = {"mimeType": "mime_type", "displayName": "display_name", "fileUri": "fi
 
 
 def _build_trpc_part(held: dict[str, Any], source: str, target: str) -> JsonObject | None:
-    said = {_SNAKE.get(key, key): value for key, value in held.items() if value is not None}
-    mime_type, content = said.pop("mime_type", None), said.pop(source, None)
-    name = said.pop("display_name", None)
-    if said or not content or not isinstance(mime_type, str):
+    members = {_SNAKE.get(key, key): value for key, value in held.items() if value is not None}
+    mime_type, content = members.pop("mime_type", None), members.pop(source, None)
+    name = members.pop("display_name", None)
+    if members or not content or not isinstance(mime_type, str):
         return None
     kind, _, form = mime_type.partition("/")
     if kind in _FORMATTED and form and name is None:
@@ -198,10 +198,13 @@ _OF_A_TURN: Mapping[str, tuple[str, Callable[[CaseTurn], object]]] = {
 }
 _OF_A_REPLY: Mapping[str, tuple[str, Callable[[Reply], object]]] = {
     "messages": ("what is said before the final response", _get_messages),
-    "message_authors": ("who says what", lambda reply: any(said.author for said in _get_messages(reply))),
+    "message_authors": (
+        "who says what",
+        lambda reply: any(message.author for message in _get_messages(reply)),
+    ),
     "payload": (
         "the widget of a message",
-        lambda reply: any(said.payload is not None for said in _get_messages(reply)),
+        lambda reply: any(message.payload is not None for message in _get_messages(reply)),
     ),
     "answers": (
         "what the tools answer",

@@ -101,7 +101,7 @@ def parse_chat(messages: Sequence[Mapping[str, object]], lost: Counter[str]) -> 
 class _ChatParser:
     lost: Counter[str]
     turns: list[CaseTurn] = field(default_factory=list)
-    said: UserMessage | None = None
+    user_message: UserMessage | None = None
     events: list[Event] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     """Names of tools by id of the call: a tool's answer holds only the id."""
@@ -112,8 +112,8 @@ class _ChatParser:
             self.lost[f"messages of the role `{role}`: the agent has its own instructions"] += 1
         elif role == "user":
             self._end_turn()
-            self.said = UserMessage(self._extract_text(message.get("content")))
-        elif self.said is None:
+            self.user_message = UserMessage(self._extract_text(message.get("content")))
+        elif self.user_message is None:
             self.lost["messages before the first one of the user"] += 1
         elif role == "assistant":
             self._add_assistant_message(message)
@@ -155,13 +155,13 @@ class _ChatParser:
         self.events.append(ToolResult(name, decode_json(text), id=str(identity) if identity else None))
 
     def _end_turn(self) -> None:
-        if self.said is None:
+        if self.user_message is None:
             return
         last = self.events[-1] if self.events else None
         response = last.text if isinstance(last, Message) else None
         events = self.events[:-1] if isinstance(last, Message) else self.events
-        self.turns.append(CaseTurn(self.said, Reply(response, tuple(events))))
-        self.said, self.events = None, []
+        self.turns.append(CaseTurn(self.user_message, Reply(response, tuple(events))))
+        self.user_message, self.events = None, []
 
     def _extract_text(self, content: object) -> str:
         if content is None:

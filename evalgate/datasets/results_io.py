@@ -261,13 +261,13 @@ def _convert_errors(errors: "list[ErrorDetails]", text: bytes, shown_as: str) ->
     return [*problems, Problem(shown_as, 0, 0, f"… and {more:,} more problems")] if more > 0 else problems
 
 
-_own_place = re.compile(r" at line (\d+) column (\d+)$")
+_own_position = re.compile(r" at line (\d+) column (\d+)$")
 
 
 def _build_not_json_problem(complaint: str, shown_as: str) -> Problem:
-    place = _own_place.search(complaint)
-    line, column = (int(place[1]), max(int(place[2]), 1)) if place else (0, 0)
-    return Problem(shown_as, line, column, f"is not JSON: {_own_place.sub('', complaint)}")
+    found = _own_position.search(complaint)
+    line, column = (int(found[1]), max(int(found[2]), 1)) if found else (0, 0)
+    return Problem(shown_as, line, column, f"is not JSON: {_own_position.sub('', complaint)}")
 
 
 def _build_position_finder(

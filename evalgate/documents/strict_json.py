@@ -87,7 +87,7 @@ class JsonDocument:
     path: str
     value: object
     _text: str = field(repr=False)
-    _places: _MemberOffsets = field(repr=False)
+    _offsets: _MemberOffsets = field(repr=False)
     _found: tuple[int, int, int] = field(default=(0, 1, 0), repr=False)
     """An offset that was asked for before, its line, and where that starts: most ask in file order."""
 
@@ -102,9 +102,9 @@ class JsonDocument:
         return self._to_line_column(offset)
 
     def _locate_members(self, offset: int) -> dict[str | int, int]:
-        if offset not in self._places and self._text[offset] in "{[":
-            _decode_value(self._text, offset, 1, _LENIENT, self._places)
-        return self._places.get(offset, {})
+        if offset not in self._offsets and self._text[offset] in "{[":
+            _decode_value(self._text, offset, 1, _LENIENT, self._offsets)
+        return self._offsets.get(offset, {})
 
     def _to_line_column(self, offset: int) -> tuple[int, int]:
         known, line, start = self._found if self._found[0] <= offset else (0, 1, 0)
@@ -237,20 +237,20 @@ _LEVELS_NOTED = 2
 def _parse_text(text: str, shown_as: str, marks: bytes) -> JsonDocument:
     if is_deeper(marks) or next(find_lone_surrogates(text), None):
         _raise_problems(text, shown_as)
-    places: _MemberOffsets = {}
+    offsets: _MemberOffsets = {}
     try:
-        return JsonDocument(shown_as, _decode_document(text, places, marks.count(b":")), text, places)
+        return JsonDocument(shown_as, _decode_document(text, offsets, marks.count(b":")), text, offsets)
     except (NotStrictJsonError, ValueError, RecursionError):
         pass  # only after this block are the values that were decoded so far let go
     _raise_problems(text, shown_as)
     raise InvalidInputError([Problem(shown_as, 1, 1, "not JSON that can be read")])
 
 
-def _decode_document(text: str, places: _MemberOffsets, members: int) -> object:
+def _decode_document(text: str, offsets: _MemberOffsets, members: int) -> object:
     """Return the value of the whole text; `members` is the number of object members in it."""
     strict = _StrictDecoder()
-    value, end = _decode_value(text, skip_blanks(text, 0), _LEVELS_NOTED, strict.decoder, places)
-    noted = sum(len(known) for start, known in places.items() if text[start] == "{")
+    value, end = _decode_value(text, skip_blanks(text, 0), _LEVELS_NOTED, strict.decoder, offsets)
+    noted = sum(len(known) for start, known in offsets.items() if text[start] == "{")
     if skip_blanks(text, end) != len(text) or strict.members + noted != members:
         raise NotStrictJsonError
     return value
@@ -265,13 +265,15 @@ def _raise_problems(text: str, shown_as: str) -> None:
         raise InvalidInputError([problem]) from None
     except RecursionError:  # too deep, which is found with the values
         pass
-    problems = [Problem(shown_as, *place, message) for place, message in find_value_problems(text, DEEPEST)]
+    problems = [
+        Problem(shown_as, *position, message) for position, message in find_value_problems(text, DEEPEST)
+    ]
     if problems:
         raise InvalidInputError(problems) from None
 
 
 def _decode_value(
-    text: str, start: int, levels: int, decoder: json.JSONDecoder, places: _MemberOffsets
+    text: str, start: int, levels: int, decoder: json.JSONDecoder, offsets: _MemberOffsets
 ) -> tuple[object, int]:
     """Return the value at `start` and its end, and note the positions of members in the outermost `levels`.
 
@@ -282,14 +284,14 @@ def _decode_value(
     """
     opening = text[start : start + 1]
     if levels and opening == "{":
-        return _decode_object(text, start, levels - 1, decoder, places)
+        return _decode_object(text, start, levels - 1, decoder, offsets)
     if levels and opening == "[":
-        return _decode_list(text, start, decoder, places)
+        return _decode_list(text, start, decoder, offsets)
     return decoder.raw_decode(text, start)
 
 
 def _decode_object(
-    text: str, start: int, levels: int, decoder: json.JSONDecoder, places: _MemberOffsets
+    text: str, start: int, levels: int, decoder: json.JSONDecoder, offsets: _MemberOffsets
 ) -> tuple[dict[str, object], int]:
     members: dict[str, object] = {}
     known: dict[str | int, int] = {}
@@ -299,17 +301,17 @@ def _decode_object(
         if key in known:
             raise NotStrictJsonError
         known[key] = at
-        members[key], at = _decode_value(text, at, levels, decoder, places)
+        members[key], at = _decode_value(text, at, levels, decoder, offsets)
         comma = _comma.match(text, at)
         if comma is None:
             break
         at = comma.end()
-    places[start] = known
+    offsets[start] = known
     return members, _skip_closing(text, at, "}")
 
 
 def _decode_list(
-    text: str, start: int, decoder: json.JSONDecoder, places: _MemberOffsets
+    text: str, start: int, decoder: json.JSONDecoder, offsets: _MemberOffsets
 ) -> tuple[list[object], int]:
     items: list[object] = []
     known: dict[str | int, int] = {}
@@ -322,7 +324,7 @@ def _decode_list(
         if comma is None:
             break
         at = comma.end()
-    places[start] = known
+    offsets[start] = known
     return items, _skip_closing(text, at, "]")
 
 

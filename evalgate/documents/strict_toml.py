@@ -17,7 +17,7 @@ _token = re.compile(
     rf'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|#[^\n]*+|[\[\]{{}}]|{_word}(?:[ \t]*+\.[ \t]*+{_word})*+',
     re.DOTALL,
 )
-_own_place = re.compile(r" ?\(at (?:line (\d+), column (\d+)|end of document)\)")
+_own_position = re.compile(r" ?\(at (?:line (\d+), column (\d+)|end of document)\)")
 
 
 def load_toml(text: str, shown_as: str) -> dict[str, object]:
@@ -33,9 +33,9 @@ def load_toml(text: str, shown_as: str) -> dict[str, object]:
         if not extremes:
             return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        found = _own_place.search(str(error))
-        place = (int(found[1]), int(found[2])) if found and found[1] else _get_line_column(text, len(text))
-        extremes = [Problem(shown_as, *place, f"not TOML: {_own_place.sub('', str(error))}")]
+        found = _own_position.search(str(error))
+        position = (int(found[1]), int(found[2])) if found and found[1] else _get_line_column(text, len(text))
+        extremes = [Problem(shown_as, *position, f"not TOML: {_own_position.sub('', str(error))}")]
     except (RecursionError, ValueError):
         extremes = [Problem(shown_as, 1, 1, "not TOML that can be read")]
     raise InvalidInputError(extremes) from None

@@ -124,8 +124,8 @@ def _describe_other_error(details: ErrorDetails) -> str:
     if kind == "union_tag_not_found":
         return f"must say its {context['discriminator']}"
     if kind == "union_tag_invalid":
-        said = f"{context['discriminator']}: {context['tag']!r}"
-        return f"says {said}, which is none of {context['expected_tags']}"
+        written = f"{context['discriminator']}: {context['tag']!r}"
+        return f"says {written}, which is none of {context['expected_tags']}"
     if kind in {"string_too_short", "too_short"} and context["min_length"] == 1:
         return "must not be empty"
     if kind in {"literal_error", "enum"}:
@@ -137,8 +137,8 @@ def _describe_other_error(details: ErrorDetails) -> str:
 def _describe_wrong_choice(expected: str, value: object) -> str:
     """Return the rest of the sentence for a value that is none of some, which pydantic has put in words."""
     values = re.findall(r"'([^']*)'", expected)
-    said = value if isinstance(value, str) else ""
-    near = did_you_mean(said, values) or did_you_mean(said.upper(), values)
+    written = value if isinstance(value, str) else ""
+    near = did_you_mean(written, values) or did_you_mean(written.upper(), values)
     return f"should be {expected}, not {_describe_value(value)}{'.' if near else ''}{near}"
 
 

@@ -265,7 +265,7 @@ class CachingModel:
         base_url: str,
         model: str,
         parameters: Mapping[str, object],
-        hiding: LiveRedactor,
+        redactor: LiveRedactor,
         compute_cost: Callable[[ModelRequest, Tokens | None], MeteredUsage],
     ) -> None:
         self._inner = inner
@@ -274,7 +274,7 @@ class CachingModel:
         self._model = model
         self._parameters = parameters
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._hiding = hiding
+        self._redactor = redactor
         self._compute_cost = compute_cost
         self.usage = ModelUsage()
         """Usage of the calls that the cache saved, at the price that they would have cost."""
@@ -299,7 +299,7 @@ class CachingModel:
             answer = await self._inner.ask(request)
             # An answer with a secret is not stored redacted: the next run might score that text differently.
             text = f"{answer.model}\n{answer.text}"
-            if self._hiding.redact_text(text, *(message.text for message in request.messages)) != text:
+            if self._redactor.redact_text(text, *(message.text for message in request.messages)) != text:
                 self.withheld += 1
             else:
                 await asyncio.to_thread(self._file.put, key, _ANSWER.dump_json(answer).decode())

@@ -52,7 +52,7 @@ class LlmContext:
     own_prices: Mapping[str, Price] = field(default_factory=dict)
     """Prices that the user configured; they override the built-in ones."""
     clock: Clock = REAL_CLOCK
-    hiding: LiveRedactor = field(default_factory=lambda: LiveRedactor(Redactor()), repr=False)
+    redactor: LiveRedactor = field(default_factory=lambda: LiveRedactor(Redactor()), repr=False)
     """Redactor that detects the secrets which the cache must not store."""
     cache_mode: CacheMode | None = None
     """Mode from the command line; it overrides the mode of every configuration. None if not given."""
@@ -250,7 +250,7 @@ class ModelPool:
             base_url=endpoint.base_url,
             model=endpoint.model,
             parameters=config.build_parameters(),
-            hiding=self._context.hiding,
+            redactor=self._context.redactor,
             compute_cost=inner.compute_cost,
         )
         self._caching.append((purpose, model))

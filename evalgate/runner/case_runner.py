@@ -78,11 +78,15 @@ class CaseRunner:
     """Runner of cases with an agent that has been entered."""
 
     def __init__(
-        self, agent: Agent, user_of: CreateUser, throttle: Throttle, stop_reason: Callable[[], Failure | None]
+        self,
+        agent: Agent,
+        create_user: CreateUser,
+        throttle: Throttle,
+        stop_reason: Callable[[], Failure | None],
     ) -> None:
         """Create a runner; `stop_reason` returns why nothing new may begin, and is asked before a retry."""
         self._agent = agent
-        self._user_of = user_of
+        self._create_user = create_user
         self._throttle = throttle
         self._stop_reason = stop_reason
 
@@ -117,11 +121,11 @@ class CaseRunner:
                 await self._throttle.wait_seconds(pause)
 
     async def _run_in_slot(self, case: EvalCase, run: int, *, alone: bool) -> _AttemptResult:
-        async with self._throttle.create_slot() as place:
-            ended = await self._run_attempt(case, run, place, alone=alone)
+        async with self._throttle.create_slot() as slot:
+            ended = await self._run_attempt(case, run, slot, alone=alone)
             failure = ended.run.failure
             if failure is not None and failure.kind == RATE_LIMITED:
-                self._throttle.on_rate_limited(place, ended.retry_after_s)
+                self._throttle.on_rate_limited(slot, ended.retry_after_s)
             else:
                 self._throttle.on_finished()
             return ended
@@ -131,7 +135,7 @@ class CaseRunner:
             said = tuple(turn.user for turn in case.turns)
             return _AttemptResult(CaseRun(run, "answered", case.recorded, said=said))
         try:
-            user = self._user_of(case, run)
+            user = self._create_user(case, run)
         except SimulatedUserError as error:
             return _AttemptResult(CaseRun(run, "not_run", failure=error.failure))
         return await self._run_conversation(
@@ -139,26 +143,26 @@ class CaseRunner:
         )
 
     async def _run_conversation(
-        self, talk: "_ConversationDriver", case: EvalCase, run: int, *, alone: bool
+        self, driver: "_ConversationDriver", case: EvalCase, run: int, *, alone: bool
     ) -> _AttemptResult:
         try:
             async with self._agent.open_session(case, run, alone=alone) as session:
                 _check_mocks(case, session)
-                end = await talk.run_conversation(session)
+                end = await driver.run_conversation(session)
         except AgentError as error:
             passes = error.outcome == "faulted" and error.failure.kind in TRANSIENT_FAILURES
-            ended = talk.build_ended_run(run, error.outcome, error.failure, error.usage)
+            ended = driver.build_ended_run(run, error.outcome, error.failure, error.usage)
             return _AttemptResult(ended, "later" if passes else "no", error.retry_after_s)
         except SessionLostError as lost:
-            again: Literal["alone", "elsewhere"] = "alone" if lost.alone else "elsewhere"
-            return _AttemptResult(talk.build_ended_run(run, lost.outcome, lost.failure, lost.usage), again)
+            retry: Literal["alone", "elsewhere"] = "alone" if lost.alone else "elsewhere"
+            return _AttemptResult(driver.build_ended_run(run, lost.outcome, lost.failure, lost.usage), retry)
         except SimulatedUserError as error:
-            return _AttemptResult(talk.build_ended_run(run, "faulted", error.failure))
+            return _AttemptResult(driver.build_ended_run(run, "faulted", error.failure))
         except AgentUnreachableError:
             raise
         except Exception as error:  # noqa: BLE001  an agent plugin with a bug fails its case, not the run
-            return _AttemptResult(talk.build_ended_run(run, "crashed", Failure.from_plugin(error)))
-        return _AttemptResult(talk.build_answered_run(run, end))
+            return _AttemptResult(driver.build_ended_run(run, "crashed", Failure.from_plugin(error)))
+        return _AttemptResult(driver.build_answered_run(run, end))
 
 
 def _check_mocks(case: EvalCase, session: AgentSession) -> None:

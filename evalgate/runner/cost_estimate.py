@@ -176,12 +176,12 @@ def _format_amount(estimate: CostEstimate) -> str:
     split = f" ({', '.join(used)})" if len(used) > 1 else ""
     money = f"${whole.usd:,.2f}" if whole.usd >= 0.01 else f"${whole.usd:.2g}"
     time = _format_time(estimate.seconds) + (" of conversations" if estimate.judges.tokens else "")
-    said = (
+    parts_shown = (
         f"{_format_tokens(whole.tokens)} tokens{split}" if whole.tokens else "",
         f"{'at least ' if whole.unpriced else ''}{money}" if whole.usd else "",
         time,
     )
-    return ", ".join(filter(None, said))
+    return ", ".join(filter(None, parts_shown))
 
 
 def _describe_unknowns(estimate: CostEstimate, others: Collection[str], rounds: int) -> Iterator[str]:

@@ -178,7 +178,7 @@ class Evaluation:
             self._iter_requests(wanted),
             concurrency=self._plan.agent.settings.concurrency,
             on_finished=self._on_run_finished,
-            user_of=self._plan.users,
+            create_user=self._plan.users,
             stop_reason=self.spending.stop_reason,
             time_limit=self.spending.get_time_limit(),
             throttle=self._throttle,

@@ -27,7 +27,7 @@ from evalgate.metrics.scoring import BoundMetric
 
 
 def bind_metrics(
-    rules: Thresholds, context: MetricContext, place: MetricEnvironment
+    rules: Thresholds, context: MetricContext, environment: MetricEnvironment
 ) -> tuple[BoundMetric, ...]:
     """Build the metrics of a thresholds file.
 
@@ -44,8 +44,8 @@ def bind_metrics(
         try:
             problems += _check_threshold_reachable(criterion, rules)
             with translate_plugin_errors("metrics", registry.METRICS, name, asked_for):
-                code = _read_code(criterion, rules, place)
-                metric = _build_metric(criterion, rules, context, place, code)
+                code = _read_code(criterion, rules, environment)
+                metric = _build_metric(criterion, rules, context, environment, code)
                 bound.append(_bind_metric(criterion, metric, code.digest if code else ""))
         except InvalidInputError as error:
             problems += error.problems
@@ -139,13 +139,15 @@ def _build_metric(
     criterion: Criterion,
     rules: Thresholds,
     context: MetricContext,
-    place: MetricEnvironment,
+    environment: MetricEnvironment,
     code: MetricCode | None,
 ) -> Metric:
     if code is not None:
         from evalgate.metrics.custom import build_custom_metric
 
-        return build_custom_metric(criterion, rules.config.custom_metrics[criterion.metric], place, code)
+        return build_custom_metric(
+            criterion, rules.config.custom_metrics[criterion.metric], environment, code
+        )
     metric_type = registry.find_metric_type(criterion.evaluator or criterion.metric)
     if metric_type is None:
         raise InvalidInputError([_build_unknown_metric_problem(criterion, rules)])
@@ -179,7 +181,7 @@ def _build_registered_metric(
             criterion = replace(criterion, options=known)
 
 
-def _read_code(criterion: Criterion, rules: Thresholds, place: MetricEnvironment) -> MetricCode | None:
+def _read_code(criterion: Criterion, rules: Thresholds, environment: MetricEnvironment) -> MetricCode | None:
     """Read the code of a custom metric, or return None for any other metric."""
     config = rules.config.custom_metrics.get(criterion.metric)
     if config is None:
@@ -190,18 +192,18 @@ def _read_code(criterion: Criterion, rules: Thresholds, place: MetricEnvironment
         raise InvalidInputError([Problem(rules.file, *where, message)])
     from evalgate.metrics.custom import read_place_code
 
-    return read_place_code(place, config.entry)
+    return read_place_code(environment, config.entry)
 
 
 def _build_unknown_metric_problem(criterion: Criterion, rules: Thresholds) -> Problem:
-    place = rules.find_position(("criteria", criterion.metric))
+    position = rules.find_position(("criteria", criterion.metric))
     known = [
         *registry.METRICS,
         *rules.config.custom_metrics,
         *find_third_party_plugins("metrics", registry.METRICS),
     ]
     hint = did_you_mean(criterion.metric, known) or f" Known metrics: {join_quoted(sorted(known))}."
-    return Problem(rules.file, *place, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
+    return Problem(rules.file, *position, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
 
 
 def _convert_option_errors(

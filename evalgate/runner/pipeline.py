@@ -32,7 +32,7 @@ class RunOptions:
     """Folder of the journal; None: no journal is written."""
     resume: bool = False
     """Continue from the journal of an unfinished run."""
-    hiding: LiveRedactor | None = None
+    redactor: LiveRedactor | None = None
     """The publisher's redactor, which need not redact again what it redacted for the journal."""
     published: ExitStack | None = None
     """Closed by the publisher once the record is written: until then the journal stays, locked."""
@@ -65,7 +65,7 @@ def run_gate(
     statistics = choose_statistics(plan, baseline)
     sampler = choose_sampling(plan, statistics, baseline)
     shard = _select_shard(plan, options.shard, baseline)
-    checkpoint = Checkpoint(plan, options.journal, resume=options.resume, hiding=options.hiding)
+    checkpoint = Checkpoint(plan, options.journal, resume=options.resume, redactor=options.redactor)
     with ExitStack() as stack:
         journaling = (options.published or stack).enter_context(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None

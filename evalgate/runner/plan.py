@@ -281,16 +281,16 @@ def _build_users(
 def _build_judge_resolver(
     overrides: Overrides, rules: Thresholds, config: Config, environ: Mapping[str, str]
 ) -> JudgeResolver:
-    hiding = LiveRedactor(Redactor.from_environment(environ, overrides.mask))
-    place = LlmContext(
+    redactor = LiveRedactor(Redactor.from_environment(environ, overrides.mask))
+    context = LlmContext(
         rules.base,
         environ,
         UsageMeter(config.budget),
         config.prices,
-        hiding=hiding,
+        redactor=redactor,
         cache_mode=overrides.judge_cache,
     )
-    return JudgeResolver(ModelPool(place), config.judge, forced_by_cli=overrides.judge is not None)
+    return JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
 
 
 def _read_anchors(
@@ -436,7 +436,7 @@ def _open_baseline_store(
 ) -> BaselineStore | None:
     if policy.baseline is None:
         return None
-    place = StoreContext(workspace.folder, base.environ, workspace.owner)
-    if store := registry.resolve_baseline_store(policy.baseline, place):
+    context = StoreContext(workspace.folder, base.environ, workspace.owner)
+    if store := registry.resolve_baseline_store(policy.baseline, context):
         return store
     return base.open_baseline(policy.baseline, workspace.owner)

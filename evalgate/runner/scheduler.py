@@ -36,7 +36,7 @@ async def run_cases(
     *,
     concurrency: int,
     on_finished: OnFinished,
-    user_of: CreateUser = create_scripted_user,
+    create_user: CreateUser = create_scripted_user,
     stop_reason: Callable[[], Failure | None] = never_stop,
     time_limit: tuple[float, Failure] | None = None,
     throttle: Throttle | None = None,
@@ -67,7 +67,7 @@ async def run_cases(
         Exception: as `on_finished` or the iterator of requests raised it, once everything else is stopped.
     """
     throttle = throttle or Throttle(ThrottleSettings(concurrency))
-    run = _CaseScheduler(agent, iter(requests), on_finished, user_of, stop_reason, throttle)
+    run = _CaseScheduler(agent, iter(requests), on_finished, create_user, stop_reason, throttle)
     with run.limit_time(time_limit):
         return await run.run_all(concurrency)
 
@@ -78,14 +78,14 @@ class _CaseScheduler:
         agent: Agent,
         requests: Iterator[RunRequest],
         on_finished: OnFinished,
-        user_of: CreateUser,
+        create_user: CreateUser,
         stop_reason: Callable[[], Failure | None],
         throttle: Throttle,
     ) -> None:
         self._refused = stop_reason
         # Asked once, not per case: Python looks up the members of a protocol one by one.
-        user_of = agent.create_user if isinstance(agent, ProvidesUser) else user_of
-        self._cases = CaseRunner(agent, user_of, throttle, self._find_stop_reason)
+        create_user = agent.create_user if isinstance(agent, ProvidesUser) else create_user
+        self._cases = CaseRunner(agent, create_user, throttle, self._find_stop_reason)
         self._requests = requests
         self._on_finished = on_finished
         self._refusal: Failure | None = None

@@ -99,10 +99,10 @@ def resolve_case_policies(
         problems += _find_unknown_metrics(rule, index, rules)
         chosen = list(_chosen(rule, eval_sets, found))
         if not chosen and not is_part:
-            place = rules.find_position(("cases", index))
+            position = rules.find_position(("cases", index))
             ids = [f"called `{pattern}`" for pattern in rule.ids]
             either = " or ".join([*ids, *(f"tagged `{name}`" for name in rule.tags)])
-            problems.append(Problem(rules.file, *place, f"no case is {either}"))
+            problems.append(Problem(rules.file, *position, f"no case is {either}"))
         found |= {key: _apply_rule(found.get(key, _NO_POLICY), rule) for key in chosen}
     if problems:
         raise InvalidInputError(sorted(problems))
@@ -139,9 +139,9 @@ def _find_unknown_metrics(rule: CaseRule, index: int, rules: Thresholds) -> Iter
     known = [criterion.metric for criterion in rules.criteria]
     for name in rule.criteria:
         if name not in known:
-            place = rules.find_position(("cases", index, "criteria", name))
+            position = rules.find_position(("cases", index, "criteria", name))
             hint = did_you_mean(name, known)
-            yield Problem(rules.file, *place, f"`{name}` is not among the file's `criteria`.{hint}")
+            yield Problem(rules.file, *position, f"`{name}` is not among the file's `criteria`.{hint}")
 
 
 @dataclass(frozen=True)
@@ -223,18 +223,18 @@ def plan_suites(
     eval_sets = add_played_stories(add_tool_mocks(eval_sets, config.tool_mocks, rules), config)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     context = MetricContext(version, judge_resolver, locate=base.resolve_path)
-    place = _build_metric_environment(config, workspace, environ, base)
+    environment = _build_metric_environment(config, workspace, environ, base)
     own = resolve_case_policies(
         rules, config.cases, eval_sets, is_part=is_partial_selection(rules, config, workspace)
     )
     if rules.criteria:
-        metrics = bind_metrics(rules, context, place)
+        metrics = bind_metrics(rules, context, environment)
         suites = [Suite(eval_set, metrics, rules, own) for eval_set in eval_sets]
     else:
         suites = [
             replace(suite, policies=own)
             for suite in _build_suites_with_own_rules(
-                eval_sets, context, base, place, rules, needs_criteria=needs_criteria
+                eval_sets, context, base, environment, rules, needs_criteria=needs_criteria
             )
         ]
     if problems := [problem for suite in suites for problem in find_unjudged_rubrics(suite)]:
@@ -327,7 +327,7 @@ def _build_suites_with_own_rules(
     eval_sets: Sequence[EvalSet],
     context: MetricContext,
     base: BaseBranchPolicy,
-    place: MetricEnvironment,
+    environment: MetricEnvironment,
     rules: Thresholds,
     *,
     needs_criteria: bool,
@@ -347,5 +347,5 @@ def _build_suites_with_own_rules(
             continue
         if path not in bound:
             own = base.load_thresholds(path, base.format_path(path)) if path else ADK_DEFAULTS
-            bound[path] = bind_metrics(own, context, place), own
+            bound[path] = bind_metrics(own, context, environment), own
         yield Suite(eval_set, *bound[path])

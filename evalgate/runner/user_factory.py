@@ -40,14 +40,14 @@ def add_played_stories(eval_sets: Sequence[EvalSet], config: Config) -> tuple[Ev
 def build_user_factory(
     rules: Thresholds,
     config: Config,
-    beside: Mapping[str, Thresholds],
+    adjacent: Mapping[str, Thresholds],
     judge_resolver: JudgeResolver,
     eval_sets: Sequence[EvalSet],
     locate: PathResolver = lambda path: path,
 ) -> CreateUser:
     """Build the function that creates the user of a run.
 
-    `beside`: eval set to the thresholds file next to it, with the command line's user settings applied; it
+    `adjacent`: eval set to the thresholds file next to it, with the command line's user settings applied; it
     counts if `rules` have no `user` section. `config` combines these with the command line. `locate`
     returns the path to read for a file that they name.
 
@@ -64,7 +64,7 @@ def build_user_factory(
         if config.user is not None
         else UserFactory()
     )
-    if rules.config.user is not None or not any(each.config.user for each in beside.values()):
+    if rules.config.user is not None or not any(each.config.user for each in adjacent.values()):
         checked = eval_sets if config.user is not None else ()
         if problems := [each for eval_set in checked for each in _find_unknown_personas(own, eval_set)]:
             raise InvalidInputError(problems)
@@ -73,7 +73,7 @@ def build_user_factory(
         eval_set: _build_simulated_user_factory(
             theirs.config.user, theirs, config.judge, judge_resolver, locate
         )
-        for eval_set, theirs in beside.items()
+        for eval_set, theirs in adjacent.items()
         if theirs.config.user is not None and eval_set in played
     }
 
@@ -95,8 +95,10 @@ def _build_simulated_user_factory(
 
     config = own.resolve_model_config(judge)
     if config is None:
-        place = rules.find_position(("user",))
-        raise InvalidInputError([Problem(rules.file, *place, f"`user` names no model: {HOW_TO_CONFIGURE}")])
+        position = rules.find_position(("user",))
+        raise InvalidInputError(
+            [Problem(rules.file, *position, f"`user` names no model: {HOW_TO_CONFIGURE}")]
+        )
     judges = judge_resolver.judges
 
     def compute_cost(answer: "ModelAnswer") -> float | None:
@@ -120,9 +122,9 @@ def _read_prompt(own: UserConfig, rules: Thresholds, locate: PathResolver) -> "P
     try:
         return parse_prompt(own.instructions, rules.file, VARIABLES)
     except InvalidInputError as error:
-        place = rules.find_position(("user", "instructions"))
+        position = rules.find_position(("user", "instructions"))
         messages = [f"`user.instructions`, line {each.line}: {each.message}" for each in error.problems]
-        raise InvalidInputError(Problem(rules.file, *place, each) for each in messages) from None
+        raise InvalidInputError(Problem(rules.file, *position, each) for each in messages) from None
 
 
 def _find_unknown_personas(factory: "UserFactory", eval_set: EvalSet) -> Iterator[Problem]:

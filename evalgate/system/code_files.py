@@ -40,8 +40,8 @@ class FolderFiles:
 
     def is_file(self, path: str) -> bool:
         """Return True if there is such a file. A link that leads out of the workspace does not count."""
-        place = (self._home / path).resolve()
-        return place.is_file() and place.is_relative_to(self._home)
+        parent = (self._home / path).resolve()
+        return parent.is_file() and parent.is_relative_to(self._home)
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """Return the content of files in the folder; b"" for one that cannot be read."""
@@ -56,10 +56,10 @@ class FolderFiles:
     def list_folder(self, folder: str) -> Mapping[str, int]:
         """Return the files below `folder` with their sizes, links that lead out left out."""
         found: dict[str, int] = {}
-        for place, folders, names in os.walk(self._home / folder):
-            folders[:] = sorted(each for each in folders if folder and self._is_own(Path(place, each)))
+        for parent, folders, names in os.walk(self._home / folder):
+            folders[:] = sorted(each for each in folders if folder and self._is_own(Path(parent, each)))
             for name in sorted(names):
-                path = Path(place, name).relative_to(self._home).as_posix()
+                path = Path(parent, name).relative_to(self._home).as_posix()
                 if not name.startswith(".") and self.is_file(path):
                     found[path] = (self._home / path).stat().st_size
         return found
@@ -128,11 +128,11 @@ def _read_blobs(home: Path, blobs: Collection[str]) -> Mapping[str, bytes]:
     if not blobs:
         return {}
     given = "".join(f"{blob}\n" for blob in blobs).encode()
-    said, found = run_git_bytes(home, "cat-file", "--batch", given=given), {}
-    while said:
-        head, _, said = said.partition(b"\n")
+    output, found = run_git_bytes(home, "cat-file", "--batch", given=given), {}
+    while output:
+        head, _, output = output.partition(b"\n")
         words = head.split()
         if len(words) == 3 and words[2].isdigit():
             size = int(words[2])
-            found[words[0].decode()], said = said[:size], said[size + 1 :]
+            found[words[0].decode()], output = output[:size], output[size + 1 :]
     return found

@@ -190,12 +190,12 @@ def make_folder(folder: Path, owner: Owner | None = None) -> None:
     Raises:
         OSError: it cannot be created, or something that is no folder is in the way.
     """
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    missing = [created for created in (folder, *folder.parents) if not created.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     if owner is not None:
-        for place in missing:
+        for created in missing:
             # Not through a link: an agent that swaps the folder for one must not be given what it points at.
-            os.chown(place, *owner, follow_symlinks=False)
+            os.chown(created, *owner, follow_symlinks=False)
 
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

@@ -91,5 +91,5 @@ def _run_command(
     )
     if done.returncode:
         tail = done.stdout[-_TAIL:].rstrip()
-        said = f"Its last output:\n{tail}" if tail else "It wrote nothing."
-        raise NoVerdictError(f"{what} failed with exit code {done.returncode}. {said}")
+        output = f"Its last output:\n{tail}" if tail else "It wrote nothing."
+        raise NoVerdictError(f"{what} failed with exit code {done.returncode}. {output}")

@@ -167,7 +167,7 @@ async def played(row: dict[str, Any]) -> tuple[CaseRun, RepeatingAgent, Scripted
         [RunRequest(case, 1)],
         concurrency=1,
         on_finished=keep,
-        user_of=UserFactory(UserModel(model)).create_user,
+        create_user=UserFactory(UserModel(model)).create_user,
     )
     return found[0], agent, model
 

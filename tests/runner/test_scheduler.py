@@ -197,7 +197,7 @@ async def test_a_user_who_makes_the_conversation_up(breaks: bool, outcome: str) 
         [RunRequest(story, 1)],
         concurrency=1,
         on_finished=keep,
-        user_of=lambda case, run: Curious(2, breaks),
+        create_user=lambda case, run: Curious(2, breaks),
     )
     [run] = runs
     assert refusal is None

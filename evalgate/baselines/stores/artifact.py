@@ -102,7 +102,7 @@ _WHAT = re.compile(rf"(?:(?P<workflow>{_NAME}\.ya?ml)/)?(?P<name>{_NAME})(?::(?P
 _WORKFLOW_REF = re.compile(r"[^@]*/(?P<workflow>[^/@]+\.ya?ml)@.*", re.DOTALL)
 
 
-def build_artifact_store(what: str, place: StoreContext) -> "ArtifactStore":
+def build_artifact_store(what: str, context: StoreContext) -> "ArtifactStore":
     """Build the store that `artifact:WHAT` names.
 
     Raises:
@@ -113,14 +113,14 @@ def build_artifact_store(what: str, place: StoreContext) -> "ArtifactStore":
         raise InvalidInputError(
             f"artifact:{what}: must be artifact:NAME, artifact:NAME:FILE or artifact:WORKFLOW.yml/NAME:FILE"
         )
-    return ArtifactStore(place, found["name"], found["file"] or DEFAULT_FILE, found["workflow"] or "")
+    return ArtifactStore(context, found["name"], found["file"] or DEFAULT_FILE, found["workflow"] or "")
 
 
 @dataclass(slots=True)
 class ArtifactStore:
     """Baseline store in the file `file` of the artifact `name`, of the newest good run of a workflow."""
 
-    place: StoreContext
+    context: StoreContext
     name: str
     file: str = DEFAULT_FILE
     workflow: str = ""
@@ -142,8 +142,8 @@ class ArtifactStore:
         """Read the baseline of the newest good run, or return None if no recent run still has one."""
         deadline = time.monotonic() + self.patience.total_s
         try:
-            tokens = (self.place.environ.get(name, "").strip() for name in _TOKENS)
-            account = Account.from_environment(self.place.environ, next(filter(None, tokens), ""))
+            tokens = (self.context.environ.get(name, "").strip() for name in _TOKENS)
+            account = Account.from_environment(self.context.environ, next(filter(None, tokens), ""))
             search = _ArtifactSearch(self, account, open_connection(account, self.patience), deadline)
             kept = retry_transient(search.find_newest, self.patience, deadline, jitter=random.random)
         except NotFoundError as error:
@@ -164,9 +164,9 @@ class ArtifactStore:
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Read, change, and write the file to be uploaded, on top of the file of an earlier step if any."""
-        path = self.place.folder / self.name / self.file
+        path = self.context.folder / self.name / self.file
         after = change(self._load_written(self._read_written(path)) if path.exists() else self.read())
-        write_atomically(path, dump_baseline(after), owner=self.place.owner)
+        write_atomically(path, dump_baseline(after), owner=self.context.owner)
         return replace(after, path=self.shown_as, version="")
 
     def _read_written(self, path: "Path") -> bytes:
@@ -191,7 +191,7 @@ class ArtifactStore:
         Raises:
             PostError: it is neither configured nor known from the environment.
         """
-        running = _WORKFLOW_REF.fullmatch(self.place.environ.get("GITHUB_WORKFLOW_REF", ""))
+        running = _WORKFLOW_REF.fullmatch(self.context.environ.get("GITHUB_WORKFLOW_REF", ""))
         found = self.workflow or (running["workflow"] if running else "")
         if not found:
             raise PostError(

@@ -44,7 +44,7 @@ _WHO = {
 }
 
 
-def build_branch_store(what: str, place: StoreContext) -> "BranchStore":
+def build_branch_store(what: str, context: StoreContext) -> "BranchStore":
     """Build the store that `branch:WHAT` names, in the repository that the workspace belongs to.
 
     Raises:
@@ -54,7 +54,7 @@ def build_branch_store(what: str, place: StoreContext) -> "BranchStore":
     file = file or DEFAULT_FILE
     if not _NAME.fullmatch(branch) or not _NAME.fullmatch(file):
         raise InvalidInputError(f"branch:{what}: must be branch:NAME or branch:NAME:FILE")
-    return BranchStore(place.folder, branch, file)
+    return BranchStore(context.folder, branch, file)
 
 
 @frozen

@@ -58,7 +58,7 @@ _MOST_OBJECTS = 2000
 _ATTEMPTS = 10
 
 
-def build_fsspec_store(url: str, place: StoreContext) -> "FsspecStore":
+def build_fsspec_store(url: str, context: StoreContext) -> "FsspecStore":
     """Build the store at a URL.
 
     Raises:
@@ -74,7 +74,7 @@ def build_fsspec_store(url: str, place: StoreContext) -> "FsspecStore":
             f"`?`, `#`, `..`, "
             "blanks and wildcards"
         )
-    return FsspecStore(url.rstrip("/"), place)
+    return FsspecStore(url.rstrip("/"), context)
 
 
 @frozen
@@ -82,7 +82,7 @@ class FsspecStore:
     """Baseline store in the folder `url`, or in one file if the URL names a file."""
 
     url: str
-    place: StoreContext = field(repr=False)
+    context: StoreContext = field(repr=False)
 
     def read(self) -> Baseline | None:
         """Read all gate runs as one baseline, or return None if there is none."""
@@ -127,7 +127,7 @@ class FsspecStore:
 
     def _open_folder(self) -> "_ObjectFolder":
         scheme = urlsplit(self.url).scheme
-        redactor = Redactor.from_environment(self.place.environ)
+        redactor = Redactor.from_environment(self.context.environ)
         try:
             from fsspec.core import url_to_fs
 
@@ -157,13 +157,13 @@ def _translate_errors(url: str, redactor: Redactor) -> Iterator[None]:
     except (FileNotFoundError, IsADirectoryError, ImportError):
         raise
     except Exception as error:  # noqa: BLE001  drivers raise what their clients raise
-        said = to_log_line(redactor.redact_text(f"{type(error).__name__}: {error}"), 300)
+        message = to_log_line(redactor.redact_text(f"{type(error).__name__}: {error}"), 300)
         if (
             isinstance(error, PermissionError | ValueError | TypeError)
             or "Credential" in type(error).__name__
         ):
-            raise InvalidInputError(f"{url}: it cannot be used: {said}") from None
-        raise NoVerdictError(f"{url}: the baseline cannot be reached: {said}") from None
+            raise InvalidInputError(f"{url}: it cannot be used: {message}") from None
+        raise NoVerdictError(f"{url}: the baseline cannot be reached: {message}") from None
 
 
 @frozen

@@ -45,8 +45,8 @@ def _describe_ignored_features(case: EvalCase) -> Iterator[str]:
             yield sentence
     for mock in case.tool_mocks:
         if mock.unsupported:
-            place = "" if mock.turn is None else f"turn {mock.turn + 1}: "
-            yield f"{place}{mock.unsupported}; the case will not be played"
+            prefix = "" if mock.turn is None else f"turn {mock.turn + 1}: "
+            yield f"{prefix}{mock.unsupported}; the case will not be played"
 
 
 _LISTED = 5
@@ -117,9 +117,9 @@ def _describe_unused_rubrics(metrics: list[SelectsRubrics], case: EvalCase) -> I
                 yield _describe_rubric(f" of turn {number}", rubric)
 
 
-def _describe_rubric(place: str, rubric: Rubric) -> str:
+def _describe_rubric(location: str, rubric: Rubric) -> str:
     kind = f"is of the type {rubric.type}, and" if rubric.type else "has no `type`, and so"
-    return f"the rubric `{rubric.rubric_id}`{place} {kind} no metric judges by it"
+    return f"the rubric `{rubric.rubric_id}`{location} {kind} no metric judges by it"
 
 
 class UndeclaredToolsLint:
@@ -232,8 +232,8 @@ def _hash_content(value: object) -> int:
 
 def _get_case_key(case: EvalCase) -> _Key:
     plan = case.scenario
-    said = (plan.starting_prompt, plan.conversation_plan) if plan else ()
-    return (*said, *(each for turn in case.turns for each in _get_turn_key(turn)))
+    texts = (plan.starting_prompt, plan.conversation_plan) if plan else ()
+    return (*texts, *(each for turn in case.turns for each in _get_turn_key(turn)))
 
 
 def _get_case_content(case: EvalCase) -> object:

@@ -17,8 +17,8 @@ def lint_thresholds(rules: Thresholds) -> Iterator[str]:
             *_find_contradictions(criterion, rules.config.gate),
         ):
             line, _ = rules.find_position(("criteria", criterion.metric))
-            place = f"{rules.file}:{line}" if line else rules.file
-            yield f"{place}: {finding}"
+            location = f"{rules.file}:{line}" if line else rules.file
+            yield f"{location}: {finding}"
 
 
 def _find_unmissable_threshold(criterion: Criterion, rules: Thresholds) -> Iterator[str]:
@@ -89,9 +89,9 @@ def lint_extra_calls(rules: Thresholds, metrics: Mapping[str, Metric]) -> Iterat
     for name, metric in metrics.items():
         if _allows_extra_calls(metric):
             line, _ = rules.find_position(("criteria", name))
-            place = f"{rules.file}:{line}" if line else rules.file
+            location = f"{rules.file}:{line}" if line else rules.file
             yield (
-                f"{place}: `{name}` lets any additional tool call pass, wanted or not: "
+                f"{location}: `{name}` lets any additional tool call pass, wanted or not: "
                 "only an exact match holds the agent to the expected calls alone"
             )
 

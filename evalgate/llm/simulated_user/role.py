@@ -162,8 +162,8 @@ def resolve_persona(value: str | Mapping[str, Any] | None, known: Mapping[str, P
         return _PersonaConfig.model_validate(value).to_persona()
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UnknownPersonaError(f"the persona's `{place}` is wrong: {first['msg']}") from None
+        key_path = ".".join(map(str, first["loc"]))
+        raise UnknownPersonaError(f"the persona's `{key_path}` is wrong: {first['msg']}") from None
 
 
 ADK_SIGNAL = "</finished>"

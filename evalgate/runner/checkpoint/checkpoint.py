@@ -23,17 +23,17 @@ class Checkpoint:
     """
 
     def __init__(
-        self, plan: Plan, folder: Path | None, *, resume: bool, hiding: LiveRedactor | None = None
+        self, plan: Plan, folder: Path | None, *, resume: bool, redactor: LiveRedactor | None = None
     ) -> None:
         """Open the journal of an earlier run if `resume`. With `folder` None no journal is written.
 
-        `hiding`: the redactor of the publisher, who then need not redact the kept runs again.
+        `redactor`: the redactor of the publisher, who then need not redact the kept runs again.
 
         Raises:
             InvalidInputError: there is nothing to resume, or it belongs to another run.
         """
         self._plan = plan
-        self._hiding = hiding or LiveRedactor(Redactor.from_environment(plan.environ, plan.masks))
+        self._redactor = redactor or LiveRedactor(Redactor.from_environment(plan.environ, plan.masks))
         self._folder = folder
         self._journal: Journal | None = None
         self._lock: int | None = None
@@ -76,7 +76,7 @@ class Checkpoint:
         if self._journal is None:
             return
         rows = [(result, dump_run(result)) for _, result in results]
-        redacted = self._hiding.redact_many([(run, row.decode()) for run, row in rows])
+        redacted = self._redactor.redact_many([(run, row.decode()) for run, row in rows])
         kept = [
             (index, row if hidden is result else dump_run(hidden))
             for (index, _), (result, row), hidden in zip(results, rows, redacted, strict=True)
@@ -90,7 +90,7 @@ class Checkpoint:
             self.used = used
 
     def _redact_stored_rows(self, rows: Sequence[tuple[RunResult, bytes]]) -> Sequence[RunResult]:
-        return self._hiding.redact_stored([(run, row.decode()) for run, row in rows])
+        return self._redactor.redact_stored([(run, row.decode()) for run, row in rows])
 
     def __enter__(self) -> Self:
         """Lock the folder before anything starts.

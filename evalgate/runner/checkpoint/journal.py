@@ -108,10 +108,10 @@ class Journal:
         folder: Path,
         plan: PlanId,
         shown_as: str,
-        look: RunTransform | None = None,
+        transform: RunTransform | None = None,
         parts: Mapping[str, str] = NO_PARTS,
     ) -> tuple[Self, FinishedRuns]:
-        """Open the journal of an unfinished run, and return it with its runs, transformed by `look`.
+        """Open the journal of an unfinished run, and return it with its runs, each changed by `transform`.
 
         Raises:
             InvalidInputError: there is none in `folder`, it is damaged, or it belongs to another plan.
@@ -121,7 +121,7 @@ class Journal:
             raise InvalidInputError(f"{shown_as}: there is no run to resume: leave --resume out")
         descriptor = _open_locked(path)
         try:
-            return cls._open_resumed(path, descriptor, plan, shown_as, look, parts)
+            return cls._open_resumed(path, descriptor, plan, shown_as, transform, parts)
         except InvalidInputError:
             os.close(descriptor)
             raise
@@ -133,7 +133,7 @@ class Journal:
         descriptor: int,
         plan: PlanId,
         shown_as: str,
-        look: RunTransform | None,
+        transform: RunTransform | None,
         parts: Mapping[str, str],
     ) -> tuple[Self, FinishedRuns]:
         data = path.read_bytes()
@@ -143,7 +143,7 @@ class Journal:
             lines = [_build_head(plan, parts)]
         _check_head(lines, plan, shown_as, parts)
         with pause_gc():
-            finished = _parse_finished_runs(lines, shown_as, look)
+            finished = _parse_finished_runs(lines, shown_as, transform)
             used = _parse_usage(lines, shown_as)
         os.ftruncate(descriptor, len(whole))
         journal = cls(path, descriptor)
@@ -304,13 +304,15 @@ def _describe_differences(then: object, now: Mapping[str, str]) -> Iterator[str]
         yield f"{len(names) - _NAMED:,} more"
 
 
-def _parse_finished_runs(lines: Sequence[bytes], shown_as: str, look: RunTransform | None) -> FinishedRuns:
+def _parse_finished_runs(
+    lines: Sequence[bytes], shown_as: str, transform: RunTransform | None
+) -> FinishedRuns:
     rows = {number: _parse_row(line) for number, line in _enumerate_rows(lines) if not line.startswith(_USED)}
     damaged = [number for number, row in rows.items() if row is None]
     if damaged:
         raise InvalidInputError(_build_damage_problem(shown_as, number) for number in damaged)
     found: dict[int, dict[int, RunResult]] = {}
-    for index, run in _transform_rows([row for row in rows.values() if row is not None], look):
+    for index, run in _transform_rows([row for row in rows.values() if row is not None], transform):
         found.setdefault(index, {}).setdefault(run.run, run)
     return {index: tuple(runs.values()) for index, runs in found.items()}
 
@@ -338,10 +340,10 @@ def _build_damage_problem(shown_as: str, number: int) -> Problem:
     return Problem(shown_as, number, 1, "is damaged: leave --resume out")
 
 
-def _transform_rows(rows: Sequence[_Row], look: RunTransform | None) -> Iterator[tuple[int, RunResult]]:
+def _transform_rows(rows: Sequence[_Row], transform: RunTransform | None) -> Iterator[tuple[int, RunResult]]:
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE]
-        runs = look([(run, data) for _, run, data in some]) if look else [run for _, run, _ in some]
+        runs = transform([(run, data) for _, run, data in some]) if transform else [run for _, run, _ in some]
         yield from zip([index for index, _, _ in some], runs, strict=True)
 
 

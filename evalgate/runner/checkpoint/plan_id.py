@@ -24,40 +24,40 @@ _OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
 _DIGITS = 16
 
 
-def hash_code_state(folder: Path, beside: Sequence[Path] = ()) -> str:
+def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
     """Return 16 hexadecimal digits over the commit that is checked out in `folder` and its local changes.
 
-    Without git, they are over the source files there. `beside`: files to leave out.
+    Without git, they are over the source files there. `excluded`: files to leave out.
     """
     top = run_git(folder, "rev-parse", "--show-toplevel")
-    inside = [path.resolve() for path in beside if top and path.resolve().is_relative_to(top)]
+    inside = [path.resolve() for path in excluded if top and path.resolve().is_relative_to(top)]
     paths = [":(top)", *(f":(top,exclude,literal){path.relative_to(top)}" for path in inside)]
     kept = run_git_bytes(folder, "ls-files", "--stage", "-z", "--", *paths) if top else b""
     if not kept:
-        return _hash_parts(_iter_file_contents(folder, _iter_source_files(folder), beside))
+        return _hash_parts(_iter_file_contents(folder, _iter_source_files(folder), excluded))
     return _hash_parts(
         [kept, run_git_bytes(folder, "diff", "--binary", "--no-ext-diff", "--no-textconv", "--", *paths)]
     )
 
 
-def hash_untracked_state(folder: Path, named: Sequence[Path] = (), beside: Sequence[Path] = ()) -> str:
+def hash_untracked_state(folder: Path, named: Sequence[Path] = (), excluded: Sequence[Path] = ()) -> str:
     """Return the hash of the `named` files and of source files that git neither tracks nor ignores."""
     listed = run_git_bytes(folder, "ls-files", "--others", "--exclude-standard", "-z")
     names = sorted(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
     unkept = [name for name in names if name.suffix in _SOURCE]
-    return _hash_parts(_iter_file_contents(folder, [*named, *unkept], beside))
+    return _hash_parts(_iter_file_contents(folder, [*named, *unkept], excluded))
 
 
 def _iter_source_files(folder: Path) -> Iterator[Path]:
     """Yield source files in a fixed order, without hidden folders and those of installed packages."""
-    for place, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         inner = (each for each in folders if not each.startswith(".") and each not in _OTHERS_CODE)
-        folders[:] = sorted(each for each in inner if not Path(place, each, "pyvenv.cfg").exists())
-        yield from (Path(place, name) for name in sorted(names) if Path(name).suffix in _SOURCE)
+        folders[:] = sorted(each for each in inner if not Path(parent, each, "pyvenv.cfg").exists())
+        yield from (Path(parent, name) for name in sorted(names) if Path(name).suffix in _SOURCE)
 
 
-def _iter_file_contents(folder: Path, paths: Iterable[Path], beside: Sequence[Path]) -> Iterator[bytes]:
-    left_out = {path.resolve() for path in beside}
+def _iter_file_contents(folder: Path, paths: Iterable[Path], excluded: Sequence[Path]) -> Iterator[bytes]:
+    left_out = {path.resolve() for path in excluded}
     for path in paths:
         if path.resolve() not in left_out and path.is_file():
             yield os.fsencode(os.path.relpath(path, folder))
@@ -98,7 +98,7 @@ def compute_plan_id(plan: Plan) -> PlanId:
 def compute_local_plan_id(plan: Plan) -> PlanId:
     """Compute the identity on this machine, which also covers untracked code and the version of Python."""
     everywhere, folder = compute_plan_id(plan), plan.workspace.folder
-    unkept = hash_untracked_state(folder, named=_list_named_files(plan), beside=_list_config_files(plan))
+    unkept = hash_untracked_state(folder, named=_list_named_files(plan), excluded=_list_config_files(plan))
     return replace(everywhere, agent=_hash_values([everywhere.agent, unkept, python_version_tuple()[:2]]))
 
 

@@ -233,14 +233,14 @@ def _parse_reply(row: _Row) -> Reply | None:
 
 
 def _parse_event(row: _Row) -> Event:
-    kind, *said = row
+    kind, *values = row
     if kind == "tool_call":
-        name, args, id_, author, other_args = said
+        name, args, id_, author, other_args = values
         return ToolCall(name, args, id_, author, kind, other_args)
     if kind == "tool_result":
-        return ToolResult(*said)
+        return ToolResult(*values)
     if kind == "message":
-        text, author, payload = said
+        text, author, payload = values
         return Message(text, author, payload=payload)
     raise ValueError(f"is no event: {kind!r}")
 
