@@ -19,6 +19,7 @@ def read_recording(path: Path, display_path: str) -> Record | EvalSet:
     Raises:
         InvalidInputError: the file is none of these, or damaged.
     """
+    # Sessions first: every folder may hold conversations, as far as its name tells.
     if has_sessions(path):
         return read_sessions(path, display_path)
     if may_hold_conversations(path):

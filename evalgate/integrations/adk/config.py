@@ -65,6 +65,7 @@ class _AdkUser(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     type: Literal["llm_backed"] | None = None
+    # Google ADK's own defaults, so that a file without them means the same here.
     model: str = "gemini-2.5-flash"
     max_turns: int = Field(
         default=20, validation_alias=AliasChoices("max_allowed_invocations", "maxAllowedInvocations"), ge=-1
@@ -120,6 +121,7 @@ class AdkTestConfig(BaseModel):
 _ANY = "*"
 _KNOWN_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     (): ("criteria", "custom_metrics", "user_simulator_config"),
+    # A docstring of Google ADK shows `metric` for `metric_info`; no release reads it.
     ("custom_metrics", _ANY): ("code_config", "metric_info", "description"),
     ("custom_metrics", _ANY, "code_config"): ("name", "args"),
     ("user_simulator_config",): (
@@ -137,6 +139,7 @@ metric and are checked elsewhere."""
 
 def describe_ignored_adk_keys(document: ConfigDocument) -> tuple[str, ...]:
     """Return the notices for keys outside of criteria that Google ADK ignores, such as misspelt ones."""
+    # Google ADK ignores them silently: with `criterias` for `criteria` nothing is evaluated.
     check = KeyChecker(document.path, document.find_position, [])
     check.add_keys(
         key for path, known in _KNOWN_KEYS.items() for key in _iter_unknown_keys(document.value, path, known)

@@ -166,6 +166,7 @@ def _build_rubrics(wires: Sequence[AdkRubric], prefix: str) -> tuple[Rubric, ...
     return tuple(rubrics)
 
 
+# Shared, because most cases of a large set have none.
 _NO_SESSION = SessionInput()
 
 

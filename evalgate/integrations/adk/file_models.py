@@ -172,6 +172,7 @@ class AdkInvocationEvent(AdkModel):
 class AdkIntermediateData(StrictAdkModel):
     """The steps before the final response, in the older or the newer shape."""
 
+    # Google ADK refuses null here. It counts as absent all the same, because ADK's documentation shows it.
     tool_uses: list[AdkFunctionCall] | None = None
     tool_responses: list[AdkFunctionResponse] | None = None
     intermediate_responses: list[tuple[str | None, list[AdkPart]]] | None = None
@@ -322,7 +323,8 @@ class AdkEvalSetHeader(AdkModel):
     @model_validator(mode="before")
     @classmethod
     def _reject_double_spelling(cls, value: object) -> object:
-        # Of two spellings, one would be dropped without notice.
+        # Google ADK's documentation shows camelCase here, which its releases refuse. Of two spellings,
+        # pydantic would drop one without notice.
         keys = value if isinstance(value, dict) else {}
         for snake, camel in (("eval_cases", "evalCases"), ("eval_set_id", "evalSetId")):
             if snake in keys and camel in keys:

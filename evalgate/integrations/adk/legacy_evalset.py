@@ -61,6 +61,8 @@ class AdkLegacyFormat:
         listed = as_sequence(document.value) or ()
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)
         problems: list[Problem] = []
+        # No release of Google ADK reads `mock_tool_output`; named here, so that no other key is suggested
+        # for it.
         keys = KeyChecker(document.path, document.find_position, problems, elsewhere={"mock_tool_output": ""})
         if is_case_list:
             cases = _build_cases(document, listed, problems, keys)

@@ -105,6 +105,7 @@ _AnyPart = Annotated[_AdkRsPart, BeforeValidator(_select_content)]
 
 
 class _Content(_AdkRsModel):
+    # Required and closed in adk-rs, unlike in Google ADK.
     role: Literal["user", "model", "system", "tool"]
     parts: list[_AnyPart] = []
 
@@ -118,6 +119,7 @@ class _IntermediateData(_AdkRsModel):
     tool_uses: list[_FunctionCall] = []
     tool_responses: list[_FunctionResponse] = []
     intermediate_responses: list[tuple[str, list[_AnyPart]]] = []
+    # adk-rs loads these without their calls, silently. A trajectory must not be lost.
     invocation_events: list[_Event] = []
 
 

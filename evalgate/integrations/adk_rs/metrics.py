@@ -81,6 +81,7 @@ class AdkRsResponseMatch(_AdkRsMetric):
 
 
 def _split_words(text: str | None) -> list[str]:
+    # `str.lower` agrees with Rust's `to_lowercase`, which does not fold case either: `ß` stays.
     return _WORD.findall((text or "").lower())
 
 
@@ -104,6 +105,7 @@ class AdkRsToolTrajectory(_AdkRsMetric):
         matched = sum(
             one.name == other.name and _is_equal(_get_args(one), _get_args(other)) for one, other in pairs
         )
+        # Without any call this is 0 / 1: adk-rs fails such a turn, Google ADK passes it.
         score = matched / max(len(expected), len(actual), 1)
         if not expected and not actual and self.empty_is_match:
             score = 1.0

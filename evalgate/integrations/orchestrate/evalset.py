@@ -110,6 +110,7 @@ class InteractionGoal(_Goal):
 class CheckGoal(BaseModel):
     """A statement that a judge should affirm."""
 
+    # The original refuses unknown keys in this kind of goal only.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     type: Literal["assert_llm"]
@@ -158,6 +159,7 @@ def _validate_goal_names(value: object) -> list[str] | str:
 
 def ensure_name_list(value: Any) -> Any:
     """Return a list of names, given a list or one name alone."""
+    # The original reads a name alone as a list of its letters, so that the goal is never reached.
     return [value] if isinstance(value, str) else value
 
 
@@ -191,10 +193,12 @@ class OrchestrateFile(_OrchestrateModel):
     file_upload: dict[str, Any] | None = None
     tags: Annotated[list[str] | None, BeforeValidator(ensure_name_list)] = None
     runtime_context: Annotated[dict[str, Any], BeforeValidator(_replace_null)] = {}
+    # Orchestrate's recorder writes this key, and its loader only knows `runtime_context`.
     context_variables: Annotated[dict[str, Any], BeforeValidator(_replace_null)] = {}
 
     @model_validator(mode="after")
     def _check_goal_names(self) -> Self:
+        # The original refuses such a file too, its own example `data_simple.json` included.
         named = {goal.name for goal in self.goal_details if not isinstance(goal, CheckGoal)}
         if named and not self.goals:
             raise ValueError("must name its goals in `goals`: they are empty")
@@ -353,6 +357,7 @@ def _get_prompts(wire: OrchestrateFile) -> list[str]:
     """Return the scripted messages, at most `max_user_turns` of them."""
     if not wire.starting_sentence:
         return []
+    # The starting sentence counts as a turn.
     prompts = [wire.starting_sentence, *(wire.user_prompts or ())]
     return prompts[: wire.max_user_turns] if (wire.max_user_turns or 0) > 0 else prompts
 

@@ -133,6 +133,7 @@ def _iter_tool_calls(message: _RecordedMessage) -> Iterator[ToolCall]:
         args = message.args if message.raw_arguments is None else message.raw_arguments
         yield ToolCall(message.name, _parse_arguments(args), message.id)
     else:
+        # The call itself as JSON text, as releases before 1.6 and the recorder write it.
         fields = _parse_object(message.content)
         identifier = fields.get("id") or fields.get("tool_call_id")
         yield ToolCall(

@@ -140,11 +140,13 @@ class TrpcCase(TrpcModel):
     """One eval case, with its conversation or scenario."""
 
     eval_id: Id = Field(alias="evalId")
+    # Any text but `trace` means the default mode.
     eval_mode: str = Field(default="", alias="evalMode")
     context_messages: list[dict[str, Any]] = Field(default_factory=list, alias="contextMessages")
     conversation: list[TrpcInvocation] = Field(default_factory=list)
     actual_conversation: list[TrpcInvocation] = Field(default_factory=list, alias="actualConversation")
     scenario: _Scenario | None = Field(default=None, alias="conversationScenario")
+    # Required: without a session input tRPC-Agent-Go fails the case before it asks the agent.
     session: TrpcSessionInput = Field(alias="sessionInput")
     rubrics: list[TrpcRubric] = Field(default_factory=list)
     creation_timestamp: float = Field(default=0.0, alias="creationTimestamp")

@@ -37,6 +37,8 @@ BOUND: Mapping[str, object] = {"bound": True}
 class GoModel(BaseModel):
     """A model that reads keys as Go does, in any case, and in snake_case. Null counts as absent."""
 
+    # Go ignores unknown keys. Here they are refused, because a misspelt strategy would compare nothing and
+    # pass.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
     @model_validator(mode="before")
@@ -44,6 +46,7 @@ class GoModel(BaseModel):
     def _normalize_keys(cls, value: object) -> object:
         if not isinstance(value, Mapping):
             return value
+        # tRPC-Agent-Go reads no snake_case, but its first release wrote it, and the meaning is clear.
         names = {
             normalize_key(field.alias or name): field.alias or name
             for name, field in cls.model_fields.items()
@@ -190,11 +193,13 @@ class TextCriterion(GoModel):
         """
         if self.ignore:
             return ""
+        # Before the strategy, so that `skip` does not skip the length, and before any lower-casing.
         if self.length is not None and (fault := self.length.find_mismatch(actual)):
             return f"length mismatch: {fault}"
         if self.match_strategy == "skip":
             return ""
         if self.case_insensitive:
+            # Both sides: tRPC-Agent-Go lowers a regular expression too, which turns `\D` into `\d`.
             actual, expected = lower_text(actual), lower_text(expected)
         return self._compare_texts(actual, expected)
 

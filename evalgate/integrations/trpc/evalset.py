@@ -75,6 +75,7 @@ def _is_trpc_case(case: object) -> bool:
         isinstance(rubric, dict) and _TRPC_RUBRIC_KEYS & set(map(normalize_key, rubric))
         for rubric in _to_list(get_member(case, "rubrics"))
     )
+    # A final session state is Google ADK's alone: such a case only has stray keys of tRPC-Agent-Go.
     if (has_rubrics or _TRPC_CASE_KEYS & set(map(normalize_key, case))) and get_member(
         case, "finalSessionState"
     ) is None:

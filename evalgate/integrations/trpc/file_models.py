@@ -31,6 +31,8 @@ AGENT_ROLES = frozenset({"", "assistant", "model"})
 class TrpcModel(BaseModel):
     """A Go struct: unknown keys are ignored, null counts as absent."""
 
+    # Strict, because Go refuses a whole file for one value of another JSON type. Every field that Go omits
+    # when it is empty (`omitempty`) needs a default.
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True, defer_build=True)
 
     _spellings: ClassVar[Mapping[str, str]] = {}
@@ -48,6 +50,8 @@ class TrpcModel(BaseModel):
         spelled: dict[str, object] = {}
         for key, each in value.items():
             name = key if key in known.values() else known.get(normalize_key(key), key)
+            # Go takes the last of two spellings. Here neither is taken, because one expectation would be
+            # lost.
             if name in spelled:
                 raise ValueError(f"holds `{name}` twice, in two spellings")
             if each is not None:
@@ -121,6 +125,7 @@ class TrpcMessage(TrpcModel):
 
     role: str = ""
     content: str = ""
+    # Go's `model.Message` has snake_case tags, although the rest of the file is in camelCase.
     content_parts: list[dict[str, Any]] = Field(default_factory=list)
     tool_id: Any = None
     tool_name: Any = None
@@ -196,6 +201,8 @@ class TrpcInvocation(TrpcModel):
     @override
     @classmethod
     def convert_older_shape(cls, value: dict[str, object]) -> dict[str, object]:
+        # Written until 2025-12-23. Today's release ignores it: without tools on either side such a case
+        # passes.
         data = value.get("intermediateData")
         if data is None:
             return value

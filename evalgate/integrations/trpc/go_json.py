@@ -32,13 +32,17 @@ def fold_key(key: str) -> str:
 
 def lower_text(text: str) -> str:
     """Return `text` in lower case, character by character: `İ` becomes `i`, and no sigma is final."""
+    # `strings.ToLower` maps each rune alone; `str.lower` also looks at the letters around a sigma.
     return text.lower() if text.isascii() else "".join([character.lower()[0] for character in text])
 
 
+# Go escapes the two line separators in any case, since older JavaScript ends a line at them.
 _ALWAYS_ESCAPED = {0x2028: "\\u2028", 0x2029: "\\u2029"}
 _HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[^"]')
 _OPENING, _CLOSING = frozenset("{["), frozenset("}]")
+# `encoding/json` writes numbers as ES6 does: an exponent below 1e-6 and from 1e21 on, without leading
+# zeros.
 _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-6, 1e21
 
 
@@ -198,6 +202,7 @@ def find_difference(actual: object, expected: object, tolerance: float = DEFAULT
         return "" if actual is expected else _describe_inequality(actual, expected)
     if isinstance(actual, list) or isinstance(expected, list):
         return _compare_lists(actual, expected, tolerance)
+    # Go decodes every number into a float64: 1 equals 1.0, and integers beyond 2**53 lose digits there too.
     if is_number(actual) and is_number(expected):
         is_equal = abs(as_double(actual) - as_double(expected)) <= tolerance
     else:
@@ -256,6 +261,7 @@ def format_json_value(value: object) -> str:
 def _compare_objects(actual: object, expected: object, tree: KeyTree | None, tolerance: float) -> str:
     if not (isinstance(actual, Mapping) and isinstance(expected, Mapping)):
         return _describe_type_mismatch(actual, expected)
+    # A key with an object in the tree only leads further down: it must still be on both sides.
     ignored = {key for key, value in tree.items() if value is True} if tree else set()
     for key in actual:
         if key not in expected and key not in ignored:

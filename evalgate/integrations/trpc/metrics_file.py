@@ -45,6 +45,7 @@ _FIRST_RELEASE_CRITERION: Mapping[str, object] = {
 class _Metric(TrpcModel):
     metric_name: str = Field(alias="metricName", min_length=1)
     evaluator_name: str = Field(default="", alias="evaluatorName")
+    # Go omits a threshold of 0 when it writes the file.
     threshold: float = Field(default=0.0, allow_inf_nan=False)
     criterion: dict[str, Any] = Field(default_factory=dict)
 
@@ -105,10 +106,12 @@ def _build_criterion(metric: _Metric, item: object) -> Criterion:
 
 def _find_fault(metric: _Metric, earlier: Mapping[str, Criterion]) -> str:
     name, evaluator = metric.metric_name, metric.evaluator_name or metric.metric_name
+    # tRPC-Agent-Go reads metrics by name, so that the first would be scored twice and the second never.
     if name in earlier:
         return f"`{name}` is given twice: give each metric a name, and its evaluator as `evaluatorName`"
     if evaluator in EVALUATORS:
         return ""
+    # tRPC-Agent-Go leaves a metric without a registered evaluator out silently; a metric must not be lost.
     hint = did_you_mean(evaluator, EVALUATORS)
     return f"`{evaluator}` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called.{hint}"
 
@@ -119,6 +122,8 @@ def _find_unset_variables(
     model = get_member(get_member(get_member(item, "criterion"), "llmJudge"), "judgeModel")
     for key in _EXPANDED:
         text = get_member(model, key)
+        # `os.ExpandEnv` makes an unset variable empty: the judge would be asked without a key, or
+        # elsewhere.
         for name in expand_go_env(text, environ).unset if isinstance(text, str) else ():
             position = _find_position(document, (index, "criterion", "llmJudge", "judgeModel", key))
             message = f"`{key}` names the environment variable `{name}`, which is not set"

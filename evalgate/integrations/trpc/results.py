@@ -91,6 +91,7 @@ class _Results(TrpcModel):
 
 def _iter_run_results(results: Iterable[_CaseResult]) -> Iterator[RunResult]:
     """Yield the runs of one case in their order, numbered from 1."""
+    # Sorting is stable: older result files have no `runId`, and keep their order.
     for number, result in enumerate(sorted(results, key=lambda each: each.run_id), start=1):
         turns = []
         for actual in (each.actual for each in result.turns):

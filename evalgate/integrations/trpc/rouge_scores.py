@@ -167,6 +167,7 @@ class RougeScore(NamedTuple):
 
 _NOTHING = RougeScore()
 _WORD = re.compile("[a-z0-9]+")
+# Go parses N with `strconv.Atoi`, so that `rouge01` and `rouge+1` are valid too.
 _ROUGE_N = re.compile(r"rouge(\+?[0-9]{1,9})")
 
 
@@ -210,6 +211,7 @@ def compute_rouge(
 
 
 def _split_tokens(text: str, *, stemmed: bool) -> list[str]:
+    # Words of up to three letters are not stemmed, as in the reference package.
     words = _WORD.findall(lower_text(text))
     return [stem_word(word) if len(word) > 3 else word for word in words] if stemmed else words
 

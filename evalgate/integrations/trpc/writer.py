@@ -231,6 +231,7 @@ def _build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None 
             creationTimestamp=turn.creation_timestamp,
         ),
     }
+    # What was kept comes last: it is the whole message as the source has it.
     return {**built, **kept}
 
 

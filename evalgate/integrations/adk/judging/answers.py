@@ -19,6 +19,7 @@ _WORDS = r'[^"\]]'
 _LENIENT = (2, 6)
 """The first release of Google ADK that reads loosely written answers."""
 _SENTENCE = re.compile(r"<sentence>(.*?)</sentence>", re.DOTALL)
+# All five lines must be there in this order, or Google ADK does not count the sentence.
 _BLOCK = re.compile(
     r"sentence:(?P<sentence>.*?)\nlabel:(?P<label>.*?)\nrationale:(?P<rationale>.*?)"
     r"\nsupporting_excerpt:.*?\ncontradicting_excerpt:.*?(?=\nsentence:|\Z)",
@@ -45,9 +46,11 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
     def parse_validity(answer: ModelAnswer) -> JudgeOpinion:
         label = _trim_label(_find_label(answer.text, "is_the_agent_response_valid", _WORD), release)
+        # Not lowered: for Google ADK `Valid` is no label.
         if label in _POSITIVE | _NEGATIVE:
             return JudgeOpinion(float(label in _POSITIVE), _find_reason(answer.text))
         wrong_key = _trim_label(_find_label(answer.text, "is_the_agent_response_invalid", _WORD), release)
+        # Some judges answer under this key; Google ADK takes all but these two labels for valid.
         if label is None and wrong_key is not None:
             return JudgeOpinion(float(wrong_key not in {"true", "invalid"}), _find_reason(answer.text))
         raise UnparsableAnswerError("it has no `is_the_agent_response_valid` that is valid or invalid")

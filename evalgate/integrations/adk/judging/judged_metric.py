@@ -151,6 +151,8 @@ class JudgedMetric(AdkOptions):
         count = self.judge_model_options.num_samples if samples is None else samples
         request = ModelRequest((ChatMessage("user", text),), prompt_version=template.version)
         taken = await take_samples(self._judge.client, request, count, parse, are_all_needed=False)
+        # Google ADK from 2.8 on takes the mean of the other turns. An outage says nothing about the agent,
+        # so here the metric fails.
         for failed in taken.failed:
             if failed.failure.kind not in RANDOM_FAILURES:
                 raise failed.failure
@@ -181,6 +183,7 @@ def score_by_vote(samples: Samples[JudgeOpinion]) -> JudgedTurn:
     if not samples.good:
         return build_failed_turn(samples)
     positive = [opinion for opinion in samples.values if opinion.score > 0]
+    # A tie is lost, as in Google ADK; samples without an opinion do not vote.
     wins = len(positive) > len(samples.values) - len(positive)
     side = positive if wins else [opinion for opinion in samples.values if not opinion.score]
     says = "says" if len(samples.values) == 1 else "say"

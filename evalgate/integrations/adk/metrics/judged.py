@@ -116,6 +116,7 @@ class Hallucinations(JudgedMetric):
             yield await self._judge_response(response, self._build_context(exchange, None))
 
     async def _judge_response(self, response: str, context: str) -> JudgedTurn:
+        # Google ADK asks each of the two questions once, whatever `num_samples` is.
         cut = await self.ask_judge(parse_sentences, {"response": response}, samples=1)
         if not cut.good:
             nothing: Samples[JudgeOpinion] = Samples((), cut.failed)
@@ -223,6 +224,7 @@ class _RubricsTurnByTurn(RubricMetric):
         except DuplicateRubricError as error:
             return MetricFailure(str(error))
         turns: list[JudgedTurn] = []
+        # Pooled, as in Google ADK: a turn with more rubrics counts more.
         pool: list[float] = []
         for exchange, own in zip(found, rubrics, strict=True):
             turn, scores = await self._judge_turn(exchange, own)
@@ -322,6 +324,8 @@ class UserSimulatorQuality(JudgedMetric):
             for at in range(1, len(found))
         ]
         turns = [first, *later]
+        # The ending has no turn of its own: as in Google ADK, a wrong one replaces the last turn's score.
+        # Here also under a threshold of 0, where Google ADK counts it as right.
         ending = await self._judge_message(case.scenario, found, self.stop_signal)
         if ending.score.score == 0.0:
             reason = f"the conversation should not end here: {ending.score.reason}"

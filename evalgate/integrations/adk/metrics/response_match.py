@@ -48,6 +48,7 @@ class ResponseMatch(BaseModel):
     def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
         if turn.expected.response is None:
             return TurnScore(0.0, _NOTHING_EXPECTED)
+        # A missing response is compared as an empty text; Google ADK does not leave the turn out.
         overlap = compute_rouge_1(turn.expected.response, reply.response or "", self.profile)
         score = overlap.f_measure
         if score == 1.0:

@@ -221,6 +221,7 @@ def normalize_value(value: object) -> object:
         return {str(key): normalize_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return sorted(map(normalize_value, value), key=_dump_json)
+    # `True`, not lowered like other texts: in the original true differs from "true".
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, (int, float)):
@@ -278,6 +279,8 @@ def is_similar(actual: object, expected: object) -> bool:
     """Return True if the texts of two values share at least 0.8 of their words (Dice's coefficient)."""
     if (found := compare_as_date_or_number(actual, expected)) is not None:
         return found
+    # The original compares embeddings. Without a model it takes a score of 0 to 100 for a share, and nearly
+    # every text passes.
     one, other = _count_words(actual), _count_words(expected)
     if not one or not other:
         return normalize_value(actual) == normalize_value(expected)
@@ -300,6 +303,7 @@ def find_argument_mismatch(goal: Goal, actual: JsonObject) -> str:
 
     Arguments that the goal does not name may have any value.
     """
+    # No `args`, or null, allows no argument; `{}` allows any.
     if goal.args is None:
         return f"no arguments are expected, got {_format_value(dict(actual))}" if actual else ""
     if goal.args == _ANYTHING:
@@ -340,6 +344,7 @@ def _matches_argument(how: ArgMatching, expected: object, found: object) -> bool
         return True
     if found is _ABSENT:
         return how == "optional"
+    # Without normalisation: in the original an argument that may be left out is compared more strictly.
     if how == "optional":
         return bool(found == expected)
     if how == "fuzzy":

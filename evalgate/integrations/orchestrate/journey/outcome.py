@@ -265,12 +265,14 @@ def match_tool_calls(journey: Journey, calls: Sequence[ToolCall]) -> ToolCallRep
         if call.name.strip() not in names:
             continue
         relevant += 1
+        # Greedy, as the original: no maximum matching, and a repeated call is a wrong one.
         goal = next(_find_fulfilled_goals(left, call), None)
         if goal is None:
             wrong.append(_explain_mismatch(left, call))
         else:
             left.remove(goal)
             reached.append(goal.name)
+    # By tool: a second goal of a tool that was called once is not missed.
     called = {call.name for call in calls}
     missed = dict.fromkeys(goal.tool_name for goal in goals if goal.tool_name not in called)
     return ToolCallReport(len(goals), len(calls), relevant, tuple(reached), tuple(missed), tuple(wrong))
@@ -322,6 +324,7 @@ class JourneyOutcome:
         """
         ordering = [*self.calls.reached, *self.widgets, *self._iter_reached_texts(doubts_count=doubts_count)]
         position = {name: at for at, name in enumerate(ordering)}
+        # A journey of checks alone never succeeds in the original either.
         if not ordering:
             return _NO_GOALS_REACHED
         return next(self._iter_failures(position, doubts_count=doubts_count), "")

@@ -83,6 +83,7 @@ class TrpcJudgeModel(GoModel):
     def build_parameters(self) -> dict[str, object]:
         """Return the model's parameters, by the keys of `JudgeConfig`; `stream` is left out."""
         own = _OF_NO_GENERATION if self.generation_config is None else self.generation_config
+        # tRPC-Agent-Go itself switches streaming off for a judge.
         generation = {**self.extra_fields, **{key: value for key, value in own.items() if key != "stream"}}
         return {
             "temperature": generation.pop("temperature", None),
@@ -357,6 +358,7 @@ class RubricEvaluator(LlmEvaluator):
 
     @override
     def parse_answer(self, answer: ModelAnswer, ids: Sequence[str]) -> Scorecard:
+        # Until May 2026 judges were asked for text blocks, and the same models answer in either form.
         is_json = looks_like_json(answer.text)
         card = parse_rubric_scores(answer.text) if is_json else parse_rubric_blocks(answer.text)
         return check_rubric_ids(card, ids)

@@ -205,6 +205,7 @@ def _iter_present(members: Mapping[str, object], keys: Sequence[str]) -> Iterato
 
 
 def _fold_keys(value: object) -> Mapping[str, object]:
+    # Go's structs of a trace have no JSON tags, so that their keys are in PascalCase.
     if not isinstance(value, Mapping):
         return {}
     return {fold_key(str(key)): each for key, each in value.items()}

@@ -123,6 +123,8 @@ class RougeCriterion(GoModel):
         except ValueError as error:
             return str(error)
         least = self.threshold
+        # All three, whichever measure is named: `measure` only selects the figure that the reason shows
+        # first.
         if precision >= least.precision and recall >= least.recall and f1 >= least.f1:
             return ""
         measure = self.measure or "f1"
@@ -169,9 +171,11 @@ class ResponseCriterion(GoModel):
             return "final response criterion must configure text, json, rouge, or xml"
         if actual is None:
             return "" if expected is None else "actual or expected final response is nil"
+        # As in newer releases, an expected response that is missing counts as an empty text.
         return "; ".join(self._iter_mismatches(actual, expected or ""))
 
     def _iter_mismatches(self, actual: str, expected: str) -> Iterator[str]:
+        # In the order of the original, which joins the reasons in it.
         if self.json_ and (fault := self.json_.find_text_mismatch(actual, expected)):
             yield f"json mismatch: {fault}"
         if self.text and (fault := self.text.find_mismatch(actual, expected)):

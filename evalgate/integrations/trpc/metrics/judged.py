@@ -212,6 +212,8 @@ class TrpcLlmRubricKnowledgeRecall(RubricEvaluator):
 _SEARCH_TOOLS = frozenset({"knowledge_search", "knowledge_search_with_agentic_filter"})
 _NOTHING_FOUND = "No knowledge search results were found."
 
+# tRPC-Agent-Go decodes each result into its own struct and encodes it again: unknown keys are lost, and
+# `<`, `>` and `&` are escaped.
 _DOCUMENT_KEYS: Mapping[str, tuple[type, ...]] = {
     "id": (str,),
     "text": (str,),
@@ -232,6 +234,7 @@ def _format_knowledge(reply: Reply) -> str:
     lines = [
         _format_search(record.name, record.result)
         for record in collect_tool_records(reply)
+        # The names are fixed in the original too.
         if record.name in _SEARCH_TOOLS
     ]
     return "".join(f"{line}\n" for line in lines) if lines else _NOTHING_FOUND

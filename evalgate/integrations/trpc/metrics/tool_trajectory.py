@@ -105,6 +105,8 @@ class _BipartiteMatching:
 
 
 _CallKey: TypeAlias = tuple[str, Hashable]
+# Widens the range of candidates by what subtracting may round off; whether two calls match is decided
+# without it.
 _ROUNDING = 1e-9
 
 
@@ -224,6 +226,7 @@ class TrajectoryCriterion(GoModel):
 
     def find_mismatch(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
         """Return the reason why the calls do not match, or "" if they do."""
+        # Before any strategy is looked at: even a wrong one passes then, as in the original.
         if not actual and not expected:
             return ""
         given, wanted = len(actual), len(expected)
@@ -241,6 +244,7 @@ class TrajectoryCriterion(GoModel):
         return fault and f"match tools: {fault}"
 
     def _get_strategy(self, actual: ToolRecord, expected: ToolRecord) -> ToolStrategy:
+        # A strategy is taken as it is: one without `arguments` compares none, whatever the default says.
         own = self.tool_strategy.get(actual.name) or self.tool_strategy.get(expected.name)
         return own or self.default_strategy
 
@@ -254,6 +258,7 @@ class TrajectoryCriterion(GoModel):
         )
 
     def _match_in_order(self, actual: Sequence[ToolRecord], expected: Sequence[ToolRecord]) -> str:
+        # Greedy, without a second try: each expected call takes the next actual call that matches it.
         rest = iter(actual)
         for wanted in expected:
             fault = ""
@@ -270,6 +275,7 @@ class TrajectoryCriterion(GoModel):
         candidates = [range(len(actual))] * len(expected)
         strategy = self.default_strategy
         if not self.tool_strategy and _is_indexable(strategy):
+            # Comparing each pair takes quadratic time; the index leaves only calls that may be equal.
             index = CallIndex(actual, strategy.arguments.number_tolerance if strategy.arguments else 0.0)
             order, candidates = index.order, [index.find_candidates(wanted) for wanted in expected]
 
