@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 FORBIDDEN = (
-    "agents.containers", "agents.http", "agents.ray", "agents.tracing.genai", "agents.tracing.traced_agent",
+    "agents.containers", "agents.http", "agents.ray", "agents.tracing.genai", "agents.tracing.collector",
     "baselines", "ci", "datasets.large", "integrations.adk_rs.cases", "integrations.orchestrate", "integrations.trpc.cases",
     "integrations.trpc.file_models", "llm.client", "llm.openai_client", "statistics",
 )  # fmt: skip

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from evalgate.agents.adapters.command import CommandAgentOptions
-from evalgate.agents.tracing import collector as collector_module
+from evalgate.agents.tracing import collector
+from evalgate.agents.tracing.collector import CollectorEndpoint, SpanCollector, merge_replies
 from evalgate.agents.tracing.trace_formats import Span
-from evalgate.agents.tracing.traced_agent import merge_replies
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import Agent
 from evalgate.core.types import CaseRun, Event, Message, Reply, ToolCall, ToolResult, Usage
@@ -110,10 +110,10 @@ def test_an_agent_that_reports_its_calls_is_believed() -> None:
 async def test_spans_that_no_turn_claims_are_counted_when_they_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(collector_module, "_MAX_SPANS", 3)
-    collector = collector_module.SpanCollector(collector_module.CollectorEndpoint())
+    monkeypatch.setattr(collector, "_MAX_SPANS", 3)
+    receiver = SpanCollector(CollectorEndpoint())
     stray = Span("t", "s", "", "GET", 0, 0, {})
-    await collector.add_spans([stray] * 2)
-    assert collector.forgotten == 0
-    await collector.add_spans([stray] * 3)
-    assert collector.forgotten == 2
+    await receiver.add_spans([stray] * 2)
+    assert receiver.forgotten == 0
+    await receiver.add_spans([stray] * 3)
+    assert receiver.forgotten == 2
