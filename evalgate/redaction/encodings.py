@@ -5,7 +5,7 @@ import binascii
 import html
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import quote, quote_plus, unquote_to_bytes
@@ -42,13 +42,16 @@ class DecodedPart:
     """Map a span of `text` to the span of the whole text that encodes it."""
 
 
-def decode_parts(text: str) -> Iterator[DecodedPart]:
-    """Decode each part of `text` that is long enough for a token, in time linear in its length."""
+def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
+    """Decode each part of `text` that is long enough for a token, in time linear in its length.
+
+    `words` are those of `text` in their order, between white space; short ones may be left out.
+    """
     if "%" in text:
         yield from (_decode_url(match) for match in _ESCAPED_WORD.finditer(text))
-    # Base64 holds no white space, and prose has few words of its length. To look for these first is several
+    # Base64 holds no white space, and prose has few words of its length. To look only at these is several
     # times faster than to try the patterns at every character of a batch of runs.
-    words = [word for word in text.split() if len(word) >= SHORTEST_ENCODED]
+    words = [word for word in words if len(word) >= SHORTEST_ENCODED]
     end = 0
     for word in words:
         start = text.index(word, end)

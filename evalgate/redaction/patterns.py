@@ -131,16 +131,15 @@ def find_token_spans(text: str, layers: int = _MOST_LAYERS) -> Iterator[TextSpan
     Tokens that are encoded up to `layers` times, in base64 or as in a URL, are found too.
     """
     # Prose has hardly a word that is long enough. These are selected once, not once for each sign.
-    split = text.split()
-    longest = max(map(len, split), default=0)
-    if longest < _MIN_TOKEN_LENGTH:
+    words = [word for word in text.split() if len(word) >= _MIN_TOKEN_LENGTH]
+    if not words:
         return
-    if layers and longest >= SHORTEST_ENCODED:
-        for part in decode_parts(text):
+    if layers and max(map(len, words)) >= SHORTEST_ENCODED:
+        for part in decode_parts(text, words):
             yield from map(part.locate, find_token_spans(part.text, layers - 1))
-    words = " ".join([word for word in split if len(word) >= _MIN_TOKEN_LENGTH])
+    different = " ".join({*words})
     for sign, shape in _SHAPES.items():
-        if sign in (text if sign is _PRIVATE_KEY else words):
+        if sign in (text if sign is _PRIVATE_KEY else different):
             for match in re.finditer(shape, text):  # compiled only when the first such sign occurs
                 yield match.span(match.re.groups)
 

@@ -78,7 +78,7 @@ def test_no_bytes_around_a_token_hide_it(before: bytes, secret: str, after: byte
 def test_a_place_in_what_is_decoded_is_found_in_the_text(text: str, start: int, length: int) -> None:
     for encode in (_base64, quote):
         written = encode(text)
-        for part in decode_parts(f"<{written}>"):
+        for part in decode_parts(f"<{written}>", [f"<{written}>"]):
             if part.text == text.encode().decode("latin-1"):
                 first, last = part.locate((start, start + length))
                 assert 0 < first < last <= len(written) + 1
