@@ -31,8 +31,8 @@ class Problem:
     """The problem and its remedy, in one sentence."""
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
-        return f"{place}: {self.message}" if place else self.message
+        location = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+        return f"{location}: {self.message}" if location else self.message
 
 
 class EvalgateError(Exception):

@@ -71,11 +71,11 @@ def format_score(value: float | None, *, beside: float | None = None, digits: in
     if value is None:
         return "–"
     if beside is not None and value != beside:
-        told = digits
-        while told < _MOST_DIGITS and _rounded(value, told) == _rounded(beside, told):
-            told += 1
-        if _rounded(value, told) != _rounded(beside, told):
-            digits = told
+        needed = digits
+        while needed < _MOST_DIGITS and _rounded(value, needed) == _rounded(beside, needed):
+            needed += 1
+        if _rounded(value, needed) != _rounded(beside, needed):
+            digits = needed
         elif round(value, _MOST_DIGITS) != value and math.isfinite(value):
             whole, _, decimals = f"{value:.20f}".partition(".")
             return f"{whole}.{decimals[:_MOST_DIGITS]}…"

@@ -65,12 +65,12 @@ def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[st
 
 
 def find_local_packages(folder: Path) -> Mapping[str, Path]:
-    """Return the packages with plugins that were installed from below `folder`, with the place of each."""
+    """Return the packages with plugins that were installed from below `folder`, with the folder of each."""
     found = {}
     for family in get_args(Family):
         for point in _list_entry_points(family):
-            if point.dist and (place := _find_install_folder(point.dist)).is_relative_to(folder):
-                found[point.dist.name] = place
+            if point.dist and (source := _find_install_folder(point.dist)).is_relative_to(folder):
+                found[point.dist.name] = source
     return found
 
 
@@ -289,7 +289,7 @@ def get_writer(name: str) -> EvalSetWriter:
     return found
 
 
-def resolve_baseline_store(text: str, place: StoreContext) -> BaselineStore | None:
+def resolve_baseline_store(text: str, context: StoreContext) -> BaselineStore | None:
     """Return the store that `KIND:WHAT` or a URL refers to, or None for a path.
 
     Raises:
@@ -300,17 +300,17 @@ def resolve_baseline_store(text: str, place: StoreContext) -> BaselineStore | No
     if build is None and what.startswith("//"):
         build, kind, what = load_object(BASELINES["url"]), "url", text
     if build is None:
-        _check_path(text, kind if colon else "", place)
+        _check_path(text, kind if colon else "", context)
         return None
     with translate_plugin_errors("baselines", BASELINES, kind, Problem("", 0, 0, f"baseline {text}")):
-        store: BaselineStore = build(what, place)
+        store: BaselineStore = build(what, context)
         return store
 
 
-def _check_path(text: str, kind: str, place: StoreContext) -> None:
+def _check_path(text: str, kind: str, context: StoreContext) -> None:
     """Raise an error for a misspelt store, which would else be taken for a path that is not there yet."""
     hint = did_you_mean(kind, BASELINES) if kind else ""
-    if (hint or "://" in text) and not (place.folder / text).exists():
+    if (hint or "://" in text) and not (context.folder / text).exists():
         raise InvalidInputError(f"`{kind}` is no kind of baseline that evalgate knows.{hint}")
 
 

@@ -80,37 +80,37 @@ class MessageContext:
         return f"your allowance of {format_score(limit * self.width)}"
 
 
-def describe_metric(metric: MetricDecision, words: MessageContext) -> tuple[str, ...]:
+def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
     """Return sentences about the checks that decided on one metric, and about its suspects.
 
     Checks that ended better than the verdict are not mentioned.
     """
     worst = [part for part in metric.checks if part.verdict == metric.verdict]
-    texts = [text for part in worst for text in _describe_check(part, metric, words)]
-    return (*texts, *describe_suspects(metric, words))
+    texts = [text for part in worst for text in _describe_check(part, metric, context)]
+    return (*texts, *describe_suspects(metric, context))
 
 
-def describe_suspects(metric: MetricDecision, words: MessageContext) -> tuple[str, ...]:
+def describe_suspects(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
     """Return a sentence about the cases that look worse and gate nothing; empty if there is no such case."""
     names = metric.list_cases("suspect")
     if not names:
         return ()
     other = "other " if metric.list_cases("broken") else ""
     noun = f"{other}case" if len(names) == 1 else f"{other}cases"
-    listed = ", ".join(words.quote(name) for name in names[:_NAMED])
+    listed = ", ".join(context.quote(name) for name in names[:_NAMED])
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     whose = "its" if len(names) == 1 else "their"
     return (f"{len(names):,} {noun} scored lower, which {whose} runs cannot tell from luck: {listed}{more}.",)
 
 
-def _describe_check(part: RuleCheck, metric: MetricDecision, words: MessageContext) -> Iterator[str]:
+def _describe_check(part: RuleCheck, metric: MetricDecision, context: MessageContext) -> Iterator[str]:
     if part.kind == "cases":
         for case in metric.list_cases("broken"):
-            yield describe_broken_case(case, metric.cases[case], words)
+            yield describe_broken_case(case, metric.cases[case], context)
     elif part.kind == "average" and metric.change is not None:
-        yield _describe_average(part, metric, metric.change, words)
+        yield _describe_average(part, metric, metric.change, context)
     elif part.kind == "minimum" and metric.minimum is not None:
-        yield _describe_minimum(metric.minimum, "", words)
+        yield _describe_minimum(metric.minimum, "", context)
     elif part.kind == "reliability":
         yield _describe_reliability(metric)
     elif part.reason == "no_baseline":
@@ -118,17 +118,17 @@ def _describe_check(part: RuleCheck, metric: MetricDecision, words: MessageConte
     elif part.reason == "missing_runs":
         yield (
             f"Not enough data: {metric.missing:,} of {pluralize(metric.planned, 'run')} have no score "
-            f"({words.missing_because})."
+            f"({context.missing_because})."
         )
 
 
-def describe_broken_case(case: str, outcome: CaseComparison, words: MessageContext) -> str:
+def describe_broken_case(case: str, outcome: CaseComparison, context: MessageContext) -> str:
     """Return a sentence about a case that broke."""
-    name, base = words.quote(case), words.base
+    name, base = context.quote(case), context.base
     if outcome.need is None:  # compared exactly
         return (
-            f"{name} broke: {words.format_score(outcome.mean)}, "
-            f"{words.format_score(outcome.baseline_mean)} on {base}."
+            f"{name} broke: {context.format_score(outcome.mean)}, "
+            f"{context.format_score(outcome.baseline_mean)} on {base}."
         )
     if _is_binary(outcome):
         failed = outcome.runs - outcome.passed
@@ -138,10 +138,10 @@ def describe_broken_case(case: str, outcome: CaseComparison, words: MessageConte
         )
     else:
         what = (
-            f"{words.format_score(outcome.mean)} on average over {pluralize(outcome.runs, 'run')}, "
-            f"{words.format_score(outcome.baseline_mean)} over {outcome.baseline_runs} on {base}"
+            f"{context.format_score(outcome.mean)} on average over {pluralize(outcome.runs, 'run')}, "
+            f"{context.format_score(outcome.baseline_mean)} over {outcome.baseline_runs} on {base}"
         )
-    chance = f"{words.case_alpha * 100:g} %"
+    chance = f"{context.case_alpha * 100:g} %"
     return (
         f"{name} broke: {what}. Less than a {chance} chance of this happening by luck anywhere in the suite."
     )
@@ -155,98 +155,101 @@ def _is_binary(outcome: CaseComparison) -> bool:
 
 
 def _describe_average(
-    part: RuleCheck, metric: MetricDecision, change: MeanDifference, words: MessageContext
+    part: RuleCheck, metric: MetricDecision, change: MeanDifference, context: MessageContext
 ) -> str:
     if part.reason in {"exact_fell", "exact_held"}:
-        return _describe_exact(part, metric, change, words)
+        return _describe_exact(part, metric, change, context)
     if part.reason in {"average_fell", "noisy_drop", "likely_luck"}:
-        return _describe_drop(part, metric, change, words)
+        return _describe_drop(part, metric, change, context)
     if part.reason in {"small_drop", "proven", "unproven"}:
-        return _describe_against_allowance(part, metric, change, words)
+        return _describe_against_allowance(part, metric, change, context)
     if part.reason == "unchanged":
         whole = "the only case" if change.cases == 1 else f"all {change.cases:,} cases"
-        return f"No change: {whole} scored the same as on {words.base}."
+        return f"No change: {whole} scored the same as on {context.base}."
     if part.reason == "better":
-        return f"Better than {words.base}: +{words.format_difference(-change.drop)}, too much to be luck."
+        return f"Better than {context.base}: +{context.format_difference(-change.drop)}, too much to be luck."
     size = f"{pluralize(change.cases, 'case')}, {pluralize(metric.rounds, 'run')} each"
-    return (
-        f"No sign of a regression: {_format_means(change, words)} ({size}). {_describe_power(change, words)}"
-    )
+    means, power = _format_means(change, context), _describe_power(change, context)
+    return f"No sign of a regression: {means} ({size}). {power}"
 
 
 def _describe_against_allowance(
-    part: RuleCheck, metric: MetricDecision, change: MeanDifference, words: MessageContext
+    part: RuleCheck, metric: MetricDecision, change: MeanDifference, context: MessageContext
 ) -> str:
     limit = metric.rule.max_drop or 0.0
-    allowance = words.format_allowance(limit)
+    allowance = context.format_allowance(limit)
     if part.reason == "small_drop":
         return (
-            f"Passed. A small real drop of {words.format_approximate(change.drop, limit)}, inside "
+            f"Passed. A small real drop of {context.format_approximate(change.drop, limit)}, inside "
             f"{allowance}."
         )
     if change.high <= 0:
-        return f"No regression. {_format_means(change, words)}; even at worst no lower."
-    found = f"{_format_means(change, words)}; at worst {words.format_approximate(change.high, limit)} lower"
+        return f"No regression. {_format_means(change, context)}; even at worst no lower."
+    found = (
+        f"{_format_means(change, context)}; at worst {context.format_approximate(change.high, limit)} lower"
+    )
     if part.reason == "proven":
         return f"No regression. {found}, inside {allowance}."
-    return f"Not proven. {found}, outside {allowance}. {_suggest_more_runs(metric, words)}"
+    return f"Not proven. {found}, outside {allowance}. {_suggest_more_runs(metric, context)}"
 
 
 def _describe_drop(
-    part: RuleCheck, metric: MetricDecision, change: MeanDifference, words: MessageContext
+    part: RuleCheck, metric: MetricDecision, change: MeanDifference, context: MessageContext
 ) -> str:
     if part.verdict == "fail":
-        fall = _format_drop(metric, change, words)
+        fall = _format_drop(metric, change, context)
         return f"Regression: {fall}. Run-to-run noise alone would do this {_format_odds(change.p)}."
     if part.reason == "likely_luck":
-        return _describe_likely_luck(metric, change, words)
-    lower = f"The average is {words.format_difference(change.drop)} lower"
+        return _describe_likely_luck(metric, change, context)
+    lower = f"The average is {context.format_difference(change.drop)} lower"
     # If the noise looks smaller than the drop, few cases carry all of it, and its width says nothing.
     if _to_whole_points(change.noise) < _to_whole_points(change.drop):
         noise = f"run-to-run noise alone would do this {_format_odds(change.p)}"
     else:
         runs = pluralize(metric.rounds, "run")
-        noise = f"this suite's noise is about ±{words.format_difference(change.noise)} after {runs} per case"
-    return f"Can't tell. {lower}, but {noise}. {_suggest_more_runs(metric, words)}"
+        noise = (
+            f"this suite's noise is about ±{context.format_difference(change.noise)} after {runs} per case"
+        )
+    return f"Can't tell. {lower}, but {noise}. {_suggest_more_runs(metric, context)}"
 
 
-def _describe_likely_luck(metric: MetricDecision, change: MeanDifference, words: MessageContext) -> str:
+def _describe_likely_luck(metric: MetricDecision, change: MeanDifference, context: MessageContext) -> str:
     return (
-        f"Passed: {_format_drop(metric, change, words)}, but run-to-run noise alone would do this "
-        f"{_format_odds(change.p)}. {_describe_power(change, words)}"
+        f"Passed: {_format_drop(metric, change, context)}, but run-to-run noise alone would do this "
+        f"{_format_odds(change.p)}. {_describe_power(change, context)}"
     )
 
 
 def _describe_exact(
-    part: RuleCheck, metric: MetricDecision, change: MeanDifference, words: MessageContext
+    part: RuleCheck, metric: MetricDecision, change: MeanDifference, context: MessageContext
 ) -> str:
     how = "The agent is declared deterministic, so this was compared exactly."
     if part.verdict == "fail":
-        return f"Regression: {_format_drop(metric, change, words)}. {how}"
+        return f"Regression: {_format_drop(metric, change, context)}. {how}"
     if change.same:
-        return f"No change: {_format_means(change, words)} ({pluralize(change.cases, 'case')}). {how}"
-    return f"No regression: {_format_means(change, words)} ({pluralize(change.cases, 'case')}). {how}"
+        return f"No change: {_format_means(change, context)} ({pluralize(change.cases, 'case')}). {how}"
+    return f"No regression: {_format_means(change, context)} ({pluralize(change.cases, 'case')}). {how}"
 
 
-def _format_drop(metric: MetricDecision, change: MeanDifference, words: MessageContext) -> str:
-    before = words.format_score(change.baseline, beside=change.candidate)
-    after = words.format_score(change.candidate, beside=change.baseline)
+def _format_drop(metric: MetricDecision, change: MeanDifference, context: MessageContext) -> str:
+    before = context.format_score(change.baseline, beside=change.candidate)
+    after = context.format_score(change.candidate, beside=change.baseline)
     size = f"{pluralize(change.cases, 'case')} × {pluralize(metric.rounds, 'run')}"
-    return f"the average fell {words.format_difference(change.drop)} ({before} → {after}) over {size}"
+    return f"the average fell {context.format_difference(change.drop)} ({before} → {after}) over {size}"
 
 
-def _format_means(change: MeanDifference, words: MessageContext) -> str:
+def _format_means(change: MeanDifference, context: MessageContext) -> str:
     if abs(change.drop) < 1e-9:
         return (
-            f"{words.format_score(change.candidate)} vs {words.format_score(change.candidate)} on "
-            f"{words.base}"
+            f"{context.format_score(change.candidate)} vs {context.format_score(change.candidate)} on "
+            f"{context.base}"
         )
-    now = words.format_score(change.candidate, beside=change.baseline)
-    return f"{now} vs {words.format_score(change.baseline, beside=change.candidate)} on {words.base}"
+    now = context.format_score(change.candidate, beside=change.baseline)
+    return f"{now} vs {context.format_score(change.baseline, beside=change.candidate)} on {context.base}"
 
 
-def _describe_power(change: MeanDifference, words: MessageContext) -> str:
-    if not words.is_part:
+def _describe_power(change: MeanDifference, context: MessageContext) -> str:
+    if not context.is_part:
         subject, catches, few = "A suite this size", "catches", "is too small"
     elif change.cases == 1:
         subject, catches, few = "This case alone", "catches", "is too little"
@@ -254,35 +257,35 @@ def _describe_power(change: MeanDifference, words: MessageContext) -> str:
         subject, catches, few = f"These {change.cases:,} cases", "catch", "are too few"
     if change.notice >= 1:
         return f"{subject} {few} to catch any drop reliably."
-    return f"{subject} reliably {catches} drops of about {words.format_difference(change.notice)} or more."
+    return f"{subject} reliably {catches} drops of about {context.format_difference(change.notice)} or more."
 
 
-def _suggest_more_runs(metric: MetricDecision, words: MessageContext) -> str:
+def _suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
     """Return whether this closes the gate, and what would lead to a clear answer.
 
     Noise comes from both sides: if the baseline has fewer runs than were made now, more runs now change
     next to nothing. `max_runs` helps only a run that used it up.
     """
-    standing = "Blocking, as on_inconclusive: fail asks." if words.blocking else "Not blocking."
+    effect = "Blocking, as on_inconclusive: fail asks." if context.blocking else "Not blocking."
     stored = [case.baseline_runs for case in metric.cases.values() if case.baseline_runs]
     if stored and max(stored) < metric.rounds:
-        return f"{standing} Add cases or store more runs in the baseline for a clear answer."
-    if words.fixed_runs:
-        return f"{standing} Add cases or raise runs for a clear answer."
-    if words.max_runs is not None and metric.rounds < words.max_runs:
-        return f"{standing} Add cases for a clear answer."
-    return f"{standing} Add cases or raise max_runs for a clear answer."
+        return f"{effect} Add cases or store more runs in the baseline for a clear answer."
+    if context.fixed_runs:
+        return f"{effect} Add cases or raise runs for a clear answer."
+    if context.max_runs is not None and metric.rounds < context.max_runs:
+        return f"{effect} Add cases for a clear answer."
+    return f"{effect} Add cases or raise max_runs for a clear answer."
 
 
-def _describe_minimum(estimate: ThresholdEstimate, name: str, words: MessageContext) -> str:
+def _describe_minimum(estimate: ThresholdEstimate, name: str, context: MessageContext) -> str:
     # A value that is below the minimum by rounding errors alone meets it, and is printed as equal.
     is_met = abs(estimate.value - estimate.minimum) < _NOISE
-    value = words.format_score(estimate.minimum if is_met else estimate.value, beside=estimate.minimum)
-    minimum = words.format_score(estimate.minimum)
+    value = context.format_score(estimate.minimum if is_met else estimate.value, beside=estimate.minimum)
+    minimum = context.format_score(estimate.minimum)
     if estimate.verdict == "fail":
-        highest = words.format_score(estimate.high, beside=estimate.minimum)
+        highest = context.format_score(estimate.high, beside=estimate.minimum)
         return f"{name}{value} is below the required {minimum}, beyond noise (at most {highest})."
-    interval = f"{words.format_score(estimate.low)}–{words.format_score(estimate.high)}"
+    interval = f"{context.format_score(estimate.low)}–{context.format_score(estimate.high)}"
     if estimate.value < estimate.minimum - _NOISE:
         return f"{name}{value} is below {minimum} but within noise ({interval})."
     if estimate.verdict == "inconclusive":

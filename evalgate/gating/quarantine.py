@@ -157,14 +157,14 @@ def _find_misfits(
     is_part: bool,
 ) -> Iterator[Problem]:
     for index, entry in enumerate(entries):
-        place = document.find_position((index, "case"))
+        position = document.find_position((index, "case"))
         found = _find_matching_keys(entry, keys)
         if not found and not is_part:
-            yield Problem(document.path, *place, f"no case is called `{entry.case}`: remove the entry")
+            yield Problem(document.path, *position, f"no case is called `{entry.case}`: remove the entry")
         protected = [key[1] for key in found if policies.get(key, CasePolicy()).protected]
         if protected:
             message = f"{join_quoted(protected)} must never fail (`protected`), so it cannot be quarantined"
-            yield Problem(document.path, *place, message)
+            yield Problem(document.path, *position, message)
 
 
 def _find_matching_keys(

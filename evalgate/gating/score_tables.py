@@ -52,17 +52,17 @@ class StatisticalPolicy:
         criterion = self.criteria.get(metric.name)
         if criterion is None:
             return MetricRule(self.max_drop, self.require)
-        known = metric.range
-        own = None if criterion.max_regression is None else criterion.max_regression / known.width
+        score_range = metric.range
+        own = None if criterion.max_regression is None else criterion.max_regression / score_range.width
         max_drop = own if own is not None and self.max_drop is not None else self.max_drop
         if criterion.rule == "literal":
             return MetricRule(max_drop, self.require)
         wanted, own = criterion.reliability, metric.min_mean
-        min_score = None if own is None else known.to_share(own)
+        min_score = None if own is None else score_range.to_share(own)
         if wanted is None or wanted.kind != "pass^k":
-            held = known.to_share(metric.threshold) if min_score is None else min_score
-            return MetricRule(max_drop, self.require, min_score=held)
-        reliability = PassKRule(wanted.k, wanted.at_least, pass_score=known.to_share(metric.threshold))
+            minimum = score_range.to_share(metric.threshold) if min_score is None else min_score
+            return MetricRule(max_drop, self.require, min_score=minimum)
+        reliability = PassKRule(wanted.k, wanted.at_least, pass_score=score_range.to_share(metric.threshold))
         return MetricRule(max_drop, self.require, min_score, reliability)
 
 
@@ -168,13 +168,15 @@ def describe_out_of_range_scores(
 
 
 def _describe_out_of_range(case: CaseResult, metric: CaseMetric, row: CaseScores) -> str:
-    known = metric.range
+    score_range = metric.range
     side = "" if not all(map(_is_share, row.candidate or ())) else " in the baseline"
     scores = row.candidate if not side else row.baseline
-    score = next(known.to_score(each) for each in scores or () if each is not None and not _is_share(each))
+    score = next(
+        score_range.to_score(each) for each in scores or () if each is not None and not _is_share(each)
+    )
     return (
         f"{metric.name} is compared by its plain mean, without statistics: {case.eval_id} scored "
-        f"{score:g}{side}, and scores lie between {known}. A custom metric says its own `range`."
+        f"{score:g}{side}, and scores lie between {score_range}. A custom metric says its own `range`."
     )
 
 
@@ -187,39 +189,39 @@ def _is_applicable(case: CaseResult, metric: CaseMetric) -> bool:
 
 
 def _build_row(case: CaseResult, metric: CaseMetric, old: BaselineCase | None, keep: int) -> CaseScores:
-    known = metric.range
-    candidate = tuple(_list_candidate_scores(case, metric.name, known))
+    score_range = metric.range
+    candidate = tuple(_list_candidate_scores(case, metric.name, score_range))
     if old is None or metric.name not in old.metric_fingerprints:
         return CaseScores(None, candidate, case.weight)
     comparable = (
         case.fingerprint == old.fingerprint and old.metric_fingerprints[metric.name] == metric.fingerprint
     )
-    then = tuple(list_baseline_scores(old, metric.name, known))[-keep:]
+    then = tuple(list_baseline_scores(old, metric.name, score_range))[-keep:]
     return CaseScores(then, candidate, case.weight, comparable)
 
 
-def _list_candidate_scores(case: CaseResult, name: str, known: Range) -> Iterator[Score]:
+def _list_candidate_scores(case: CaseResult, name: str, score_range: Range) -> Iterator[Score]:
     for run in case.runs:
         if run.outcome in AGENT_FAULT_OUTCOMES:
             yield 0.0
         else:
             yield _to_share(
-                next((metric.score for metric in run.metrics if metric.name == name), None), known
+                next((metric.score for metric in run.metrics if metric.name == name), None), score_range
             )
 
 
-def list_baseline_scores(old: BaselineCase, name: str, known: Range) -> Iterator[Score]:
+def list_baseline_scores(old: BaselineCase, name: str, score_range: Range) -> Iterator[Score]:
     """Yield the stored scores of a case, of the runs that have an entry for the metric.
 
     Scores are shares of the metric's range; 0 if the agent crashed or timed out.
     """
     for run in old.runs:
         if name in run.scores:
-            yield 0.0 if run.outcome in AGENT_FAULT_OUTCOMES else _to_share(run.scores[name], known)
+            yield 0.0 if run.outcome in AGENT_FAULT_OUTCOMES else _to_share(run.scores[name], score_range)
 
 
-def _to_share(score: Score, known: Range) -> Score:
-    return None if score is None else known.to_share(known.clamp(score))
+def _to_share(score: Score, score_range: Range) -> Score:
+    return None if score is None else score_range.to_share(score_range.clamp(score))
 
 
 def _is_unit(row: CaseScores) -> bool:
@@ -269,7 +271,7 @@ def build_statistical_policy(
         fdr=fine.fdr,
     )
     by_name = {criterion.metric: criterion for criterion in criteria}
-    held = gate.baseline is not None and gate.max_regression < 1
+    is_compared = gate.baseline is not None and gate.max_regression < 1
     case_runs = 0 if is_literal else fine.confirm_runs if repeatable else 1
-    max_drop = gate.max_regression if held else None
+    max_drop = gate.max_regression if is_compared else None
     return StatisticalPolicy(parameters, max_drop, gate.require, by_name, case_runs)

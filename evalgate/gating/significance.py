@@ -71,8 +71,8 @@ def apply_decision(
     tables, parameters = build_score_tables(cases, baseline, policy), policy.parameters
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
     changes = dict(compare_line_means(tables, rounds, parameters))
-    words = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
-    found = annotate_results(metrics, cases, decision, words, changes)
+    context = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
+    found = annotate_results(metrics, cases, decision, context, changes)
     excesses = dict(find_excesses(tables, decision, parameters)) if policy.is_auto else {}
     corrected = apply_corrections(group_by_metric(cases), found.metrics, excesses)
     notices = (
@@ -145,8 +145,8 @@ def apply_corrections(
 def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSummary:
     if metric.score is None or not excess:
         return metric
-    known = metric.range
-    score = min(known.high, max(known.low, metric.score - excess * known.width))
+    score_range = metric.range
+    score = min(score_range.high, max(score_range.low, metric.score - excess * score_range.width))
     return replace(metric, corrected_score=score)
 
 
@@ -162,7 +162,7 @@ def annotate_results(
     metrics: Sequence[MetricSummary],
     cases: Sequence[CaseResult],
     decision: Decision,
-    words: MessageContext,
+    context: MessageContext,
     changes: Mapping[str, MeanDifference],
 ) -> AnnotatedResults:
     """Return summaries and cases, each with its comparison with the baseline.
@@ -171,10 +171,10 @@ def annotate_results(
         metrics: the summaries of `cases`, in their order.
         cases: all of them.
         decision: on every metric, and on the minima of lines.
-        words: the words of the sentences.
+        context: words and settings of the sentences.
         changes: how far the average of each line moved, for metrics that have several.
     """
-    summaries, spoken = [], set[str]()
+    summaries, described = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
         name, line = build_pool_name(key.name, key.fingerprint), build_table_name(key)
         found, own = decision.metrics.get(name), decision.metrics.get(line)
@@ -184,17 +184,17 @@ def annotate_results(
         elif own is None:
             summaries.append(
                 _annotate_summary(
-                    summary, found, _build_line_context(summary, words), has_minimum=has_minimum
+                    summary, found, _build_line_context(summary, context), has_minimum=has_minimum
                 )
             )
         else:
             decided = _combine_line_decision(found, own, changes.get(line))
-            known = _build_line_context(summary, words)
+            own_context = _build_line_context(summary, context)
             # The sentences about the whole metric stand once, at the first line that ends like it.
-            speaks = name not in spoken and found.verdict == decided.verdict
-            spoken |= {name} if speaks else set()
-            result = _annotate_summary(summary, decided, known, has_minimum=has_minimum)
-            summaries.append(_add_sentences(result, decided, own, found if speaks else None, known))
+            is_first = name not in described and found.verdict == decided.verdict
+            described |= {name} if is_first else set()
+            result = _annotate_summary(summary, decided, own_context, has_minimum=has_minimum)
+            summaries.append(_add_sentences(result, decided, own, found if is_first else None, own_context))
     annotated = (
         replace(case, metrics=tuple(_annotate_case_metric(metric, case, decision) for metric in case.metrics))
         for case in cases
@@ -228,7 +228,7 @@ def _add_sentences(
     line: MetricDecision,
     own: MetricDecision,
     shares: MetricDecision | None,
-    words: MessageContext,
+    context: MessageContext,
 ) -> MetricSummary:
     """Return the summary of one of several lines with its sentences.
 
@@ -237,14 +237,18 @@ def _add_sentences(
         line: as `_combine_line_decision` returns it.
         own: the decision on the line's minima.
         shares: the decision on the whole metric, if its sentences belong to this line.
-        words: those of the line.
+        context: that of the line.
     """
     if summary.judgement is None:
         return summary
-    asked = line.rule.min_score is not None or line.rule.reliability is not None
+    has_minimum = line.rule.min_score is not None or line.rule.reliability is not None
     # Suspects are listed with the whole metric.
-    alone = describe_metric(replace(own, cases={}), words) if asked and own.verdict == line.verdict else ()
-    shared = describe_metric(shares, replace(words, is_part=False)) if shares else ()
+    alone = (
+        describe_metric(replace(own, cases={}), context)
+        if has_minimum and own.verdict == line.verdict
+        else ()
+    )
+    shared = describe_metric(shares, replace(context, is_part=False)) if shares else ()
     return replace(summary, judgement=replace(summary.judgement, sentences=alone, shared=shared))
 
 
@@ -294,9 +298,9 @@ def _build_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
 
 
 def _annotate_summary(
-    summary: MetricSummary, found: MetricDecision, words: MessageContext, *, has_minimum: bool
+    summary: MetricSummary, found: MetricDecision, context: MessageContext, *, has_minimum: bool
 ) -> MetricSummary:
-    change, known = found.change, summary.range
+    change, score_range = found.change, summary.range
     status = summary.status
     if summary.score is not None and (found.minimum or found.reliability):
         bad = any(each is not None and each.verdict == "fail" for each in (found.minimum, found.reliability))
@@ -305,7 +309,7 @@ def _annotate_summary(
         summary,
         status=status,
         regressed=_has_regressed(found),
-        judgement=_build_metric_comparison(found, words, known),
+        judgement=_build_metric_comparison(found, context, score_range),
     )
     if found.rule.max_drop is None:  # not compared by statistics: the plain difference stays
         return annotated
@@ -317,18 +321,22 @@ def _annotate_summary(
         annotated = replace(annotated, status=status, mean_judged_by="baseline", flip=None)
     return replace(
         annotated,
-        baseline=known.to_score(change.baseline) if change else None,
-        delta=-change.drop * known.width + 0.0 if change else None,  # `+ 0.0`: a report must not print -0
+        baseline=score_range.to_score(change.baseline) if change else None,
+        # `+ 0.0`: a report must not print -0.
+        delta=-change.drop * score_range.width + 0.0 if change else None,
         compared=change.cases if change else 0,
     )
 
 
-def _build_line_context(summary: MetricSummary, words: MessageContext) -> MessageContext:
-    """Return the words for the range and the cases of a line of the table of metrics."""
-    known = summary.range
+def _build_line_context(summary: MetricSummary, context: MessageContext) -> MessageContext:
+    """Return the context for the range and the cases of a line of the table of metrics."""
+    score_range = summary.range
     is_part = bool(summary.scope or summary.eval_sets)
     return replace(
-        words, score=known.to_score, width=None if known == UNIT_RANGE else known.width, is_part=is_part
+        context,
+        score=score_range.to_score,
+        width=None if score_range == UNIT_RANGE else score_range.width,
+        is_part=is_part,
     )
 
 
@@ -338,26 +346,28 @@ def _has_regressed(found: MetricDecision) -> bool:
     return (fell and found.change is not None and found.change.drop > 0) or bool(found.list_cases("broken"))
 
 
-def _build_metric_comparison(found: MetricDecision, words: MessageContext, known: Range) -> MetricComparison:
+def _build_metric_comparison(
+    found: MetricDecision, context: MessageContext, score_range: Range
+) -> MetricComparison:
     change, limit = found.change, found.rule.max_drop
     is_share = found.deciding.kind == "reliability"
     moved: dict[str, Any] = (
-        {name: value * known.width for name, value in _list_difference_fields(change)} if change else {}
+        {name: value * score_range.width for name, value in _list_difference_fields(change)} if change else {}
     )
     return MetricComparison(
         verdict=found.verdict,
         reason=found.reason,
-        sentences=describe_metric(found, words),
-        max_drop=None if limit is None else limit * known.width,
+        sentences=describe_metric(found, context),
+        max_drop=None if limit is None else limit * score_range.width,
         require=found.rule.require,
         rounds=found.rounds,
         missing=found.missing,
         planned=found.planned,
         p=change.p if change else None,
         level=found.level,
-        minimum=found.minimum.to_scores(known) if found.minimum else None,
+        minimum=found.minimum.to_scores(score_range) if found.minimum else None,
         reliability=found.reliability,  # pass^k is a share of runs in any range
-        flip=found.flip if found.flip is None or is_share else found.flip.to_scores(known),
+        flip=found.flip if found.flip is None or is_share else found.flip.to_scores(score_range),
         **moved,
     )
 

@@ -79,8 +79,8 @@ def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
         return Verdict("fail", ExitCode.CLOSED, (*failures, *missing))
     if missing:
         return Verdict("error", ExitCode.NO_VERDICT, missing)
-    untold = _describe_open_cases(evidence) if policy.max_failed_cases is None else ()
-    if undecided := (*_describe_undecided(evidence), *untold):
+    open_cases = _describe_open_cases(evidence) if policy.max_failed_cases is None else ()
+    if undecided := (*_describe_undecided(evidence), *open_cases):
         return Verdict("inconclusive", _UNDECIDED[policy.on_inconclusive], undecided)
     return Verdict("pass", ExitCode.OPEN, (_describe_pass(evidence, policy),))
 
@@ -226,13 +226,13 @@ def _is_missing_runs(metric: MetricSummary) -> bool:
     return metric.judgement is not None and metric.judgement.reason == "missing_runs"
 
 
-def _is_measured(case: CaseResult, starved: Collection[str]) -> bool:
+def _is_measured(case: CaseResult, incomplete: Collection[str]) -> bool:
     """Return True if the statistics judged the case although some of its runs lack a score."""
     missing = [metric for metric in case.metrics if metric.score is None]
     return bool(missing) and all(
         metric.standing is not None
         and metric.standing.status in MEASURED_STATUSES
-        and metric.name not in starved
+        and metric.name not in incomplete
         for metric in missing
     )
 
@@ -271,8 +271,8 @@ def _describe_missing(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
             yield f"{metric.label} was not evaluated on any case."
         elif _is_missing_runs(metric) and metric.judgement:
             yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
-    starved = {metric.name for metric in evidence.metrics if _is_missing_runs(metric)}
-    unclear = [case for case in evidence.cases if not _is_measured(case, starved)]
+    incomplete = {metric.name for metric in evidence.metrics if _is_missing_runs(metric)}
+    unclear = [case for case in evidence.cases if not _is_measured(case, incomplete)]
     broken = [case for case in unclear if case.status == "errored" and not case.agent_failed]
     if broken:
         yield f"A metric broke in {_format_case_share(broken, evidence)}{_quote_first_fault(broken)}"
@@ -291,10 +291,10 @@ def _describe_pass(evidence: GateInput, policy: GateConfig) -> str:
         if bad
         else f"{_format_case_count(evidence)} passed"
     )
-    resting = f"; {evidence.quarantined:,} quarantined" if evidence.quarantined else ""
+    quarantined = f"; {evidence.quarantined:,} quarantined" if evidence.quarantined else ""
     below = any(each.score is not None and each.score < each.threshold for each in evidence.metrics)
     met = "every minimum is met" if below else "every metric meets its threshold"
-    return f"{passed} and {met}{_describe_comparison(evidence, policy)}{resting}."
+    return f"{passed} and {met}{_describe_comparison(evidence, policy)}{quarantined}."
 
 
 def _describe_comparison(evidence: GateInput, policy: GateConfig) -> str:

@@ -151,7 +151,7 @@ def compute_threshold_margin(
     score: float | None,
     threshold: float,
     members: Sequence[tuple[CaseResult, CaseMetric]],
-    known: Range = UNIT_RANGE,
+    score_range: Range = UNIT_RANGE,
 ) -> Margin | None:
     """Return the distance of a mean from its threshold, and the fewest runs that could turn the result.
 
@@ -167,7 +167,7 @@ def compute_threshold_margin(
             weights.append(case.weight)
             counts.append(len(found))
             scores.extend(found)
-    low, high = known.low, known.high
+    low, high = score_range
     if score is None or any(not low <= each <= high for each in scores):
         return None
     rising, distance = score < threshold, abs(score - threshold)

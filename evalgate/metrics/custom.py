@@ -73,12 +73,12 @@ def write_metric_code(code: MetricCode, folder: Path) -> str:
     return hashlib.sha256(manifest).hexdigest()
 
 
-def read_place_code(place: MetricEnvironment, entry: str) -> MetricCode:
+def read_place_code(environment: MetricEnvironment, entry: str) -> MetricCode:
     """Return the current code of an entry point. Later changes of the files do not affect it."""
-    roots = find_code_roots(place.folder, place.env.get("PYTHONPATH", ""))
-    if place.read_code is not None:
-        return place.read_code(entry, roots)
-    return read_metric_code(entry, place.folder, FolderFiles(place.folder), roots)
+    roots = find_code_roots(environment.folder, environment.env.get("PYTHONPATH", ""))
+    if environment.read_code is not None:
+        return environment.read_code(entry, roots)
+    return read_metric_code(entry, environment.folder, FolderFiles(environment.folder), roots)
 
 
 def hash_metric_code(entry: str, folder: Path) -> str:
@@ -257,11 +257,15 @@ class CustomMetric:
     """A metric that calls the user's function. Its process starts with the first case, until `aclose`."""
 
     def __init__(
-        self, criterion: Criterion, config: CustomMetricConfig, place: MetricEnvironment, code: MetricCode
+        self,
+        criterion: Criterion,
+        config: CustomMetricConfig,
+        environment: MetricEnvironment,
+        code: MetricCode,
     ) -> None:
         self._criterion = criterion
         self._config = config
-        self._place = place
+        self._environment = environment
         self._code = code
         self._copy: TemporaryDirectory[str] | None = None
         self._pool: WorkerPool | None = None
@@ -322,9 +326,9 @@ class CustomMetric:
         into the workspace. The process still works in the workspace, because a metric may read files that
         the agent made there.
         """
-        place, code = self._place, self._code
+        environment, code = self._environment, self._code
         options: dict[str, Any] = {"entry": self._config.entry, "threads": _THREADS, "metric": True}
-        env = dict(place.env)
+        env = dict(environment.env)
         if code.files:
             self._copy = TemporaryDirectory(prefix="evalgate-metric-")
             home = Path(self._copy.name)
@@ -334,9 +338,9 @@ class CustomMetric:
         elif not self._config.entry.rpartition(":")[0].endswith(".py"):
             options |= {"path": []}  # an installed package: no module of the workspace may replace it
         if "path" in options and "PYTHONPATH" in env:
-            env["PYTHONPATH"] = strip_python_path(place.folder, env["PYTHONPATH"])
+            env["PYTHONPATH"] = strip_python_path(environment.folder, env["PYTHONPATH"])
         argv = (self._config.python or sys.executable, str(_WORKER), json.dumps(options))
-        return LaunchSpec(argv, place.folder, env, place.uid, place.gid)
+        return LaunchSpec(argv, environment.folder, env, environment.uid, environment.gid)
 
     async def _ask_worker(self, pool: WorkerPool, case: EvalCase, request: str) -> Reply:
         """Ask the worker; ask once more, alone, if another case's crash lost the request."""
@@ -368,10 +372,13 @@ class CustomMetric:
 
 
 def build_custom_metric(
-    criterion: Criterion, config: CustomMetricConfig, place: MetricEnvironment, code: MetricCode | None = None
+    criterion: Criterion,
+    config: CustomMetricConfig,
+    environment: MetricEnvironment,
+    code: MetricCode | None = None,
 ) -> CustomMetric:
     """Return the metric of an entry in `custom_metrics`. No process is started yet."""
-    return CustomMetric(criterion, config, place, code or read_place_code(place, config.entry))
+    return CustomMetric(criterion, config, environment, code or read_place_code(environment, config.entry))
 
 
 def _describe_failure(failure: Failure) -> str:

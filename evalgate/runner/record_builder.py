@@ -148,7 +148,7 @@ def _suggest_first_baseline(evidence: GateInput) -> str:
     if not evidence.totals.failed and not evidence.totals.errored:
         return "Save one with `evalgate baseline save`."
     bad = (case for case in evidence.cases if case.status in {"failed", "errored"})
-    flips = any(0 < passed < told for passed, told in map(count_passed_runs, bad))
+    flips = any(0 < passed < counted for passed, counted in map(count_passed_runs, bad))
     known = (
         "Only to store a case as known failing, use `evalgate run --runs 10` and then "
         "`evalgate baseline save --allow-failing`: it closes nothing from then on."

@@ -125,7 +125,7 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
     """
     first, most = _get_round_bounds(parameters)
     plan: ConfirmationPlan | None = None
-    standings: dict[Cell, RegressionStatus] = {}
+    statuses: dict[Cell, RegressionStatus] = {}
     for rounds in range(first, most + 1):
         if wanted := _find_missing_runs(metrics, rounds):
             return NextRuns(wanted, "round")
@@ -135,17 +135,17 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
         if plan is None:
             plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
             if not failed or parameters.runs:
-                standings = _classify_all_cells(metrics, plan, assessments, parameters)
-                suspects = [case for (_, case), status in standings.items() if status == "rerun"]
+                statuses = _classify_all_cells(metrics, plan, assessments, parameters)
+                suspects = [case for (_, case), status in statuses.items() if status == "rerun"]
                 if not failed and suspects:
                     made = count_runs_per_case(metrics)
                     return NextRuns({case: (made[case] + 1,) for case in suspects}, "confirm")
-        broke = parameters.fail_fast and "broken" in standings.values()
+        broke = parameters.fail_fast and "broken" in statuses.values()
         settled = all(
             _is_settled(assessments[name], metrics[name].rule, parameters, rounds) for name in metrics
         )
         if failed or broke or settled or last:
-            return build_decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
+            return build_decision(metrics, parameters, assessments, statuses, plan, rounds=rounds)
     raise ValueError(f"max_runs is {parameters.max_runs}: at least one run is needed")
 
 
@@ -165,8 +165,8 @@ def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Param
     rounds = parameters.runs or max(1, min(count_runs_per_case(metrics).values()))
     assessments = build_assessments(metrics, parameters, AnalysisStage(rounds, last=True, planned_runs=most))
     plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
-    standings = _classify_all_cells(metrics, plan, assessments, parameters)
-    return build_decision(metrics, parameters, assessments, standings, plan, rounds=rounds)
+    statuses = _classify_all_cells(metrics, plan, assessments, parameters)
+    return build_decision(metrics, parameters, assessments, statuses, plan, rounds=rounds)
 
 
 def _get_round_bounds(parameters: Parameters) -> tuple[int, int]:

@@ -207,7 +207,7 @@ def build_decision(
     metrics: Mapping[str, GatingMetric],
     parameters: Parameters,
     assessments: Mapping[str, Assessment],
-    standings: RegressionStatuses,
+    statuses: RegressionStatuses,
     plan: ConfirmationPlan,
     *,
     rounds: int,
@@ -218,7 +218,7 @@ def build_decision(
         metrics: the measured scores, of all runs.
         parameters: of the gate.
         assessments: of the averages, at the stage that decides.
-        standings: status of the cells that were tested one by one; the others are suspects if they fell.
+        statuses: status of the cells that were tested one by one; the others are suspects if they fell.
         plan: how cells could be confirmed.
         rounds: runs of every case that the averages are computed from.
     """
@@ -226,7 +226,7 @@ def build_decision(
     spent, fixed = sum(per_case.values()), (parameters.runs or parameters.max_runs) * len(per_case)
     return Decision(
         {
-            name: _decide_metric(name, metrics[name], parameters, assessments[name], standings, plan, rounds)
+            name: _decide_metric(name, metrics[name], parameters, assessments[name], statuses, plan, rounds)
             for name in metrics
         },
         SamplingCost(spent, fixed, max(0, fixed - spent)),
@@ -254,12 +254,12 @@ def _decide_metric(
     metric: GatingMetric,
     parameters: Parameters,
     assessment: Assessment,
-    standings: RegressionStatuses,
+    statuses: RegressionStatuses,
     plan: ConfirmationPlan,
     rounds: int,
 ) -> MetricDecision:
     cases = {
-        case: _build_case_outcome((name, case), scores, parameters, assessment, standings, plan)
+        case: _build_case_outcome((name, case), scores, parameters, assessment, statuses, plan)
         for case, scores in metric.cases.items()
     }
     parts = _collect_checks(metric, assessment, cases)
@@ -305,7 +305,7 @@ def _build_case_outcome(
     scores: CaseScores,
     parameters: Parameters,
     assessment: Assessment,
-    standings: RegressionStatuses,
+    statuses: RegressionStatuses,
     plan: ConfirmationPlan,
 ) -> CaseComparison:
     baseline = normalize_scores(
@@ -318,7 +318,7 @@ def _build_case_outcome(
         and compute_score_mean(baseline) - compute_score_mean(candidate) >= parameters.case_drop - EPSILON
     )
     return CaseComparison(
-        status=unpaired or _resolve_status(standings.get(cell), fell=fell, exact=assessment.exact),
+        status=unpaired or _resolve_status(statuses.get(cell), fell=fell, exact=assessment.exact),
         baseline_runs=len(baseline),
         baseline_passed=count_passed(baseline, parameters.pass_score),
         baseline_mean=compute_score_mean(baseline) if baseline else None,
@@ -330,13 +330,13 @@ def _build_case_outcome(
     )
 
 
-def _resolve_status(standing: RegressionStatus | None, *, fell: bool, exact: bool) -> CaseStatus:
+def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool) -> CaseStatus:
     """Return the status found when the case was tested, or else whether it fell since."""
     if fell and exact:
         return "broken"
-    if standing is None or standing in {"ok", "rerun"}:
+    if status is None or status in {"ok", "rerun"}:
         return "suspect" if fell else "ok"
-    return standing
+    return status
 
 
 def decide_fixed_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
@@ -349,11 +349,11 @@ def decide_fixed_runs(metrics: Mapping[str, GatingMetric], parameters: Parameter
     metrics = {name: _limit_runs(metric, runs) for name, metric in metrics.items()}
     assessments = build_assessments(metrics, parameters, AnalysisStage(runs, last=True, planned_runs=runs))
     plan = plan_confirmation(assessments, metrics, parameters, runs)
-    standings: dict[Cell, RegressionStatus] = {}
+    statuses: dict[Cell, RegressionStatus] = {}
     for name, assessment in assessments.items():
         if not assessment.exact:
-            standings.update(_classify_cells(name, assessment, plan, parameters))
-    return build_decision(metrics, parameters, assessments, standings, plan, rounds=runs)
+            statuses.update(_classify_cells(name, assessment, plan, parameters))
+    return build_decision(metrics, parameters, assessments, statuses, plan, rounds=runs)
 
 
 def _limit_runs(metric: GatingMetric, runs: int) -> GatingMetric:

@@ -166,8 +166,8 @@ def _convolve_terms(law: dict[int, float], terms: list[tuple[int, float]]) -> di
     result: dict[int, float] = {}
     for shift, probability in terms:
         for key, mass in law.items():
-            place = key + shift
-            result[place] = result.get(place, 0.0) + mass * probability
+            total = key + shift
+            result[total] = result.get(total, 0.0) + mass * probability
     return result
 
 

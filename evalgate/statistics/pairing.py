@@ -30,9 +30,9 @@ def normalize_scores(scores: Sequence[Score], case: str = "") -> Thousandths:
     found = [_to_thousandths(score) for score in scores if score is not None]
     if _OUTSIDE in found:
         wrong = next(score for score in scores if score is not None and _to_thousandths(score) == _OUTSIDE)
-        place = f"case {case}: " if case else ""
+        prefix = f"case {case}: " if case else ""
         raise InvalidInputError(
-            f"{place}the score {wrong!r} is not between 0 and 1; scale the metric to that range."
+            f"{prefix}the score {wrong!r} is not between 0 and 1; scale the metric to that range."
         )
     return tuple(sorted(score for score in found if score is not None))
 

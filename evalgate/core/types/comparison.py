@@ -24,9 +24,9 @@ class ThresholdEstimate:
     high: float
     verdict: MetricVerdict
 
-    def to_scores(self, known: Range) -> "ThresholdEstimate":
+    def to_scores(self, score_range: Range) -> "ThresholdEstimate":
         """Convert the figures from shares of the range to scores."""
-        value, minimum, low, high = map(known.to_score, (self.value, self.minimum, self.low, self.high))
+        value, minimum, low, high = map(score_range.to_score, (self.value, self.minimum, self.low, self.high))
         return ThresholdEstimate(value, minimum, low, high, self.verdict)
 
 
@@ -41,9 +41,9 @@ class Margin:
     runs: int | None = None
     """Fewest runs that would have to fail (or pass) instead; None: these runs cannot turn it."""
 
-    def to_scores(self, known: Range) -> "Margin":
+    def to_scores(self, score_range: Range) -> "Margin":
         """Convert the figures from shares of the range to scores."""
-        return Margin(known.to_score(self.limit), self.distance * known.width, self.runs)
+        return Margin(score_range.to_score(self.limit), self.distance * score_range.width, self.runs)
 
 
 @frozen
@@ -118,13 +118,13 @@ class CaseComparison:
             return None
         return self.baseline_mean - self.mean
 
-    def to_scores(self, known: Range) -> "CaseComparison":
+    def to_scores(self, score_range: Range) -> "CaseComparison":
         """Convert the means from shares of the range to scores."""
         then, now = self.baseline_mean, self.mean
         return replace(
             self,
-            baseline_mean=None if then is None else known.to_score(then),
-            mean=None if now is None else known.to_score(now),
+            baseline_mean=None if then is None else score_range.to_score(then),
+            mean=None if now is None else score_range.to_score(now),
         )
 
 
