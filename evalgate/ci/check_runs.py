@@ -48,6 +48,7 @@ def build_outputs(check: Check) -> Iterator[dict[str, Any]]:
 
 
 def _build_annotation(each: Annotation) -> dict[str, str | int]:
+    # GitHub refuses line 0, which a case without a known line has.
     line = max(1, each.line)
     made: dict[str, str | int] = {
         "path": to_one_line(each.path, 1000) or "unknown",
@@ -92,6 +93,7 @@ class CheckRun:
         """
         deadline = time.monotonic() + self.timeouts.total_s
         first, *rest = build_outputs(self.check)
+        # Until its last batch the check run stays in progress: a reader never takes a part for the whole.
         slower = replace(self.timeouts, pause_s=_SLOWER * self.timeouts.pause_s)
         conclusion = "" if rest else self.check.conclusion
         number, url = retry_transient(
@@ -104,6 +106,7 @@ class CheckRun:
         return PostResult("posted", url=url)
 
     def _create_check(self, output: dict[str, Any], conclusion: str) -> tuple[int, str]:
+        # An answer that was lost may be that of a request which GitHub carried out.
         if self._creations:
             found = self.github.find_check(self.check.name, self.head_sha, self.external_id)
             if found:
@@ -134,6 +137,7 @@ class _AnnotationBatch:
 
     def send_annotations(self) -> None:
         """Add the annotations, unless an earlier attempt that seemed to fail has added them."""
+        # GitHub appends what it is sent: a batch that was sent twice would show every annotation twice.
         if self._was_sent and self.github.count_annotations(self.number) > self.before:
             return
         self._was_sent = True

@@ -55,6 +55,7 @@ class CommentSection:
 
 def format_marker(gate: str) -> str:
     """Return the marker on the first line of a gate's comment."""
+    # Quoted, because a name with `-->` would end the HTML comment.
     return f"<!-- evalgate:v1 gate={quote(gate, safe='')} -->"
 
 
@@ -112,6 +113,7 @@ def render_body(
 
 def strip_markers(text: str) -> str:
     """Return Markdown without evalgate's markers, so that it can be the text of a section."""
+    # In this order, because removing a marker can join the text around it into another one.
     return _OPENING.sub("<! --", _MARKER.sub("", text.replace("\r\n", "\n"))).strip("\n")
 
 
@@ -145,6 +147,7 @@ def shorten_markdown(text: str, limit: int) -> str:
     """Return the first lines of Markdown in at most `limit` characters, with open blocks closed again."""
     if len(text) <= limit:
         return text
+    # 40 characters close a code block and two `<details>`. If more are open, only the remark is left.
     start = text[: max(0, limit - len(_CUT) - 40)].rpartition("\n")[0]
     ending = _close_open_blocks(start) + _CUT
     return (start + ending)[:limit] if len(start) + len(ending) <= limit else _CUT.strip()[: max(0, limit)]
@@ -152,6 +155,7 @@ def shorten_markdown(text: str, limit: int) -> str:
 
 def _close_open_blocks(text: str) -> str:
     """Return the ends of a code block and of `<details>` elements that are still open."""
+    # CommonMark closes a block only with the same character, at least as often as the block began with it.
     fence = ""
     for match in _FENCE.finditer(text):
         if not fence:

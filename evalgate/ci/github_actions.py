@@ -82,6 +82,7 @@ def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: 
     """
     if not is_github_actions(environ):
         return
+    # The runner reads a command up to the end of its line, so a mask of two lines would hide only the first.
     lines = dict.fromkeys(line.strip() for mask in masks for line in mask.splitlines())
     stream.writelines(f"::add-mask::{_escape_data(line)}\n" for line in lines if len(line) >= SHORTEST_MASK)
     stream.flush()
@@ -90,6 +91,7 @@ def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: 
 def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) -> None:
     """Append to the step's summary page, or write a warning if that is impossible."""
     path = environ.get("GITHUB_STEP_SUMMARY", "")
+    # The runner drops the whole file if it is too long, with all that the step wrote into it before.
     if path and measure_command_file(path) + len(markdown.encode()) + 1 > SUMMARY_LIMIT:
         _write_warning(stream, "The step summary is full: this report is not in it. See the report files.")
         return
@@ -152,6 +154,7 @@ def _format_output(name: str, value: str) -> str:
     """Return an output in heredoc form, with a random delimiter that the value does not hold."""
     import secrets
 
+    # With a delimiter that an agent can guess, a value could end itself and set another output.
     text = strip_invisible(value)
     delimiter = f"evalgate_{secrets.token_hex(16)}"
     while delimiter in text:
@@ -227,6 +230,7 @@ def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
     """Return the subject of an event from its name and payload."""
     if event in _WITH_PULL_REQUEST:
         return _parse_pull_request(_get_object(payload, "pull_request")) or _build_no_pull_request(event)
+    # A pull request is an issue to this event; only the key `pull_request` tells them apart.
     if event == "issue_comment":
         issue = _get_object(payload, "issue")
         return (
@@ -263,6 +267,7 @@ def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, obje
 
 def _parse_pull_request(item: Mapping[str, object]) -> PullRequest | None:
     number = item.get("number")
+    # JSON's `true` is an int in Python. Beyond 2**53 not every JSON reader has the same number.
     if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**53:
         return None
     return PullRequest(number, _parse_sha(_get_object(item, "head").get("sha")))

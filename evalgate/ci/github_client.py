@@ -94,6 +94,8 @@ def _open_repository(account: Account, timeouts: PostTimeouts) -> "Repository":
         import github
     except ImportError:
         raise PostError(f"this needs PyGithub: {describe_install('github')}") from None
+    # PyGithub must not retry: only evalgate knows how much time a post has left.
+    # `lazy` saves the request for the repository, of which only the name is needed.
     client = github.Github(
         auth=github.Auth.Token(account.token),
         base_url=account.api_url.rstrip("/"),
@@ -112,6 +114,7 @@ def _to_post_error(error: Exception) -> PostError:
     from github import GithubException, IncompletableObject
     from requests import RequestException
 
+    # IncompletableObject has no status: the answer lacked a URL that every such answer has.
     if isinstance(error, GithubException) and not isinstance(error, IncompletableObject):
         return _classify_github_error(error)
     if isinstance(error, RequestException):
@@ -167,6 +170,7 @@ def retry_transient(
         try:
             return attempt()
         except TransientError as error:
+            # Jitter, so that the legs of a matrix, which began together, do not ask again together.
             wait = max(error.wait_s, pause * (0.5 + jitter()))
             if time.monotonic() + wait > deadline:
                 how = describe_giving_up(time.monotonic() - began, error.wait_s)
@@ -185,6 +189,7 @@ class GitHubClient:
     def list_comments(self, pull: int) -> list[Comment]:
         """Return all comments of a pull request, oldest first."""
         with self._translate_errors():
+            # The comments under a pull request are those of its issue. `get_pull` has those on lines.
             return [_to_comment(each) for each in self._repository.get_issue(pull).get_comments()]
 
     def create_comment(self, pull: int, body: str) -> Comment:

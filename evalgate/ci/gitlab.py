@@ -153,6 +153,7 @@ class MergeRequestThread:
         self._author = ""
         with self._translate_errors():
             self._gitlab = self._create_client(request, timeouts)
+            # Lazy: only the notes are requested, neither the project nor the merge request.
             project = self._gitlab.projects.get(request.project, lazy=True)
             self._notes = project.mergerequests.get(request.iid, lazy=True).notes
 
@@ -206,6 +207,8 @@ class MergeRequestThread:
 
         session = requests.Session()
         session.hooks["response"].append(record_retry_after)
+        # As an OAuth token, GitLab accepts personal, project and group access tokens too.
+        # Behind a proxy, GitLab's links to further pages may name a host that the job cannot reach.
         return gitlab.Gitlab(
             request.server,
             oauth_token=request.token,

@@ -189,6 +189,7 @@ class StickyComment:
         Returns a result if the section of another job must stay.
         """
         ours = self._find_own_comments()
+        # Oldest comment last: it is the one that stays, so of equally new sections its own count.
         self._seen = merge_sections(self._seen, *(read_sections(each.body) for each in reversed(ours)))
         existing = self._seen.get(self.section.key)
         if existing and (ending := self._give_way(existing, ours)):
@@ -217,6 +218,7 @@ class StickyComment:
             self._foreign.add(existing.text)
             self._add_replacement_note(existing)
             return None
+        # Both jobs created a comment. The older one stays, and it is the other job's.
         if self._made and self._made.number != ours[0].number:
             self.thread.delete_comment(self._made.number)
         return PostResult(
@@ -256,6 +258,7 @@ class StickyComment:
         return f"give each job a section of its own, for example `{_EXAMPLES[self.thread.host]}`"
 
     def _find_own_comments(self) -> list[Comment]:
+        # Anyone can write the marker of a gate, so the author decides which comments are ours.
         self._author = self._author or self.thread.get_author()
         found = [
             each
@@ -292,6 +295,7 @@ class StickyComment:
         self._author = made.author or self._author
 
     def _update_comment(self, comment: Comment, others: list[Comment]) -> Comment | None:
+        # Duplicates are deleted after the edit is safe: if the job dies in between, no section is lost.
         if not self._is_complete(comment):
             self._edit_comment(comment)
             return None
@@ -329,6 +333,7 @@ class StickyComment:
         return body
 
     def _lower_limit(self) -> None:
+        # The message of the service need not name its limit, and a proxy may have one of its own.
         self._limit = self._limit * 3 // 4
         if self._limit < _SMALLEST_LIMIT:
             raise PostError(f"{self.thread.host} accepts no comment, however short")

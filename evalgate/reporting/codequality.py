@@ -44,6 +44,7 @@ class CodeQualityReport:
         issues = [
             json.dumps(issue) for finding in list_findings(record) for issue in self._build_issues(finding)
         ]
+        # One issue a line, so that a difference of two reports can be read.
         return "\n".join(["[", ",\n".join(issues), "]\n"]) if issues else "[]\n"
 
     def _build_issues(self, finding: Finding) -> Iterator[dict[str, object]]:

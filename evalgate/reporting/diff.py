@@ -113,6 +113,7 @@ def _diff_response(one: Reply | None, other: Reply | None, limits: DiffLimits) -
     before, after = _split_response(one, limits), _split_response(other, limits)
     if before == after:
         return
+    # Without `autojunk=False`, difflib ignores lines that are frequent in texts of 200 lines and more.
     for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if tag == "equal":
             yield from (DifferenceLine(" ", line) for line in before[i:j])

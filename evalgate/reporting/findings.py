@@ -117,6 +117,7 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
     """
     groups: dict[object, list[Finding]] = {}
     for index, finding in enumerate(findings):
+        # A finding without a key gets its own index, so it joins no group.
         groups.setdefault(_build_cause_key(finding) or index, []).append(finding)
     return [FindingGroup(members[0], tuple(members[1:])) for members in groups.values()]
 

@@ -88,6 +88,7 @@ class _TestSuite:
 
         suite = TestSuite(self.name, tests, timestamp=self.timestamp, file=self.file)
         element: ET.Element = suite.build_xml_doc()
+        # The strict schema of JUnit reports has no such attribute.
         element.attrib.pop("disabled", None)
         for test, case in zip(element.iter("testcase"), tests, strict=True):
             test.set("time", _format_seconds(case.elapsed_sec))
@@ -222,6 +223,7 @@ def _name_tests(cases: Sequence[CaseResult]) -> Iterator[str]:
 
     The names of a large set are kept in memory only if some of them seem to be equal.
     """
+    # An array of hashes takes 8 bytes a case. Equal hashes only suggest equal names.
     hashes = sorted(array("q", (hash(_format_name(case.eval_id)) for case in cases)))
     if any(map(eq, hashes, hashes[1:])):
         yield from map(_UniqueNames().choose_name, (case.eval_id for case in cases))

@@ -53,6 +53,7 @@ def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None =
     Raises:
         InvalidInputError: The folder cannot be written.
     """
+    # Permissions do not tell: root may write to every folder, but not to a read-only file system.
     probe = out / _PROBE
     try:
         make_folder(out, owner)
@@ -75,6 +76,7 @@ def keep_previous_record(out: AnchoredFolder) -> None:
 
     So no reader takes it for the record of the new run, and it is not lost if the new run fails.
     """
+    # By descriptor: an agent may have replaced the folder by a link to another one.
     with contextlib.suppress(OSError), out.open_folder() as folder:
         os.replace("results.json", PREVIOUS_RECORD, src_dir_fd=folder, dst_dir_fd=folder)
 

@@ -71,9 +71,11 @@ def _iter_option_pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _build_command(case: CaseResult, agent: str, options: Sequence[str]) -> str:
     words = [f"{case.path}:{case.eval_id}", "--agent", agent, *options]
+    # The command line strips blanks around a name, and takes a path with a leading `-` for an option.
     is_named = case.path and case.eval_id and case.eval_id == case.eval_id.strip()
     if not is_named or case.path[0] == "-":
         return ""
+    # A shell takes a tab for completion and a line end for the end of the command.
     if any(_UNTYPEABLE.search(word) or strip_invisible(word) != word for word in words):
         return ""
     return f"evalgate run {shlex.join(words)}"

@@ -89,6 +89,7 @@ STATUSES: dict[Status, str] = {
 _LONGEST_HEADLINE = 160
 _SENTENCE_END = re.compile(r"(?<=\.)\s")
 _FEWEST_POINTS = 2  # past gate runs; one is the baseline itself
+# In a narrow cell, a line break would separate the sign from its number.
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 

@@ -88,6 +88,7 @@ class LiveProgress:
 
     def _draw_line(self) -> None:
         now = self.clock()
+        # Thousands of fast cases would otherwise spend their time on drawing; the last state is always drawn.
         if now - self._drawn_at < _REDRAW_EVERY_S and self._done < self.total:
             return
         self._drawn_at = now

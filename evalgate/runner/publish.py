@@ -205,6 +205,7 @@ class Publisher:
 
     def build_progress(self) -> LiveProgress:
         """Build the listener that shows progress."""
+        # GitHub's log shows a line that is redrawn as one line for each time.
         tty = _takes_escapes(self.stderr, self.environ) and not is_github_actions(self.environ)
         width = shutil.get_terminal_size().columns
         return LiveProgress(
@@ -380,6 +381,7 @@ def rerender_reports(
 def _render_terminal(record: Record, stream: TextIO, environ: Mapping[str, str]) -> str:
     from evalgate.reporting.terminal import TerminalReport
 
+    # A log is as wide as its reader's window, which nothing here knows.
     if not stream.isatty():
         return TerminalReport(color=_takes_escapes(stream, environ)).render(record)
     width = shutil.get_terminal_size().columns
@@ -394,4 +396,5 @@ def _find_path_from_root(folder: Path, environ: Mapping[str, str]) -> str:
 
 
 def _takes_escapes(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    # https://no-color.org
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"

@@ -32,6 +32,7 @@ from evalgate.reporting.summary_lines import (
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+# No text contains this character: what makes texts printable removes it.
 _SPLIT = "\0"
 _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")
 _LONGEST_PROSE = 500
@@ -83,6 +84,7 @@ class CommentReport:
 
     def _render_fitting_frame(self, record: Record) -> tuple[str, str]:
         """Return the text before and after the cases, with lists as long as half of the limit allows."""
+        # Half for the frame, so that a run with endless lists still shows its first failing case.
         frame = ("", "")
         for size in _LIST_SIZES:
             frame = self._render_frame(record, size)
@@ -232,6 +234,7 @@ def escape_prose(text: str) -> Markdown:
 
 def _escape_text(text: str) -> str:
     """Return the text escaped by `to_md_text`, which trims, with its leading and trailing blanks restored."""
+    # Between two pieces of code, the blanks at the ends separate words.
     inner = text.strip()
     before, _, after = text.partition(inner) if inner else (text, "", "")
     return f"{before}{to_md_text(inner, _LONGEST_PROSE)}{after}"

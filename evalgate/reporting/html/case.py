@@ -177,6 +177,7 @@ def _build_runs(finding: Finding, budget: SizeBudget) -> Iterator[_RunView]:
     for run in sorted(finding.case.runs, key=lambda run: run is not first):
         if budget.is_full:
             break
+        # By identity, because two runs with equal results are equal.
         views[id(run)] = _build_run(run, finding, budget)
     yield from (views[id(run)] for run in finding.case.runs if id(run) in views)
 

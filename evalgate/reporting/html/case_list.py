@@ -139,6 +139,7 @@ def name_anchors(entries: Sequence[CaseEntry]) -> list[str]:
 def rank_cases(record: Record) -> list[CaseEntry]:
     """Return every case: failing ones as in all reports, then quarantined, flaky, unjudged, passed ones."""
     bad = list_findings(record)
+    # By identity, because two eval sets may contain equal cases.
     flaky = {id(case): passed for case, passed, _ in find_flaky_cases(record)}
     listed = {id(finding.case) for finding in bad}
     alike = {id(group.first.case): group.cases for group in group_findings(bad)}

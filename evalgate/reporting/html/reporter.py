@@ -144,6 +144,7 @@ def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCas
 def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> list[str]:
     """Return the first cases in full, as many as fit. Each gets an equal share of what is `left`."""
     found: list[str] = []
+    # Computed anew for each case: what a short case leaves goes to those after it.
     for number, (entry, anchor) in enumerate(zip(entries, name_anchors(entries), strict=True)):
         share = left // (len(entries) - number)
         budget = SizeBudget(max(_MIN_CASE_SIZE, min(share, _MAX_CASE_SIZE)), _LONGEST_TEXT)
