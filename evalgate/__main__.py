@@ -104,7 +104,7 @@ def _explain_error(error: BaseException) -> int:
         return error.exit_code
     if isinstance(error, OSError) and not has_working_folder():
         _print_message(
-            "evalgate: the folder that this command works in was deleted: change into one that is there"
+            "evalgate: the folder that this command works in was deleted: change into an existing folder"
         )
         return ExitCode.INVALID_INPUT
     import traceback

@@ -32,7 +32,7 @@ from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
-from evalgate.core.score_ranges import Range, get_score_range
+from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     NON_AGENT_OUTCOMES,
@@ -147,8 +147,14 @@ _Pair: TypeAlias = tuple[CaseResult, BaselineCase]
 
 def _pair_cases(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
     known = {case.key: case for case in stored.cases if case.runs}
-    found = ((case, known.get(case.key)) for case in cases)
-    return [(replace(case, runs=_select_conclusive(case.runs)), before) for case, before in found if before]
+    pairs = []
+    for case in cases:
+        if (before := known.get(case.key)) is None:
+            continue
+        # Further runs are made of suspects only, and would make every sample look worse than the agent is.
+        runs = tuple(run for run in case.runs if not run.confirms and run.outcome not in NON_AGENT_OUTCOMES)
+        pairs.append((replace(case, runs=runs), before))
+    return pairs
 
 
 def _count_runs(pair: _Pair) -> int:
@@ -159,14 +165,10 @@ def _count_runs(pair: _Pair) -> int:
 def _describe_too_few(most: int) -> str:
     what = f"no case has more than {pluralize(most, 'stored run')}" if most else "no case has a stored run"
     return (
-        f"{what}, and aa draws from at least {FEWEST_RUNS}: of fewer, both sides would be nearly the same "
-        "runs and no alarm could show. Store more with `evalgate run --runs 10` and then "
-        "`evalgate baseline save`, or play the agent now with `evalgate aa --rounds 10`."
+        f"{what}, and aa draws from at least {FEWEST_RUNS}: with fewer, both sides would be nearly the same "
+        "runs, and no alarm could occur. Store more with `evalgate run --runs 10` and then "
+        "`evalgate baseline save`, or run the agent now with `evalgate aa --rounds 10`."
     )
-
-
-def _select_conclusive(runs: Sequence[RunResult]) -> tuple[RunResult, ...]:
-    return tuple(run for run in runs if not run.confirms and run.outcome not in NON_AGENT_OUTCOMES)
 
 
 @frozen
@@ -235,15 +237,24 @@ def _estimate_smallest_drop(
     policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
     history = {f"{case.eval_set_id}/{case.eval_id}": _normalize_runs(case, rules) for case in stored}
     metrics = dict.fromkeys(name for runs in history.values() for run in runs for name in run)
-    outside = {name for runs in history.values() for run in runs for name in run if not _is_unit(run[name])}
-    held = {
+    # The sensitivity is measured in shares of a range, so metrics with scores outside theirs are left out.
+    outside = {
+        name
+        for runs in history.values()
+        for run in runs
+        for name, score in run.items()
+        if score is not None and not 0 <= score <= 1
+    }
+    shares = {
         case: [{name: score for name, score in run.items() if name not in outside} for run in runs]
         for case, runs in history.items()
     }
     limits = {
         name: MetricRule(_get_allowance(name, rules, policy.max_drop), policy.require) for name in metrics
     }
-    return measure_gate_sensitivity(held, limits, policy.parameters, repeats=repeats, seed=seed).smallest_drop
+    return measure_gate_sensitivity(
+        shares, limits, policy.parameters, repeats=repeats, seed=seed
+    ).smallest_drop
 
 
 def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float | None:
@@ -256,24 +267,19 @@ def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
     """Return a case's scores as shares of their ranges; a crash counts as 0."""
-    known = {name: criterion.range for name, criterion in rules.criteria.items()}
-    return [
-        {
-            name: 0.0
-            if run.outcome in AGENT_FAULT_OUTCOMES
-            else _to_share(score, known.get(name, get_score_range(name)))
-            for name, score in run.scores.items()
-        }
-        for run in case.runs
-    ]
-
-
-def _to_share(score: float | None, known: Range) -> float | None:
-    return None if score is None else known.to_share(score)
-
-
-def _is_unit(score: float | None) -> bool:
-    return score is None or 0 <= score <= 1
+    ranges = {name: criterion.range for name, criterion in rules.criteria.items()}
+    normalized: list[StoredRun] = []
+    for run in case.runs:
+        if run.outcome in AGENT_FAULT_OUTCOMES:
+            normalized.append(dict.fromkeys(run.scores, 0.0))
+            continue
+        normalized.append(
+            {
+                name: None if score is None else ranges.get(name, get_score_range(name)).to_share(score)
+                for name, score in run.scores.items()
+            }
+        )
+    return normalized
 
 
 def format_aa_result(found: AaResult) -> str:
@@ -295,11 +301,11 @@ def _format_lines(found: AaResult) -> Iterator[str]:
     yield f"  false alarms: {found.false_alarms:.1%} ({alarms}; {bounds})"
     for why, times in found.closed.items():
         yield f"    {times:,} by {to_log_line(why, 300)}"
-    yield f"  could not tell: {found.inconclusive / found.repeats:.1%}"
+    yield f"  inconclusive: {found.inconclusive / found.repeats:.1%}"
     yield f"  runs per case: {found.runs_per_case:.2f}"
     if found.smallest_drop is None:
         raised = f", or raise {found.setting}" if found.setting else ""
-        yield f"  No drop is caught reliably: add cases, steady the flaky ones{raised}."
+        yield f"  No drop is caught reliably: add cases, stabilise the flaky ones{raised}."
     else:
         points = pluralize(round(found.smallest_drop * 100), "point")
         yield (
@@ -328,20 +334,20 @@ def measure_false_alarms(
     rules = load_thresholds_or_default(workspace.folder, thresholds)
     criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
     gate = rules.config.gate.model_copy(update={"baseline": "the stored runs"})
-    held = GateRules(gate, rules.config.runs if rules.config.runs_given else "auto", criteria)
+    gate_rules = GateRules(gate, rules.config.runs if rules.config.runs_given else "auto", criteria)
     if rounds is not None:
-        record = _play_rounds(rounds, thresholds, folder)
-        return run_aa_test(record.cases, build_baseline(record), held, repeats=repeats)
+        record = _run_rounds(rounds, thresholds, folder)
+        return run_aa_test(record.cases, build_baseline(record), gate_rules, repeats=repeats)
     path = stored or rules.config.gate.baseline or find_baseline(workspace)
     if not path:
         raise InvalidInputError(
-            "nothing to draw from: name a results.json or a baseline, set `gate.baseline`, or say --rounds N"
+            "nothing to draw from: name a results.json or a baseline, set `gate.baseline`, or add --rounds N"
         )
     if (found := load_stored_result(workspace, path)) is not None:
-        return run_aa_test(found.cases, build_baseline(found), held, repeats=repeats)
+        return run_aa_test(found.cases, build_baseline(found), gate_rules, repeats=repeats)
     baseline = load_stored_baseline(workspace, path)
     return run_aa_test(
-        build_stored_record(baseline, criteria, EMPTY_RECORD).cases, baseline, held, repeats=repeats
+        build_stored_record(baseline, criteria, EMPTY_RECORD).cases, baseline, gate_rules, repeats=repeats
     )
 
 
@@ -355,7 +361,7 @@ class _SilentProgress:
         """Ignore the result of the run."""
 
 
-def _play_rounds(rounds: int, thresholds: str | None, folder: Path) -> Record:
+def _run_rounds(rounds: int, thresholds: str | None, folder: Path) -> Record:
     from evalgate.runner.pipeline import run_gate
     from evalgate.runner.plan import build_plan
 
@@ -363,5 +369,5 @@ def _play_rounds(rounds: int, thresholds: str | None, folder: Path) -> Record:
     plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
     record = run_gate(replace(plan, baseline=None), _SilentProgress())
     if record.verdict.exit_code in {ExitCode.NO_VERDICT, ExitCode.INTERRUPTED}:
-        raise NoVerdictError(f"the agent could not be played: {record.verdict.reasons[0]}")
+        raise NoVerdictError(f"the agent could not be run: {record.verdict.reasons[0]}")
     return record

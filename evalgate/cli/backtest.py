@@ -76,9 +76,9 @@ def _replay_result(
     criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
     gate = rules.config.gate.model_copy(update={"baseline": path})
     then = select_earlier_runs(stored, record.created_at) if stored else None
-    held = GateRules(gate, infer_runs_setting(record), criteria, _build_policies(record, rules))
+    gate_rules = GateRules(gate, infer_runs_setting(record), criteria, _build_policies(record, rules))
     now = (
-        reevaluate(record, held, then).verdict
+        reevaluate(record, gate_rules, then).verdict
         if record.verdict.exit_code != ExitCode.INTERRUPTED
         else record.verdict
     )
@@ -100,8 +100,8 @@ def _build_policies(record: Record, rules: Thresholds) -> Mapping[tuple[str, str
     """
     sets: dict[tuple[str, str], list[EvalCase]] = {}
     for case in record.cases:
-        asked = EvalCase(case.eval_id, line=case.line, tags=case.tags)
-        sets.setdefault((case.eval_set_id, case.path), []).append(asked)
+        eval_case = EvalCase(case.eval_id, line=case.line, tags=case.tags)
+        sets.setdefault((case.eval_set_id, case.path), []).append(eval_case)
     eval_sets = [EvalSet(name, tuple(cases), path) for (name, path), cases in sets.items()]
     found = dict(resolve_case_policies(rules, rules.config.cases, eval_sets, is_part=True))
     for case in record.cases:
@@ -125,8 +125,9 @@ def _format_lines(found: Sequence[BacktestResult]) -> Iterator[str]:
         if each.flips:
             yield from (f"  {to_log_line(reason, 500)}" for reason in each.now.reasons)
         if each.unscored_metrics:
-            yield f"  not told: it holds no score of {to_log_line(', '.join(each.unscored_metrics), 300)}"
+            metrics = to_log_line(", ".join(each.unscored_metrics), 300)
+            yield f"  not evaluated: the file has no score of {metrics}"
     if lacking := next((each.missing_baseline for each in found if each.missing_baseline), ""):
         yield f"There is no baseline at {to_log_line(lacking, 300)}: absolute thresholds only."
     flips = sum(each.flips for each in found)
-    yield f"{flips:,} of {pluralize(len(found), 'verdict')} would be another."
+    yield f"{flips:,} of {pluralize(len(found), 'verdict')} would change."

@@ -38,25 +38,26 @@ def save_baseline(results: str, destination: BaselineTarget, save_options: SaveO
     if record.verdict.status == "fail" and not save_options.allow_failing:
         raise InvalidInputError(
             f"{results}: the gate closed for this run ({record.verdict.reasons[0]}), so it is not added to "
-            "the baseline. If the default branch is like that, say --allow-failing: what is merged is what "
-            "changes are compared with. If the change was meant, use `evalgate baseline accept --reason …`."
+            "the baseline. If the default branch is like that, add --allow-failing: changes are compared "
+            "with what is merged. If the change was intended, use `evalgate baseline accept --reason …`."
         )
-    seen: list[Baseline | None] = [None]
+    # The store may call the change again, after another writer: what counts is the state of the last call.
+    previous: list[Baseline | None] = [None]
 
     def add_to_baseline(before: Baseline | None) -> Baseline:
-        seen[0] = before
+        previous[0] = before
         return add_run(before, record, source, keep=destination.keep)
 
     after = _update_store(destination, add_to_baseline)
-    before, cases = seen[0], pluralize(len(record.cases), "case")
+    before, cases = previous[0], pluralize(len(record.cases), "case")
     ending = f"{destination.next_step}{_describe_failures(record)}"
     if before is None:
         return f"Baseline of {cases} saved to {destination.target}.{ending}"
     if any(each.digest == source.digest for each in before.sources):
-        return f"{destination.target} holds this run already: nothing was added."
+        return f"{destination.target} already contains this run: nothing was added."
     return (
         f"Runs of {cases} added to {destination.target}, "
-        f"which holds {pluralize(len(after.sources), 'gate run')} now.{ending}"
+        f"which now contains {pluralize(len(after.sources), 'gate run')}.{ending}"
     )
 
 
@@ -71,7 +72,7 @@ def accept_baseline(results: str, reason: str, destination: BaselineTarget, save
     redacted_reason = Redactor.from_environment(save_options.environ).redact_text(reason)
     _update_store(destination, lambda _: replace_runs(record, source, redacted_reason))
     return (
-        f"{destination.target} holds {pluralize(len(record.cases), 'case')} of this run and nothing else now."
+        f"{destination.target} holds {pluralize(len(record.cases), 'case')} of this run, and nothing else."
         f"{destination.next_step}{_describe_failures(record)}"
     )
 
@@ -105,8 +106,8 @@ def _read_acceptable_record(
     what = git.describe_unmerged_change(save_options.environ)
     if what and not save_options.allow_pull_request:
         raise InvalidInputError(
-            f"this job tests {what}, and its runs are not {verb} the baseline: a change that is not merged "
-            "would be the standard for all others. Save in a job of the default branch, or say "
+            f"this job tests {what}, and its runs are not {verb} the baseline: later runs "
+            "would be compared with a change that is not merged. Save in a job of the default branch, or add "
             "--allow-pull-request."
         )
     folder = destination.workspace.folder
@@ -124,13 +125,13 @@ def _read_acceptable_record(
 
 def _explain_rejection(record: Record) -> str:
     if wrong := list(find_inconsistencies(record)):
-        return f"{'; '.join(wrong)}. Somebody edited it: run `evalgate run` again."
+        return f"{'; '.join(wrong)}. The file was edited: run `evalgate run` again."
     if not any(metric.score is not None for case in record.cases for metric in case.metrics):
-        return "no case has a score, so it is no baseline. Run `evalgate run` first."
+        return "no case has a score, so it cannot be a baseline. Run `evalgate run` first."
     if record.verdict.status == "error":
         return (
-            f"this run has no verdict ({record.verdict.reasons[0]}), so it is no standard for others. "
-            "Run `evalgate run` to the end first."
+            f"this run has no verdict ({record.verdict.reasons[0]}), so later runs cannot be "
+            "compared with it. Run `evalgate run` to the end first."
         )
     return ""
 
@@ -141,12 +142,12 @@ def _explain_staleness(record: Record, folder: Path, save_options: SaveOptions) 
         made = datetime.fromisoformat(record.created_at)
     except ValueError:
         return (
-            f"`created_at` is no time: {record.created_at!r}. Somebody edited it: run `evalgate run` again."
+            f"`created_at` is no time: {record.created_at!r}. The file was edited: run `evalgate run` again."
         )
     if committed is None or made.tzinfo is None or made >= committed:
         return ""
     return (
-        "this run was made before the commit that is checked out, so nobody knows what it speaks of. Run "
+        "this run was made before the commit that is checked out, so its commit is unknown. Run "
         "`evalgate run` again, or name its commit with --commit."
     )
 

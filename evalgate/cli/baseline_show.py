@@ -60,8 +60,8 @@ def summarize_baseline(destination: BaselineTarget, now: datetime | None = None)
     gate = destination.config.gate
     runs = destination.config.runs if destination.config.runs_given else _choose_default_runs(baseline)
     parameters = build_statistical_policy(gate, runs, ()).parameters
-    known = destination.config.get_score_range
-    seen = estimate_detectable_drops(
+    get_range = destination.config.get_score_range
+    drops = estimate_detectable_drops(
         _build_history(baseline, destination.config), parameters, max_drop=gate.max_regression
     )
     return BaselineSummary(
@@ -69,8 +69,15 @@ def summarize_baseline(destination: BaselineTarget, now: datetime | None = None)
         baseline.sources,
         {f"{case.eval_set_id}/{case.eval_id}": len(case.runs) for case in baseline.cases},
         compute_age_days(baseline, now),
-        {name: _to_own_scale(each, known(name)) for name, each in seen.items()},
-        {name: known(name) for name in seen if known(name) != UNIT_RANGE},
+        {
+            name: replace(
+                each,
+                average=get_range(name).to_score(each.average),
+                notice=each.notice * get_range(name).width,
+            )
+            for name, each in drops.items()
+        },
+        {name: get_range(name) for name in drops if get_range(name) != UNIT_RANGE},
         dict(_find_breaks(baseline, destination)),
         format_planned_runs(runs, gate.max_runs),
         tuple(describe_staleness(baseline, now)),
@@ -92,10 +99,6 @@ def _find_breaks(baseline: Baseline, destination: BaselineTarget) -> Iterator[tu
             yield f"{case.eval_set_id}/{case.eval_id}", since
 
 
-def _to_own_scale(found: DetectableDrop, known: Range) -> DetectableDrop:
-    return replace(found, average=known.to_score(found.average), notice=found.notice * known.width)
-
-
 def _build_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
     """Return metric → case → scores as shares of the metric's range.
 
@@ -113,57 +116,57 @@ def _build_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Se
     }
 
 
-def format_baseline_summary(standard: BaselineSummary) -> str:
+def format_baseline_summary(summary: BaselineSummary) -> str:
     """Format the summary as text for the terminal, ending in a newline."""
-    return "".join(f"{line}\n" for line in _format_lines(standard))
+    return "".join(f"{line}\n" for line in _format_lines(summary))
 
 
-def _format_lines(standard: BaselineSummary) -> Iterator[str]:
-    cases, runs = standard.cases, standard.cases.values()
-    sources = pluralize(len(standard.sources), "gate run")
+def _format_lines(summary: BaselineSummary) -> Iterator[str]:
+    cases, runs = summary.cases, summary.cases.values()
+    sources = pluralize(len(summary.sources), "gate run")
     yield (
-        f"{to_log_line(standard.path)}: {pluralize(len(cases), 'case')} from {sources}{_format_age(standard)}"
+        f"{to_log_line(summary.path)}: {pluralize(len(cases), 'case')} from {sources}{_format_age(summary)}"
     )
     if cases:
         fewest, most = min(runs), max(runs)
         yield f"  runs per case: {fewest}" + ("" if fewest == most else f" to {most}")
-    for source in standard.sources:
+    for source in summary.sources:
         facts = (source.created_at, (source.commit or "")[:12], source.branch)
         accepted = f"; accepted: {source.accepted}" if source.accepted else ""
         yield f"  {to_log_line(', '.join(fact for fact in facts if fact) + accepted, 300)}"
-    for name, found in standard.metrics.items():
+    for name, found in summary.metrics.items():
         yield (
             f"{to_log_line(name, 80)}: {format_score(found.average)} on average of "
             f"{pluralize(found.cases, 'case')}"
         )
-        yield f"  {_describe_detectable_drop(found, standard.ranges.get(name), standard.planned)}"
+        yield f"  {_describe_detectable_drop(found, summary.ranges.get(name), summary.planned)}"
         yield from _describe_unconfirmable(found)
-    yield from _describe_breaks(standard.failing)
-    for remark in standard.remarks:
+    yield from _describe_breaks(summary.failing)
+    for remark in summary.remarks:
         yield f"Note: {to_log_line(remark, 500)}"
 
 
 def _describe_breaks(failing: Mapping[str, FailingSince]) -> Iterator[str]:
     if failing:
-        yield f"Broke on the default branch and not mended: {pluralize(len(failing), 'case')}"
+        yield f"Broke on the default branch and not fixed: {pluralize(len(failing), 'case')}"
     for name, since in list(failing.items())[:_NAMED]:
         yield f"  {to_log_line(name, 120)}: failing on {to_log_line(format_failing_since(since), 200)}"
     if len(failing) > _NAMED:
         yield f"  and {len(failing) - _NAMED:,} more: see --json"
 
 
-def _format_age(standard: BaselineSummary) -> str:
-    if standard.days_old is None:
+def _format_age(summary: BaselineSummary) -> str:
+    if summary.days_old is None:
         return ""
-    old = " (old)" if standard.days_old > STALE_DAYS else ""
-    return f", the newest {pluralize(standard.days_old, 'day')} old{old}"
+    old = " (old)" if summary.days_old > STALE_DAYS else ""
+    return f", the newest {pluralize(summary.days_old, 'day')} old{old}"
 
 
 def _describe_detectable_drop(found: DetectableDrop, own: Range | None, planned: str) -> str:
     if found.notice >= (own or UNIT_RANGE).width:
         return "A suite this size is too small to catch any drop reliably."
-    drops = format_score(found.notice) if own else pluralize(round(found.notice * 100), "point")
-    return f"Drops of about {drops} or more are caught reliably with {planned} of each case."
+    size = format_score(found.notice) if own else pluralize(round(found.notice * 100), "point")
+    return f"Drops of about {size} or more are caught reliably with {planned} of each case."
 
 
 def _describe_unconfirmable(found: DetectableDrop) -> Iterator[str]:
@@ -215,8 +218,8 @@ def export_baseline(baseline: Baseline, format_name: str) -> str:
 def _reject_commands(text: str) -> str:
     if disable_commands(text) != text:
         message = (
-            "the baseline holds a name that a CI runner would take for a command, and CSV cannot spell it "
-            "otherwise: use --format json"
+            "the baseline contains a name that a CI runner would take for a command, and CSV cannot "
+            "escape it: use --format json"
         )
         raise InvalidInputError(message)
     return text

@@ -43,9 +43,7 @@ def post_stored_record(
     if not Path(results).is_absolute() and not (workspace / results).parent.resolve().is_relative_to(
         workspace
     ):
-        raise InvalidInputError(
-            f"{results}: lies outside of the folder that is worked in, so it is not posted"
-        )
+        raise InvalidInputError(f"{results}: is outside of the working folder, so it is not posted")
     record = _read_record(workspace / results, results)
     redactor = LiveRedactor(Redactor.from_environment(environ))
     record = redactor.redact_tree(record)
@@ -63,7 +61,7 @@ def _read_record(path: Path, name: str) -> Record:
     try:
         with open(path, "rb", opener=_open_without_following) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidInputError(f"{name}: is no ordinary file, so it is not posted")
+                raise InvalidInputError(f"{name}: is not a regular file, so it is not posted")
             data = file.read(LARGEST_RECORD + 1)
     except OSError as error:
         if error.errno == errno.ELOOP:

@@ -94,7 +94,7 @@ def format_flaky_report(cases: Sequence[FlakyCase], today: date, *, of: int | No
 def _format_lines(cases: Sequence[FlakyCase], today: date, shallow: int) -> Iterator[str]:
     if not cases:
         yield (
-            f"No case can be told flaky from steady: the baseline has fewer than two scored runs of each "
+            f"Flakiness cannot be measured: the baseline has fewer than two scored runs of each "
             f"of its {pluralize(shallow, 'case')}. {_MORE_RUNS}"
         )
         return
@@ -111,18 +111,19 @@ def _format_lines(cases: Sequence[FlakyCase], today: date, shallow: int) -> Iter
     for each in broken:
         if each.failing_since is not None:
             since = to_log_line(format_failing_since(each.failing_since), 200)
-            yield f"     {to_log_line(each.name, 120)}: failing on {since}, which is no flakiness: mend it"
+            yield f"     {to_log_line(each.name, 120)}: failing on {since}, which is not flakiness: fix it"
     steady = len(cases) - len(flipping) - len(broken)
     broke = f"; {len(broken):,} broke" if broken else ""
     flip = f"{len(flipping)} of {pluralize(len(cases), 'case')} flip"
     yield f"{flip}{broke}; {steady:,} always ended the same way."
     if shallow:
-        yield f"{pluralize(shallow, 'case')} left out: one run does not tell flaky from steady. {_MORE_RUNS}"
+        left_out = pluralize(shallow, "case")
+        yield f"{left_out} left out: one run does not show whether a case is flaky. {_MORE_RUNS}"
     elif max(each.found.runs for each in cases) < _FEW_RUNS:
-        yield f"So few runs hardly tell how often a case fails by luck. {_MORE_RUNS}"
+        yield f"So few runs hardly show how often a case fails by luck. {_MORE_RUNS}"
     proposed = [each for each in flipping if each.is_proposed]
     if proposed:
-        yield "\n# Entries for gate.quarantine; say who mends each of them:"
+        yield "\n# Entries for gate.quarantine; name an owner of each:"
         yield from (_format_entry(each, today) for each in proposed)
 
 

@@ -32,12 +32,12 @@ from evalgate.system.files import write_atomically
 from evalgate.system.workspace import Workspace, open_workspace
 
 REVIEW_RECORDED = (
-    "Nobody has looked at these cases yet: what the agent did stands there as what it should do. Read each "
+    "These cases are not reviewed yet: the agent's behaviour became the expected behaviour. Read each "
     "before it gates anything: are the calls, their arguments and the responses right?"
 )
 REVIEW_CONVERTED = (
-    "Nobody has looked at these cases yet. Read each before it gates anything: is the response the one to "
-    "compare with, and which tool calls belong to it?"
+    "These cases are not reviewed yet. Read each before it gates anything: is the expected response right, "
+    "and which tool calls belong to it?"
 )
 
 
@@ -92,16 +92,14 @@ def generate_cases(
     """
     workspace, writer = open_workspace(folder), registry.get_writer(options.to)
     if (options.stories is None) == (options.recorded is None):
-        raise InvalidInputError(
-            "name a file of stories, or what was recorded with --from FILE: one of the two"
-        )
+        raise InvalidInputError("name either a file of stories, or a recording with --from FILE")
     if (workspace.folder / options.out).exists():
         raise InvalidInputError(f"{options.out}: exists already, and is never overwritten: name another file")
     dataset = _find_dataset(options, workspace)
-    unsaid: tuple[str, ...] = ()
+    unconverted: tuple[str, ...] = ()
     if dataset is not None:
         converted = convert_dataset(dataset, options.recorded or "")
-        found, missing, unsaid = converted.eval_set, list(converted.missing), converted.lost
+        found, missing, unconverted = converted.eval_set, list(converted.missing), converted.lost
     elif options.recorded is not None:
         found, missing = _read_recorded(workspace.folder / options.recorded, options.recorded)
     else:
@@ -116,7 +114,7 @@ def generate_cases(
     lost = tuple(f"{options.out}: {sentence}" for sentence in written.lost)
     cases = tuple(map(_describe_review, found.cases))
     review = REVIEW_RECORDED if dataset is None else REVIEW_CONVERTED
-    return GenerateResult(cases, (*missing, *unsaid, *lost), is_whole=not missing, review=review)
+    return GenerateResult(cases, (*missing, *unconverted, *lost), is_whole=not missing, review=review)
 
 
 def _write_file(text: str, out: str, workspace: Workspace) -> None:
@@ -132,8 +130,10 @@ def _describe_review(case: EvalCase) -> str:
         return f"{case.eval_id}: a scenario, which a simulated user plays"
     calls = sum(len(turn.expected.tool_calls) for turn in case.turns)
     what = f"{pluralize(len(case.turns), 'turn')}, {pluralize(calls, 'tool call')}"
-    silent = [str(number) for number, turn in enumerate(case.turns, 1) if turn.expected.response is None]
-    more = f"; no response in turn {', '.join(silent)}" if silent else ""
+    without_response = [
+        str(number) for number, turn in enumerate(case.turns, 1) if turn.expected.response is None
+    ]
+    more = f"; no response in turn {', '.join(without_response)}" if without_response else ""
     return f"{case.eval_id}: {what}{more}"
 
 
@@ -151,8 +151,8 @@ def _find_dataset(options: GenerateOptions, workspace: Workspace) -> Dataset | N
 # --- what was recorded --------------------------------------------------------------------------------------
 
 
-def _read_recorded(path: Path, shown_as: str) -> tuple[EvalSet, list[str]]:
-    recording = read_recording(path, shown_as)
+def _read_recorded(path: Path, display_path: str) -> tuple[EvalSet, list[str]]:
+    recording = read_recording(path, display_path)
     if isinstance(recording, Record):
         return _convert_record(recording)
     cases = [_as_expected(case) for case in recording.cases]
@@ -201,11 +201,11 @@ def _play_stories(
     options: GenerateOptions, overrides: Overrides, workspace: Workspace, environ: Mapping[str, str]
 ) -> tuple[EvalSet, list[str]]:
     stories = options.stories or ""
-    asked = read_stories(workspace.folder / stories, stories)
-    setup = _build_setup(_load_rules(options.thresholds, workspace), overrides, asked, environ)
-    runs = asyncio.run(_run_stories(setup, asked.cases, workspace, environ))
+    story_set = read_stories(workspace.folder / stories, stories)
+    setup = _build_setup(_load_rules(options.thresholds, workspace), overrides, story_set, environ)
+    runs = asyncio.run(_run_stories(setup, story_set.cases, workspace, environ))
     cases, missing = [], []
-    for case, run in zip(asked.cases, runs, strict=True):
+    for case, run in zip(story_set.cases, runs, strict=True):
         pairs = zip(run.said, run.replies, strict=False)
         turns = tuple(CaseTurn(message, reply) for message, reply in pairs if reply is not None)
         if run.outcome == "answered" and turns:
@@ -217,7 +217,7 @@ def _play_stories(
                 f"{run.outcome}: {run.failure.message}" if run.failure else "the simulated user said nothing"
             )
             missing.append(f"{stories}:{case.line}: {case.eval_id}: {why}")
-    return replace(asked, cases=tuple(cases)), missing
+    return replace(story_set, cases=tuple(cases)), missing
 
 
 def _load_rules(thresholds: str | None, workspace: Workspace) -> Thresholds:
@@ -230,18 +230,18 @@ def _load_rules(thresholds: str | None, workspace: Workspace) -> Thresholds:
 
 
 def _build_setup(
-    rules: Thresholds, overrides: Overrides, asked: EvalSet, environ: Mapping[str, str]
+    rules: Thresholds, overrides: Overrides, story_set: EvalSet, environ: Mapping[str, str]
 ) -> _GenerationSetup:
     config = apply_overrides(rules.config, overrides)
     if config.agent is None:
         raise InvalidInputError(
-            "no agent: give --agent KIND:WHAT, or an `agent` section in the thresholds file"
+            "no agent: name one with --agent KIND:WHAT, or in the `agent` section of the thresholds file"
         )
     settings, config = config.agent, config.model_copy(update={"user": config.user or UserConfig()})
     redactor = LiveRedactor(Redactor.from_environment(environ, ()))
     context = LlmContext(rules.base, environ, UsageMeter(config.budget), config.prices, redactor=redactor)
     resolver = JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
-    users = build_user_factory(rules, config, {}, resolver, [asked])
+    users = build_user_factory(rules, config, {}, resolver, [story_set])
     resolver.judges.check_reserved()
     return _GenerationSetup(
         resolve_agent(settings, overrides.kind_and_what[1], rules), users, resolver.judges

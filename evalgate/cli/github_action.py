@@ -75,16 +75,16 @@ def build_arguments(environ: Mapping[str, str]) -> list[str]:
             The runner only warns of that, and the gate would silently run without it. A variable that
             resembles no input belongs to another program.
     """
-    given = dict(_read_inputs(environ))
-    problems = (*_find_misspelled(given), *_find_invalid_flags(given))
+    inputs = dict(_read_inputs(environ))
+    problems = tuple(_find_problems(inputs))
     if problems:
         raise InvalidInputError(problems)
-    options = [f"--{name}={given[name]}" for name in OPTIONS if given.get(name)]
-    repeated = [f"--{name}={word}" for name in REPEATED for word in given.get(name, "").split()]
-    options += [f"--{name}" for name in FLAGS if given.get(name) == "true"]
-    options += [f"--token-env={_PREFIX}{TOKEN.upper()}"] if given.get(TOKEN) else []
-    repeated += [f"--{name}={line}" for name in LINES for line in _split_lines(given.get(name, ""))]
-    return [*options, *repeated, "--", *_split_lines(given.get(POSITIONAL, ""))]
+    options = [f"--{name}={inputs[name]}" for name in OPTIONS if inputs.get(name)]
+    repeated = [f"--{name}={word}" for name in REPEATED for word in inputs.get(name, "").split()]
+    options += [f"--{name}" for name in FLAGS if inputs.get(name) == "true"]
+    options += [f"--token-env={_PREFIX}{TOKEN.upper()}"] if inputs.get(TOKEN) else []
+    repeated += [f"--{name}={line}" for name in LINES for line in _split_lines(inputs.get(name, ""))]
+    return [*options, *repeated, "--", *_split_lines(inputs.get(POSITIONAL, ""))]
 
 
 def read_masks(environ: Mapping[str, str]) -> list[str]:
@@ -104,20 +104,17 @@ def _read_inputs(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if name.startswith(_PREFIX)
     )
     if TOGETHER in environ:
-        inputs: Mapping[str, str] = json.loads(environ[TOGETHER])
-        yield from ((name.lower(), str(value).strip()) for name, value in inputs.items())
+        together: Mapping[str, str] = json.loads(environ[TOGETHER])
+        yield from ((name.lower(), str(value).strip()) for name, value in together.items())
 
 
-def _find_invalid_flags(given: Mapping[str, str]) -> Iterator[Problem]:
-    for name in FLAGS:
-        if given.get(name, "") not in {"", "true", "false"}:
-            yield Problem("", 0, 0, f"the action's input `{name}` must be `true` or `false`")
-
-
-def _find_misspelled(given: Mapping[str, str]) -> Iterator[Problem]:
-    for name in given:
+def _find_problems(inputs: Mapping[str, str]) -> Iterator[Problem]:
+    for name in inputs:
         if name in INPUTS or name in _RUNNERS_OWN:
             continue
         # 0.8 of the letters in common: `treshold`, `max_regression`, but not `path` or `github-token`
         for meant in difflib.get_close_matches(name, INPUTS, n=1, cutoff=0.8):
             yield Problem("", 0, 0, f"the action has no input `{name}`; did you mean `{meant}`?")
+    for name in FLAGS:
+        if inputs.get(name, "") not in {"", "true", "false"}:
+            yield Problem("", 0, 0, f"the action's input `{name}` must be `true` or `false`")

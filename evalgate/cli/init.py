@@ -38,13 +38,13 @@ def find_candidates(folder: Path) -> Candidates:
     """Search a folder for agents and eval sets, without hidden and installed files."""
     eval_sets: list[str] = []
     agents: list[str] = []
-    for place, names in _walk_folders(folder):
-        shown = place.relative_to(folder)
-        eval_sets += [str(shown / name) for name in names if name.endswith(_EVAL_SETS)]
-        if _is_adk_agent(place, names):
-            agents.append(f"adk:{shown.as_posix()}")
+    for parent, names in _walk_folders(folder):
+        relative = parent.relative_to(folder)
+        eval_sets += [str(relative / name) for name in names if name.endswith(_EVAL_SETS)]
+        if _is_adk_agent(parent, names):
+            agents.append(f"adk:{relative.as_posix()}")
         if "langgraph.json" in names:
-            agents += _iter_graphs(place / "langgraph.json", shown)
+            agents += _iter_graphs(parent / "langgraph.json", relative)
     return Candidates(tuple(sorted(eval_sets)), tuple(sorted(set(agents))[:_MOST_AGENTS]))
 
 
@@ -60,11 +60,11 @@ def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _walk_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    for count, (place, folders, names) in enumerate(os.walk(folder)):
+    for count, (parent, folders, names) in enumerate(os.walk(folder)):
         if count >= _MOST_FOLDERS:
             return
-        folders[:] = sorted(name for name in folders if _is_own(Path(place, name)))
-        yield Path(place), names
+        folders[:] = sorted(name for name in folders if _is_own(Path(parent, name)))
+        yield Path(parent), names
 
 
 def _is_own(folder: Path) -> bool:
@@ -72,16 +72,16 @@ def _is_own(folder: Path) -> bool:
     return not folder.name.startswith(".") and folder.name not in _SKIPPED and not is_environment
 
 
-def _is_adk_agent(place: Path, names: list[str]) -> bool:
+def _is_adk_agent(folder: Path, names: list[str]) -> bool:
     if "root_agent.yaml" in names:
         return True
     if "agent.py" not in names or "__init__.py" not in names:
         return False
-    text = _read_or_empty(place / "agent.py")
+    text = _read_or_empty(folder / "agent.py")
     return "google.adk" in text and _ROOT_AGENT.search(text) is not None
 
 
-def _iter_graphs(path: Path, shown: Path) -> Iterator[str]:
+def _iter_graphs(path: Path, relative: Path) -> Iterator[str]:
     """Yield the graphs of LangGraph's own configuration, as `./src/agent.py:graph`."""
     try:
         value = json.loads(_read_or_empty(path))
@@ -91,7 +91,7 @@ def _iter_graphs(path: Path, shown: Path) -> Iterator[str]:
     for graph in graphs.values() if isinstance(graphs, Mapping) else ():
         entry = graph.get("path") if isinstance(graph, Mapping) else graph
         if isinstance(entry, str) and ".py:" in entry:
-            yield f"python:{(shown / entry).as_posix()}"
+            yield f"python:{(relative / entry).as_posix()}"
 
 
 def _read_or_empty(path: Path) -> str:
@@ -297,7 +297,7 @@ def _save_file(workspace: Workspace, path: str, text: str) -> None:
     except OSError as error:
         raise InvalidInputError(
             f"{path}: cannot be written ({error.strerror or error}). "
-            "Mend the folder's permissions, or choose another one with -C."
+            "Change the folder's permissions, or choose another one with -C."
         ) from None
 
 

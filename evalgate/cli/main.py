@@ -318,11 +318,11 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
     from evalgate.cli.flaky import format_flaky_report, rank_flaky_cases
     from evalgate.cli.stored_runs import load_thresholds_or_default, resolve_target
 
-    shelf = resolve_target(Path(working_directory), to, thresholds)
-    rules = load_thresholds_or_default(shelf.workspace.folder, thresholds)
-    held = {criterion.metric: criterion.threshold for criterion in rules.criteria}
-    baseline = shelf.read()
-    found = rank_flaky_cases(baseline, held, pass_score=shelf.config.gate.statistics.pass_score)
+    target = resolve_target(Path(working_directory), to, thresholds)
+    rules = load_thresholds_or_default(target.workspace.folder, thresholds)
+    limits = {criterion.metric: criterion.threshold for criterion in rules.criteria}
+    baseline = target.read()
+    found = rank_flaky_cases(baseline, limits, pass_score=target.config.gate.statistics.pass_score)
     print_report(format_flaky_report(found, datetime.now(UTC).date(), of=len(baseline.cases)))
     return 0
 

@@ -1,5 +1,6 @@
 """Options that commands share, what becomes of them, and the sections in which `--help` lists them."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,6 +58,9 @@ def require_nonempty(_context: click.Context, parameter: click.Parameter, value:
     return value
 
 
+_nonempty_option = functools.partial(click.option, callback=require_nonempty)
+"""Option whose value must not be blank: an unset variable of a CI job would else be taken for a name."""
+
 working_directory = click.option(
     "--working-directory",
     "-C",
@@ -85,20 +89,18 @@ def project_directory(command: _Command) -> _Command:
 
 thresholds_file = click.option("--thresholds", "-c", type=FILE, metavar="FILE", help="Thresholds file.")
 
-baseline_file = click.option(
+baseline_file = _nonempty_option(
     "--to",
     type=BASELINE,
     metavar="FILE",
-    callback=require_nonempty,
     help="Baseline to work on.  [default: `gate.baseline`, else .evalgate/baseline.json]",
 )
 
-format_option = click.option(
+format_option = _nonempty_option(
     "--format",
     "format_name",
     type=FormatParamType(FORMATS),
     metavar="NAME",
-    callback=require_nonempty,
     help="Format of the eval sets, instead of detecting it: trpc, adk-rs, adk, adk-legacy or orchestrate.",
 )
 
@@ -106,13 +108,12 @@ html_page = click.option(
     "--html", is_flag=True, help="Write report.html as well, with the whole conversation of each case."
 )
 
-reports_folder = click.option(
+reports_folder = _nonempty_option(
     "--out",
     default=DEFAULT_OUT,
     show_default=True,
     type=FOLDER,
     metavar="DIR",
-    callback=require_nonempty,
     help="Folder for the reports.",
 )
 
@@ -158,10 +159,9 @@ _OPTIONS = (
         help="Where the agent processes run: on this machine, or as actors of a Ray cluster.  "
         f"[default: {defaults.EXECUTOR}]",
     ),
-    click.option(
+    _nonempty_option(
         "--ray-address",
         metavar="ADDRESS",
-        callback=require_nonempty,
         help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.  [default: RAY_ADDRESS, else a cluster "
         "on this machine for this run]",
     ),
@@ -177,11 +177,10 @@ _OPTIONS = (
         metavar="SECONDS",
         help=f"Longest time that one turn may take.  [default: {defaults.TURN_TIMEOUT:g}]",
     ),
-    click.option(
+    _nonempty_option(
         "--baseline",
         type=BASELINE,
         metavar="WHERE",
-        callback=require_nonempty,
         help="File, branch:NAME, artifact:NAME or URL to compare with; it must be there.  "
         "[default: `gate.baseline`, else .evalgate/baseline.json if it is there]",
     ),
@@ -200,10 +199,9 @@ _OPTIONS = (
         f"[default: {defaults.POLICY}]",
     ),
     click.option("--adk-version", metavar="X.Y", help="Reproduce the scores of this Google ADK release."),
-    click.option(
+    _nonempty_option(
         "--judge",
         metavar="PROVIDER/MODEL",
-        callback=require_nonempty,
         help="Model that judges, for example openai/gpt-4.1-mini; its key is read from the environment.",
     ),
     click.option(
@@ -212,10 +210,9 @@ _OPTIONS = (
         help="Whether stored answers of the judge are reused and new ones stored.  "
         f"[default: {defaults.JUDGE_CACHE}]",
     ),
-    click.option(
+    _nonempty_option(
         "--simulated-user",
         metavar="PROVIDER/MODEL",
-        callback=require_nonempty,
         help="Model that plays the user in scenarios and stories, for example openai/gpt-4.1-mini.",
     ),
     click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),

@@ -135,36 +135,36 @@ def run_in_project(command: _Command) -> _Command:
     """Make a command change into the folder of the nearest thresholds file, unless its folder is given."""
 
     @functools.wraps(command)
-    def call_command(*args: Any, **given: Any) -> object:
+    def call_command(*args: Any, **parameters: Any) -> object:
         context = click.get_current_context()
-        if given.get("working_directory") is not None or given.get("thresholds") is not None:
-            return command(*args, **_fill_folder(given))
-        return command(*args, **_fill_folder(_enter_project(context, given)))
+        if parameters.get("working_directory") is not None or parameters.get("thresholds") is not None:
+            return command(*args, **_fill_folder(parameters))
+        return command(*args, **_fill_folder(_enter_project(context, parameters)))
 
     return call_command  # type: ignore[return-value]
 
 
-def _fill_folder(given: Mapping[str, Any]) -> dict[str, Any]:
-    if given.get("working_directory", "") is None:
-        return {**given, "working_directory": "."}
-    return dict(given)
+def _fill_folder(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    if parameters.get("working_directory", "") is None:
+        return {**parameters, "working_directory": "."}
+    return dict(parameters)
 
 
-def _enter_project(context: click.Context, given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Enter the folder of the thresholds file; return the parameters relative to it."""
     from evalgate.config.loader import find_project
 
     try:
         typed_in = Path.cwd()
     except OSError:  # it was removed; the command says so
-        return given
+        return parameters
     project = find_project(typed_in)
     if project.folder == typed_in:
-        return given
+        return parameters
     context.call_on_close(functools.partial(_restore_folder, typed_in))
     os.chdir(project.folder)
-    print_sentence(f"Working in {project.folder}, for {project.found} is there.", err=True)
-    return {**given, **dict(_move_paths(context, given, typed_in, project.folder))}
+    print_sentence(f"Working in {project.folder}, which contains {project.found}.", err=True)
+    return {**parameters, **dict(_move_paths(context, parameters, typed_in, project.folder))}
 
 
 def _restore_folder(folder: Path) -> None:
@@ -173,7 +173,7 @@ def _restore_folder(folder: Path) -> None:
 
 
 def _move_paths(
-    context: click.Context, given: Mapping[str, Any], typed_in: Path, root: Path
+    context: click.Context, parameters: Mapping[str, Any], typed_in: Path, root: Path
 ) -> Iterator[tuple[str, object]]:
     """Yield the paths that were typed, relative to `root`."""
     for parameter in context.command.params:
@@ -181,7 +181,7 @@ def _move_paths(
         is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if not is_typed or not isinstance(kind, (PathParamType, AgentParamType)):
             continue
-        value = given[name]
+        value = parameters[name]
         if isinstance(value, tuple):
             yield name, tuple(kind.move_value(each, typed_in, root) for each in value)
         elif value is not None:

@@ -139,7 +139,7 @@ def _suggest_resume(publisher: "Publisher", reports: Path) -> None:
     from evalgate.runner.checkpoint.journal import FILE_NAME
 
     if (reports / FILE_NAME).is_file() and (again := build_resume_command(sys.argv[1:])):
-        publisher.print_notice(f"Go on where this run ended: {again}")
+        publisher.print_notice(f"Continue this run with: {again}")
 
 
 @click.command(cls=SectionedCommand)
@@ -150,7 +150,7 @@ def _suggest_resume(publisher: "Publisher", reports: Path) -> None:
     type=FILE,
     multiple=True,
     metavar="PATTERN",
-    help="Eval sets, as the shards were given.",
+    help="Eval sets, as for the shards.",
 )
 @add_plan_options
 @add_posting_options
@@ -167,8 +167,8 @@ def merge(
 ) -> int:
     """Merge the results of all shards and print the verdict.
 
-    RESULTS are the `results.json` of the shards: files, globs, or folders that hold them at any depth. Give
-    the other options as the shards were given them.
+    RESULTS are the `results.json` of the shards: files, globs, or folders that contain them at any depth.
+    Repeat the other options of the shards.
     """
     from dataclasses import replace
 
@@ -189,8 +189,8 @@ def merge(
             publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, html)
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
             record = merge_shards(plan, records, publisher.build_progress())
-            given = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
-            record = replace(record, options=given)
+            repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
+            record = replace(record, options=repro_options)
         publisher.clear_previous_reports()
         return publisher.publish(record)
 

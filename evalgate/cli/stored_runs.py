@@ -70,8 +70,8 @@ class GateRules:
 def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
     """Return the record as these rules and this baseline would have made it, verdict included."""
     if baseline is not None and len(baseline.sources) > 1:
-        held = collect_thresholds([rescore_case(case, rules) for case in record.cases])
-        baseline = drop_runs_before_breaks(baseline, held, rules.gate.statistics.pass_score)
+        thresholds = collect_thresholds([rescore_case(case, rules) for case in record.cases])
+        baseline = drop_runs_before_breaks(baseline, thresholds, rules.gate.statistics.pass_score)
     repeatable = record.agent.kind != "replay"
     policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
     scored = score_stored_runs(record.cases, rules, policy, baseline)
@@ -112,8 +112,11 @@ def score_stored_runs(
 
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
     """Return the case with its stored scores under the rules; runs beyond `rounds` only confirm."""
-    policy = _get_policy(case, rules)
-    metrics = [_bind_metric(metric, rules, policy) for metric in case.metrics if _is_asked(metric, rules)]
+    if rules.policies is None:
+        policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
+    else:
+        policy = rules.policies.get(case.key, CasePolicy())
+    metrics = [_bind_metric(metric, rules, policy) for metric in case.metrics if _is_evaluated(metric, rules)]
     thresholds = {bound.name: bound for bound in metrics}
     runs = [
         replace(
@@ -127,15 +130,15 @@ def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) 
         )
         for run in case.runs
     ]
-    asked = EvalCase(case.eval_id, line=case.line)
+    eval_case = EvalCase(case.eval_id, line=case.line)
     fingerprint, path = case.fingerprint, case.path
     return score_case(
-        case.eval_set_id, asked, runs, metrics, path=path, fingerprint=fingerprint, policy=policy
+        case.eval_set_id, eval_case, runs, metrics, path=path, fingerprint=fingerprint, policy=policy
     )
 
 
 class _StoredScores:
-    """Metric for stored scores, which is never asked to score."""
+    """Metric for stored scores, which is never called to score."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return `NotApplicable`: the stored scores are used."""
@@ -146,13 +149,7 @@ class _StoredScores:
 _STORED_SCORES = _StoredScores()
 
 
-def _get_policy(case: CaseResult, rules: GateRules) -> CasePolicy:
-    if rules.policies is None:
-        return CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
-    return rules.policies.get(case.key, CasePolicy())
-
-
-def _is_asked(metric: CaseMetric, rules: GateRules) -> bool:
+def _is_evaluated(metric: CaseMetric, rules: GateRules) -> bool:
     """Return True if the metric is evaluated under the rules.
 
     Without policies every stored metric is; the final state needs no criterion.
@@ -163,8 +160,8 @@ def _is_asked(metric: CaseMetric, rules: GateRules) -> bool:
 def _bind_metric(metric: CaseMetric, rules: GateRules, policy: CasePolicy) -> BoundMetric:
     own = rules.criteria.get(metric.name, Criterion(metric.name, metric.threshold))
     if rules.policies is None:
-        held = replace(own, threshold=metric.threshold, range=metric.range, min_mean=metric.min_mean)
-        return BoundMetric(held, _STORED_SCORES, metric.fingerprint, metric.scope)
+        criterion = replace(own, threshold=metric.threshold, range=metric.range, min_mean=metric.min_mean)
+        return BoundMetric(criterion, _STORED_SCORES, metric.fingerprint, metric.scope)
     return BoundMetric(own, _STORED_SCORES, metric.fingerprint).apply_threshold(
         policy.thresholds.get(metric.name)
     )
@@ -185,7 +182,7 @@ def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], l
             for name in stored.metric_fingerprints
             for known in [get_score_range(name)]
         }
-        held = {name: criterion.threshold for name, criterion in found.items()}
+        thresholds = {name: criterion.threshold for name, criterion in found.items()}
         metrics = tuple(
             CaseMetric(
                 name,
@@ -204,7 +201,7 @@ def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], l
                 run.outcome,
                 run.duration_s,
                 (),
-                () if run.outcome != "answered" else tuple(_build_run_metrics(run.scores, held)),
+                () if run.outcome != "answered" else tuple(_build_run_metrics(run.scores, thresholds)),
                 run.usage,
             )
             for number, run in enumerate(stored.runs, 1)
@@ -215,12 +212,14 @@ def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], l
     return replace(like, cases=tuple(cases))
 
 
-def _build_run_metrics(scores: Mapping[str, float | None], held: Mapping[str, float]) -> Sequence[RunMetric]:
+def _build_run_metrics(
+    scores: Mapping[str, float | None], thresholds: Mapping[str, float]
+) -> Sequence[RunMetric]:
     return [
         RunMetric(
             name,
             score,
-            "not_evaluated" if score is None else "passed" if score >= held[name] else "failed",
+            "not_evaluated" if score is None else "passed" if score >= thresholds[name] else "failed",
         )
         for name, score in scores.items()
     ]
@@ -293,8 +292,8 @@ def open_store(workspace: Workspace, what: str) -> BaselineStore:
     Raises:
         InvalidInputError: it names no baseline.
     """
-    place = StoreContext(workspace.folder, os.environ, workspace.owner)
-    store = registry.resolve_baseline_store(what, place)
+    context = StoreContext(workspace.folder, os.environ, workspace.owner)
+    store = registry.resolve_baseline_store(what, context)
     return store or FileStore(workspace.folder / what, what, workspace.owner)
 
 
@@ -316,7 +315,7 @@ def load_checked_record(folder: Path, path: str) -> Record:
     """
     record = read_record(folder / path, path)
     if wrong := list(find_inconsistencies(record)):
-        raise InvalidInputError(f"{path}: {'; '.join(wrong)}. Somebody edited it.")
+        raise InvalidInputError(f"{path}: {'; '.join(wrong)}. The file was edited: run `evalgate run` again.")
     return record
 
 
@@ -352,7 +351,7 @@ def load_stored_baseline(workspace: Workspace, what: str) -> Baseline:
 
 def _build_missing_error(what: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{what}: there is nothing. `evalgate run` writes a result, `evalgate baseline save` keeps it."
+        f"{what}: does not exist. `evalgate run` writes a result, `evalgate baseline save` stores it."
     )
 
 

@@ -82,10 +82,10 @@ def apply_user_override(config: Config, overrides: Overrides) -> Config:
         return config
     own = config.user or UserConfig()
     settings = {name: getattr(own, name) for name in own.model_fields_set & (USER_SETTINGS - {"model"})}
-    asked = _override_model(
+    override = _override_model(
         "--simulated-user", overrides.simulated_user, own.resolve_model_config(config.judge)
     )
-    model = {name: getattr(asked, name) for name in asked.model_fields_set}
+    model = {name: getattr(override, name) for name in override.model_fields_set}
     return config.model_copy(update={"user": UserConfig.model_validate({**model, **settings})})
 
 
@@ -112,12 +112,12 @@ def _override_model(option: str, name: str, config: JudgeConfig | None) -> Judge
     provider, slash, model = name.partition("/")
     if not slash or not provider or not model:
         raise InvalidInputError(f"{option} {name}: must be PROVIDER/MODEL, as openai/gpt-4.1-mini")
-    given: dict[str, object] = {"provider": provider, "model": model}
+    settings: dict[str, object] = {"provider": provider, "model": model}
     if config is not None:
-        away = {} if provider == config.provider else {"base_url": None, "api_key": None}
-        given = {**config.model_dump(), **away, **given}
+        reset = {} if provider == config.provider else {"base_url": None, "api_key": None}
+        settings = {**config.model_dump(), **reset, **settings}
     try:
-        return JudgeConfig.model_validate(given)
+        return JudgeConfig.model_validate(settings)
     except ValidationError as error:
         raise InvalidInputError(
             Problem("", 0, 0, f"{option} {name}: {found['msg'].removeprefix('Value error, ')}")
@@ -155,13 +155,13 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def _update_config(config: _Model, values: Mapping[str, object]) -> _Model:
-    given = {name: value for name, value in values.items() if value is not None}
-    if not given:
+    changes = {name: value for name, value in values.items() if value is not None}
+    if not changes:
         return config
     try:
-        # Only what was said: that a key was left to its default must stay visible.
-        said = {name: value for name, value in config if name in config.model_fields_set}
-        return type(config).model_validate({**said, **given})
+        # Without the defaults: `model_fields_set` must still tell which keys the file sets, as for `runs`.
+        explicit = {name: value for name, value in config if name in config.model_fields_set}
+        return type(config).model_validate({**explicit, **changes})
     except ValidationError as error:
         raise InvalidInputError(
             Problem("", 0, 0, f"--{str(found['loc'][0]).replace('_', '-')} {describe_error_details(found)}")

@@ -59,13 +59,13 @@ class InvalidThresholdsError(InvalidInputError):
         self.rest = rest
 
 
-def load_thresholds(path: Path, shown_as: str) -> Thresholds:
+def load_thresholds(path: Path, display_path: str) -> Thresholds:
     """Read a thresholds file of ours (YAML, TOML, JSON), or one of Google ADK or tRPC-Agent-Go as it is.
 
     Raises:
         InvalidInputError: with every problem of the file.
     """
-    document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
+    document = read_config_document(path, display_path, otherwise=_WITHOUT_A_FILE)
     if path.suffix == ".json" and isinstance(document.value, list):
         describe_ignored_trpc_keys: _DescribeIgnoredKeys = registry.load_object(
             "evalgate.integrations.trpc.metrics_file:describe_ignored_trpc_keys"
@@ -75,8 +75,8 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
         )
         trpc_criteria: _ParseCriteria = registry.load_object(_PARSE_TRPC_CRITERIA)
 
-        place = partial(criterion_position, document)
-        rules = Thresholds(Config(), path.parent, shown_as, "trpc", find_position=place)
+        find_position = partial(criterion_position, document)
+        rules = Thresholds(Config(), path.parent, display_path, "trpc", find_position=find_position)
         try:
             criteria = trpc_criteria(document)
             return replace(rules, criteria=criteria, notices=describe_ignored_trpc_keys(document))
@@ -91,11 +91,11 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
         except ValidationError as error:
             rest = _read_valid_rest(document, error, partial(_build_adk_thresholds, folder=path.parent))
             raise InvalidThresholdsError(_translate_errors(error, document, adk_test_config), rest) from None
-    problems = list(find_out_of_range_values(document.value, shown_as, document.find_position))
+    problems = list(find_out_of_range_values(document.value, display_path, document.find_position))
     try:
         rules = _build_own_thresholds(document, path.parent)
     except ValidationError as error:
-        _refuse_dataset(path, shown_as)
+        _refuse_dataset(path, display_path)
         rest = _read_valid_rest(document, error, partial(_build_own_thresholds, folder=path.parent))
         raise InvalidThresholdsError(sorted([*_translate_errors(error, document), *problems]), rest) from None
     if problems:
@@ -151,7 +151,7 @@ def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> N
         value.pop(location[0], None)
 
 
-def _refuse_dataset(path: Path, shown_as: str) -> None:
+def _refuse_dataset(path: Path, display_path: str) -> None:
     """Suggest how to convert a dataset of another tool, such as a promptfoo config, that was given instead.
 
     Raises:
@@ -161,8 +161,8 @@ def _refuse_dataset(path: Path, shown_as: str) -> None:
         "evalgate.datasets.conversion:suggest_conversion"
     )
 
-    if found := way_forward(path, shown_as):
-        raise InvalidInputError([Problem(shown_as, 1, 1, found)]) from None
+    if found := way_forward(path, display_path):
+        raise InvalidInputError([Problem(display_path, 1, 1, found)]) from None
 
 
 def _is_adk_test_config(path: Path, value: object) -> bool:

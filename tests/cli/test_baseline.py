@@ -60,7 +60,7 @@ def test_saving_adds_and_never_erases(tmp_path: Path) -> None:
 def test_saving_twice_adds_nothing(tmp_path: Path) -> None:
     save(tmp_path, a_run(1.0))
     before = (tmp_path / "b.json").read_bytes()
-    assert save(tmp_path, a_run(1.0)) == "b.json holds this run already: nothing was added."
+    assert save(tmp_path, a_run(1.0)) == "b.json already contains this run: nothing was added."
     assert (tmp_path / "b.json").read_bytes() == before
 
 
@@ -98,7 +98,7 @@ def test_a_change_that_is_not_merged_is_no_standard(
         return
     with pytest.raises(InvalidInputError, match=f"this job tests {what}, and its runs are not added to"):
         save(tmp_path, a_run(1.0), keeping)
-    with pytest.raises(InvalidInputError, match="or say --allow-pull-request"):
+    with pytest.raises(InvalidInputError, match="or add --allow-pull-request"):
         accept_baseline("results.json", "why not", shelf(tmp_path), keeping)
     assert not (tmp_path / "b.json").exists()
     allowed = replace(keeping, allow_pull_request=True)
@@ -109,7 +109,7 @@ def test_a_change_that_is_not_merged_is_no_standard(
     ("record", "problem"),
     [
         (replace(a_run(1.0), verdict=Verdict("error", 3, ("Too many errors.",))), "this run has no verdict (Too"),
-        (replace(a_run(1.0), verdict=Verdict("pass", 1)), "Somebody edited it"),
+        (replace(a_run(1.0), verdict=Verdict("pass", 1)), "The file was edited"),
         (replace(a_run(1.0), created_at="yesterday"), "`created_at` is no time: 'yesterday'"),
         (a_record(a_case_result("a", "not_evaluated")), "no case has a score, so it is no baseline"),
     ],
@@ -158,7 +158,7 @@ def test_accepting_replaces_the_baseline_and_keeps_the_reason(tmp_path: Path) ->
     (tmp_path / "results.json").write_text(dump_record(a_run(0.5, day=21)), encoding="utf-8")
     said = accept_baseline("results.json", "shorter answers", shelf(tmp_path), PLAIN)
     assert said == (
-        "b.json holds 1 case of this run and nothing else now. Commit it. 1 case in it did not pass."
+        "b.json holds 1 case of this run, and nothing else. Commit it. 1 case in it did not pass."
     )
     assert [source.accepted for source in shelf(tmp_path).read().sources] == ["shorter answers"]
 
@@ -191,7 +191,7 @@ def test_a_name_that_a_runner_would_obey_is_exported_as_json_alone(tmp_path: Pat
     run = a_run(1.0)
     save(tmp_path, replace(run, cases=tuple(replace(case, eval_id="##vso[task]") for case in run.cases)))
     baseline = shelf(tmp_path).read()
-    with pytest.raises(InvalidInputError, match="CSV cannot spell it otherwise: use --format json"):
+    with pytest.raises(InvalidInputError, match="CSV cannot escape it: use --format json"):
         export_baseline(baseline, "csv")
     printed = evalgate("baseline", "export", "--to", "b.json", cwd=tmp_path).out
     assert "##vso" not in printed
@@ -207,7 +207,7 @@ def test_showing_lists_the_cases_that_broke_on_the_default_branch(tmp_path: Path
     save(tmp_path, a_run(0.0, 1.0, day=4, runs=5), failing)
     found = summarize_baseline(shelf(tmp_path))
     assert (
-        "Broke on the default branch and not mended: 1 case\n"
+        "Broke on the default branch and not fixed: 1 case\n"
         "  travel/case_0: failing on main since bad0000 (2026-11-04)\n"
     ) in format_baseline_summary(found)
     assert json.loads(found.as_json())["failing"]["travel/case_0"]["commit"] == "bad0000"

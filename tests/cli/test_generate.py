@@ -63,7 +63,7 @@ def test_a_story_becomes_a_case_of_each_format(tmp_path: Path, to: str, reader: 
 
     assert result.return_value == 0, result.output
     assert "story-1: 2 turns, 1 tool call\n" in result.output
-    assert "Nobody has looked at these cases yet" in result.output
+    assert "These cases are not reviewed yet" in result.output
     (case,) = read(tmp_path, "evals/new.json", reader).cases
     assert [turn.user.text for turn in case.turns] == ["A room, please.", "For two."]
     if case.journey is None:

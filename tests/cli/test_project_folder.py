@@ -47,7 +47,7 @@ def test_a_run_in_a_subfolder_is_the_run_of_the_repository(repository: Path, nam
     (repository / name).write_text(text)
     done = evalgate("run", cwd=repository / "deep/er")
     assert done.code == 0, done.err
-    assert f"Working in {repository}, for {name} is there." in done.err
+    assert f"Working in {repository}, which contains {name}." in done.err
     assert (repository / "evalgate-report/results.json").is_file()
     assert list((repository / "deep/er").iterdir()) == []
 

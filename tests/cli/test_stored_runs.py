@@ -129,7 +129,7 @@ def test_the_gate_of_the_thresholds_file_holds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("{}", "b.json"), ("no", "b.json"), (None, "b.json: there is nothing. `evalgate run` writes")],
+    [("{}", "b.json"), ("no", "b.json"), (None, "b.json: does not exist. `evalgate run` writes")],
 )
 def test_what_is_neither_is_said(tmp_path: Path, text: str | None, problem: str) -> None:
     write(tmp_path, "a.json", a_result(*suite()))
@@ -145,12 +145,12 @@ def test_a_stored_verdict_under_a_changed_threshold(tmp_path: Path) -> None:
     write(tmp_path, "1.json", a_result(case("a", 0.9), case("b", 0.9), day=1, verdict=passing))
     config(tmp_path, criteria={RESPONSE: 0.8, "tool_trajectory_avg_score": 1.0})
     found = run_backtest(["2.json", "1.json"], thresholds=None, baseline=None, folder=tmp_path)
-    untold = "  not told: it holds no score of tool_trajectory_avg_score\n"
+    untold = "  not evaluated: the file has no score of tool_trajectory_avg_score\n"
     assert backtest_text(found) == (
         f"1.json (2026-11-01T08:00): pass, as it was\n{untold}"
         "2.json (2026-11-02T08:00): pass -> fail\n"
         f"  1 of 2 cases (b) missed a threshold.\n{untold}"
-        "1 of 2 verdicts would be another.\n"
+        "1 of 2 verdicts would change.\n"
     )
 
 
@@ -198,7 +198,7 @@ def test_flaky_cases_are_listed_and_proposed() -> None:
         " 10% travel:rare: passed 19 of 20 runs, the last 19 in a row\n"
         "2 of 4 cases flip; 2 always ended the same way.\n"
         "\n"
-        "# Entries for gate.quarantine; say who mends each of them:\n"
+        "# Entries for gate.quarantine; name an owner of each:\n"
         '- {"case": "travel:even", "owner": "", "reason": "passed 10 of 20 runs", "expires": "2026-12-21"}\n'
     )
 
@@ -211,20 +211,20 @@ STORE_MORE = "Store more with `evalgate run --runs 10` and then `evalgate baseli
     [
         pytest.param(
             [case("a", 1.0), case("b", 0.0)],
-            "No case can be told flaky from steady: the baseline has fewer than two scored runs of each of its 2 "
+            "Flakiness cannot be measured: the baseline has fewer than two scored runs of each of its 2 "
             f"cases. {STORE_MORE}",
             id="one run of each",
         ),
         pytest.param(
             [case("a", *[1.0] * 10), case("b", 1.0)],
             "0 of 1 case flip; 1 always ended the same way.\n"
-            f"1 case left out: one run does not tell flaky from steady. {STORE_MORE}",
+            f"1 case left out: one run does not show whether a case is flaky. {STORE_MORE}",
             id="one run of one",
         ),
         pytest.param(
             [case("a", *[1.0] * 3)],
             "0 of 1 case flip; 1 always ended the same way.\n"
-            f"So few runs hardly tell how often a case fails by luck. {STORE_MORE}",
+            f"So few runs hardly show how often a case fails by luck. {STORE_MORE}",
             id="few runs",
         ),
         pytest.param(
@@ -330,9 +330,9 @@ def test_a_baseline_that_is_not_there_is_said(tmp_path: Path) -> None:
     config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": "gone.json", "max_failed_cases": 4})
     text = backtest_text(run_backtest(["b.json"], thresholds=None, baseline=None, folder=tmp_path))
     assert "There is no baseline at gone.json: absolute thresholds only.\n" in text
-    with pytest.raises(InvalidInputError, match=r"gone\.json: there is nothing"):
+    with pytest.raises(InvalidInputError, match=r"gone\.json: does not exist"):
         run_backtest(["b.json"], thresholds=None, baseline="gone.json", folder=tmp_path)
-    with pytest.raises(InvalidInputError, match=r"gone\.json: there is nothing"):
+    with pytest.raises(InvalidInputError, match=r"gone\.json: does not exist"):
         measure_false_alarms(None, rounds=None, repeats=10, thresholds=None, folder=tmp_path)
 
 

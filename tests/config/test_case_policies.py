@@ -104,7 +104,7 @@ def test_tags_add_up_and_the_later_rule_wins(tmp_path: Path) -> None:
                 )
             ],
         ),
-        ("cases: [{weight: 2}]\n", ["evalgate.yaml:2:9: `cases[0]` must say which cases: `ids` or `tags`"]),
+        ("cases: [{weight: 2}]\n", ["evalgate.yaml:2:9: `cases[0]` must select cases with `ids` or `tags`"]),
         (
             "cases: [{ids: lights, weight: 0}]\n",
             ["evalgate.yaml:2:23: `cases[0].weight` should be greater than 0"],

@@ -59,9 +59,9 @@ def test_a_mock_without_a_result_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mock", "sentence"),
     [
-        ("result: .nan", "must not hold `.nan` or `.inf`"),
-        ("result: {a: [.inf]}", "must not hold `.nan` or `.inf`"),
-        ("args: {a: -.inf}, result: 1", "must not hold `.nan` or `.inf`"),
+        ("result: .nan", "must not contain `.nan` or `.inf`"),
+        ("result: {a: [.inf]}", "must not contain `.nan` or `.inf`"),
+        ("args: {a: -.inf}, result: 1", "must not contain `.nan` or `.inf`"),
         ("exact: true, result: 1", "is `exact` and says no `args`"),
     ],
 )

@@ -28,7 +28,7 @@ from evalgate.agents.workers.wire import (
     WorkerProtocolError,
     replace_lone_surrogates,
 )
-from evalgate.config.schema.values import Command
+from evalgate.config.schema.field_types import Command
 from evalgate.core.protocols import Agent, AgentContext, AgentError, AgentUnreachableError, SessionResult
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 

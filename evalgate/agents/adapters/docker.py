@@ -24,7 +24,7 @@ from evalgate.agents.tracing.collector import (
     resolve_otel_settings,
 )
 from evalgate.agents.workers.pool import PoolOptions
-from evalgate.config.schema.values import Command
+from evalgate.config.schema.field_types import Command
 from evalgate.core.protocols import Agent, AgentContext
 from evalgate.documents.env_expansion import PlaceholderExpander
 from evalgate.system.workspace import build_agent_environment

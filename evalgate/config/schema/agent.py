@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, Strict,
 from pydantic_core import CoreSchema
 
 from evalgate.config import defaults
-from evalgate.config.schema.values import ConfigSection, Count, EnvironmentName, Names
+from evalgate.config.schema.field_types import ConfigSection, Count, EnvironmentName, Names
 
 
 class AgentConfig(BaseModel):

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from evalgate.config.schema.values import ConfigSection, Entry, Names, Unit
+from evalgate.config.schema.field_types import ConfigSection, Entry, Names, Unit
 from evalgate.core.errors import Problem
 from evalgate.core.score_ranges import UNIT_RANGE, Range, get_score_range
 from evalgate.core.types import ReliabilityRule
@@ -70,7 +70,7 @@ class CaseRule(ConfigSection):
     @model_validator(mode="after")
     def _require_ids_or_tags(self) -> Self:
         if not self.ids and not self.tags:
-            raise ValueError("must say which cases: `ids` or `tags`")
+            raise ValueError("must select cases with `ids` or `tags`")
         return self
 
 
@@ -79,7 +79,7 @@ def _validate_json_value(value: JsonValue) -> JsonValue:
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
-        raise ValueError("must not hold `.nan` or `.inf`, which JSON does not have") from None
+        raise ValueError("must not contain `.nan` or `.inf`, which JSON does not have") from None
     return value
 
 
@@ -103,7 +103,7 @@ class ToolMockConfig(ConfigSection):
     @model_validator(mode="after")
     def _require_args_if_exact(self) -> Self:
         if self.exact and self.args is None:
-            raise ValueError("is `exact` and says no `args`: `args: {}` is a call without any")
+            raise ValueError("is `exact` without `args`: `args: {}` is a call without any")
         return self
 
 

@@ -10,7 +10,7 @@ from pydantic import (
 )
 
 from evalgate.config import defaults
-from evalgate.config.schema.values import ConfigSection, Count, Unit
+from evalgate.config.schema.field_types import ConfigSection, Count, Unit
 
 DEFAULT_BASELINE = ".evalgate/baseline.json"
 """Path of the baseline for `baseline save` and `run`, unless another is named."""

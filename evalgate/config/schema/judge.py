@@ -265,11 +265,11 @@ class UserConfig(JudgeConfig):
 
     def resolve_model_config(self, judge: JudgeConfig | None) -> JudgeConfig | None:
         """Return the settings of the user's model; None if neither section names a model."""
-        said = {name: getattr(self, name) for name in self.model_fields_set - USER_SETTINGS}
+        explicit = {name: getattr(self, name) for name in self.model_fields_set - USER_SETTINGS}
         if not self.model:
-            return judge.apply_changes(**said) if judge is not None else None
-        if "provider" in said:
-            return JudgeConfig(model=self.model, **said)
+            return judge.apply_changes(**explicit) if judge is not None else None
+        if "provider" in explicit:
+            return JudgeConfig(model=self.model, **explicit)
         if own := parse_model_name(self.model):
-            return JudgeConfig(**{**said, "provider": own[0], "model": own[1]})
-        return (judge or JudgeConfig(model=self.model)).apply_changes(**{**said, "model": self.model})
+            return JudgeConfig(**{**explicit, "provider": own[0], "model": own[1]})
+        return (judge or JudgeConfig(model=self.model)).apply_changes(**{**explicit, "model": self.model})

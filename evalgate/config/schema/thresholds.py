@@ -11,9 +11,9 @@ from pydantic.config import JsonDict
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
 from evalgate.config.schema.budget import NO_BUDGET, Budget, Price
 from evalgate.config.schema.criteria import CaseRule, CriterionConfig, CustomMetricConfig, ToolMockConfig
+from evalgate.config.schema.field_types import ConfigSection, Names, Runs
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
-from evalgate.config.schema.values import ConfigSection, Names, Runs
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
 from evalgate.core.types import Criterion

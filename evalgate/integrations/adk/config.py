@@ -7,8 +7,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from evalgate.config.schema.criteria import AdkCriterionConfig
+from evalgate.config.schema.field_types import Entry
 from evalgate.config.schema.judge import UserConfig
-from evalgate.config.schema.values import Entry
 from evalgate.core.formatting import join_quoted
 from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
 from evalgate.documents.config_file import ConfigDocument

@@ -126,10 +126,10 @@ def test_an_interrupted_run_says_what_was_cut_off_and_how_to_go_on(project: Path
     assert "did not end the same way" not in out
     assert "judge or API errors" not in out
     command = f"evalgate {' '.join(RUN)} --resume"
-    assert f"Go on where this run ended: {command}\n" in err
+    assert f"Continue this run with: {command}\n" in err
     (project / "enough.txt").unlink()
     resumed = evalgate(*command.split()[1:], cwd=project)
-    assert (resumed.code, "Go on where" in resumed.err) == (1, False)
+    assert (resumed.code, "Continue this run" in resumed.err) == (1, False)
 
 
 @pytest.mark.slow

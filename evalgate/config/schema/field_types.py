@@ -1,4 +1,4 @@
-"""Types of values in the sections of a thresholds file."""
+"""Types of fields that sections of a thresholds file share, and the base class of sections."""
 
 import re
 import shlex
@@ -23,8 +23,8 @@ _NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*\*?$"
 def _validate_variable_name(value: object) -> object:
     if not isinstance(value, str) or re.match(_NAME_PATTERN, value):
         return value
-    name, given, _ = value.partition("=")
-    if given:  # what follows may be a secret: it is not repeated
+    name, equals_sign, _ = value.partition("=")
+    if equals_sign:  # what follows may be a secret: it is not repeated
         raise ValueError(
             f"must be the name of a variable alone, not `{name}=…`: its value is the environment's"
         )
@@ -89,8 +89,8 @@ Command = Annotated[str | tuple[str, ...], Field(min_length=1), AfterValidator(_
 """A program and its arguments; one string is split as a shell would."""
 
 
-def _wrap_single_name(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_wrap_single_name), WithJsonSchema(_ONE_OR_MANY)]
+Names = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    WithJsonSchema(_ONE_OR_MANY),
+]
