@@ -47,7 +47,7 @@ def shelf(folder: Path) -> BaselineTarget:
 def test_saving_adds_and_never_erases(tmp_path: Path) -> None:
     assert save(tmp_path, a_run(1.0, 1.0)) == "Baseline of 2 cases saved to b.json. Commit it."
     assert save(tmp_path, a_run(0.5, day=21)) == (
-        "Runs of 1 case added to b.json, which holds 2 gate runs now. Commit it. 1 case in it did not pass."
+        "Runs of 1 case added to b.json, which now contains 2 gate runs. Commit it. 1 case in it did not pass."
     )
     found = shelf(tmp_path).read()
     assert {case.eval_id: len(case.runs) for case in found.cases} == {"case_0": 2, "case_1": 1}
@@ -111,7 +111,7 @@ def test_a_change_that_is_not_merged_is_no_standard(
         (replace(a_run(1.0), verdict=Verdict("error", 3, ("Too many errors.",))), "this run has no verdict (Too"),
         (replace(a_run(1.0), verdict=Verdict("pass", 1)), "The file was edited"),
         (replace(a_run(1.0), created_at="yesterday"), "`created_at` is no time: 'yesterday'"),
-        (a_record(a_case_result("a", "not_evaluated")), "no case has a score, so it is no baseline"),
+        (a_record(a_case_result("a", "not_evaluated")), "no case has a score, so it cannot be a baseline"),
     ],
 )  # fmt: skip
 def test_what_is_no_result_to_hold_others_against_is_refused(

@@ -154,7 +154,7 @@ def test_a_recorded_conversation_becomes_a_case(tmp_path: Path) -> None:
 def test_one_source_is_named(tmp_path: Path, args: tuple[str, ...]) -> None:
     result = generated(project(tmp_path), *args, "--to", "adk", "-o", "new.json")
 
-    assert "one of the two" in str(result.exception)
+    assert "name either" in str(result.exception)
 
 
 def test_the_file_alone_is_enough(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_mock_without_a_result_is_wrong(tmp_path: Path) -> None:
         ("result: .nan", "must not contain `.nan` or `.inf`"),
         ("result: {a: [.inf]}", "must not contain `.nan` or `.inf`"),
         ("args: {a: -.inf}, result: 1", "must not contain `.nan` or `.inf`"),
-        ("exact: true, result: 1", "is `exact` and says no `args`"),
+        ("exact: true, result: 1", "is `exact` without `args`"),
     ],
 )
 def test_a_mock_that_no_call_can_mean_is_wrong(tmp_path: Path, mock: str, sentence: str) -> None:

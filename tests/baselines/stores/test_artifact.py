@@ -314,7 +314,7 @@ def test_a_run_is_added_to_what_the_last_one_kept_and_left_to_be_uploaded(
     shelf = resolve_target(tmp_path, f"artifact:{NAME}", None)
     said = save_baseline("results.json", shelf, SaveOptions({}, commit="new"))
     assert said == (
-        f"Runs of 1 case added to artifact:{NAME}, which holds 2 gate runs now. "
+        f"Runs of 1 case added to artifact:{NAME}, which now contains 2 gate runs. "
         f"Upload the folder {NAME} as the artifact `{NAME}`."
     )
     content = zipped(("baseline.json", (tmp_path / NAME / "baseline.json").read_bytes()))
