@@ -217,9 +217,9 @@ def plant_pipe(folder: Path) -> None:
     ("plant", "results", "problem"),
     [
         (plant_link, "results.json", "is a link"),
-        (plant_folder_link, "sub/results.json", "lies outside of the folder"),
-        (plant_pipe, "results.json", "is no ordinary file"),
-        (plant_folder_link, "../elsewhere/results.json", "lies outside of the folder"),
+        (plant_folder_link, "sub/results.json", "is outside of the working folder"),
+        (plant_pipe, "results.json", "is not a regular file"),
+        (plant_folder_link, "../elsewhere/results.json", "is outside of the working folder"),
     ],
 )
 def test_an_artifact_cannot_make_it_read_something_else(
