@@ -218,6 +218,7 @@ def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
         file.executescript(_SCHEMA.format(_APPLICATION_ID))
     elif application != _APPLICATION_ID:
         raise sqlite3.DatabaseError("another program's file")
+    # Now, because SQLite reports a damaged page only when a query meets it, in the middle of a run.
     (verdict,) = file.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise sqlite3.DatabaseError(f"damaged: {verdict}")
@@ -288,6 +289,8 @@ class CachingModel:
             JudgeError: the inner model gave no answer. Failures are not stored.
         """
         key = self.compute_key(request)
+        # A lock per key, so that equal requests at the same time ask once. Weak values: a lock lives as long
+        # as a request holds it, and thousands of questions leave none behind.
         async with self._locks.setdefault(key, asyncio.Lock()):
             kept = await asyncio.to_thread(self._file.get, key)
             answer = _parse_answer(kept) if kept is not None else None

@@ -36,6 +36,8 @@ class EndpointLimiter:
 
         `may_pass` is called after each wait, and raises if the request must not be sent any more.
         """
+        # The slot first: a request that is admitted and then waits for a slot would use up the minute's limit
+        # before it is sent.
         async with self._slots:
             async with self._queue:
                 may_pass()
@@ -183,7 +185,7 @@ class WatchedModel:
         self._begun()
         try:
             answer = await self._inner.ask(request)
-        except BaseException:
+        except BaseException:  # a cancelled request has ended too
             self._ended(False)
             raise
         self._ended(True)
@@ -216,6 +218,7 @@ class MeteredModel:
             JudgeError: the inner model gave no answer, or the budget is spent; the kind is then
                 `budget_spent`, and nothing was sent.
         """
+        # Before every request, also of the same question: other cases may have spent the rest meanwhile.
         check_budget(self._meter)
         try:
             answer = await self._inner.ask(request)

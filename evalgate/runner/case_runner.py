@@ -117,6 +117,7 @@ class CaseRunner:
             else:
                 return earlier.attach_attempts(ended.run)
             earlier.add_attempt(ended.run)
+            # The slot is free during the pause: each attempt takes one of its own.
             if pause:
                 await self._throttle.wait_seconds(pause)
 
@@ -126,7 +127,7 @@ class CaseRunner:
             failure = ended.run.failure
             if failure is not None and failure.kind == RATE_LIMITED:
                 self._throttle.on_rate_limited(slot, ended.retry_after_s)
-            else:
+            else:  # an agent that fails in another way is not overloaded
                 self._throttle.on_finished()
             return ended
 

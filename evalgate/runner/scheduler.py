@@ -103,6 +103,7 @@ class _CaseScheduler:
         except asyncio.CancelledError:
             self._refusal = Failure("interrupted", "the run was interrupted before this case was over")
             self._cancel_cases(self._refusal)
+            # The workers go on until each remaining request has its `not_run`; none of them starts a case.
             await _raise_first_error(workers)
             raise
         finally:

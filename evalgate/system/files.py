@@ -138,6 +138,7 @@ def _check_ends(status: os.stat_result) -> None:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
+    # Opening a pipe would wait for a writer if one was put at the path after the check.
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
@@ -145,6 +146,7 @@ _TEMPORARY = ".tmp"
 
 
 def _build_temporary_prefix(path: Path) -> str:
+    # Shortened: with the random part, a long name would exceed the 255 bytes that file systems allow.
     return f".{path.name[:100]}."
 
 
@@ -158,6 +160,7 @@ def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None 
         OSError: it cannot be written; no temporary file is left behind.
     """
     make_folder(path.parent, owner)
+    # In the same folder: a rename is atomic only within one file system.
     descriptor, name = tempfile.mkstemp(
         prefix=_build_temporary_prefix(path), suffix=_TEMPORARY, dir=path.parent
     )
@@ -166,12 +169,14 @@ def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None 
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.writelines((text,) if isinstance(text, str) else text)
             file.flush()
-            os.fchmod(descriptor, 0o644)
+            os.fchmod(descriptor, 0o644)  # `mkstemp` lets only its user read the file
             if owner is not None:
                 os.fchown(descriptor, *owner)
+            # Before the rename: a file system may store the new name first, and after a power failure that
+            # would be the name of an empty file.
             os.fsync(descriptor)
         temporary.replace(path)
-    except BaseException:
+    except BaseException:  # an interruption must leave no temporary file behind either
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
@@ -241,6 +246,7 @@ class AnchoredFolder:
         """
         descriptor = os.dup(self.anchor)
         try:
+            # Step by step: O_NOFOLLOW refuses a link only at the end of a path.
             for part in self.parts:
                 above, descriptor = descriptor, _enter_folder(descriptor, part, owner)
                 os.close(above)
@@ -252,6 +258,7 @@ class AnchoredFolder:
 
 
 def _enter_folder(above: int, part: str, owner: Owner | None) -> int:
+    # Create first and look afterwards: a check before would leave time to put a link there.
     with contextlib.suppress(FileExistsError):
         os.mkdir(part, dir_fd=above)
         if owner is not None:

@@ -18,6 +18,7 @@ def pause_gc() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            # Together they move all objects into the oldest generation without visiting one of them.
             gc.freeze()
-            gc.unfreeze()  # into the oldest generation, nothing of it looked at
+            gc.unfreeze()
             gc.enable()

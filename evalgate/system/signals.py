@@ -28,6 +28,8 @@ class InterruptHandler:
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
         """Handle one signal: Python calls this in the main thread, between any two of its steps."""
+        # A signal may arrive while handlers are still being installed. Raising there would leave some of them
+        # installed and the previous ones forgotten, so it is only noted, and raised by `_mark_ready`.
         self._was_asked = True
         if self._is_ready:
             self._interrupt_command()
@@ -51,6 +53,7 @@ class InterruptHandler:
             self._interrupt_command()
 
     def _interrupt_command(self) -> None:
+        # Only once: a second KeyboardInterrupt could be raised inside a `finally` that the first one runs.
         if not self.is_certain:
             self.is_certain = self.has_interrupted = True
             raise KeyboardInterrupt
@@ -79,6 +82,7 @@ def cancel_on_signals() -> Iterator[None]:
             task.cancel()
 
     def schedule_cancel(_number: int, _frame: FrameType | None) -> None:
+        # Not `task.cancel()` directly: the loop may be waiting for input, and this call wakes it.
         loop.call_soon_threadsafe(cancel_task)
 
     with _use_handler(schedule_cancel):
@@ -96,11 +100,12 @@ def _use_handler(handler: _Handler) -> Iterator[None]:
     finally:
         for number, handler_before in before.items():
             if signal.getsignal(number) is signal.SIG_IGN:
-                continue
+                continue  # `ignore_end_signals` was called within the block, and holds until the end
             signal.signal(number, signal.SIG_DFL if handler_before is None else handler_before)
 
 
 def _install_handler(handler: _Handler) -> dict[signal.Signals, _Handler | int | None]:
     """Install `handler` for signals that are not ignored; return the previous handlers."""
+    # A command that `nohup` started must survive the end of its terminal.
     numbers = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in numbers}

@@ -25,6 +25,7 @@ class AdaptiveConcurrency:
         self._limit = float(most)
         self._ramp_up_s = ramp_up_s
         self._clock = clock
+        # Set by the first task that asks: setting up the agent is no part of the ramp.
         self._began: float | None = None
         self._lowered_at = float("-inf")
         self._taken = 0
@@ -66,11 +67,14 @@ class AdaptiveConcurrency:
     def on_success(self) -> None:
         """Raise the limit after a task that finished."""
         if self._limit < self._most:
+            # A full round of `limit` finished tasks adds one slot in all.
             self._limit = min(self._most, self._limit + 1 / self._limit)
             self._wake_waiters()
 
     def on_throttled(self, since: float) -> None:
         """Reduce the limit by half, unless that happened after `since`, the start of the throttled task."""
+        # All tasks that were running at that time report the same overload. Were each of them to halve the
+        # limit, one overload of 64 tasks would leave a single slot.
         if since > self._lowered_at:
             # From the slots in use, if those are fewer: the service was overloaded by these already.
             self._limit = max(1.0, min(self._limit, self._taken) * _DECREASE_FACTOR)
@@ -94,6 +98,7 @@ class AdaptiveConcurrency:
 
     def _schedule_ramp_check(self) -> None:
         """Start the timer of the ramp: no event reports that the ramp has risen."""
+        # One timer for all: every waiting task would otherwise start its own.
         if self._timer is None and self._waiting and self._is_ramping():
             self._timer = asyncio.get_running_loop().call_later(_RAMP_STEP_S, self._on_ramp_timer)
 
@@ -109,6 +114,7 @@ class AdaptiveConcurrency:
         """
         while self._waiting and self._taken < self.open_slots:
             waiter = self._waiting.popleft()
+            # A cancelled task leaves its future in the queue: it gets no slot, which it would never release.
             if not waiter.done():
                 self._taken += 1
                 waiter.set_result(None)
@@ -136,6 +142,7 @@ class Slot:
     async def release_during(self, pause: Awaitable[None]) -> None:
         """Release the slot while `pause` is awaited, then wait for a slot again."""
         self._release_slot()
+        # No `finally`: if the pause is cancelled, `__aexit__` must find no slot to release.
         await pause
         await self._acquire_slot()
 

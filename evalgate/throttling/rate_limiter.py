@@ -15,6 +15,8 @@ from evalgate.core.frozen import frozen
 SlotRelease: TypeAlias = Callable[[float, bool], Awaitable[None]]
 """Waits for the given seconds. The flag is True after a rate limit, and False after an outage."""
 
+# A context variable instead of an argument: HTTP clients retry far below the conversation that holds the
+# slot, behind the interface of agents, which knows nothing of slots.
 slot_release: ContextVar[SlotRelease | None] = ContextVar("slot_release", default=None)
 """The wait function of the conversation whose slot the calling task holds; None without a slot."""
 
@@ -45,8 +47,10 @@ class RetryPolicy:
         """Return the seconds to wait after failed attempt number `attempt` (1-based).
 
         The delay is exponential with equal jitter: half of it is fixed, and the other half is multiplied by
-        `chance`, which is in [0, 1). It is never shorter than `wanted`, the provider's own wish.
+        `chance`, which is in [0, 1). It is never shorter than `wanted`, the pause that the provider asks for.
         """
+        # Half of the delay is random, so that requests which failed together do not come back together. The
+        # exponent is limited because a float overflows at 2.0 ** 1024.
         doubled = self.first_pause * 2.0 ** min(attempt - 1, 60)
         whole = min(doubled, self.longest_pause)
         return max(whole / 2 * (1 + chance), wanted or 0.0)
@@ -58,6 +62,7 @@ def parse_retry_after(headers: Mapping[str, str], wall: float) -> float | None:
     Return None if neither header is present and readable. `headers` has names in lower case. `wall` is the
     current time in seconds since the epoch.
     """
+    # Not standard, but more precise than the whole seconds of `Retry-After`; OpenAI's SDK prefers it too.
     milliseconds = _parse_seconds(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -120,6 +125,7 @@ class RateLimiter:
 
     def compute_wait(self, tokens: int, now: float) -> float:
         """Return the seconds until a request with `tokens` may start; 0 if it may start now."""
+        # A sliding window, not a bucket per clock minute: that would admit twice the limit around its border.
         while self._admitted and self._admitted[0].at + MINUTE <= now:
             self._admitted.popleft()
         free_at = max(now, self._paused_until)
@@ -147,6 +153,7 @@ class RateLimiter:
             return 0.0
         room = max(self.tokens - tokens, 0)  # 0 for a request that is larger than the limit: it runs alone
         used = 0
+        # From the newest back: the request fits as soon as the one that exceeds the room is a minute old.
         for admission in reversed(self._admitted):
             used += admission.tokens
             if used > room:

@@ -53,9 +53,13 @@ class Throttle:
     async def wait_for_turn(self) -> float:
         """Wait until a turn may start. Return the seconds that this took."""
         began = self._clock.now()
+        # Without a limit or pause all turns may start at once, so there is no order to keep.
         if not self._is_limited and began >= self._paused_until:
             return 0.0
+        # The lock serves the waiting turns in order. Without it all of them would wake at the same time, and
+        # a turn that has just arrived could go first.
         async with self._queue:
+            # Again after each wait: another request may have caused a pause in the meantime.
             while (wait := self._limiter.compute_wait(0, self._clock.now())) > 0:
                 await self._clock.sleep(wait)
             now = self._clock.now()
@@ -82,6 +86,7 @@ class Throttle:
         began = self._clock.now()
         if is_rate_limited:
             self.on_rate_limited(slot, wanted_s)
+        # Waiting conversations would otherwise fill all slots although none of them sends anything.
         await slot.release_during(self._clock.sleep(wanted_s))
         return self._clock.now() - began
 

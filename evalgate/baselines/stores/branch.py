@@ -112,6 +112,7 @@ class BranchStore:
                 if not any(word in str(error) for word in _RACES):
                     raise
                 lost = error
+            # Random, so that jobs which lost the same race do not meet again at the next attempt.
             time.sleep(pause * (0.5 + self.jitter()))
             pause = min(1.5 * pause, _LONGEST_PAUSE_S)
         raise lost
@@ -147,6 +148,7 @@ class BranchStore:
 
     def _commit_file(self, repository: PrivateRepository, tip: str, text: str) -> str:
         """Commit `text` as the file on top of `tip`, without changing other files, and return the hash."""
+        # With git's plumbing there is no work tree, so that nothing of the branch is checked out.
         blob = repository.run_git("hash-object", "-w", "--stdin", stdin=text).strip()
         index = {"GIT_INDEX_FILE": f"{repository.folder}/index-{blob}"}
         try:

@@ -207,7 +207,7 @@ class _ObjectFolder:
         name = f"{made}-{hashlib.sha256(text).hexdigest()[:16]}.json"
         path = f"{self.root}/{name}"
         with _translate_errors(self.url, self.redactor):
-            if not self.has_folders:
+            if not self.has_folders:  # an object store shows an object only once it is complete
                 self.system.pipe_file(path, text)
                 return name
             self.system.makedirs(self.root, exist_ok=True)
@@ -225,6 +225,7 @@ class _ObjectFolder:
 
     def _list_names(self) -> list[str]:
         with _translate_errors(self.url, self.redactor):
+            # Drivers keep listings, and would not show the objects of other writers.
             self.system.invalidate_cache()
             try:
                 listed = self.system.ls(self.root, detail=False)

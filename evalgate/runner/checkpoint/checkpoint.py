@@ -50,7 +50,6 @@ class Checkpoint:
                 folder, compute_local_plan_id(plan), shown_as, self._redact_stored_rows, plan_parts(plan)
             )
             self.used = self._journal.used
-            """Usage of the earlier run, and then of this one."""
 
     def begin_run(self) -> None:
         """Open a new journal, unless an old one is continued. A full disk does not stop the run."""
@@ -75,6 +74,7 @@ class Checkpoint:
         """Append the redacted runs to the journal."""
         if self._journal is None:
             return
+        # The row is encoded first, because the redactor searches JSON in a fraction of the time of objects.
         rows = [(result, dump_run(result)) for _, result in results]
         redacted = self._redactor.redact_many([(run, row.decode()) for run, row in rows])
         kept = [
@@ -98,6 +98,7 @@ class Checkpoint:
         Raises:
             InvalidInputError: another run writes there.
         """
+        # Only locked, and the old journal kept, because starting the agent may still fail.
         if self._folder is not None and self._journal is None:
             try:
                 self._lock = lock_journal(self._folder, self._plan.workspace.owner)

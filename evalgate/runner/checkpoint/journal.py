@@ -145,6 +145,7 @@ class Journal:
         with pause_gc():
             finished = _parse_finished_runs(lines, shown_as, transform)
             used = _parse_usage(lines, shown_as)
+        # Cut off the incomplete line before anything is appended to it.
         os.ftruncate(descriptor, len(whole))
         journal = cls(path, descriptor)
         journal.used = used
@@ -158,6 +159,7 @@ class Journal:
         A disk that cannot store them ends the journal, never the run.
         """
         if not self.fault:
+            # The checksum covers the index too, so that no run can be moved to another case unnoticed.
             self._write_bytes(
                 b"".join([b"[%d,%d,%b]\n" % (index, crc32(run, index), run) for index, run in runs])
             )
@@ -179,6 +181,8 @@ class Journal:
             self.fault = self.fault or error.strerror or str(error)
 
     def _write_bytes(self, data: bytes) -> None:
+        # One write for whole lines, so that a gate that is killed leaves at most one incomplete line. Nothing
+        # is forced to the disk: that would slow every case down, and only a power failure can lose the lines.
         try:
             written = os.write(self._descriptor, data)
             if written < len(data):  # the disk is full
@@ -216,6 +220,7 @@ def _open_locked(path: Path) -> int:
         _check_is_journal(path)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
+            # On the file and not with a lock file: the kernel releases it when a gate is killed.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
@@ -250,6 +255,7 @@ def _clear_journal(path: Path, descriptor: int) -> int:
     if not has_rows:
         os.ftruncate(descriptor, 0)
         return descriptor
+    # Kept, because a user who forgot --resume would lose runs that were paid for.
     path.replace(path.with_name(f"{FILE_NAME}.previous"))
     os.close(descriptor)
     return _open_locked(path)
@@ -274,6 +280,7 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str, parts: Mapp
         raise InvalidInputError([Problem(shown_as, 1, 1, "is no journal of evalgate: leave --resume out")])
     if head.get("version") != _VERSION:
         raise InvalidInputError([Problem(shown_as, 1, 1, "was written by another version of evalgate")])
+    # Rows have no names, only an order of fields that may differ in every version.
     if (version := head.get("evalgate")) != __version__:
         raise InvalidInputError(
             f"{shown_as}: cannot be resumed: it was written by evalgate {version}, and this is "
@@ -313,6 +320,7 @@ def _parse_finished_runs(
         raise InvalidInputError(_build_damage_problem(shown_as, number) for number in damaged)
     found: dict[int, dict[int, RunResult]] = {}
     for index, run in _transform_rows([row for row in rows.values() if row is not None], transform):
+        # The first one counts: a run is never replaced by a later, perhaps better one.
         found.setdefault(index, {}).setdefault(run.run, run)
     return {index: tuple(runs.values()) for index, runs in found.items()}
 
