@@ -1,4 +1,4 @@
-"""The agent section: what is common to all kinds, and what each kind checks itself."""
+"""Validation of the agent section: common settings and options of each kind."""
 
 from pathlib import Path
 
@@ -64,16 +64,16 @@ def problems(folder: Path, text: str, what: str = "") -> list[str]:
         ),
     ],
 )
-def test_every_problem_is_told_at_its_place(tmp_path: Path, text: str, expected: list[str]) -> None:
+def test_every_problem_is_reported_with_its_position(tmp_path: Path, text: str, expected: list[str]) -> None:
     assert problems(tmp_path, text) == expected
 
 
-def test_a_wrong_option_on_the_command_line_is_named(tmp_path: Path) -> None:
+def test_invalid_agent_option_names_the_command_line(tmp_path: Path) -> None:
     [problem] = problems(tmp_path, "agent: {}\n", what="agent.py")
     assert problem.startswith("--agent: `agent.entry` must be `package.module:attribute`")
 
 
-def test_a_command_may_be_a_list(tmp_path: Path) -> None:
+def test_command_may_be_a_list(tmp_path: Path) -> None:
     path = tmp_path / "evalgate.yaml"
     path.write_text("agent: {kind: command, command: [node, my agent.mjs]}\n")
     rules = load_thresholds(path, "evalgate.yaml")
@@ -81,7 +81,7 @@ def test_a_command_may_be_a_list(tmp_path: Path) -> None:
     assert resolve_agent(rules.config.agent, "", rules).what == "node 'my agent.mjs'"
 
 
-def test_an_agent_may_be_named_in_another_way(tmp_path: Path) -> None:
+def test_docker_agent_may_be_named_by_its_service(tmp_path: Path) -> None:
     path = tmp_path / "evalgate.yaml"
     path.write_text("agent: {kind: docker, service: weather, port: 8000}\n")
     rules = load_thresholds(path, "evalgate.yaml")

@@ -1,4 +1,4 @@
-"""Recordings in the agent's place."""
+"""Recordings that are replayed instead of an agent."""
 
 import pytest
 
@@ -61,26 +61,26 @@ async def replayed_runs(recording: list[Recording], case: EvalCase, run: int) ->
         (((A, None, C),), 2, 1, (A, None, C)),
     ],
 )
-async def test_replays(
+async def test_recorded_replies_are_replayed(
     recording: tuple[tuple[Reply | None, ...], ...], turns: int, run: int, replies: tuple[Reply | None, ...]
 ) -> None:
     played = await replayed(recording, a_talk("case", *["hi"] * turns), run)
     assert (played.outcome, played.replies, played.run) == ("answered", replies, run)
 
 
-async def test_missing_recording_is_a_failure_of_its_case() -> None:
+async def test_missing_recording_fails_its_case() -> None:
     played = await replayed(((A,),), a_talk("other", "hi"), 1)
     sentence = "old/results.json holds no recording of the case `other`"
     assert (played.outcome, played.failure) == ("not_run", Failure("no_recording", sentence))
 
 
-async def test_a_sample_of_runs_is_not_stretched() -> None:
+async def test_recorded_runs_are_not_used_twice() -> None:
     played = await replayed(((A,), (B,)), a_talk("case", "hi"), 7)
     sentence = "old/results.json holds 2 runs of the case `case`, and no run 7"
     assert (played.outcome, played.failure) == ("not_run", Failure("no_recording", sentence))
 
 
-async def test_a_recorded_crash_stays_a_crash() -> None:
+async def test_recorded_crash_is_replayed_as_a_crash() -> None:
     failure = Failure("exception", "the agent raised ValueError: no")
     runs = [Recording((A,)), Recording((A,), failure=failure, outcome="crashed"), Recording((B,))]
     case = a_talk("case", "hi", "ho")
@@ -90,7 +90,7 @@ async def test_a_recorded_crash_stays_a_crash() -> None:
     assert (await replayed_runs([runs[1]], case, 2)).outcome == "not_run"
 
 
-async def test_an_answer_to_another_question_is_none() -> None:
+async def test_recording_of_another_question_is_refused() -> None:
     played = await replayed_runs(
         [Recording((A, B), questions=("hi", "hello"))], a_talk("case", "hi", "ho"), 1
     )
@@ -98,7 +98,7 @@ async def test_an_answer_to_another_question_is_none() -> None:
     assert (played.outcome, played.failure) == ("not_run", Failure("no_recording", sentence))
 
 
-async def test_two_eval_sets_keep_their_recordings_apart() -> None:
+async def test_recordings_of_two_eval_sets_are_separate() -> None:
     agent = ReplayAgent(
         recordings={("one", "case"): [Recording((A,))], ("two", "case"): [Recording((B,))]}, path="p"
     )
@@ -111,7 +111,7 @@ async def test_two_eval_sets_keep_their_recordings_apart() -> None:
             await session.run_turn(UserMessage("hi"))
 
 
-def test_recordings_of_eval_set_are_its_expectations() -> None:
+def test_eval_set_recordings_are_its_expected_replies() -> None:
     turns = (CaseTurn(UserMessage("1"), A), CaseTurn(UserMessage("2"), B))
     eval_set = EvalSet("set", (EvalCase("case", turns, final_state={"n": 1}), EvalCase("empty")))
     assert extract_eval_set_recordings(eval_set) == {
@@ -119,14 +119,14 @@ def test_recordings_of_eval_set_are_its_expectations() -> None:
     }
 
 
-async def test_the_final_state_is_replayed_too() -> None:
+async def test_final_state_is_replayed() -> None:
     agent = ReplayAgent(recordings={("set", "case"): [Recording((A,), {"n": 1})]}, path="p")
 
     async with agent.open_session(a_talk("case", "hi"), 1, alone=False) as session:
         assert (await session.end()).final_state == {"n": 1}
 
 
-def test_recordings_of_record_are_what_the_agent_did() -> None:
+def test_record_recordings_are_the_actual_replies() -> None:
     failure = Failure("exited", "the agent's process ended")
 
     def a_run(number: int, *actual: Reply | None, crash: bool = False) -> RunResult:
@@ -146,14 +146,14 @@ def test_recordings_of_record_are_what_the_agent_did() -> None:
     }
 
 
-async def test_a_story_is_replayed_with_the_words_of_its_user() -> None:
+async def test_story_is_replayed_with_its_recorded_user_messages() -> None:
     story = EvalCase("case", eval_set_id="set")
     run = await replayed_runs([Recording((A, B), questions=("hello", "and then?"))], story, 1)
     assert (run.outcome, run.replies) == ("answered", (A, B))
     assert run.said == (UserMessage("hello"), UserMessage("and then?"))
 
 
-async def test_a_story_whose_recording_broke_off_stays_broken() -> None:
+async def test_story_with_an_incomplete_recording_fails_again() -> None:
     story = EvalCase("case", eval_set_id="set")
     broken = Failure("exited", "the agent's process ended")
     recording = Recording((A,), questions=("hello",), failure=broken, outcome="crashed")

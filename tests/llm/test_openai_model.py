@@ -291,7 +291,7 @@ async def test_an_answer_that_never_ends_is_left(reply: Reply) -> None:
     assert found.message == "custom/judge gave no whole answer within 5 s"
 
 
-async def test_nobody_listens() -> None:
+async def test_unreachable_cluster_is_reported() -> None:
     with closed_port() as port:
         model = a_model(f"http://127.0.0.1:{port}/v1")
         with pytest.raises(

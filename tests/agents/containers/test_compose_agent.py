@@ -1,4 +1,4 @@
-"""A Compose service as the agent, with what it depends on, on the real daemon; nothing is left of them."""
+"""A Compose service as the agent, with its dependencies, on a real daemon; everything is removed afterwards."""
 
 import asyncio
 import os
@@ -107,7 +107,7 @@ def client() -> Iterator[docker.DockerClient]:
 
 
 def left(client: docker.DockerClient, pid: int) -> list[str]:
-    """What carries the label of the gate with that process id."""
+    """Return the names of all that carries the label of the gate with that process id."""
     labelled: Any = {"label": LABEL}
     found = [
         *(
@@ -140,7 +140,7 @@ def service(folder: Path, **options: Any) -> Any:
 @pytest.mark.parametrize(
     "options", [{"port": 8000}, {"entry": "agent.py:answer"}], ids=["over its port", "over its streams"]
 )
-async def test_a_service_with_what_it_depends_on(project: Path, options: dict[str, Any]) -> None:
+async def test_compose_service_starts_after_its_dependencies(project: Path, options: dict[str, Any]) -> None:
     place = {
         "timeout": 60.0,
         "env": {"WANTED": "yes", "PLAIN": "2"},
@@ -177,7 +177,9 @@ async def test_a_service_with_what_it_depends_on(project: Path, options: dict[st
         ('["python3", "/code/store.py"]', "no-such-program", "ended with exit code 127"),
     ],
 )
-async def test_what_the_agent_depends_on_fails(project: Path, old: str, new: str, sentence: str) -> None:
+async def test_failed_dependency_is_named_in_the_failure(
+    project: Path, old: str, new: str, sentence: str
+) -> None:
     text = (project / "compose.yaml").read_text().replace(old, new)
     if "localhost:1" in new:
         text = text.replace("retries: 100", "retries: 2")
@@ -188,7 +190,7 @@ async def test_what_the_agent_depends_on_fails(project: Path, old: str, new: str
     assert sentence in run.failure.message
 
 
-async def test_a_cancelled_start_leaves_nothing(project: Path, client: docker.DockerClient) -> None:
+async def test_cancelled_start_removes_all_containers(project: Path, client: docker.DockerClient) -> None:
     text = (
         (project / "compose.yaml")
         .read_text()
@@ -218,7 +220,7 @@ asyncio.run(main())
 """
 
 
-def test_what_a_killed_gate_leaves_is_swept(project: Path, client: docker.DockerClient) -> None:
+def test_orphans_of_a_killed_gate_are_removed(project: Path, client: docker.DockerClient) -> None:
     code = textwrap.dedent(KILLED).format(root=str(ROOT), folder=str(project))
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as killed:
         assert killed.stdout is not None
@@ -233,6 +235,6 @@ def test_what_a_killed_gate_leaves_is_swept(project: Path, client: docker.Docker
         assert left(client, killed.pid) == []
 
 
-def test_the_sample_passes_the_gate(tmp_path: Path, client: docker.DockerClient) -> None:
+def test_sample_passes_the_gate(tmp_path: Path, client: docker.DockerClient) -> None:
     code, err = gate("compose", tmp_path / "sample")
     assert code == 0, err

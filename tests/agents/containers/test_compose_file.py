@@ -1,4 +1,4 @@
-"""What of a Compose file is refused, and where."""
+"""Refusals of Compose files, with their positions."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def refusals(folder: Path, text: str) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_every_problem_is_told_at_its_place(tmp_path: Path) -> None:
+def test_every_problem_is_reported_with_its_position(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
     text = """\
 include: [more.yaml]
@@ -64,7 +64,7 @@ volumes:
     ]
 
 
-def test_nothing_outside_the_working_folder_is_given(tmp_path: Path) -> None:
+def test_mounts_outside_the_working_folder_are_refused(tmp_path: Path) -> None:
     mounts = ["/var/run/docker.sock:/var/run/docker.sock", "../up:/up", "./gone:/gone"]
     text = json.dumps({"services": {"weather": {"image": "x", "env_file": "gone.env", "volumes": mounts}}})
     found = refusals(tmp_path, text)
@@ -76,7 +76,7 @@ def test_nothing_outside_the_working_folder_is_given(tmp_path: Path) -> None:
     ]
 
 
-def test_there_is_no_file_or_no_such_service(tmp_path: Path) -> None:
+def test_missing_file_or_service_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidInputError, match=r"there is no compose\.yaml or compose\.yml or docker-compose\.yaml"
     ):
@@ -95,7 +95,7 @@ def test_there_is_no_file_or_no_such_service(tmp_path: Path) -> None:
         ({"image": "b", "compose": "c.yaml"}, "has `compose`, which needs a `service`"),
     ],
 )
-def test_refuses_options(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         DockerAgentOptions.model_validate(options).build(build_context())
 
@@ -110,17 +110,17 @@ def test_refuses_options(options: dict[str, Any], sentence: str) -> None:
         ("${A:?no}|${EMPTY?no}", "a|"),
     ],
 )
-def test_variables(text: str, expected: str) -> None:
+def test_variables_are_interpolated(text: str, expected: str) -> None:
     assert interpolate_text(text, {"A": "a", "EMPTY": ""}) == expected
 
 
 @pytest.mark.parametrize("text", ["$", "${}", "${A", "${EMPTY:?no}", "${GONE?no}", "$-"])
-def test_variables_that_cannot_be_filled_in(text: str) -> None:
+def test_invalid_variables_are_refused(text: str) -> None:
     with pytest.raises(InterpolationError):
         interpolate_text(text, {"A": "a", "EMPTY": ""})
 
 
-def test_files_of_variables(tmp_path: Path) -> None:
+def test_env_file_is_read(tmp_path: Path) -> None:
     lines = ["# c", "A=1 # c", "export B='x # y'", 'C="a\\nb" # c', "D=", "E", "F = a b ", "G=x#y", "no way"]
     (tmp_path / "env").write_text("\n".join(lines))
     assert read_env_file(tmp_path / "env") == {

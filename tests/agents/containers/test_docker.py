@@ -1,4 +1,4 @@
-"""Agents in real containers: of one base image that the machine has, and nothing is left of them."""
+"""Agents in real containers of a base image that the machine has; all containers are removed afterwards."""
 
 import asyncio
 import os
@@ -60,7 +60,7 @@ async def answer(text, session):
 
 
 def connected() -> docker.DockerClient:
-    """A daemon that answers and has the image; where one is required, its absence is a failure."""
+    """Return a client of a daemon that has the image; skip without one, or fail if one is required."""
     missing = ""
     try:
         found = docker.from_env()
@@ -82,14 +82,14 @@ def client() -> Iterator[docker.DockerClient]:
 
 @pytest.fixture
 def project(tmp_path: Path, client: docker.DockerClient) -> Iterator[Path]:
-    """A working folder with an agent; afterwards this process owns no container."""
+    """Yield a working folder with an agent; check that this process owns no container afterwards."""
     (tmp_path / "agent.py").write_text(AGENT)
     yield tmp_path
     assert own(client) == []
 
 
 def own(client: docker.DockerClient, pid: int | None = None) -> list[Any]:
-    """The containers of a gate, which is this process unless another is named."""
+    """Return the containers of a gate: this process, unless another is given."""
     # Those of others come and go meanwhile.
     found = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
     return [each for each in found if f"/{pid or os.getpid()}/" in str(each.labels.get(LABEL))]
@@ -109,7 +109,7 @@ async def hosted(folder: Path, cases: list[EvalCase], **options: Any) -> dict[st
     return await outcomes(agent(folder, **given), cases)
 
 
-async def test_a_python_agent_with_the_worker_copied_in(project: Path) -> None:
+async def test_python_agent_runs_with_the_copied_host(project: Path) -> None:
     cases = [
         a_talk("turns", "one", "two"),
         a_talk("tool", "tool"),
@@ -141,7 +141,7 @@ async def test_a_python_agent_with_the_worker_copied_in(project: Path) -> None:
     assert "last words" in crash.detail
 
 
-async def test_limits(project: Path) -> None:
+async def test_container_limits_apply(project: Path) -> None:
     options = {
         "memory": "128m",
         "cpus": 0.5,
@@ -186,7 +186,7 @@ http.server.ThreadingHTTPServer(("0.0.0.0", 8000), H).serve_forever()
 """
 
 
-async def test_a_server_of_a_build_context(project: Path, client: docker.DockerClient) -> None:
+async def test_server_is_built_from_a_folder(project: Path, client: docker.DockerClient) -> None:
     (project / "server.py").write_text(SERVER)
     (project / "Dockerfile").write_text(f'FROM {IMAGE}\nCOPY server.py /\nCMD ["python3", "/server.py"]\n')
     make = agent(project, image="shouting", build=".", network="bridge", port=8000)
@@ -217,14 +217,14 @@ async def test_a_server_of_a_build_context(project: Path, client: docker.DockerC
         ),
     ],
 )
-async def test_what_cannot_start(project: Path, options: dict[str, Any], sentence: str) -> None:
+async def test_start_failures_are_reported(project: Path, options: dict[str, Any], sentence: str) -> None:
     run = (await outcomes(agent(project, **options), [a_talk("case", "hi")]))["case"]
     assert run.outcome == "not_run"
     assert run.failure is not None
     assert sentence in run.failure.message
 
 
-async def test_no_daemon(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_daemon_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with closed_port() as port:
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
         run = (await outcomes(agent(project, entry="agent.py:answer"), [a_talk("case", "hi")]))["case"]
@@ -249,7 +249,7 @@ asyncio.run(main())
 """
 
 
-def test_what_a_killed_gate_leaves_is_swept(tmp_path: Path, client: docker.DockerClient) -> None:
+def test_orphans_of_a_killed_gate_are_removed(tmp_path: Path, client: docker.DockerClient) -> None:
     code = textwrap.dedent(KILLED).format(root=str(ROOT), folder=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", code]) as gate:
         while not any(each.status == "running" for each in own(client, gate.pid)):
@@ -276,12 +276,12 @@ def test_what_a_killed_gate_leaves_is_swept(tmp_path: Path, client: docker.Docke
         ({"memory": "lots"}, "memory"),
     ],
 )
-def test_refuses_options(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         DockerAgentOptions.model_validate({"image": "x", **options})
 
 
-async def test_a_cancelled_run_leaves_nothing(project: Path, client: docker.DockerClient) -> None:
+async def test_cancelled_run_removes_all_containers(project: Path, client: docker.DockerClient) -> None:
     async def run() -> None:
         await hosted(project, [a_talk("hang", "hang")])
 
@@ -292,6 +292,6 @@ async def test_a_cancelled_run_leaves_nothing(project: Path, client: docker.Dock
         await task
 
 
-def test_the_sample_passes_the_gate(tmp_path: Path, client: docker.DockerClient) -> None:
+def test_sample_passes_the_gate(tmp_path: Path, client: docker.DockerClient) -> None:
     code, err = gate("docker", tmp_path / "sample")
     assert code == 0, err

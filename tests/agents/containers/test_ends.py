@@ -1,4 +1,4 @@
-"""Containers of which the daemon tells late that they ended."""
+"""Containers whose end the daemon reports late."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from evalgate.core.types import Failure
 
 @dataclass
 class Late:
-    """A container that ended with code 7, of which the daemon tells when it was asked so many times."""
+    """A container that ended with code 7, which the daemon reports only after `unheard` requests."""
 
     unheard: int
     asked: int = 0
@@ -63,7 +63,7 @@ def served(monkeypatch: pytest.MonkeyPatch, container: Late, *answers: bool) -> 
     return found
 
 
-async def test_a_server_that_answers_no_more_is_looked_at_until_the_daemon_knows(
+async def test_silent_server_is_polled_until_the_daemon_reports_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     container = Late(unheard=3)
@@ -72,13 +72,13 @@ async def test_a_server_that_answers_no_more_is_looked_at_until_the_daemon_knows
     assert container.asked == 4
 
 
-async def test_a_server_that_answers_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_healthy_server_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     container = Late(unheard=1_000)
     assert await served(monkeypatch, container, False, True).detect_end() is None
     assert container.asked == 2
 
 
-def test_how_a_process_ended_is_known_though_the_daemon_is_late() -> None:
+def test_exit_code_is_read_after_a_late_report() -> None:
     container: Any = Late(unheard=1)
     assert worker_container._read_exit_state(container) == (7, False)
     assert container.killed == 1

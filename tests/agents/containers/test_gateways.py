@@ -1,4 +1,4 @@
-"""Where a container sends its spans to, by what a daemon reports; no daemon runs here."""
+"""Endpoints for the spans of containers, by the networks that a fake daemon reports."""
 
 import platform
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ def outside_of_containers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reports(monkeypatch: pytest.MonkeyPatch, network: dict[str, Any], info: dict[str, str]) -> None:
-    """Let a daemon report a network, and what it is itself."""
+    """Make the fake daemon report a network, and its own kernel and system."""
     networks = SimpleNamespace(get=lambda _: SimpleNamespace(attrs=network))
     client = SimpleNamespace(networks=networks, info=lambda: info, close=lambda: None)
     monkeypatch.setattr(docker_client, "connect_to_daemon", lambda: client)
@@ -44,7 +44,7 @@ def reports(monkeypatch: pytest.MonkeyPatch, network: dict[str, Any], info: dict
         ({"IPAM": {"Config": None}}, HERE, "host", None, CollectorEndpoint("127.0.0.1", 1)),
     ],
 )
-def test_spans_go_where_the_container_reaches_the_gate(
+def test_endpoint_is_reachable_from_the_container(
     network: dict[str, Any],
     info: dict[str, str],
     name: str,
@@ -59,7 +59,7 @@ def test_spans_go_where_the_container_reaches_the_gate(
 
 
 @pytest.mark.parametrize("host", [None, "127.0.0.1", "0.0.0.0"])
-def test_a_network_without_an_address_is_said(host: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_without_an_address_is_reported(host: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     reports(monkeypatch, NO_ADDRESS, HERE)
     wanted = CollectorEndpoint(port=1) if host is None else CollectorEndpoint(host, 1)
 

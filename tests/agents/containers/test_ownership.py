@@ -1,4 +1,4 @@
-"""Which container a gate runs in, by what is mounted."""
+"""Detection of the container that the gate runs in."""
 
 from pathlib import Path
 
@@ -18,6 +18,8 @@ ID = "de70f3b119c29b4ae578417568062b51e3a8946a8814deb4350c5f643767968d"
         ("29 1 254:0 / / rw - ext4 /dev/vda rw", ""),
     ],
 )
-def test_own_container(mounted: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_container_is_found_by_its_mounts(
+    mounted: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: f"1 0 0:1 / /proc rw - proc proc rw\n{mounted}\n")
     assert docker_client.find_own_container() == found

@@ -1,4 +1,4 @@
-"""Servers in containers that end, or that believe to be elsewhere."""
+"""Servers in containers that end, or that name another address."""
 
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def serving(folder: Path, **options: Any) -> Any:
     return agent(folder, **{**given, **options})
 
 
-async def test_only_the_case_that_ends_the_container_is_blamed(project: Path) -> None:
+async def test_only_the_case_that_ends_the_container_crashes(project: Path) -> None:
     cases = [
         a_talk("die", "die"),
         a_talk("wait", "wait"),
@@ -83,21 +83,19 @@ async def test_only_the_case_that_ends_the_container_is_blamed(project: Path) ->
     assert runs["later"].replies[-1] == Reply("SECOND")
 
 
-async def test_another_container_takes_the_place_of_one_that_ended(project: Path) -> None:
+async def test_ended_container_is_replaced(project: Path) -> None:
     cases = [a_talk("a", "die"), a_talk("b", "hi"), a_talk("c", "die"), a_talk("d", "first", "second")]
     make = serving(project, environment={"LONELY": "1"})
     runs = await outcomes(make, cases, concurrency=1)
     assert [run.outcome for run in runs.values()] == ["crashed", "answered", "crashed", "answered"]
 
 
-async def test_an_agent_that_names_its_own_address_is_asked_in_its_container(project: Path) -> None:
+async def test_address_of_an_agent_card_is_ignored(project: Path) -> None:
     runs = await outcomes(serving(project, dialect="a2a"), [a_talk("case", "hi")])
     assert (runs["case"].failure, runs["case"].replies) == (None, (Reply("HI"),))
 
 
-async def test_a_server_that_ends_at_once_is_not_waited_for(
-    project: Path, client: docker.DockerClient
-) -> None:
+async def test_server_that_ends_at_once_fails_at_once(project: Path, client: docker.DockerClient) -> None:
     make = serving(project, command=["sh", "-c", "echo no key >&2; exit 3"], start_timeout=3600.0)
     run = (await outcomes(make, [a_talk("case", "hi")]))["case"]
     assert run.outcome == "not_run"

@@ -1,4 +1,4 @@
-"""Agents in containers that tell their tool calls by the spans that they send to the gate."""
+"""Agents in containers whose tool calls are read from their spans."""
 
 import ipaddress
 import os
@@ -120,13 +120,13 @@ async def test_spans_reach_the_gate(project: Path, options: dict[str, Any]) -> N
         (None, None, ""),
     ],
 )
-def test_a_bridge_without_a_gateway_has_the_address_of_its_interface(
+def test_gateway_falls_back_to_the_interface_address(
     config: list[dict[str, str]] | None, options: dict[str, str] | None, address: str
 ) -> None:
     assert find_network_gateway({"IPAM": {"Config": config}, "Options": options}) == address
 
 
-def test_only_the_gateway_is_listened_at(client: docker.DockerClient) -> None:
+def test_collector_listens_only_at_the_gateway(client: docker.DockerClient) -> None:
     bridge = find_network_gateway(client.networks.get("bridge").attrs)
     assert ipaddress.ip_address(bridge).version == 4
     spec = ContainerSpec(image=IMAGE)
@@ -137,7 +137,7 @@ def test_only_the_gateway_is_listened_at(client: docker.DockerClient) -> None:
     assert given == CollectorEndpoint("0.0.0.0", 1, bridge)
 
 
-def test_a_machine_that_is_not_the_gateway(client: docker.DockerClient) -> None:
+def test_virtual_machine_uses_the_host_gateway_name(client: docker.DockerClient) -> None:
     name, net = f"evalgate-test-{os.getpid()}", f"10.231.{os.getpid() % 250}"
     away = client.networks.create(
         name,
@@ -155,7 +155,7 @@ def test_a_machine_that_is_not_the_gateway(client: docker.DockerClient) -> None:
     assert found == CollectorEndpoint("127.0.0.1", 1, HOST_GATEWAY_NAME)
 
 
-def test_a_gate_in_a_container_is_called_there(
+def test_gate_in_a_container_uses_its_own_address(
     client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = client.containers.run(IMAGE, "sleep 600", detach=True, init=True)
@@ -179,6 +179,6 @@ def test_a_gate_in_a_container_is_called_there(
         ({"command": "a", "otel": True, "network": "none"}, "has `otel`, which needs a network"),
     ],
 )
-def test_refuses_options(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         DockerAgentOptions.model_validate({"image": "x", **options})

@@ -19,9 +19,9 @@ class FakeLink:
         """With `refuses`, no actor starts; without `has_room`, they wait for one for ever."""
         self.hosts: dict[int, ActorHost] = {}
         self.asked: dict[int, list[str]] = {}
-        """Actor → what it was asked to do, in order."""
+        """Requests to each actor, in order."""
         self.left: bool | None = None
-        """Whether gently; None: not yet."""
+        """True if it was left gently; None: it was not left yet."""
         self.watcher: ActorListener | None = None
         self._make = make
         self._refuses = refuses
@@ -49,7 +49,7 @@ class FakeLink:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def lose(self, number: int, why: str = "ActorDiedError: The actor died.\nA long essay.") -> None:
-        """What happens when its node is switched off."""
+        """Lose an actor, as when its node is switched off."""
         self.hosts.pop(number, None)
         assert self.watcher is not None
         self.watcher.on_lost(number, why)

@@ -49,7 +49,7 @@ class Rays:
         )
 
     def actors(self) -> list[psutil.Process]:
-        """The processes of actors of a local cluster."""
+        """Return the processes of the actors of a local cluster."""
         return [process for process in psutil.process_iter() if self._is_actor(process)]
 
     def _is_actor(self, process: psutil.Process) -> bool:
@@ -78,7 +78,7 @@ class Nodes:
         return self.says.readline().strip()
 
     def actors_left(self) -> int:
-        """How many actors live, once those that are ended had the time to."""
+        """Return the number of living actors, after those that are ended had time to end."""
         for _ in range(600):
             if not (living := int(self.ask("actors"))):
                 break
@@ -97,6 +97,6 @@ def wait_until(reached: Callable[[], bool], gate: "subprocess.Popen[str]") -> No
 
 
 def finished(folder: Path) -> int:
-    """Runs that the journal of a run holds so far."""
+    """Return the number of runs in the journal so far."""
     journal = folder / "evalgate-report" / "journal.jsonl"
     return max(0, len(journal.read_bytes().splitlines()) - 1) if journal.exists() else 0

@@ -1,4 +1,4 @@
-"""Conversations in the actors of a cluster that is a fake, with hosts that are real."""
+"""Conversations in the actors of a fake cluster, with real hosts."""
 
 import asyncio
 from functools import partial
@@ -31,7 +31,7 @@ def said(run: CaseRun) -> list[str | None]:
     return [None if reply is None else reply.response for reply in run.replies]
 
 
-async def test_a_conversation_goes_there_and_back() -> None:
+async def test_conversation_runs_in_an_actor() -> None:
     link = FakeLink(lambda _: Scripted())
     async with cluster_agent(link) as agent:
         found = await play(agent, a_talk("c", "one", "two"))
@@ -66,7 +66,7 @@ async def test_conversations_are_spread_over_the_actors() -> None:
         (ZeroDivisionError("a bug"), "crashed", "plugin"),
     ],
 )
-async def test_what_the_agent_does_wrong_is_told_as_it_is_here(
+async def test_agent_errors_are_the_same_as_in_local_workers(
     error: Exception, outcome: str, kind: str
 ) -> None:
     there, here = {}, {}
@@ -79,7 +79,7 @@ async def test_what_the_agent_does_wrong_is_told_as_it_is_here(
     assert len(there["c"].earlier_attempts) == len(here["c"].earlier_attempts)
 
 
-async def test_a_lost_actor_is_replaced_and_its_conversations_begin_again() -> None:
+async def test_lost_actor_is_replaced_and_its_conversations_restart() -> None:
     gate = asyncio.Event()
     link = FakeLink(lambda _: Scripted(gate=gate))
     async with cluster_agent(link) as agent:
@@ -100,7 +100,7 @@ async def test_a_lost_actor_is_replaced_and_its_conversations_begin_again() -> N
     assert set(link.hosts) == {2}
 
 
-async def test_a_case_whose_actor_is_always_lost_is_no_fault_of_the_agent() -> None:
+async def test_case_that_always_loses_its_actor_is_faulted() -> None:
     gate = asyncio.Event()
     link = FakeLink(lambda _: Scripted(gate=gate))
     async with cluster_agent(link) as agent:
@@ -113,7 +113,7 @@ async def test_a_case_whose_actor_is_always_lost_is_no_fault_of_the_agent() -> N
     assert len(run.earlier_attempts) == 3
 
 
-async def test_actors_that_never_come_to_be_are_told_with_the_reason() -> None:
+async def test_actors_that_cannot_be_created_are_reported_with_the_reason() -> None:
     async with cluster_agent(FakeLink(lambda _: Scripted(), refuses=True), workers=2) as agent:
         run = (await play(agent, a_talk("a", "x")))["a"]
     assert run.outcome == "not_run"
@@ -123,7 +123,7 @@ async def test_actors_that_never_come_to_be_are_told_with_the_reason() -> None:
     )
 
 
-async def test_a_cluster_without_room_is_told() -> None:
+async def test_full_cluster_is_reported() -> None:
     link = FakeLink(lambda _: Scripted(), has_room=False)
     async with cluster_agent(link, start_timeout_s=0.0) as agent:
         with pytest.raises(
@@ -132,7 +132,7 @@ async def test_a_cluster_without_room_is_told() -> None:
             await agent.acquire_actor()
 
 
-async def test_a_cluster_that_lost_all_its_nodes_is_not_waited_for_for_ever() -> None:
+async def test_cluster_without_nodes_is_given_up() -> None:
     link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
     async with cluster_agent(link, start_timeout_s=0.2) as agent:
         await agent.acquire_actor()
@@ -144,7 +144,7 @@ async def test_a_cluster_that_lost_all_its_nodes_is_not_waited_for_for_ever() ->
     assert run.failure.message.startswith("no worker was ready within 0.2 s")
 
 
-async def test_an_agent_that_cannot_start_there_cannot_be_reached() -> None:
+async def test_agent_that_cannot_start_in_an_actor_is_unreachable() -> None:
     link = FakeLink(lambda _: Scripted())
     async with cluster_agent(link) as agent:
         agent.on_failed(
@@ -154,7 +154,7 @@ async def test_an_agent_that_cannot_start_there_cannot_be_reached() -> None:
     assert (run.outcome, run.failure and run.failure.message) == ("not_run", "there is no module `agent`")
 
 
-async def test_a_lost_cluster_ends_what_is_under_way() -> None:
+async def test_lost_cluster_fails_open_conversations() -> None:
     link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
     async with cluster_agent(link) as agent:
         playing = asyncio.create_task(play(agent, a_talk("a", "x"), a_talk("b", "x"), concurrency=1))
@@ -167,7 +167,7 @@ async def test_a_lost_cluster_ends_what_is_under_way() -> None:
     )
 
 
-async def test_an_abandoned_turn_is_closed_there_too() -> None:
+async def test_abandoned_turn_is_closed_in_the_actor() -> None:
     host_side = Scripted(gate=asyncio.Event())
     link = FakeLink(lambda _: host_side)
     async with cluster_agent(link) as agent:
@@ -180,7 +180,7 @@ async def test_an_abandoned_turn_is_closed_there_too() -> None:
     assert link.asked == {1: ["turn", "close"]}
 
 
-async def test_a_case_with_mocks_is_opened_first() -> None:
+async def test_case_with_mocks_opens_its_session_first() -> None:
     link = FakeLink(lambda _: Scripted())
     case = EvalCase("m", a_talk("m", "x").turns, tool_mocks=(ToolMock("weather", "sunny"),))
     async with cluster_agent(link) as agent:
@@ -188,7 +188,7 @@ async def test_a_case_with_mocks_is_opened_first() -> None:
     assert link.asked == {1: ["open", "turn", "end"]}
 
 
-async def test_an_actor_that_is_silent_for_ever_is_given_up() -> None:
+async def test_silent_actor_is_given_up() -> None:
     link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
     async with cluster_agent(link) as agent:
         seat = await agent.acquire_actor()

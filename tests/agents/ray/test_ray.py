@@ -81,13 +81,13 @@ def go_on(folder: Path) -> None:
 
 
 def are_held(folder: Path, after: int) -> bool:
-    """Whether nothing goes on: each conversation of two workers is with a question that is held."""
+    """Return True if each conversation of both workers waits for a question that is held."""
     names = [path.name.split() for path in (folder / "waiting").iterdir()]
     return sum(int(number) > after for _, number in names) >= 4
 
 
 def outcomes(folder: Path) -> dict[str, int]:
-    """Outcome → cases; and what every such run holds, whatever was killed meanwhile."""
+    """Return the number of cases by outcome, after checking what every such run must hold."""
     cases = record(folder)["cases"]
     assert [case["eval_id"] for case in cases] == [f"case_{number}" for number in range(len(TEXTS))]
     assert [len(case["runs"]) for case in cases] == [1] * len(TEXTS)
@@ -109,7 +109,7 @@ def lost_attempts(folder: Path) -> list[Any]:
 ALL = {"answered": len(TEXTS) - 1, "crashed": 1}
 
 
-def test_the_five_cases_tell_the_same_record(rays: Rays, tmp_path: Path) -> None:
+def test_record_is_the_same_as_of_local_workers(rays: Rays, tmp_path: Path) -> None:
     shutil.copytree(FOLDER, tmp_path / "agent", ignore=shutil.ignore_patterns("__pycache__"))
     agent = {"kind": "python", "entry": "function.py:answer", "timeout": KINDS[0].turn_s, "workers": 2}
     config = {"eval_sets": "matrix.evalset.json", "agent": agent, "criteria": CRITERIA, "executor": "ray"}
@@ -122,7 +122,7 @@ def test_the_five_cases_tell_the_same_record(rays: Rays, tmp_path: Path) -> None
     assert "ray" not in done.out.lower() + done.err.lower()
 
 
-def test_a_worker_of_the_cluster_is_killed(rays: Rays, project: Path) -> None:
+def test_killed_worker_is_replaced(rays: Rays, project: Path) -> None:
     hold(project, 100)
     with rays.started(*ON_RAY, cwd=project, **KEYS) as gate:
         wait_until(lambda: are_held(project, 100), gate)
@@ -139,7 +139,7 @@ def test_a_worker_of_the_cluster_is_killed(rays: Rays, project: Path) -> None:
     assert {attempt["outcome"] for attempt in lost} == {"faulted"}
 
 
-def test_a_gate_is_killed_on_one_machine_then_in_a_cluster(rays: Rays, project: Path) -> None:
+def test_killed_gate_resumes_locally_and_in_a_cluster(rays: Rays, project: Path) -> None:
     whole = rays.run(*RUN, "--out", "whole", cwd=project, **KEYS)
     (project / "asked" / "another").touch()
     hold(project, 40)
@@ -163,13 +163,13 @@ def test_a_gate_is_killed_on_one_machine_then_in_a_cluster(rays: Rays, project: 
 
 
 def without_neighbours(cases: Any) -> Any:
-    """Cases without what became of them beside the one that takes its process down."""
+    """Return the cases without their earlier attempts, which depend on the cases next to them."""
     for case in cases:
         case["runs"][0].pop("earlier_attempts", None)
     return cases
 
 
-def test_a_cluster_that_exists_loses_a_node_and_stays(rays: Rays, nodes: Nodes, project: Path) -> None:
+def test_existing_cluster_survives_the_loss_of_a_node(rays: Rays, nodes: Nodes, project: Path) -> None:
     address = ("--ray-address", nodes.address)
     hold(project, 100)
     with rays.started(*ON_RAY, *address, cwd=project, **KEYS) as gate:
@@ -190,7 +190,7 @@ def test_a_cluster_that_exists_loses_a_node_and_stays(rays: Rays, nodes: Nodes, 
     assert "Interrupted after" in out
 
 
-def test_the_way_to_the_cluster_is_lost(rays: Rays, project: Path) -> None:
+def test_lost_cluster_connection_ends_without_a_verdict(rays: Rays, project: Path) -> None:
     # Not pytest's folder: the names of Ray's sockets would be too long.
     hold(project, 40)
     with tempfile.TemporaryDirectory(prefix="eg-", dir="/tmp") as folder:
@@ -208,7 +208,7 @@ def test_the_way_to_the_cluster_is_lost(rays: Rays, project: Path) -> None:
     assert finished(project) > 3
 
 
-def test_nobody_listens(rays: Rays, project: Path) -> None:
+def test_unreachable_cluster_is_reported(rays: Rays, project: Path) -> None:
     done = rays.run(*ON_RAY, "--ray-address", "127.0.0.1:9", cwd=project, **KEYS)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(

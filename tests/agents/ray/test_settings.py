@@ -1,4 +1,4 @@
-"""How a cluster is asked for, and what it is given."""
+"""Options of the Ray executor, and the environment of a cluster."""
 
 import json
 from pathlib import Path
@@ -61,7 +61,7 @@ def planned(
         ({"kind": "ray", "cpus": 0.5}, ExecutorConfig(kind="ray", cpus=0.5)),
     ],
 )
-def test_the_section_or_its_kind_alone(section: object, expected: ExecutorConfig) -> None:
+def test_executor_is_a_section_or_its_kind(section: object, expected: ExecutorConfig) -> None:
     assert Config.model_validate({"executor": section}).executor == expected
 
 
@@ -77,18 +77,20 @@ def test_the_section_or_its_kind_alone(section: object, expected: ExecutorConfig
         ),
     ],
 )
-def test_the_command_line_goes_first(section: object, said: Overrides, expected: ExecutorConfig) -> None:
+def test_command_line_overrides_the_executor(
+    section: object, said: Overrides, expected: ExecutorConfig
+) -> None:
     assert apply_overrides(Config.model_validate({"executor": section}), said).executor == expected
 
 
-def test_an_address_needs_a_cluster() -> None:
+def test_address_needs_executor_ray() -> None:
     with pytest.raises(InvalidInputError, match="--ray-address needs --executor ray"):
         apply_overrides(Config(), Overrides(ray_address="auto"))
     with pytest.raises(ValueError, match="`address`, which belongs to `kind: ray`"):
         Config.model_validate({"executor": {"kind": "local", "address": "auto"}})
 
 
-def test_without_ray_nothing_begins(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ray_is_reported_before_the_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evalgate.runner.plan.find_spec", lambda name: None)
     with pytest.raises(InvalidInputError) as caught:
         planned(project)
@@ -102,12 +104,12 @@ def test_without_ray_nothing_begins(project: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("has_ray")
-def test_a_journal_goes_on_wherever_the_workers_are(project: Path) -> None:
+def test_plan_id_does_not_depend_on_the_executor(project: Path) -> None:
     assert compute_plan_id(planned(project)) == compute_plan_id(planned(project, executor="local"))
 
 
 @pytest.mark.usefixtures("has_ray")
-def test_a_recording_needs_no_cluster(project: Path) -> None:
+def test_replay_needs_no_cluster(project: Path) -> None:
     (project / "said.json").write_text((project / "s.evalset.json").read_text())
     plan = planned(project, agent={"kind": "replay", "path": "said.json"})
     agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
@@ -121,7 +123,7 @@ def spec_of(plan: Plan, address: str | None) -> ActorSpec:
 
 
 @pytest.mark.usefixtures("has_ray")
-def test_nodes_learn_what_the_agent_may_know_and_no_more(project: Path) -> None:
+def test_nodes_receive_only_the_agents_environment(project: Path) -> None:
     agent = {
         "kind": "http",
         "url": "http://model",
@@ -135,7 +137,7 @@ def test_nodes_learn_what_the_agent_may_know_and_no_more(project: Path) -> None:
 
 
 @pytest.mark.usefixtures("has_ray")
-def test_the_working_folder_is_sent_shared_or_there(project: Path) -> None:
+def test_working_folder_is_sent_shared_or_local(project: Path) -> None:
     sent = planned(project, executor={"kind": "ray", "exclude": "data"})
     given = _build_cluster_spec(sent.executor, "auto", sent.agent, sent.workspace, ENVIRON)
     assert (spec_of(sent, "auto").folder, given.runtime_env["working_dir"]) == (None, str(project))
@@ -147,7 +149,7 @@ def test_the_working_folder_is_sent_shared_or_there(project: Path) -> None:
     assert given.actors == 3
 
 
-def test_ray_gets_nothing_of_the_agents() -> None:
+def test_ray_environment_holds_no_secrets_of_the_agent() -> None:
     given = _build_ray_env(ENVIRON)
     assert {"MODEL_KEY", "DEPLOY_KEY", "API_TOKEN", "RAY_ADDRESS"} & given.keys() == set()
     assert given["RAY_AUTH_TOKEN"] == "of-the-cluster"
@@ -155,7 +157,7 @@ def test_ray_gets_nothing_of_the_agents() -> None:
 
 
 @pytest.mark.usefixtures("has_ray")
-def test_an_actor_builds_the_agent_of_the_plan(project: Path) -> None:
+def test_actor_builds_the_agent_of_the_plan(project: Path) -> None:
     (project / "agent.py").write_text("def answer(text):\n    return text\n")
     agent = spec_of(planned(project), None).build_agent()
     assert isinstance(agent, WorkerPool)

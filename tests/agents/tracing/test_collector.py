@@ -1,4 +1,4 @@
-"""Agents that are traced by OpenTelemetry's own SDK, run by the gate."""
+"""Agents that OpenTelemetry's own SDK traces, run by the gate."""
 
 import os
 import socket
@@ -41,7 +41,7 @@ def check(runs: dict[str, CaseRun]) -> None:
 CASES = [a_talk("a", "Paris", "Oslo"), a_talk("b", "Rome")]
 
 
-async def test_a_process_for_each_turn() -> None:
+async def test_per_turn_command_sends_spans() -> None:
     def agent(env: dict[str, str]) -> Agent:
         command = (sys.executable, str(SCRIPT), "TURN")
         options = {"command": command, "mode": "per_turn", "otel": True}
@@ -69,11 +69,11 @@ def traced_server(otlp_port: int) -> Iterator[str]:
         server.kill()
 
 
-async def test_a_server(traced_server: str, otlp_port: int) -> None:
+async def test_http_server_sends_spans(traced_server: str, otlp_port: int) -> None:
     check(await run_cases_over_http({"url": traced_server, "otel": {"port": otlp_port}}, CASES))
 
 
-async def test_an_agent_that_sends_no_spans() -> None:
+async def test_missing_spans_fail_the_turn() -> None:
     def agent(env: dict[str, str]) -> Agent:
         options = {"command": ("cat",), "mode": "per_turn", "otel": {"wait": 0.1}}
         return CommandAgentOptions.model_validate(options).build(build_context(env=env))
@@ -84,7 +84,7 @@ async def test_an_agent_that_sends_no_spans() -> None:
     assert "no span of turn 1 arrived at" in run.failure.message
 
 
-async def test_a_port_that_is_taken() -> None:
+async def test_taken_port_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
@@ -98,7 +98,7 @@ async def test_a_port_that_is_taken() -> None:
     assert str(caught.value) == sentence
 
 
-def test_an_agent_that_reports_its_calls_is_believed() -> None:
+def test_reported_calls_take_precedence_over_spans() -> None:
     own, told = ToolCall("own"), ToolCall("told")
     events: tuple[Event, ...] = (Message("hm"), own)
     assert merge_replies(Reply("a", events), Reply("b", (told,))) == Reply("a", events)
@@ -107,7 +107,7 @@ def test_an_agent_that_reports_its_calls_is_believed() -> None:
     )
 
 
-async def test_spans_that_no_turn_claims_are_counted_when_they_are_forgotten(
+async def test_dropped_spans_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(collector, "_MAX_SPANS", 3)

@@ -69,12 +69,12 @@ NEW = [
 ]
 
 
-def test_today() -> None:
+def test_current_conventions() -> None:
     reply = Reply("Sunny.", (Message("Let me see."), CALL, RESULT))
     assert read_transcript(reversed(NEW)) == SpanTranscript(reply, Usage(13, 2, None), "Rain?")
 
 
-def test_calls_that_models_asked_for_count_where_no_execution_was_recorded() -> None:
+def test_requested_calls_count_without_recorded_executions() -> None:
     given = json.dumps([{"role": "tool", "parts": [SEEN]}])
     last = a_span(21, 30, {**NEW[3].attributes, "gen_ai.input.messages": given})
     reply = Reply("Sunny.", (Message("Let me see."), CALL, RESULT))
@@ -115,7 +115,7 @@ def test_openinference() -> None:
     assert told == SpanTranscript(Reply("Sunny.", events), Usage(3, 4, None), "")
 
 
-def test_before_1_37() -> None:
+def test_conventions_before_1_37() -> None:
     asked = SpanEvent("gen_ai.user.message", {"content": "Rain?"})
     choice = SpanEvent("gen_ai.choice", {"message": '{"content": "Sunny."}'})
     usage = {"gen_ai.usage.prompt_tokens": 3, "gen_ai.usage.completion_tokens": 4}
@@ -123,7 +123,7 @@ def test_before_1_37() -> None:
     assert read_transcript([span]) == SpanTranscript(Reply("Sunny."), Usage(3, 4, None), "Rain?")
 
 
-def test_authors_are_the_agents_around() -> None:
+def test_author_is_the_enclosing_agent() -> None:
     outer = a_span(0, 9, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "boss"}, id_="a")
     inner = a_span(
         1, 8, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "helper"}, id_="b", parent="a"
@@ -141,13 +141,13 @@ def test_authors_are_the_agents_around() -> None:
     assert read_transcript([*tools, inner, outer]).reply.events == expected
 
 
-def test_usage_of_the_agent_where_no_model_call_tells() -> None:
+def test_agent_usage_counts_without_model_usage() -> None:
     assert read_transcript(NEW[:1]).usage == Usage(99, 0, None)
     assert read_transcript([]) == SpanTranscript(Reply(), None, "")
 
 
 @pytest.mark.parametrize("text", ["{", "[[" * 5_000, "null", '{"a": 1}'])
-def test_attributes_that_hold_something_else(text: str) -> None:
+def test_attributes_of_other_types_are_ignored(text: str) -> None:
     span = a_span(
         1,
         2,

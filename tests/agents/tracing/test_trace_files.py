@@ -116,7 +116,7 @@ def write(path: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["otlp", "lines", "jaeger"])
-async def test_replayed(tmp_path: Path, kind: str) -> None:
+async def test_trace_file_is_replayed(tmp_path: Path, kind: str) -> None:
     path = write(tmp_path / "traces.json", kind)
 
     def read(name: str) -> EvalSet:
@@ -153,7 +153,7 @@ async def test_replayed(tmp_path: Path, kind: str) -> None:
         ('{"resourceSpans": []}\n{', "t.json:2:1: the line is not JSON"),
     ],
 )
-def test_refuses(tmp_path: Path, text: str, problem: str) -> None:
+def test_invalid_trace_files_are_refused(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "t.json"
     path.write_text(text)
     assert is_trace_file(path)
@@ -162,7 +162,7 @@ def test_refuses(tmp_path: Path, text: str, problem: str) -> None:
     assert str(caught.value) == problem
 
 
-def test_a_span_that_was_delivered_twice_is_one(tmp_path: Path) -> None:
+def test_duplicate_span_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text("\n".join(json.dumps(an_export(number)) for number in (0, 1, 0, 0)))
 
@@ -175,7 +175,7 @@ def test_a_span_that_was_delivered_twice_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("id_", [["p1"], {}, None, 7, "other"])
-def test_a_process_that_is_nowhere_has_no_tags(tmp_path: Path, id_: object) -> None:
+def test_unknown_jaeger_process_has_no_tags(tmp_path: Path, id_: object) -> None:
     traces = jaeger()
     for trace in traces["data"]:
         for span in trace["spans"]:
@@ -190,7 +190,7 @@ def test_a_process_that_is_nowhere_has_no_tags(tmp_path: Path, id_: object) -> N
 
 
 @pytest.mark.parametrize("id_", ["é", "not an id", "", None, 7])
-def test_an_id_that_is_none_is_any_text(tmp_path: Path, id_: object) -> None:
+def test_any_trace_id_is_accepted(tmp_path: Path, id_: object) -> None:
     export = an_export(0)
     for span in export["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         span["traceId"] = id_
