@@ -3,7 +3,7 @@
 import pytest
 
 from evalgate.agents.adapters.command import CommandAgentOptions
-from evalgate.agents.workers.wire import TOO_LARGE
+from evalgate.agents.workers.protocol import TOO_LARGE
 from evalgate.core.protocols import Agent
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, Failure, Reply, UserMessage
 from tests.agents.http.server import build_context

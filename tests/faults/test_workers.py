@@ -7,7 +7,7 @@ import pytest
 
 from evalgate.agents.adapters.python import build_python_agent
 from evalgate.agents.workers.pool import WorkerPool
-from evalgate.agents.workers.wire import TOO_LARGE
+from evalgate.agents.workers.protocol import TOO_LARGE
 from evalgate.core.types import CaseRun, Failure, Reply
 from tests.agents.play import PATIENT_S, a_talk, command, outcomes
 

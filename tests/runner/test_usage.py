@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.agents.workers.wire import parse_usage
+from evalgate.agents.workers.protocol import parse_usage
 from evalgate.baselines.serialization import dump_baseline, load_baseline
 from evalgate.config.schema.budget import MeteredUsage, Tokens
 from evalgate.core.types import (

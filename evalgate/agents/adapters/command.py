@@ -22,7 +22,7 @@ from evalgate.agents.workers.process import (
     describe_start_error,
     parse_memory_size,
 )
-from evalgate.agents.workers.wire import (
+from evalgate.agents.workers.protocol import (
     MAX_ANSWER_BYTES,
     TOO_LARGE,
     WorkerProtocolError,

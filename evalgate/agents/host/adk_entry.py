@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Iterator, Optional
 
 from .entry import load_module, make_importable, resolve_attribute
-from .failures import EntryNotFoundError, UnusableEntryError
+from .errors import EntryNotFoundError, UnusableEntryError
 from .frameworks.adk import is_adk, is_app
 
 _NAMES = ("app", "root_agent", "get_agent_async")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .failures import InvalidAnswerError
+from .errors import InvalidAnswerError
 from .session import Recorder, Session
 
 _ANSWER_KEYS = ("response", "tool_calls", "state", "usage")

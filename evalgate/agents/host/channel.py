@@ -10,7 +10,7 @@ import os
 import threading
 from typing import Any, Callable
 
-from .failures import MessageTooLargeError
+from .errors import MessageTooLargeError
 from .threads import end_if_forked
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from .answers import AnswerCollector
 from .channel import Channel
-from .failures import MessageTooLargeError, describe_error
+from .errors import MessageTooLargeError, describe_error
 from .frameworks import AgentHost
 from .session import Recorder, Session
 from .threads import DaemonThreadPool, end_if_forked

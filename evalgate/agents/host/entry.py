@@ -9,7 +9,7 @@ import os
 import sys
 from types import ModuleType
 
-from .failures import EntryNotFoundError, UnusableEntryError
+from .errors import EntryNotFoundError, UnusableEntryError
 
 _MAX_NAMES = 12
 

@@ -15,7 +15,7 @@ import json
 import math
 from typing import Any, Callable, Optional
 
-from .failures import UnusableEntryError, summarize_error
+from .errors import UnusableEntryError, summarize_error
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

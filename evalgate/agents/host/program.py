@@ -12,7 +12,7 @@ from typing import Any
 from .channel import Channel, write_line
 from .conversations import SessionManager
 from .entry import load_entry
-from .failures import describe_fatal
+from .errors import describe_fatal
 from .frameworks import AgentHost, find_entry_host
 from .threads import DaemonThreadPool, end_if_forked, watch_forks
 

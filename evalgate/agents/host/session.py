@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-from .failures import NoMatchingMockError
+from .errors import NoMatchingMockError
 
 FEATURE = "tool_mocks"
 """Protocol feature of hosts that apply tool mocks."""

@@ -21,7 +21,7 @@ from importlib.machinery import (
 from types import ModuleType
 from typing import Any, NoReturn
 
-from .failures import UnusableEntryError
+from .errors import UnusableEntryError
 
 MANIFEST = ".evalgate-digests.json"
 """File in the folder with the SHA-256 of each other file."""

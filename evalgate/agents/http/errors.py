@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from evalgate.agents.workers.wire import TOO_LARGE
+from evalgate.agents.workers.protocol import TOO_LARGE
 from evalgate.core.protocols import AgentError, AgentUnreachableError
 from evalgate.core.sanitize import shorten_text, to_one_line
 from evalgate.core.types import RATE_LIMITED, Failure

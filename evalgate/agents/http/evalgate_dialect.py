@@ -16,8 +16,8 @@ from evalgate.agents.http.response_body import (
     read_body,
     run_off_loop,
 )
-from evalgate.agents.workers import wire
-from evalgate.agents.workers.wire import InvalidMessageError, Transcript
+from evalgate.agents.workers import protocol
+from evalgate.agents.workers.protocol import InvalidMessageError, Transcript
 from evalgate.core.protocols import AgentError
 from evalgate.core.types import EvalCase, JsonObject, Usage, UserMessage
 
@@ -169,21 +169,21 @@ class _TurnResponse:
     def _apply_event(self, event: JsonObject) -> None:
         match event.get("type"):
             case "tool_call":
-                self._transcript.add_event(wire.parse_tool_call(event))
+                self._transcript.add_event(protocol.parse_tool_call(event))
             case "tool_result":
-                self._transcript.add_event(wire.parse_tool_result(event))
+                self._transcript.add_event(protocol.parse_tool_result(event))
             case "message":
                 self._transcript.add_message(event)
             case "usage":
-                self._usage = (self._usage or Usage()) + wire.parse_usage(event)
+                self._usage = (self._usage or Usage()) + protocol.parse_usage(event)
             case "done":
                 self._done = TurnAnswer(
-                    self._transcript.build_reply(event), self._usage, wire.read_state(event)
+                    self._transcript.build_reply(event), self._usage, protocol.read_state(event)
                 )
             case "error":
-                failure = wire.parse_failure(event, kind="exception")
-                retry_after_s = wire.read_retry_after(event)
-                raise AgentError(failure, wire.classify_failure(failure), self._usage, retry_after_s)
+                failure = protocol.parse_failure(event, kind="exception")
+                retry_after_s = protocol.read_retry_after(event)
+                raise AgentError(failure, protocol.classify_failure(failure), self._usage, retry_after_s)
             case other:
                 raise build_format_error(
                     f"the agent sent an event of type {str(other)[:60]!r}, which does not exist"

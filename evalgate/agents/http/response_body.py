@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from evalgate.agents.http.conversation import pause_turn_timer
 from evalgate.agents.http.errors import EXCERPT_BYTES, build_flood_error, build_format_error
-from evalgate.agents.workers.wire import (
+from evalgate.agents.workers.protocol import (
     LARGE,
     MAX_ANSWER_BYTES,
     WorkerProtocolError,

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 # The classes of the agent host: a mock matches the same calls over HTTP and in a worker.
-from evalgate.agents.host.failures import NoMatchingMockError
+from evalgate.agents.host.errors import NoMatchingMockError
 from evalgate.agents.host.session import Mocks
-from evalgate.agents.workers.wire import encode_tool_mock
+from evalgate.agents.workers.protocol import encode_tool_mock
 from evalgate.core.protocols import AgentError
 from evalgate.core.types import Failure, Reply, ToolCall, ToolMock, ToolResult
 

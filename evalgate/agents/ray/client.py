@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evalgate.agents.workers.process import AgentProcess, LaunchSpec, describe_start_error
-from evalgate.agents.workers.wire import WorkerProtocolError, decode_message
+from evalgate.agents.workers.protocol import WorkerProtocolError, decode_message
 from evalgate.core.errors import InvalidInputError
 
 _BRIDGE = Path(__file__).with_name("bridge.py")

@@ -6,8 +6,8 @@ both hold equally many, the spans are used: they show tools that ran even if no 
 
 from evalgate.agents.tracing.genai import read_transcript
 from evalgate.agents.tracing.trace_formats import Span, SpanEvent
-from evalgate.agents.workers import wire
-from evalgate.agents.workers.wire import InvalidMessageError
+from evalgate.agents.workers import protocol
+from evalgate.agents.workers.protocol import InvalidMessageError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Event, JsonObject, ToolCall, Usage
 
@@ -32,7 +32,7 @@ def parse_captured(message: JsonObject) -> CapturedTurn:
     usage = message.get("usage")
     if usage is not None and not isinstance(usage, dict):
         raise InvalidMessageError(f"the agent sent a {message['type']} whose `usage` is not an object")
-    used = None if usage is None else wire.parse_usage({"type": "captured", **usage})
+    used = None if usage is None else protocol.parse_usage({"type": "captured", **usage})
     spans = [_read_span(each) for each in _read_objects(message, "spans")]
     if spans:
         transcript = read_transcript(spans)
@@ -48,11 +48,11 @@ def parse_captured(message: JsonObject) -> CapturedTurn:
 def _read_event(event: JsonObject) -> Event:
     match event.get("type"):
         case "tool_call":
-            return wire.parse_tool_call(event)
+            return protocol.parse_tool_call(event)
         case "tool_result":
-            return wire.parse_tool_result(event)
+            return protocol.parse_tool_result(event)
         case "message":
-            return wire.parse_message(event)
+            return protocol.parse_message(event)
         case other:
             raise InvalidMessageError(f"the agent sent a captured event of type {other!r}")
 

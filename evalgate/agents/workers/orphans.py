@@ -1,17 +1,23 @@
-"""Find and end processes that an agent left behind; imports little, because the watchdog runs it.
+"""Find and end processes that an agent left behind, also after the gate itself was killed.
 
 A signal to the worker's process group does not reach them. Every process that a worker starts inherits its
 environment, and with it a mark; Linux shows the environment of each process in `/proc`. One that cleared its
 environment is found once its parent is gone: it becomes a child of the gate.
+
+The watchdog is a small process that waits until the gate is gone. The kernel closes the pipe between them
+however the gate ended. Then the watchdog ends every process that carries a mark of this gate: agents that do
+not read their stdin, and their children, also those in another session. It runs this module, which therefore
+imports little.
 """
 
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Iterator
 
-from evalgate.system.isolation import find_reparented_children
+from evalgate.system.isolation import find_reparented_children, is_isolation_requested
 
 MARK_VARIABLE = "EVALGATE_WORKER"
 """Environment variable that holds the mark."""
@@ -147,3 +153,60 @@ def _wait_until_gone(gate: str) -> bool:
             return False
         time.sleep(_POLL_S)
     return True
+
+
+_PROGRAM = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from evalgate.agents.workers.orphans import run_watchdog
+run_watchdog(sys.argv[2])
+"""
+
+
+class _Watchdog:
+    """The end of the watchdog's pipe that the kernel closes together with this process."""
+
+    def __init__(self) -> None:
+        self.pipe: int | None = None
+
+
+_WATCHDOG = _Watchdog()
+
+
+def start_watchdog() -> None:
+    """Start the watchdog, once, before the first process of an agent, if isolation is requested.
+
+    A watchdog that cannot be started is not an error: the run continues without it.
+    """
+    if not is_isolation_requested() or _WATCHDOG.pipe is not None:
+        return
+    try:
+        reading, _WATCHDOG.pipe = os.pipe()
+    except OSError:
+        return
+    try:
+        _spawn_watchdog(reading)
+    except OSError:
+        return
+    finally:
+        os.close(reading)
+
+
+def _spawn_watchdog(reading: int) -> None:
+    # Imported here, because the watchdog imports this module and does not need them.
+    import subprocess
+    from pathlib import Path
+
+    root = str(Path(__file__).resolve().parents[3])
+    libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
+    process = subprocess.Popen(
+        # Without site-packages and bytecode: it needs only the standard library and starts in milliseconds.
+        [sys.executable, "-I", "-S", "-B", "-c", _PROGRAM, root, MARK_PREFIX],
+        stdin=reading,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=libraries,
+        cwd="/",
+        process_group=0,  # a signal to the gate's process group must not end it
+    )
+    process.returncode = 0  # or Popen warns: the watchdog ends after this process, which cannot wait for it

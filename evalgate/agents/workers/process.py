@@ -1,16 +1,9 @@
-"""A worker's process, its memory limit, and the watchdog that ends it when the gate is killed.
-
-The watchdog is a small process that waits until the gate is gone. The kernel closes the pipe between them
-however the gate ended. Then the watchdog ends every process that carries a mark of this gate: agents that do
-not read their stdin, and their children, also those in another session.
-"""
+"""A worker's process, its pipes, and its memory limit."""
 
 import asyncio
 import errno
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Protocol, TypeAlias
@@ -19,70 +12,17 @@ from pydantic import AfterValidator, Field
 from typing_extensions import override
 
 from evalgate.agents.workers.orphans import (
-    MARK_PREFIX,
     MARK_VARIABLE,
     create_mark,
     kill_orphans,
     kill_reparented,
+    start_watchdog,
 )
-from evalgate.agents.workers.wire import MAX_LINE_BYTES, WorkerProtocolError
+from evalgate.agents.workers.protocol import MAX_LINE_BYTES, WorkerProtocolError
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import truncate_start
 from evalgate.core.types import Failure
-from evalgate.system.isolation import is_isolation_requested, isolate_process, list_children
-
-_PROGRAM = """\
-import sys
-sys.path.insert(0, sys.argv[1])
-from evalgate.agents.workers.orphans import run_watchdog
-run_watchdog(sys.argv[2])
-"""
-
-
-class _Watchdog:
-    """The end of the watchdog's pipe that the kernel closes together with this process."""
-
-    def __init__(self) -> None:
-        self.pipe: int | None = None
-
-
-_WATCHDOG = _Watchdog()
-
-
-def start_watchdog() -> None:
-    """Start the watchdog, once, before the first process of an agent, if isolation is requested.
-
-    A watchdog that cannot be started is not an error: the run continues without it.
-    """
-    if not is_isolation_requested() or _WATCHDOG.pipe is not None:
-        return
-    try:
-        reading, _WATCHDOG.pipe = os.pipe()
-    except OSError:
-        return
-    try:
-        _spawn_watchdog(reading)
-    except OSError:
-        return
-    finally:
-        os.close(reading)
-
-
-def _spawn_watchdog(reading: int) -> None:
-    root = str(Path(__file__).resolve().parents[3])
-    libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
-    process = subprocess.Popen(
-        # Without site-packages and bytecode: it needs only the standard library and starts in milliseconds.
-        [sys.executable, "-I", "-S", "-B", "-c", _PROGRAM, root, MARK_PREFIX],
-        stdin=reading,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=libraries,
-        cwd="/",
-        process_group=0,  # a signal to the gate's process group must not end it
-    )
-    process.returncode = 0  # or Popen warns: the watchdog ends after this process, which cannot wait for it
-
+from evalgate.system.isolation import isolate_process, list_children
 
 MEMORY_POLL_S = 0.1
 """Seconds between two measurements of a worker's memory."""

@@ -6,8 +6,8 @@ from enum import Enum, auto
 from typing import Protocol
 
 from evalgate.agents.tracing.context import current_turn
-from evalgate.agents.workers import wire
-from evalgate.agents.workers.wire import MAX_ANSWER_BYTES, TOO_LARGE, InvalidMessageError, Transcript
+from evalgate.agents.workers import protocol
+from evalgate.agents.workers.protocol import MAX_ANSWER_BYTES, TOO_LARGE, InvalidMessageError, Transcript
 from evalgate.core.protocols import AgentError, SessionLostError, SessionResult
 from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
 from evalgate.system.loop_timer import LoopTimer
@@ -153,7 +153,7 @@ class WorkerSession:
             "state": initial.state,
         }
         if case.tool_mocks:
-            start["tool_mocks"] = [wire.encode_tool_mock(mock) for mock in case.tool_mocks]
+            start["tool_mocks"] = [protocol.encode_tool_mock(mock) for mock in case.tool_mocks]
         if case.context_messages:
             start["context_messages"] = case.context_messages
         return start
@@ -222,20 +222,20 @@ class WorkerSession:
         if kind == "done":
             self._finish_turn(message)
         elif kind == "tool_call":
-            self._transcript.add_event(wire.parse_tool_call(message))
+            self._transcript.add_event(protocol.parse_tool_call(message))
         elif kind == "tool_result":
-            self._transcript.add_event(wire.parse_tool_result(message))
+            self._transcript.add_event(protocol.parse_tool_result(message))
         elif kind == "message":
             self._transcript.add_message(message)
         elif kind == "usage":
             self._transcript.has_usage = True
-            self._usage = (self._usage or Usage()) + wire.parse_usage(message)
+            self._usage = (self._usage or Usage()) + protocol.parse_usage(message)
         elif kind == "captured":
             self._add_captured(message)
         else:
             self.state = SessionState.IDLE
-            failure = wire.parse_failure(message, kind="exception")
-            outcome, retry_after_s = wire.classify_failure(failure), wire.read_retry_after(message)
+            failure = protocol.parse_failure(message, kind="exception")
+            outcome, retry_after_s = protocol.classify_failure(failure), protocol.read_retry_after(message)
             if message.get("again_alone") is True:
                 self._settle_answer(self.build_lost_error(failure, outcome))
             else:
@@ -254,7 +254,7 @@ class WorkerSession:
 
     def _finish_turn(self, message: JsonObject) -> None:
         reply = self._transcript.build_reply(message)
-        self._final_state = wire.read_state(message)
+        self._final_state = protocol.read_state(message)
         self.state = SessionState.IDLE
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(reply)

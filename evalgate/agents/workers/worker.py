@@ -5,10 +5,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from evalgate.agents.workers import wire
+from evalgate.agents.workers import protocol
 from evalgate.agents.workers.process import AgentProcess, LaunchSpec, ProcessListener, describe_start_error
-from evalgate.agents.workers.session import SessionState, WorkerSession
-from evalgate.agents.workers.wire import (
+from evalgate.agents.workers.protocol import (
     MAX_ANSWER_BYTES,
     WorkerProtocolError,
     decode_message,
@@ -16,6 +15,7 @@ from evalgate.agents.workers.wire import (
     peek_session_key,
     quote_text,
 )
+from evalgate.agents.workers.session import SessionState, WorkerSession
 from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.types import ENTRY_NOT_FOUND, EvalCase, Failure, JsonObject
 from evalgate.system.loop_timer import LoopTimer
@@ -158,7 +158,7 @@ class Worker:
         elif kind == "ready" and not self.ready.done():
             self._accept_ready(message)
         elif kind == "fatal" and not self.ready.done():
-            self._shut_down(self._add_stderr(wire.parse_failure(message, kind="start")))
+            self._shut_down(self._add_stderr(protocol.parse_failure(message, kind="start")))
         else:
             raise WorkerProtocolError(
                 f"the agent sent a message of type {quote_text(kind)} that has no place there"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalgate.agents.host.failures import NoMatchingMockError
+from evalgate.agents.host.errors import NoMatchingMockError
 from evalgate.agents.host.session import Mocks
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evalgate.agents.http import response_body
 from evalgate.agents.http.response_body import SseReader, parse_json_body, run_off_loop
-from evalgate.agents.workers.wire import LARGE, parse_untrusted_json
+from evalgate.agents.workers.protocol import LARGE, parse_untrusted_json
 from evalgate.core.types import JsonObject, Message, Reply
 from tests.agents.http.server import Handler, run_case, scripted, serving, sse, streamed
 from tests.agents.play import a_talk

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.agents.workers.process import AgentProcess
-from evalgate.agents.workers.wire import WorkerProtocolError
+from evalgate.agents.workers.protocol import WorkerProtocolError
 
 
 class Silent:

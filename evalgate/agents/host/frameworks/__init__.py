@@ -6,7 +6,7 @@ import asyncio
 import importlib
 from typing import Any, Callable, NamedTuple
 
-from ..failures import UnusableEntryError
+from ..errors import UnusableEntryError
 from ..session import Session
 
 _FRAMEWORKS = (

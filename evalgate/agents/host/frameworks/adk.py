@@ -12,7 +12,7 @@ import uuid
 from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
-from ..failures import InvalidAnswerError, ModelError, summarize_error
+from ..errors import InvalidAnswerError, ModelError, summarize_error
 from ..session import FEATURE, Mocks, Session
 from . import AgentHost, is_a
 

@@ -14,7 +14,7 @@ import re
 import sys
 from typing import Any, Callable, List, Optional
 
-from ..failures import AgentCreationError, UnusableEntryError, summarize_error
+from ..errors import AgentCreationError, UnusableEntryError, summarize_error
 from . import AgentHost
 
 _FACTORY_NAME = re.compile(r"(make|create|build|get|new)_(\w+_)?(agent|graph|crew|team|workflow)(_async)?$")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Iterator, Optional
 
-from ..failures import UnsupportedCaseError
+from ..errors import UnsupportedCaseError
 from ..session import Session
 from . import AgentHost, is_a
 from .event_recorder import (

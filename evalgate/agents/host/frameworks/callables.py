@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any, Callable, Optional
 
-from ..failures import UnusableEntryError
+from ..errors import UnusableEntryError
 from ..session import Session
 from . import AgentHost, find_framework
 

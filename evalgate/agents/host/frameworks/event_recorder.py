@@ -8,7 +8,7 @@ import json
 from typing import Any, Callable, List, Optional, Protocol, Tuple
 from weakref import WeakKeyDictionary
 
-from ..failures import UnsupportedCaseError
+from ..errors import UnsupportedCaseError
 from ..session import Session
 from . import AgentHost
 

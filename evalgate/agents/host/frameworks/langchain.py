@@ -12,7 +12,7 @@ import json
 import uuid
 from typing import Any, Optional, get_type_hints
 
-from ..failures import InvalidAnswerError, UnusableEntryError
+from ..errors import InvalidAnswerError, UnusableEntryError
 from ..session import Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments

@@ -11,7 +11,7 @@ import importlib
 import json
 from typing import Any, Optional
 
-from ..failures import UnsupportedCaseError
+from ..errors import UnsupportedCaseError
 from ..session import FEATURE, Mocks, Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments

@@ -9,7 +9,7 @@ import contextlib
 import importlib
 from typing import Any, Optional, get_origin
 
-from ..failures import UnsupportedCaseError
+from ..errors import UnsupportedCaseError
 from ..session import FEATURE, Mocks, Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments

@@ -11,7 +11,7 @@ import inspect
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from weakref import WeakKeyDictionary
 
-from ..failures import UnsupportedCaseError
+from ..errors import UnsupportedCaseError
 from ..session import FEATURE, Session
 from . import AgentHost, is_a
 from .event_recorder import EventRecorder, as_text, refuse_attachments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from ..failures import UnusableEntryError
+from ..errors import UnusableEntryError
 from . import AgentHost, is_a
 
 _SEE = "; docs/agents.md has the function to copy"

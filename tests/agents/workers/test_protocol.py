@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.agents.workers.wire import (
+from evalgate.agents.workers.protocol import (
     WorkerProtocolError,
     decode_message,
     encode_message,

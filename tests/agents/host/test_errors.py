@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from evalgate.agents.host.failures import classify_transient_error, describe_error
+from evalgate.agents.host.errors import classify_transient_error, describe_error
 
 
 class Foreign(Exception):
