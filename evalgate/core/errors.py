@@ -50,6 +50,7 @@ class InvalidInputError(EvalgateError):
         self.problems: tuple[Problem, ...] = (
             (Problem("", 0, 0, problems),) if isinstance(problems, str) else tuple(problems)
         )
+        # All problems stay in `problems`, for editors and tests; only the text is cut.
         shown = [str(problem) for problem in self.problems[:MOST_SHOWN]]
         left = len(self.problems) - len(shown)
         super().__init__("\n".join([*shown, f"… and {left:,} more"] if left else shown))

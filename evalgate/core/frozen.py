@@ -29,7 +29,9 @@ def frozen(cls: type[_T]) -> type[_T]:
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     found = fields(made)
     names = [each.name for each in found if each.compare]
+    # `type` for a class without fields: it returns the same value for all of its objects.
     made.__compared__ = attrgetter(*names) if names else type
+    # A class may bring its own `__hash__` or `__repr__`, which the shared ones must not replace.
     own = vars(made)
     for name in _SHARED:
         if name not in own:

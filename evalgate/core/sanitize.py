@@ -68,6 +68,7 @@ def strip_invisible(text: str) -> str:
 
     Lone surrogates and noncharacters become U+FFFD, so the result is valid in UTF-8 and in XML 1.0.
     """
+    # Most texts have nothing to remove, and a report passes every one of them through here.
     if text.isascii() and text.isprintable():
         return text
     text = _LINE_END.sub("\n", _ANSI.sub("", text))
@@ -101,6 +102,8 @@ def truncate_start(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     kept = text[-limit:]
+    # The cut may fall inside a secret: what is left of the first word is dropped, unless it has no end in
+    # sight.
     blank = _BLANK.search(kept)
     word_end = blank.start() if blank else len(kept)
     return f"…{kept[min(word_end, _LONGEST_WORD) :]}"

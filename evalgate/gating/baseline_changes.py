@@ -108,6 +108,7 @@ def compare_with_baseline(
         (case, old) for case in cases if (old := before.get(case.key)) and _is_comparable(case, old)
     )
     present, newest = {case.key for case in cases}, find_newest_sources(baseline)
+    # A case that only older gate runs have was removed long ago, and reported then.
     gone = [old for old in baseline.cases if old.key not in present and _is_current(old, newest)]
     removed = [old for old in gone if whole_sets is None or old.eval_set_id in whole_sets]
     changes += [CaseChange(old.eval_set_id, old.eval_id, "removed", before=old.status) for old in removed]
@@ -301,6 +302,7 @@ def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | No
     )
     now = [UNIT] * passes + [0] * (len(case.runs) - passes)
     before = [UNIT if passed else 0 for passed in then]
+    # The sides are swapped: asked is how often luck alone gives so many passes, not so many failures.
     is_luck = compute_case_p(tuple(sorted(now)), tuple(sorted(before))) > _LUCK
     return None if is_luck else "newly_passing"
 

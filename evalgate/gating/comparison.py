@@ -57,10 +57,12 @@ def compare_runs(
         return RunComparison(
             add_threshold_margins(summarize_metrics(scored.cases), scored.cases), scored.cases
         )
+    # Only here: a run without a baseline would load the statistics for nothing.
     from evalgate.gating.baseline_changes import add_deltas, compare_with_baseline
     from evalgate.gating.follow_ups import classify_failures
     from evalgate.gating.significance import apply_decision
 
+    # Before all else: the changes of a case, and its part in the verdict, depend on what its follow-up found.
     cases = classify_failures(scored.cases, baseline, scored.statistics)
     metrics = add_threshold_margins(summarize_metrics(cases), cases)
     if baseline is not None:

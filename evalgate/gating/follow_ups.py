@@ -61,7 +61,9 @@ class FailureClassifier:
                 continue
             if (stored := self._find_stored_runs(case)) is None or not any(stored.find_misses(case)):
                 continue
+            # Computed at the first open case: most runs have none, and the estimate reads every stored run.
             flaky = self._estimate_flaky(cases) if flaky is None else flaky
+            # One run at a time: the next pass may settle it.
             if self._decide_outcome(stored, case, flaky) == "open":
                 found[at] = (max(run.run for run in case.runs) + 1,)
         return found
@@ -79,6 +81,7 @@ class FailureClassifier:
     def _build_follow_up(self, case: CaseResult, flaky: "_FlakyEstimate") -> FollowUp | None:
         stored = self._find_stored_runs(case)
         missed = frozenset(metric.name for metric in case.metrics if metric.status == "failed")
+        # A metric that is new or changed has no history: no stored run could have excused the failure.
         if stored is None or not missed <= stored.known:
             return None
         crashed = case.agent_failed
@@ -95,10 +98,13 @@ class FailureClassifier:
         return self._find_criteria(stored, flaky).classify_runs(stored.find_misses(case))
 
     def _find_criteria(self, stored: "_StoredRuns", flaky: "_FlakyEstimate") -> BreakageCriteria:
+        # A case that failed before in another way is known to be flaky, so more is needed before a new way
+        # counts as a break: it is compared with how many such ways the suite has.
         alike = flaky.ways if stored.history.failed else flaky.cases
         return find_breakage_criteria(stored.count, alike, most=self._most)
 
     def _estimate_flaky(self, cases: Sequence[CaseResult]) -> "_FlakyEstimate":
+        # Quarantined cases are known to be flaky: they would raise the bar for all others.
         gating = (case for case in cases if case.quarantine is None)
         stored = [found for case in gating if (found := self._find_stored_runs(case))]
         return _FlakyEstimate(

@@ -97,6 +97,7 @@ def apply_quarantine(
     if problems := list(_find_misfits(document, entries, keys, policies, is_part=is_part)):
         raise InvalidInputError(sorted(problems))
     settled = _resolve_entries(file, entries, environ)
+    # An entry that the change itself adds does not count yet: a change must not quarantine what it breaks.
     fresh = [entry.case for entry in entries if settled is not None and entry not in settled]
     notices = []
     if fresh:

@@ -122,9 +122,11 @@ def _pool_tables(
         return
     scattered = {row: scores for line in lines.values() for row, scores in line.cases.items()}
     rows = {row: scattered[row] for row in map(build_row_name, cases) if row in scattered}
+    # The lines differ in their thresholds alone, so any of them has the rule of the comparison.
     common = next(iter(lines.values())).rule
     yield name, GatingMetric(rows, MetricRule(common.max_drop, common.require))
     for key, line in lines.items():
+        # Without `max_drop`: the drop is judged once, in the table over all lines.
         yield build_table_name(key), GatingMetric(line.cases, replace(line.rule, max_drop=None))
 
 
@@ -251,6 +253,7 @@ def build_statistical_policy(
     """
     fine = gate.statistics
     is_literal = gate.max_failed_cases is not None
+    # A deterministic agent would fail the same way again: following it up costs runs and tells nothing.
     repeatable = repeatable and not gate.deterministic
     parameters = Parameters(
         alpha=fine.alpha,

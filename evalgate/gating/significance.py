@@ -51,6 +51,8 @@ def decide_metrics(
     tables = build_score_tables(cases, baseline, policy)
     if not tables:
         return None
+    # A run that was interrupted, or stored, has the runs that it has: `decide_available_runs` never asks for
+    # more.
     decide = decide_available_runs if policy.follows_up else decide_fixed_runs
     return decide(tables, policy.parameters)
 
@@ -73,6 +75,7 @@ def apply_decision(
     changes = dict(compare_line_means(tables, rounds, parameters))
     context = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
     found = annotate_results(metrics, cases, decision, context, changes)
+    # Only AUTO stops because an average looks good. A fixed number of runs stops for no such reason.
     excesses = dict(find_excesses(tables, decision, parameters)) if policy.is_auto else {}
     corrected = apply_corrections(group_by_metric(cases), found.metrics, excesses)
     notices = (
@@ -301,6 +304,7 @@ def _annotate_summary(
     summary: MetricSummary, found: MetricDecision, context: MessageContext, *, has_minimum: bool
 ) -> MetricSummary:
     change, score_range = found.change, summary.range
+    # The literal comparison with the minimum is replaced where the statistics judged it with its interval.
     status = summary.status
     if summary.score is not None and (found.minimum or found.reliability):
         bad = any(each is not None and each.verdict == "fail" for each in (found.minimum, found.reliability))

@@ -64,6 +64,7 @@ def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
     An untrustworthy run is never called better or worse. A certain failure outweighs a metric that could
     not be evaluated. A run without any result never passes.
     """
+    # First of all, so that not even an interruption or an error rate counts a quarantined case.
     evidence = _exclude_quarantined(evidence)
     if evidence.interrupted:
         done = evidence.totals.cases - evidence.totals.not_evaluated
@@ -73,12 +74,16 @@ def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
     untrustworthy = tuple(_describe_untrustworthy(evidence, policy))
     failures = (*_describe_failures(evidence, policy), *_describe_regressions(evidence, policy))
     missing = tuple(_describe_missing(evidence, policy))
+    # Before the failures: with half of the cases missing, what failed may be all that was reached. The
+    # failures are still listed, because they are true of the cases that ran.
     if untrustworthy:
         return Verdict("error", ExitCode.NO_VERDICT, (*untrustworthy, *failures))
     if failures:
         return Verdict("fail", ExitCode.CLOSED, (*failures, *missing))
+    # After the failures: a metric that could not be evaluated does not make a failed case pass.
     if missing:
         return Verdict("error", ExitCode.NO_VERDICT, missing)
+    # With `max_failed_cases` the user counts failures literally; nothing is left open then.
     open_cases = _describe_open_cases(evidence) if policy.max_failed_cases is None else ()
     if undecided := (*_describe_undecided(evidence), *open_cases):
         return Verdict("inconclusive", _UNDECIDED[policy.on_inconclusive], undecided)
@@ -112,6 +117,7 @@ def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator
     if evidence.unreachable:
         yield f"The agent could not be reached: {shorten_text(evidence.unreachable, _QUOTED)}"
         return
+    # A doubt, such as a spent budget, explains the missing scores: the sentences below would only repeat it.
     if evidence.doubts:
         yield from evidence.doubts
         return
@@ -120,6 +126,7 @@ def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator
             why = "all of them are quarantined" if evidence.quarantined else "the eval sets are empty"
             yield f"No case was evaluated: {why}."
         return
+    # Also where `min_cases: 0` allows a run without a score: an empty result must never open the gate.
     if not any(metric.score is not None for metric in evidence.metrics):
         yield (
             f"Nothing was evaluated: none of {_format_case_count(evidence)} has a "
@@ -165,6 +172,7 @@ def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]
     crashed = [case for case in evidence.cases if case.agent_failed]
     if policy.max_failed_cases is None:
         yield from (_describe_break(case, evidence) for case in evidence.cases if _is_broken(case))
+        # Cases with a follow-up were run again, or explained by their baseline: only a break counts there.
         failed = [case for case in failed if case.follow_up is None]
         crashed = [case for case in crashed if case.follow_up is None]
     if len(failed) + len(crashed) <= (policy.max_failed_cases or 0):
@@ -292,6 +300,7 @@ def _describe_pass(evidence: GateInput, policy: GateConfig) -> str:
         else f"{_format_case_count(evidence)} passed"
     )
     quarantined = f"; {evidence.quarantined:,} quarantined" if evidence.quarantined else ""
+    # A mean that the baseline judges may be below the threshold of single cases and pass all the same.
     below = any(each.score is not None and each.score < each.threshold for each in evidence.metrics)
     met = "every minimum is met" if below else "every metric meets its threshold"
     return f"{passed} and {met}{_describe_comparison(evidence, policy)}{quarantined}."

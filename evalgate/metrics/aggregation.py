@@ -106,6 +106,7 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
     threshold = metrics[0].threshold
     score = compute_weighted_mean(scores, weights) if scores else None
     scored = [metric for metric in metrics if metric.score is not None]
+    # All members of a group share it: it is part of the group's key.
     own = metrics[0].min_mean
     status: Status = "not_evaluated"
     if score is not None:

@@ -132,6 +132,7 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
 async def _score_metric(metric: Metric, case: EvalCase, run: CaseRun) -> MetricResult:
     try:
         return validate_result(await metric.score(case, run))
+    # Not a score of 0: a judge that is down says nothing about the agent.
     except JudgeError as failure:
         return MetricFailure(str(failure), failure.kind)
     except Exception as error:  # noqa: BLE001  a metric may be a user's code: its error must not end the run
@@ -142,6 +143,7 @@ def _build_turn_results(
     case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric], results: Mapping[str, MetricResult]
 ) -> tuple[TurnResult, ...]:
     rows: zip_longest[tuple[CaseTurn | None, Reply | None, UserMessage | None]]
+    # The longest: a recording may have more turns than its case, and a simulated user no written ones.
     rows = zip_longest(case.turns, run.replies, run.said)
     return tuple(
         TurnResult(
@@ -189,7 +191,11 @@ def score_case(
     policy: CasePolicy = DEFAULT_CASE_POLICY,
 ) -> CaseResult:
     """Return the result of a case over all its runs. `metrics` have the case's own thresholds already."""
+    # Runs that follow up a suspicion stay out of the means: a case that failed would otherwise get more
+    # chances than one that passed.
     counting = [run for run in runs if not run.confirms]
+    # One crash leaves the case without a score, not with the mean of its other runs: crashing on hard
+    # questions would otherwise raise it.
     unanswered = next((run for run in counting if run.outcome != "answered"), None)
     if unanswered is None:
         case_metrics = tuple([_summarize_case_metric(bound, counting) for bound in metrics])

@@ -77,6 +77,7 @@ class Evaluation:
         """Error that kept the agent from being reached; "" if it was."""
         self.more_wanted = False
         """True if the budget was spent before every wanted run was begun."""
+        # A resumed run, or a merge of shards, has spent a part of the budget already.
         plan.judge_resolver.judges.meter.add_usage(scope.used.spent)
         plan.judge_resolver.judges.meter.on_call = self._record_usage
         self.spending = BudgetGuard(plan.judge_resolver.judges.meter)
@@ -122,8 +123,10 @@ class Evaluation:
                         await self._run_schedule(agent, wanted)
                         wanted = self._plan_further_runs(sampler)
                         self.more_wanted = bool(wanted) and self.spending.stop_reason() is not None
+        # Not raised again: what was measured until Ctrl-C is still reported.
         except asyncio.CancelledError:
             self.interrupted = True
+        # Runs that ended in the last round of the event loop have not reached the journal yet.
         finally:
             self._flush_runs()
 
@@ -188,6 +191,8 @@ class Evaluation:
     def _iter_requests(self, wanted: RunSchedule) -> Iterator[RunRequest]:
         """Yield the requests run by run, so that every case is run once before any is run again."""
         last = max((number for numbers in wanted.values() for number in numbers), default=0)
+        # Not case by case: if the run is cut short, every case has some runs, and the comparison still means
+        # something.
         for number in range(1, last + 1):
             for index, numbers in wanted.items():
                 if number in numbers:

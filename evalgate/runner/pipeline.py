@@ -59,6 +59,7 @@ def run_gate(
         EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
+    # Before the agent starts: a baseline that cannot be read must cost no run.
     baseline = _read_baseline(plan)
     if options.shard is None:  # a shard cannot know what the others find
         plan = plan.apply_default_runs(baseline)
@@ -72,6 +73,7 @@ def run_gate(
         scope = RunScope(journaling.finished, share, journaling, journaling.used)
         evaluation = Evaluation(plan, progress, scope)
         agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
+        # Now, because nothing has been spent yet: the user can still stop.
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, sampler), baseline):
             tell(sentence)
         asyncio.run(evaluation.run(agent, sampler, while_starting, begin))

@@ -86,6 +86,7 @@ class AdaptiveRuns:
         is_whole = all(case.runs for case in cases)
         if is_whole and isinstance(step, Decision) and _has_failing_average(step):
             return {}
+        # Suspects go first: if one broke, the gate closes, and another round of all cases would be wasted.
         classifier = build_classifier(self.baseline, self.policy)
         wanted = dict(classifier.plan_follow_ups(cases)) if classifier else {}
         if step is None or isinstance(step, Decision) or (wanted and step.why == "round"):

@@ -44,6 +44,7 @@ def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: 
     ]
     deviation = math.sqrt(math.fsum(spread for spread, _ in spreads))
     error = math.sqrt(math.fsum(spread / runs for spread, runs in spreads))
+    # Without luck nothing was gained by stopping early.
     if deviation == 0 or rounds > _MOST_ROUNDS:
         return 0.0
     mass = moment = 0.0
@@ -131,7 +132,10 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
             return NextRuns(wanted, "round")
         last = rounds == most
         assessments = build_assessments(metrics, parameters, AnalysisStage(rounds, last, most))
+        # A failed average closes the gate by itself: no suspect is worth a run then.
         failed = any(assessment.failed for assessment in assessments.values())
+        # Made once: the share of `case_alpha` that a cell gets must not depend on how many rounds the
+        # averages take.
         if plan is None:
             plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
             if not failed or parameters.runs:
@@ -242,6 +246,8 @@ def _find_first_status(
     parameters: Parameters,
 ) -> RegressionStatus:
     first, _ = _get_round_bounds(parameters)
+    # The status is that of the first moment at which the case would not have been run again. Later rounds of
+    # the average run it too, and must not give it a second chance, or a second risk.
     for count in range(min(first, len(runs)), len(runs) + 1):
         scores = normalize_scores(runs[:count])
         if not scores:  # the judge failed on all of its first runs

@@ -191,6 +191,8 @@ def build_assessments(
         for name, metric in metrics.items()
         if (change := _compare_metric_means(scores[name], metric.rule, parameters, moment)) is not None
     }
+    # AUTO looks after every round, and looking often finds something: before the last round a fail needs
+    # stronger evidence.
     alpha = parameters.alpha * parameters.averages_share / (1 if moment.last else _INTERIM)
     tested = {
         name: change.p for name, change in changes.items() if not is_deterministic(scores[name], parameters)
@@ -248,11 +250,13 @@ def _build_assessment(
 ) -> Assessment:
     exact = is_deterministic(scores, parameters)
     if _has_too_few_scores(scores, parameters):
+        # If no case can be compared, the missing baseline is the reason, not the missing scores.
         has_baseline = bool(scores.pairs) or "no_score" in scores.unpaired.values()
         part = RuleCheck("data", "inconclusive", "missing_runs" if has_baseline else "no_baseline")
         return Assessment(scores, (part,), None, None, None, None, exact)
     cases = tuple(scores.measured.values())
     alpha = parameters.alpha if moment.last else parameters.alpha / _INTERIM
+    # Over all cases with a score, new and changed ones too: a minimum needs no baseline.
     minimum = reliability = None
     if cases and rule.min_score is not None:
         minimum = compare_mean_with_minimum(cases, rule.min_score, alpha=alpha, require=rule.require)

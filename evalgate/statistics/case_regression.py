@@ -39,6 +39,7 @@ def build_confirmation_plan(
 
     A cell that no outcome of its runs could confirm cannot raise a false alarm either, and needs no share.
     """
+    # A case that could not fall by `case_drop` even to 0 is never called broken.
     eligible = {
         cell: scores
         for cell, scores in baselines.items()

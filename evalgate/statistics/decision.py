@@ -263,6 +263,7 @@ def _decide_metric(
         for case, scores in metric.cases.items()
     }
     parts = _collect_checks(metric, assessment, cases)
+    # The first of the worst: averages are named before single cases.
     deciding = max(parts, key=lambda part: SEVERITY[part.verdict])
     return MetricDecision(
         rule=metric.rule,
@@ -295,6 +296,7 @@ def _find_named_cases(assessment: Assessment, parameters: Parameters) -> tuple[s
     pairs = assessment.scores.pairs
     if not parameters.runs or assessment.exact or assessment.change is None:
         return None
+    # Cases that were followed up were chosen because they failed: a list of discoveries would be biased.
     if len({pair.attempted for pair in pairs}) > 1:
         return None
     return find_discoveries(pairs, parameters.fdr, case_drop=parameters.case_drop)

@@ -158,6 +158,7 @@ def _compute_convolved_p(pairs: Sequence[Pair], weight: float) -> float | None:
         law = _convolve_terms(law, [(offset * step, probability) for offset, probability in terms])
     tolerance = _EQUAL * UNIT * weight * scale
     larger = math.fsum(mass for key, mass in law.items() if key < -tolerance)
+    # Half of what is equal counts (mid-p): the plain p of few discrete outcomes is too large on average.
     equal = math.fsum(mass for key, mass in law.items() if abs(key) <= tolerance)
     return min(1.0, larger + equal / 2)
 
@@ -291,6 +292,7 @@ def compare_means(
         (pair.weight / total) ** 2 / min(len(pair.baseline), len(pair.candidate)) for pair in pairs
     )
     unpooled = math.fsum(_compute_unpooled_variance(pair, total) for pair in pairs)
+    # The wider of the two: pooled variance is right if nothing changed, unpooled if something did.
     half = compute_half_width(max(luck, unpooled), inverse, alpha)
     ahead = math.fsum(
         _compute_permutation_variance(pair, total, planned_runs or len(pair.candidate)) for pair in pairs

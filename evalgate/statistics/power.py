@@ -233,6 +233,7 @@ def _simulate_trial(
     dice: random.Random,
     drop: float,
 ) -> Decision:
+    # Both sides are drawn: a baseline that stays as it is would hide the luck that is in it.
     baseline = {case: dice.choices(runs, k=len(runs)) for case, runs in history.items()}
     metrics = tuple(dict.fromkeys(name for runs in history.values() for run in runs for name in run))
     means = {name: _compute_metric_mean(history, name) for name in metrics}
@@ -263,6 +264,7 @@ def _find_smallest_drop(
     seed: int,
 ) -> float | None:
     """Find the smallest caught drop by bisection: a larger drop is never caught less often, luck aside."""
+    # The same seed for every drop: the trials differ in the drop alone, so bisection sees little luck.
     missed, caught = 0, round(1 / _FINEST) + 1
     while caught - missed > 1:
         points = (missed + caught) // 2

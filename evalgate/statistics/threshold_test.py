@@ -112,6 +112,7 @@ def compare_reliability_with_minimum(
 
     Uses the unbiased estimate C(c,k)/C(n,k) of each case.
     """
+    # No estimate from the other cases: the short one may be the unreliable one.
     if any(len(scores) < demand.k for scores, _ in cases):
         return None
     total = math.fsum(weight for _, weight in cases)
@@ -121,6 +122,7 @@ def compare_reliability_with_minimum(
         * (math.comb(count_passed(scores, demand.pass_score), demand.k) / math.comb(len(scores), demand.k))
         for scores, weight in cases
     )
+    # Runs overlap between the choices of k: only n // k groups are independent of each other.
     inverse = math.fsum((weight / total) ** 2 / (len(scores) // demand.k) for scores, weight in cases)
     half = compute_half_width(max(0.0, value * (1 - value)) * inverse, inverse, alpha)
     return _compare_estimate(value, half, demand.minimum, require)
