@@ -13,7 +13,7 @@ from evalgate.redaction.redactor import Redactor
 from evalgate.runner.checkpoint.row_codec import dump_run
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.redaction.test_laws import PIECES
-from tests.redaction.test_tree import CANARY, KEYS
+from tests.redaction.test_nested_data import CANARY, KEYS
 
 ODD = 'canary "quoted" \\ back\nline é'
 REDACTOR = Redactor.from_environment({"A_TOKEN": CANARY, "B_SECRET": ODD})

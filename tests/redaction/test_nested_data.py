@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.sanitize import strip_invisible
-from evalgate.redaction.redactor import Redactor
-from evalgate.redaction.tree import TOO_DEEP, TextCollector, rewrite_tree
+from evalgate.redaction.redactor import TOO_DEEP, Redactor, TextCollector, rewrite_tree
 from tests.builders import a_case_result, a_record
 from tests.situations import hostile
 
