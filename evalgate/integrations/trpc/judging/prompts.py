@@ -1,4 +1,4 @@
-"""What a judge's prompt is made of: rubrics, and a user's own template (`llm_judge_template`).
+"""Parts of a judge's prompt: rubrics, and a user's own template (`llm_judge_template`).
 
 A template's variables are bound to values of the turn.
 """
