@@ -18,7 +18,7 @@ from evalgate.documents.strict_json import parse_json
 
 
 def read(eval_format: EvalFormat, content: Any) -> EvalSet:
-    """What the format reads from `content`, given as JSON text or as a value."""
+    """Read an eval set from `content`, given as JSON text or as a value."""
     text = content if isinstance(content, str) else json.dumps(content)
     found = _outcome(eval_format, parse_json(text.encode(), "f.json"))
     with in_parts(text) as document:
@@ -52,7 +52,7 @@ def _head(case: EvalCase) -> tuple[object, ...]:
 
 @contextmanager
 def in_parts(text: str) -> Iterator[Document]:
-    """The document as of a large file, of which only some bytes are read at a time."""
+    """Yield the document of a large file, of which only some bytes are read at a time."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "f.json")
         path.write_bytes(text.encode())

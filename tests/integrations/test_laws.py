@@ -1,4 +1,4 @@
-"""What every format of eval sets keeps to."""
+"""Laws of every format of eval sets."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ FORMATS = [AdkFormat(), AdkLegacyFormat(), AdkRsFormat(), OrchestrateFormat(), T
 @pytest.mark.parametrize("eval_format", FORMATS, ids=lambda kind: type(kind).__name__)
 @settings(deadline=None)
 @given(content=CONTENT)
-def test_any_json_is_read_or_refused_at_a_place(eval_format: EvalFormat, content: Any) -> None:
+def test_any_json_is_read_or_refused_with_a_position(eval_format: EvalFormat, content: Any) -> None:
     assert isinstance(recognised(eval_format, content), bool)
     try:
         eval_set = read(eval_format, content)

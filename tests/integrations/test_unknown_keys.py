@@ -1,4 +1,4 @@
-"""A key that nothing reads is an error where its owner refuses it, and said where the owner passes over it."""
+"""A key that is not read is an error if its owner refuses it, and reported if its owner ignores it."""
 
 import copy
 import json
@@ -120,7 +120,7 @@ def read(document: Any, name: str) -> EvalSet:
         (changed(PLAYED, ("eval_cases", 0, "conversation_scenario"), persona="EXPERT"), "`eval_cases[0].conversation_scenario.persona` is not a known key. Did you mean `user_persona`?"),
     ],
 )  # fmt: skip
-def test_google_adk_refuses_it(document: Any, problem: str) -> None:
+def test_a_key_that_google_adk_refuses_is_an_error(document: Any, problem: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         read(document, "adk")
 
@@ -171,7 +171,7 @@ def test_camel_case_is_checked_too() -> None:
         ("orchestrate", changed(WXO, ("goal_details", 0), arguments={"x": 1}), "`arguments` (line 1"),
     ],
 )  # fmt: skip
-def test_what_the_owner_passes_over_is_said(name: str, document: Any, told: str) -> None:
+def test_keys_that_the_owner_ignores_are_reported(name: str, document: Any, told: str) -> None:
     (notice,) = read(document, name).notices
 
     assert told in notice
@@ -182,18 +182,18 @@ def test_what_the_owner_passes_over_is_said(name: str, document: Any, told: str)
     ("name", "document"),
     [("adk", ADK), ("adk", PLAYED), ("adk", WITH_EVENTS), ("adk-rs", RS), ("trpc", TRPC), ("trpc", OLD_TRPC), ("adk-legacy", LEGACY), ("adk-legacy", CASES), ("orchestrate", WXO)],
 )  # fmt: skip
-def test_nothing_is_said_of_known_keys(name: str, document: Any) -> None:
+def test_known_keys_are_not_reported(name: str, document: Any) -> None:
     assert read(document, name).notices == ()
 
 
-def test_null_and_empty_values_say_nothing() -> None:
+def test_null_and_empty_values_are_not_reported() -> None:
     document = changed(ADK, PLACES["turn"], brand_new=None, newer=None)
     document = changed(document, ("eval_cases", 0), newest=[])
 
     assert read(document, "adk").notices == ()
 
 
-def test_a_mistake_in_every_case_is_told_ten_times(tmp_path: Any) -> None:
+def test_a_mistake_in_every_case_is_reported_ten_times(tmp_path: Any) -> None:
     turns = [changed(ADK, PLACES["turn"], intermediate_dta={"x": 1})["eval_cases"][0] for _ in range(50)]
     cases = [{**case, "eval_id": f"c{number}"} for number, case in enumerate(turns)]
     path = tmp_path / "f.json"
@@ -207,7 +207,7 @@ def test_a_mistake_in_every_case_is_told_ten_times(tmp_path: Any) -> None:
         assert "`intermediate_dta` is unknown in 40 more places" in messages
 
 
-def test_a_set_that_stays_in_its_file_is_looked_through_once(tmp_path: Any) -> None:
+def test_a_large_set_is_checked_once(tmp_path: Any) -> None:
     path = tmp_path / "f.json"
     cases = [{**CASE, "eval_id": f"c{number}", "mood": 1} for number in range(30)]
     path.write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
@@ -221,7 +221,7 @@ def test_a_set_that_stays_in_its_file_is_looked_through_once(tmp_path: Any) -> N
 AGENT = "def answer(message):\n    return 'Hello'\n"
 
 
-def test_validate_and_the_report_say_it(tmp_path: Any) -> None:
+def test_validate_and_the_report_show_ignored_keys(tmp_path: Any) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
     (tmp_path / "s.evalset.json").write_text(json.dumps(changed(ADK, ("eval_cases", 0), mood={"a": 1})))
     (tmp_path / "t.yaml").write_text("version: 1\ncriteria: {response_match_score: 0.5}\n")

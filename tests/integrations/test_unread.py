@@ -1,4 +1,4 @@
-"""Every format tells the keys that it passes over, and no key that it reads."""
+"""Every format reports the keys that it ignores, and no key that it reads."""
 
 import json
 from typing import Any
@@ -90,7 +90,7 @@ UNREAD: dict[str, list[tuple[str | int, ...]]] = {
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_what_is_passed_over_is_told(name: str) -> None:
+def test_ignored_keys_are_reported(name: str) -> None:
     eval_format = registry.get_formats()[name]
     document = parse_json(json.dumps(SETS[name]).encode(), "f.json")
 

@@ -1,4 +1,4 @@
-"""What every writer of eval sets keeps to: stable, readable, and silent about nothing."""
+"""Laws of every writer of eval sets: its files are stable and readable, and every loss is reported."""
 
 import json
 from collections.abc import Mapping
@@ -38,14 +38,14 @@ WRITERS: Mapping[str, EvalSetWriter] = {name: registry.get_writer(name) for name
 
 
 def loaded(text: str, path: str = "f.json") -> EvalSet:
-    """The eval set in a text, read by the format that knows it."""
+    """Read an eval set from a text with the format that recognises it."""
     document = parse_json(text.encode(), path)
     reader = next(each for each in FORMATS.values() if each.matches_document(document))
     return reader.read_eval_set(document)
 
 
 def written(name: str, eval_set: EvalSet) -> WriteResult:
-    """As that format; when there is nothing to write, every case is listed."""
+    """Write the set in that format; if nothing can be written, check that every case is listed."""
     try:
         return WRITERS[name].write_eval_set(eval_set)
     except InvalidInputError as error:
@@ -169,7 +169,7 @@ EVAL_SETS = st.builds(
 @pytest.mark.parametrize("target", WRITERS)
 @settings(max_examples=60, deadline=None)
 @given(eval_set=EVAL_SETS)
-def test_what_is_written_is_read_and_written_again_the_same(target: str, eval_set: EvalSet) -> None:
+def test_a_written_file_is_written_the_same_after_reading(target: str, eval_set: EvalSet) -> None:
     first = written(target, eval_set)
     if first.text:
         assert WRITERS[target].write_eval_set(loaded(first.text)).text == first.text
@@ -178,7 +178,7 @@ def test_what_is_written_is_read_and_written_again_the_same(target: str, eval_se
 @pytest.mark.parametrize("target", WRITERS)
 @settings(max_examples=60, deadline=None)
 @given(eval_set=EVAL_SETS)
-def test_what_was_written_twice_loses_nothing_more(target: str, eval_set: EvalSet) -> None:
+def test_a_second_conversion_loses_nothing_more(target: str, eval_set: EvalSet) -> None:
     first = written(target, eval_set)
     if first.text:
         again = loaded(first.text)
@@ -190,7 +190,7 @@ def test_what_was_written_twice_loses_nothing_more(target: str, eval_set: EvalSe
 @pytest.mark.parametrize("target", ["adk", "adk-rs", "trpc"])
 @settings(max_examples=60, deadline=None)
 @given(eval_set=EVAL_SETS)
-def test_where_nothing_is_lost_the_same_is_read(target: str, eval_set: EvalSet) -> None:
+def test_a_conversion_without_losses_reads_the_same(target: str, eval_set: EvalSet) -> None:
     for case in eval_set.cases:
         alone = replace(eval_set, cases=(case,))
         result = written(target, alone)
@@ -199,7 +199,7 @@ def test_where_nothing_is_lost_the_same_is_read(target: str, eval_set: EvalSet) 
             assert comparable(back) == comparable(case)
 
 
-def test_what_a_recorded_reply_loses_is_told() -> None:
+def test_losses_of_a_recorded_reply_are_reported() -> None:
     turn = CaseTurn(UserMessage("a"), Reply("b"))
     recorded = (Reply("b"), Reply(None, (ToolCall("f", {}, author="helper"),)))
     case = EvalCase("c", (turn, turn), recorded=recorded)
@@ -207,7 +207,7 @@ def test_what_a_recorded_reply_loses_is_told() -> None:
     assert written("trpc", EvalSet("s", (case,))).lost == ("c: recorded turn 2: who calls which tool",)
 
 
-def test_an_answer_before_a_call_that_nobody_is_named_for_is_read_as_it_was_written() -> None:
+def test_a_result_before_its_call_keeps_its_position() -> None:
     turn = CaseTurn(UserMessage("a"), Reply(None, (ToolResult("f"), ToolCall("f", {}))))
     case = EvalCase("c", (turn,))
 
@@ -237,7 +237,7 @@ def plain(reply: Reply) -> Reply:
     )
 
 
-def test_every_real_eval_set_becomes_every_format_and_stays_what_it_is() -> None:
+def test_every_real_eval_set_is_converted_to_every_format_and_unchanged() -> None:
     folder = shared_folder()
     for path in sorted(folder.glob("corpus/**/*.json")) if folder else []:
         try:
@@ -255,7 +255,7 @@ def test_every_real_eval_set_becomes_every_format_and_stays_what_it_is() -> None
                 assert WRITERS[target].write_eval_set(again).text == first.text, (path.name, target)
 
 
-def test_prompts_without_a_beginning_are_kept_and_told() -> None:
+def test_prompts_without_a_starting_sentence_are_kept_and_reported() -> None:
     goal = {"type": "text", "name": "g", "response": "Hi"}
     dataset = {"story": "s", "user_prompts": ["more"], "goals": {"g": []}, "goal_details": [goal]}
     eval_set = loaded(json.dumps(dataset))

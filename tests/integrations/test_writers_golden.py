@@ -43,7 +43,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("target", LOST)
-def test_an_eval_set_becomes(target: str) -> None:
+def test_an_eval_set_is_written_in_another_format(target: str) -> None:
     document = read_json(GOLDEN / "rolls.adk.json", "rolls.adk.json")
 
     written = registry.get_writer(target).write_eval_set(AdkFormat().read_eval_set(document))

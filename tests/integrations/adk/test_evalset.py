@@ -144,7 +144,7 @@ def camel(value: Any, choose: Any = lambda: True) -> Any:
     }
 
 
-def test_every_field_that_is_evaluated_arrives() -> None:
+def test_every_evaluated_field_is_read() -> None:
     assert read(ADK, FULL) == EXPECTED
 
 
@@ -154,12 +154,12 @@ def test_camel_case_is_read_at_every_level() -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_spellings_mix_at_will(data: st.DataObject) -> None:
+def test_spellings_may_be_mixed(data: st.DataObject) -> None:
     assert read(ADK, camel(FULL, lambda: data.draw(st.booleans()))) == EXPECTED
 
 
 TOLERANT = [{"eval_cases"}, {"eval_id"}, {"app_name"}, {"text"}, {"author"}, {"name", "args", "id"}]
-"""Keys of objects in which Google ADK, or a newer google-genai, passes over a key that is unknown here."""
+"""Keys of objects in which Google ADK, or a newer google-genai, ignores a key that is unknown here."""
 
 
 def unknown_everywhere(value: Any) -> Any:
@@ -172,7 +172,7 @@ def unknown_everywhere(value: Any) -> Any:
     return known | {"brand_new": {"x": [None]}} if is_tolerant else known
 
 
-def test_unknown_fields_are_kept_out_of_the_way() -> None:
+def test_unknown_fields_are_tolerated() -> None:
     found = read(ADK, unknown_everywhere(FULL))
 
     assert known_alone(replace(found, notices=())) == known_alone(EXPECTED)
@@ -230,7 +230,7 @@ def test_null_counts_as_absent_in_a_response(final_response: Any, text: str | No
         },
     ],
 )
-def test_nothing_intermediate_is_no_event(intermediate_data: Any) -> None:
+def test_empty_intermediate_data_is_no_event(intermediate_data: Any) -> None:
     assert the_turn(intermediate_data=intermediate_data).expected.events == ()
 
 

@@ -58,7 +58,7 @@ def test_a_list_of_cases_keeps_their_names_and_sessions() -> None:
 
 
 @pytest.mark.parametrize("reference", [{}, {"reference": None}, {"reference": ""}])
-def test_an_absent_reference_expects_nothing(reference: dict[str, Any]) -> None:
+def test_a_missing_reference_expects_no_response(reference: dict[str, Any]) -> None:
     (case,) = read(LEGACY, [{"query": "Hi", **reference, "expected_tool_use": None}]).cases
 
     assert case.turns == (CaseTurn(UserMessage("Hi"), Reply(None)),)

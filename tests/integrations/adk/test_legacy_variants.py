@@ -1,4 +1,4 @@
-"""The short way through a legacy case list gives what the long way gives."""
+"""The fast path through a legacy case list builds the same cases as the models."""
 
 import json
 from typing import Any
@@ -13,8 +13,8 @@ from evalgate.integrations.adk.legacy_evalset import AdkLegacyFormat
 from tests.integrations.reading import problems, read
 
 
-def by_both_ways(case: dict[str, Any]) -> tuple[EvalCase | str, EvalCase | str]:
-    """A key that nobody knows takes the case the long way."""
+def read_by_both_paths(case: dict[str, Any]) -> tuple[EvalCase | str, EvalCase | str]:
+    """Read a case by the fast path, and by the models: only these know the extra key."""
     return first_of([case]), first_of([case | {"unknown": 1}])
 
 
@@ -37,8 +37,10 @@ def first_of(cases: list[dict[str, Any]]) -> EvalCase | str:
     ],
 )
 @pytest.mark.parametrize("session", [{}, {"initial_session": None}, {"initial_session": {"state": {"k": 1}}}])
-def test_a_case_is_the_same_by_both_ways(turn: dict[str, Any], session: dict[str, Any]) -> None:
-    short, long = by_both_ways({"name": "c", "data": [turn], **session})
+def test_the_fast_path_builds_the_same_case_as_the_models(
+    turn: dict[str, Any], session: dict[str, Any]
+) -> None:
+    short, long = read_by_both_paths({"name": "c", "data": [turn], **session})
     assert isinstance(short, EvalCase)
     assert short == long
 
@@ -61,20 +63,20 @@ SESSIONS = objects(app_name=st.text(max_size=2), user_id=st.text(max_size=2), st
 
 
 @given(name=st.text(max_size=3) | VALUES, turns=st.lists(TURNS, max_size=2), session=SESSIONS)
-def test_any_case_is_read_or_refused_by_both_ways(
+def test_the_fast_path_and_the_models_accept_the_same_cases(
     name: object, turns: list[dict[str, Any]], session: dict[str, Any]
 ) -> None:
-    short, long = by_both_ways({"name": name, "data": turns, "initial_session": session})
+    short, long = read_by_both_paths({"name": name, "data": turns, "initial_session": session})
     assert short == long
 
 
-def test_one_unusual_case_takes_nobody_else_along() -> None:
+def test_an_unusual_case_does_not_affect_the_others() -> None:
     unusual = {"name": "other", "data": [{"query": "q", "unknown": 1}]}
     plain = {"name": "c", "data": [{"query": "q"}]}
     assert [case.eval_id for case in read(AdkLegacyFormat(), [unusual, plain]).cases] == ["other", "c"]
 
 
-def test_every_wrong_case_is_told() -> None:
+def test_every_invalid_case_is_reported() -> None:
     wrong = [
         {"name": 1, "data": []},
         {"name": "c", "data": []},

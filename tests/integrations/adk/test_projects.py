@@ -25,7 +25,7 @@ def expect_state(folder: Path, **states: object) -> None:
     (folder / "agent.py").write_text(AGENT)
 
 
-def test_an_expected_final_state_is_asserted_though_no_criterion_names_it(project: Path) -> None:
+def test_an_expected_final_state_is_asserted_without_a_criterion(project: Path) -> None:
     expect_state(project, first={"order_confirmed": True})
 
     done = evalgate(*RUN, cwd=project)
@@ -45,7 +45,7 @@ def test_an_expected_final_state_is_asserted_though_no_criterion_names_it(projec
 
 
 @pytest.mark.parametrize(("state", "threshold"), [({"order_confirmed": False}, 1), ({"x": 1}, 0), ({}, 1)])
-def test_a_state_that_is_reached_or_not_asked_for_opens_the_gate(
+def test_a_state_that_is_reached_or_not_expected_passes(
     project: Path, state: dict[str, object], threshold: int
 ) -> None:
     expect_state(project, first=state, second=state)
@@ -58,7 +58,7 @@ def test_a_state_that_is_reached_or_not_asked_for_opens_the_gate(
 JUDGED = ("safety_v1", "hallucinations_v1", "rubric_based_final_response_quality_v1")
 
 
-def test_each_criterion_that_needs_a_judge_is_named_at_its_line(project: Path) -> None:
+def test_each_criterion_that_needs_a_judge_is_reported_with_its_line(project: Path) -> None:
     criteria = {"response_match_score": 0.8, **dict.fromkeys(JUDGED, 0.5)}
     (project / "test_config.json").write_text(json.dumps({"criteria": criteria}, indent=1))
     columns = [len(f'  "{name}": ') + 1 for name in JUDGED]
@@ -80,7 +80,7 @@ def brevity(actual_invocation, expected_invocation, criterion):
 """
 
 
-def test_a_custom_metric_of_google_adk_gates(project: Path) -> None:
+def test_a_custom_metric_of_google_adk_decides_the_verdict(project: Path) -> None:
     (project / "my_package").mkdir()
     (project / "my_package/metrics.py").write_text(METRICS)
     config = {
@@ -112,7 +112,7 @@ def test_a_custom_metric_has_a_range_of_its_own(project: Path) -> None:
     )
 
 
-def test_a_custom_metric_that_breaks_is_no_verdict(project: Path) -> None:
+def test_a_custom_metric_that_raises_leads_to_no_verdict(project: Path) -> None:
     (project / "evalgate.yaml").write_text(
         "version: 1\neval_sets: demo.evalset.json\nagent: {entry: 'agent.py:answer'}\n"
         "criteria: {mine: 1.0, response_match_score: 0.8}\ncustom_metrics: {mine: nowhere.function}\n"
@@ -124,7 +124,7 @@ def test_a_custom_metric_that_breaks_is_no_verdict(project: Path) -> None:
     assert "cannot load the metric `nowhere:function`: there is no module `nowhere`" in done.out
 
 
-def test_a_custom_metric_must_not_stand_for_one_of_ours(project: Path) -> None:
+def test_a_custom_metric_cannot_replace_a_built_in_one(project: Path) -> None:
     (project / "evalgate.yaml").write_text(
         "version: 1\ncriteria: {trajectory_recall: 1.0}\ncustom_metrics:\n  trajectory_recall: a.b\n"
     )

@@ -44,7 +44,7 @@ async def scored(
         ),
     ],
 )
-async def test_a_turn_says_what_it_lacks(
+async def test_the_reason_says_what_a_turn_lacks(
     expected: str | None, actual: str | None, score: float, reason: str
 ) -> None:
     result = await scored(expected, actual)
@@ -59,7 +59,7 @@ async def test_the_release_decides_which_scripts_have_words(release: tuple[int, 
     assert (await scored("こんにちは", "こんにちは", metric)).score == score
 
 
-async def test_a_named_profile_wins_over_the_release() -> None:
+async def test_a_named_profile_overrides_the_release() -> None:
     metric = ResponseMatch.build(Criterion("m", 1.0, {"profile": "adk<=2.5"}), MetricContext((2, 13)))
 
     assert (await scored("こんにちは", "こんにちは", metric)).score == 0.0
@@ -74,7 +74,7 @@ def test_a_wrong_option_is_refused(options: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "key", ["include_intermediate_responses_in_final", "includeIntermediateResponsesInFinal"]
 )
-def test_what_google_adk_takes_in_every_criterion_changes_nothing(key: str) -> None:
+def test_options_that_google_adk_accepts_everywhere_change_nothing(key: str) -> None:
     plain, with_it = (
         ResponseMatch.build(Criterion("m", 1.0, options), MetricContext((2, 13)))
         for options in ({}, {key: True})

@@ -169,19 +169,19 @@ def any_spelling(draw: st.DrawFn) -> Any:
 
 @settings(deadline=None)
 @given(any_spelling())
-def test_it_comes_back_as_google_adk_writes_it(content: Any) -> None:
+def test_a_written_set_is_as_google_adk_writes_it(content: Any) -> None:
     assert converted(content) == FULL
 
 
 @pytest.mark.parametrize("key", sorted(OLDER))
-def test_each_part_of_a_turn_alone_comes_back(key: str) -> None:
+def test_each_part_of_a_turn_survives_a_round_trip(key: str) -> None:
     turn = {"user_content": {"parts": [{"text": "Hi"}], "role": "user"}, key: OLDER[key]}
     content = {"eval_set_id": "s", "eval_cases": [{"eval_id": "c", "conversation": [turn]}]}
 
     assert converted(content) == content
 
 
-def test_a_rubric_as_the_guide_has_it_gets_an_id() -> None:
+def test_a_rubric_in_the_form_of_the_guide_gets_an_id() -> None:
     case = {"eval_id": "c", "conversation": [], "rubrics": [{"criterion": "Is kind."}]}
 
     (found,) = converted({"eval_set_id": "s", "eval_cases": [case]})["eval_cases"]

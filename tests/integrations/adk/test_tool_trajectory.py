@@ -66,7 +66,7 @@ async def test_a_long_call_is_cut() -> None:
 
 
 @pytest.mark.parametrize("match_type", ["EXACT", "IN_ORDER", "ANY_ORDER"])
-async def test_names_alone_can_count(match_type: str) -> None:
+async def test_arguments_can_be_ignored(match_type: str) -> None:
     one, other = [a_call("f", a=1), a_call("g")], [a_call("f", a=2), a_call("g", b=3)]
 
     assert _score(await judged(one, other, match_type=match_type)) == 0.0
@@ -82,7 +82,7 @@ def test_a_wrong_option_is_refused(options: dict[str, object]) -> None:
 
 
 @given(calls=CALLS, more=CALLS, seed=st.randoms(use_true_random=False))
-async def test_any_order_does_not_mind_order(
+async def test_any_order_ignores_the_order(
     calls: list[ToolCall], more: list[ToolCall], seed: random.Random
 ) -> None:
     shuffled = [*calls, *more]
@@ -92,7 +92,7 @@ async def test_any_order_does_not_mind_order(
 
 
 @given(expected=CALLS, actual=CALLS)
-async def test_each_match_type_is_laxer_than_the_one_before(
+async def test_each_match_type_accepts_more_than_the_one_before(
     expected: list[ToolCall], actual: list[ToolCall]
 ) -> None:
     exact, in_order, any_order = [
@@ -103,7 +103,7 @@ async def test_each_match_type_is_laxer_than_the_one_before(
     assert exact <= in_order <= any_order
 
 
-async def test_arguments_without_bottom_fail_the_metric_and_nothing_else() -> None:
+async def test_arguments_nested_too_deep_fail_only_the_metric() -> None:
     def deep() -> dict[str, object]:
         args: dict[str, object] = {}
         for _ in range(100_000):
@@ -123,7 +123,7 @@ def _score(result: MetricResult) -> float:
 @pytest.mark.parametrize(
     "key", ["include_intermediate_responses_in_final", "includeIntermediateResponsesInFinal"]
 )
-def test_what_google_adk_takes_in_every_criterion_changes_nothing(key: str) -> None:
+def test_options_that_google_adk_accepts_everywhere_change_nothing(key: str) -> None:
     plain, with_it = (
         ToolTrajectory.build(Criterion("m", 1.0, options), MetricContext((2, 13)))
         for options in ({}, {key: True})

@@ -56,7 +56,7 @@ async def judged(
         ([a_call("find", q="a")], [a_call("find", q="b")], (0, 0, 0, 0, 0)),
     ],
 )
-async def test_each_member_of_the_family(
+async def test_each_trajectory_metric(
     expected: list[ToolCall], actual: list[ToolCall], scores: tuple[float, ...]
 ) -> None:
     assert tuple([(await judged(kind, expected, actual)).score for kind in FAMILY]) == scores
@@ -80,7 +80,7 @@ async def test_a_lower_score_has_a_reason(kind: MetricType, actual: list[ToolCal
 
 
 @pytest.mark.parametrize("kind", FAMILY)
-async def test_names_alone_can_count(kind: MetricType) -> None:
+async def test_arguments_can_be_ignored(kind: MetricType) -> None:
     one, other = [a_call("f", a=1)], [a_call("f", a=2)]
 
     assert (await judged(kind, one, other, ignore_args=True)).score == 1.0
@@ -88,7 +88,9 @@ async def test_names_alone_can_count(kind: MetricType) -> None:
 
 
 @given(expected=CALLS, actual=CALLS)
-async def test_the_members_agree_with_each_other(expected: list[ToolCall], actual: list[ToolCall]) -> None:
+async def test_the_trajectory_metrics_agree_with_each_other(
+    expected: list[ToolCall], actual: list[ToolCall]
+) -> None:
     exact, in_order, any_order, precision, recall = [
         (await judged(kind, expected, actual)).score for kind in FAMILY
     ]
@@ -132,7 +134,7 @@ def test_the_single_tool_must_be_named(options: dict[str, object]) -> None:
         TrajectorySingleToolUse.build(Criterion("m", 1.0, options), MetricContext((2, 13)))
 
 
-async def test_arguments_without_bottom_fail_the_metric_and_nothing_else() -> None:
+async def test_arguments_nested_too_deep_fail_only_the_metric() -> None:
     def deep() -> dict[str, object]:
         args: dict[str, object] = {}
         for _ in range(100_000):

@@ -29,7 +29,7 @@ def a_set(*invocations: Any, **more: Any) -> dict[str, Any]:
     return {"id": "s", "eval_cases": [{"id": "c", "conversation": list(invocations), **more}]}
 
 
-def test_everything_is_read() -> None:
+def test_every_field_is_read() -> None:
     said = [["helper", [{"text": "wait"}, {"functionCall": {"name": "f"}}]]]
     used = [{"name": "f", "args": {"x": 1}, "id": "i"}, {"name": "g"}]
     content = a_set(
@@ -113,7 +113,7 @@ def test_null_counts_as_absent() -> None:
         ([{"id": "s"}], False),
     ],
 )
-def test_it_is_recognised_by_its_ids(content: Any, answer: bool) -> None:
+def test_the_format_is_recognised_by_its_ids(content: Any, answer: bool) -> None:
     assert recognised(FORMAT, content) is answer
 
 
@@ -152,5 +152,5 @@ def test_it_is_recognised_by_its_ids(content: Any, answer: bool) -> None:
         ),
     ],
 )
-def test_every_problem_is_named_at_its_place(text: str, messages: list[str]) -> None:
+def test_every_problem_is_reported_with_its_position(text: str, messages: list[str]) -> None:
     assert problems(FORMAT, text) == messages

@@ -28,7 +28,7 @@ def a_dataset(**more: Any) -> dict[str, Any]:
     return {"story": "s", "goals": {"t-1": []}, "goal_details": [CALL], "starting_sentence": "hi", **more}
 
 
-def test_everything_is_read() -> None:
+def test_every_field_is_read() -> None:
     goals = {"t-1": ["w", "end"], "w": [], "end": ["kb"]}
     details = [
         {**CALL, "arg_matching": {"x": "fuzzy"}},
@@ -68,20 +68,20 @@ def test_everything_is_read() -> None:
     )
 
 
-def test_a_script_is_played_turn_by_turn() -> None:
+def test_a_script_is_read_turn_by_turn() -> None:
     (case,) = read(FORMAT, a_dataset(user_prompts=["more", "thanks"], dataset_name="d")).cases
 
     assert case.eval_id == "d"
     assert case.turns == tuple(CaseTurn(UserMessage(text)) for text in ("hi", "more", "thanks"))
 
 
-def test_without_a_starting_sentence_somebody_plays_the_user() -> None:
+def test_without_a_starting_sentence_the_user_is_simulated() -> None:
     (case,) = read(FORMAT, a_dataset(starting_sentence=None)).cases
 
     assert (case.turns, case.scenario) == ((), Scenario("", "s"))
 
 
-def test_a_list_holds_several() -> None:
+def test_a_list_holds_several_datasets() -> None:
     cases = read(FORMAT, [a_dataset(), a_dataset(dataset_name="named"), a_dataset()]).cases
 
     assert [case.eval_id for case in cases] == ["f-1", "named", "f-3"]
@@ -98,7 +98,7 @@ def test_a_list_holds_several() -> None:
         ({"eval_set_id": "s", "eval_cases": []}, False),
     ],
 )
-def test_it_is_recognised_by_its_goals(content: Any, answer: bool) -> None:
+def test_the_format_is_recognised_by_its_goals(content: Any, answer: bool) -> None:
     assert recognised(FORMAT, content) is answer
 
 
@@ -128,13 +128,13 @@ def test_it_is_recognised_by_its_goals(content: Any, answer: bool) -> None:
         ),
     ],
 )
-def test_what_the_original_refuses_is_refused(change: dict[str, Any], message: str) -> None:
+def test_datasets_that_the_original_refuses_are_refused(change: dict[str, Any], message: str) -> None:
     (problem,) = problems(FORMAT, json.dumps(a_dataset(**change)))
 
     assert message in problem
 
 
-def test_two_datasets_of_a_name_are_a_problem() -> None:
+def test_two_datasets_with_one_name_are_a_problem() -> None:
     text = json.dumps([a_dataset(dataset_name="d"), a_dataset(dataset_name="d")], indent=0)
 
     (problem,) = problems(FORMAT, text)

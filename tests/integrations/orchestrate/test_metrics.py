@@ -1,4 +1,4 @@
-"""The metrics of journeys, where no judge reads the texts."""
+"""The metrics of journeys without a judge."""
 
 from importlib import import_module
 
@@ -70,7 +70,7 @@ DONE = a_reply("We are DONE.", a_call("p", x=1))
         (TextMatch(), (Goal("end", "text"),), DONE, 0.0, "no text is what the goal `end` asks for"),
     ],
 )  # fmt: skip
-async def test_a_score_says_what_is_lacking(
+async def test_the_reason_says_what_is_missing(
     metric: JourneyMetric, goals: tuple[Goal, ...], reply: Reply | None, score: float, reason: str
 ) -> None:
     result = await scored(metric, goals, reply)
@@ -93,7 +93,7 @@ async def test_a_score_says_what_is_lacking(
         (TextMatch(), (PLAIN,), "only a judge can tell whether a text says what the goal `end` expects"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_told_is_not_scored(
+async def test_an_undecided_journey_is_not_scored(
     metric: JourneyMetric, goals: tuple[Goal, ...], reason: str
 ) -> None:
     assert await scored(metric, goals, DONE) == NotApplicable(reason)
@@ -105,7 +105,7 @@ async def test_a_case_without_a_journey_is_not_scored() -> None:
     assert isinstance(result, NotApplicable)
 
 
-async def test_the_counts_stand_in_the_details() -> None:
+async def test_the_details_hold_the_counts() -> None:
     result = await scored(ToolCallPrecision(), (CALL,), a_reply("", a_call("p", x=2), a_call("z")))
 
     assert isinstance(result, MetricScore)
@@ -124,7 +124,7 @@ CATALOGUE = {name: path for name, path in registry.METRICS.items() if name.start
 
 
 @pytest.mark.parametrize(("name", "path"), CATALOGUE.items())
-def test_the_catalogue_names_each(name: str, path: str) -> None:
+def test_the_registry_names_each_metric(name: str, path: str) -> None:
     module, _, attribute = path.partition(":")
 
     built = getattr(import_module(module), attribute).build(

@@ -165,9 +165,7 @@ def test_rules_become_mocks_of_their_turn(rule: dict[str, object], mock: ToolMoc
         ({"name": "f", "result": 1, "arguments": {"expected": 1}}, "expects arguments that are no object"),
     ],
 )
-async def test_a_case_with_mocks_a_rule_that_cannot_be_applied_is_not_run(
-    rule: dict[str, object], why: str
-) -> None:
+async def test_a_case_with_an_unsupported_rule_is_not_run(rule: dict[str, object], why: str) -> None:
     case = case_with_mocks(rule)
     runs = await outcomes(lambda env: tiny("sync_function", env=env), [case])
 

@@ -47,7 +47,7 @@ def reply(**turn: Any) -> Reply:
     return a_case(conversation=[{"userContent": ASKED, **turn}]).turns[0].expected
 
 
-def test_a_whole_file_becomes_ours() -> None:
+def test_a_whole_file_is_read() -> None:
     context = [{"role": "system", "content": "You add."}]
     content = a_set({"contextMessages": context, "conversation": [TURN]})
 
@@ -86,11 +86,11 @@ def test_parts_that_are_not_the_text_are_attachments() -> None:
         ({"name": "f", "result": False}, [ToolCall("f", None, "1"), ToolResult("f", False, "1")]),
     ],
 )
-def test_a_tool_keeps_what_the_file_says(tool: Any, events: Any) -> None:
+def test_values_of_a_tool_are_kept_unchanged(tool: Any, events: Any) -> None:
     assert reply(tools=[tool]) == Reply(None, tuple(events))
 
 
-def test_ids_that_name_no_single_call_are_numbered() -> None:
+def test_missing_or_repeated_call_ids_are_replaced_by_numbers() -> None:
     tools = [{"id": "1", "name": "f"}, {"id": "1", "name": "f", "result": 2}]
 
     assert reply(tools=tools).events == (
@@ -100,7 +100,7 @@ def test_ids_that_name_no_single_call_are_numbered() -> None:
     )
 
 
-def test_what_was_said_on_the_way_is_kept() -> None:
+def test_intermediate_responses_are_kept() -> None:
     assert reply(intermediateResponses=[{"role": "assistant", "content": "Let me see."}]).events == (
         Message("Let me see."),
     )
@@ -153,7 +153,7 @@ OLD_CALLS = {
 }
 
 
-def test_the_first_shape_is_converted() -> None:
+def test_files_of_the_first_release_are_converted() -> None:
     (case,) = read(FORMAT, OLD_SNAKE).cases
 
     assert case.turns == (
@@ -163,7 +163,7 @@ def test_the_first_shape_is_converted() -> None:
 
 
 @pytest.mark.parametrize("data", [OLD_CAMEL, OLD_CALLS])
-def test_calls_and_answers_that_stood_apart_are_joined(data: Any) -> None:
+def test_separate_calls_and_answers_are_joined(data: Any) -> None:
     (call, result) = reply(intermediateData=data).events
 
     assert isinstance(call, ToolCall)
@@ -172,7 +172,7 @@ def test_calls_and_answers_that_stood_apart_are_joined(data: Any) -> None:
     assert call.id == result.id
 
 
-def test_a_trace_alone_is_held_against_nothing() -> None:
+def test_a_trace_alone_is_compared_with_nothing() -> None:
     for key in ("conversation", "actualConversation"):
         case = a_case(evalMode="trace", **{key: [TURN]})
 
@@ -180,14 +180,14 @@ def test_a_trace_alone_is_held_against_nothing() -> None:
         assert case.recorded == (OURS,)
 
 
-def test_a_trace_is_held_against_its_conversation() -> None:
+def test_a_trace_is_compared_with_its_conversation() -> None:
     case = a_case(evalMode="trace", conversation=[TURN], actualConversation=[{"userContent": ASKED}])
 
     assert case.turns == (CaseTurn(UserMessage("What is 2 + 3?"), OURS),)
     assert case.recorded == (Reply(),)
 
 
-def test_a_rubric_without_an_id_is_called_by_its_number() -> None:
+def test_a_rubric_without_an_id_is_named_after_its_number() -> None:
     named = {
         "metricName": "m",
         "id": "a",
@@ -206,7 +206,7 @@ def test_a_rubric_without_an_id_is_called_by_its_number() -> None:
     assert case.rubric_metrics == ("m", "n")
 
 
-def test_a_recorded_turn_says_how_it_came_about() -> None:
+def test_a_recorded_turn_keeps_its_execution_trace() -> None:
     trace = {"Steps": [{"NodeID": "a"}]}
     traced = {**TURN, "executionTrace": trace}
 
@@ -217,7 +217,7 @@ def test_a_recorded_turn_says_how_it_came_about() -> None:
     assert [case.turns[0].execution for case in (recorded, alone, expected)] == [trace, trace, None]
 
 
-def test_the_user_of_a_trace_is_the_one_who_spoke() -> None:
+def test_the_user_message_of_a_trace_is_the_recorded_one() -> None:
     spoken = {"userContent": {"role": "user", "content": "2 + 3?"}}
 
     case = a_case(evalMode="trace", conversation=[TURN], actualConversation=[spoken])
@@ -317,7 +317,7 @@ def test_a_scenario(limits: dict[str, Any], signal: str | None, turns: int | Non
         ({"conversation": [TURN], "evalId": " "}, "`evalCases[0].evalId` must not be empty"),
     ],
 )
-def test_a_problem_is_told_with_its_place(case: dict[str, Any], problem: str) -> None:
+def test_a_problem_is_reported_with_its_position(case: dict[str, Any], problem: str) -> None:
     (found,) = problems(FORMAT, json.dumps(a_set(case)))
 
     assert found.startswith("f.json:1:")
@@ -350,7 +350,7 @@ PARTS = {"parts": [{"text": "hi"}], "role": "user"}
         ([], False),
     ],
 )
-def test_the_shape_of_its_messages_tells_it_from_google_adk(content: Any, is_trpc: bool) -> None:
+def test_the_shape_of_messages_distinguishes_the_format_from_google_adk(content: Any, is_trpc: bool) -> None:
     assert recognised(FORMAT, content) is is_trpc
     document = parse_json(json.dumps(content).encode(), "f.json")
     first = next((name for name, each in get_formats().items() if each.matches_document(document)), None)
@@ -375,6 +375,6 @@ def test_every_real_eval_set_is_read_and_none_is_empty() -> None:
         assert FORMAT.read_eval_set(document).eval_set_id == eval_set.eval_set_id
 
 
-def test_what_is_no_eval_set_is_refused() -> None:
+def test_a_file_of_another_shape_is_refused() -> None:
     with pytest.raises(InvalidInputError):
         read(FORMAT, "[]")

@@ -31,7 +31,7 @@ def problem(criterion: dict[str, Any]) -> str:
     return str(error["msg"])
 
 
-def test_what_go_code_registers_is_refused() -> None:
+def test_names_of_registered_go_code_are_refused() -> None:
     assert "'jieba', which is code of a Go program" in problem(
         {"rouge": {"rougeType": "rouge1", "tokenizerName": "jieba"}}
     )
@@ -80,7 +80,7 @@ def test_patterns_are_those_of_re2(pattern: str, text: str, matches: bool) -> No
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "a{1001}", "a++", "[a", r"\C", r"\Z"])
-def test_what_re2_refuses_is_a_mismatch(pattern: str) -> None:
+def test_a_pattern_that_re2_refuses_is_a_mismatch(pattern: str) -> None:
     criterion = ResponseCriterion.model_validate({"text": {"matchStrategy": "regex"}})
     if HAS_RE2:
         assert criterion.find_mismatch("a", pattern).startswith("text mismatch: invalid regex")

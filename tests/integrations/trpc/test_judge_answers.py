@@ -54,7 +54,7 @@ def test_the_first_verdict_is_found_where_go_finds_it(text: str) -> None:
     ("label", "score"),
     [("valid", 1.0), ("VALID", 1.0), ("invalid", 0.0), ('"valid"', 0.0), ("**valid**", 0.0), ("valid.", 0.0), ("", 0.0), ("not valid", 0.0), ("maybe", None), ("yes", None), ("0.7", None)],
 )  # fmt: skip
-def test_a_label_that_speaks_of_neither_is_no_answer(label: str, score: float | None) -> None:
+def test_a_label_that_is_neither_valid_nor_invalid_is_unparsable(label: str, score: float | None) -> None:
     card = read_or_none(
         textanswers.parse_final_response, f"reasoning: r\nis_the_agent_response_valid: {label}"
     )
@@ -86,7 +86,7 @@ def test_sentences_are_found_where_go_finds_them(text: str) -> None:
 
 
 @given(st.text() | PIECES)
-def test_whatever_a_judge_says_is_a_score_or_no_answer(text: str) -> None:
+def test_any_answer_has_a_score_or_is_unparsable(text: str) -> None:
     readers = [
         textanswers.parse_final_response,
         textanswers.parse_rubric_blocks,
@@ -98,7 +98,7 @@ def test_whatever_a_judge_says_is_a_score_or_no_answer(text: str) -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1), st.floats(0, 1))
-def test_the_vote_is_the_majoritys(scores: list[float], threshold: float) -> None:
+def test_the_majority_of_samples_decides(scores: list[float], threshold: float) -> None:
     chosen = choose_representative([Scorecard(score) for score in scores], threshold)
 
     passing = sum(score >= threshold for score in scores)

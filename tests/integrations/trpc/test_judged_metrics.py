@@ -1,4 +1,4 @@
-"""The judged metrics of tRPC-Agent-Go: their settings, and what they say of a run."""
+"""The judged metrics of tRPC-Agent-Go: their settings and their scores."""
 
 import json
 from pathlib import Path
@@ -99,7 +99,7 @@ async def test_a_case_that_expects_nothing_is_not_compared() -> None:
     assert result == NotApplicable("the case expects no final response to compare with")
 
 
-async def test_every_sample_stands_in_the_record() -> None:
+async def test_every_sample_is_recorded() -> None:
     result = await scored(
         TrpcLlmFinalResponse,
         a_case("a"),
@@ -123,7 +123,7 @@ async def test_every_sample_stands_in_the_record() -> None:
     ]
 
 
-async def test_an_outage_is_a_failure_of_the_judge_and_no_score() -> None:
+async def test_an_outage_of_the_judge_is_a_failure_and_no_score() -> None:
     context = MetricContext(
         NEWEST_ADK, build_scripted_resolver(ScriptedModel(*[failed("outage", "it is down")] * 9))
     )
@@ -145,7 +145,7 @@ async def test_a_simulated_conversation_is_judged_by_rubrics() -> None:
     assert result.score == 0.5
 
 
-async def test_rubrics_of_the_case_count_when_they_are_meant_for_the_metric() -> None:
+async def test_rubrics_of_the_case_count_if_they_name_the_metric() -> None:
     own = (Rubric("2", "b", metric="mine"), Rubric("3", "c", metric="other"), Rubric("4", "d"))
     answer = json.dumps(
         {"rubricScores": [{"id": each, "score": 1, "reason": ""} for each in ("1", "4", "2")]}
@@ -187,7 +187,7 @@ async def test_a_turn_without_a_rubric_is_not_judged() -> None:
         ([RUBRIC], (Rubric("1", "b"),), "the case and the metric both have a rubric with the id '1'"),
     ],
 )
-async def test_rubrics_that_cannot_be_told_apart_break_the_metric(
+async def test_repeated_rubric_ids_fail_the_metric(
     rubrics: list[Any], own: tuple[Rubric, ...], expected: str
 ) -> None:
     result = await scored(TrpcLlmRubricResponse, a_case("a", rubrics=own), a_run("a"), rubrics=rubrics)
@@ -195,7 +195,7 @@ async def test_rubrics_that_cannot_be_told_apart_break_the_metric(
     assert result == MetricFailure(expected)
 
 
-async def test_knowledge_in_another_form_breaks_the_metric() -> None:
+async def test_knowledge_in_another_form_fails_the_metric() -> None:
     call, found = ToolCall("knowledge_search", {}, "1"), ToolResult("knowledge_search", ["text"], "1")
     run = a_run(Reply("a", (call, found)))
 
@@ -204,7 +204,7 @@ async def test_knowledge_in_another_form_breaks_the_metric() -> None:
     assert result == MetricFailure("the result of `knowledge_search` is no object")
 
 
-async def test_the_evidence_of_all_turns_counts_and_nothing_that_the_agent_said() -> None:
+async def test_the_evidence_is_of_all_turns_without_the_messages_of_the_agent() -> None:
     call, found = ToolCall("find", {"of": "x"}, "1"), ToolResult("find", {"n": 3}, "1")
     answers = "<sentence>{}</sentence>", "ID: 1\nReason: r\nLabel: supported\nVerdict: yes"
     first, second = (answers[0].format("3."), answers[1]), (answers[0].format("Still 3."), answers[1])
@@ -227,7 +227,7 @@ async def test_the_evidence_of_all_turns_counts_and_nothing_that_the_agent_said(
 
 
 @pytest.mark.parametrize("labels", [1, 3])
-async def test_an_answer_that_labels_more_or_fewer_sentences_is_none(labels: int) -> None:
+async def test_an_answer_with_more_or_fewer_labels_than_sentences_is_unparsable(labels: int) -> None:
     blocks = [f"ID: {at}\nReason: r\nLabel: \nVerdict: yes" for at in range(1, labels + 1)]
     answers = ("<sentence>A.</sentence><sentence>B.</sentence>", *["\n\n".join(blocks)] * 2)
     with pytest.raises(Exception, match=f"it labels {labels} of 2 sentences"):
@@ -264,7 +264,7 @@ def test_a_wrong_setting_is_refused(judge: dict[str, Any], expected: str) -> Non
         RubricJudgeOptions.model_validate(judge).resolve_judge(build_scripted_resolver(ScriptedModel()))
 
 
-def test_a_model_is_asked_as_go_asks_it_and_as_patiently_as_the_runs_own() -> None:
+def test_a_model_gets_the_parameters_of_go_and_the_retries_of_the_run() -> None:
     own = TrpcJudgeModel.model_validate(
         {
             "providerName": "hunyuan",
@@ -297,7 +297,7 @@ def test_a_generation_config_replaces_all_of_the_default() -> None:
     assert (own.temperature, own.max_tokens, own.generation) == (None, None, {"top_p": 0.5})
 
 
-async def test_a_prompt_of_ones_own_is_asked_and_tells_scores_apart(tmp_path: Path) -> None:
+async def test_a_custom_prompt_is_used_and_changes_the_fingerprint(tmp_path: Path) -> None:
     (tmp_path / "mine.j2").write_text("{{ user }}|{{ response }}|{{ reference }}")
     model = ScriptedModel(VALID)
     options = {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}}}
@@ -313,7 +313,7 @@ async def test_a_prompt_of_ones_own_is_asked_and_tells_scores_apart(tmp_path: Pa
     assert metric.judged_by != ours.judged_by
 
 
-def test_the_command_line_goes_before_the_file() -> None:
+def test_the_command_line_overrides_the_file() -> None:
     judges = ScriptedJudges(ScriptedModel())
     config = JudgeConfig(provider="ollama", model="llama3.3")
     bench = type(build_scripted_resolver(ScriptedModel()))(judges, config, forced_by_cli=True)
@@ -323,7 +323,7 @@ def test_the_command_line_goes_before_the_file() -> None:
     assert judges.configs == [config]
 
 
-def test_a_metric_without_a_judge_is_refused_at_its_place(tmp_path: Path) -> None:
+def test_a_metric_without_a_judge_is_refused_with_its_position(tmp_path: Path) -> None:
     path = tmp_path / "s.metrics.json"
     path.write_text(json.dumps([{"metricName": "llm_final_response", "threshold": 1}], indent=1))
     rules = load_thresholds(path, "s.metrics.json")

@@ -105,11 +105,11 @@ def test_a_file_of_the_first_release_compares_names_and_arguments_in_order(tmp_p
         ([7], ["s.metrics.json:2:2: `[0]` must be an object, not 7"]),
     ],
 )
-def test_a_problem_is_told_with_its_place(tmp_path: Path, metrics: Any, expected: list[str]) -> None:
+def test_a_problem_is_reported_with_its_position(tmp_path: Path, metrics: Any, expected: list[str]) -> None:
     assert problems(tmp_path, metrics) == expected
 
 
-def test_a_criterion_of_another_kind_is_refused_at_its_place(tmp_path: Path) -> None:
+def test_a_criterion_of_another_kind_is_refused_with_its_position(tmp_path: Path) -> None:
     wrong = [ANSWER, {**TOOLS, "criterion": {"toolTrajectory": {"orderSensitiv": True}, "finalResponse": {}}}]
     rules = load_thresholds(written(tmp_path, wrong), "s.metrics.json")
 
@@ -122,7 +122,7 @@ def test_a_criterion_of_another_kind_is_refused_at_its_place(tmp_path: Path) -> 
     )
 
 
-def test_an_unset_placeholder_is_named_and_a_key_is_kept_nowhere(tmp_path: Path) -> None:
+def test_an_unset_placeholder_is_reported_and_a_key_is_not_stored(tmp_path: Path) -> None:
     judge = {"providerName": "openai", "modelName": "${MODEL}", "apiKey": "$KEY", "baseURL": "${EMPTY}"}
     metric = {**TOOLS, "criterion": {"toolTrajectory": {}, "llmJudge": {"judgeModel": judge}}}
 
@@ -157,13 +157,13 @@ def test_placeholders_expand_as_in_go() -> None:
     ("name", "is_found"),
     [("a.metrics.json", True), ("id.metrics.json", True), ("a.metric.json", True), ("b.metrics.json", False)],
 )
-def test_the_file_beside_an_eval_set_bears_its_name(tmp_path: Path, name: str, is_found: bool) -> None:
+def test_the_file_next_to_an_eval_set_has_its_name(tmp_path: Path, name: str, is_found: bool) -> None:
     path = written(tmp_path, [TOOLS], name)
 
     assert find_metrics_file(tmp_path / "a.evalset.json", "../id") == (path if is_found else None)
 
 
-def test_it_is_found_beside_the_eval_set(tmp_path: Path) -> None:
+def test_the_file_is_found_next_to_the_eval_set(tmp_path: Path) -> None:
     case = {
         "evalId": "c",
         "sessionInput": {},

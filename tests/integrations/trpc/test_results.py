@@ -60,7 +60,7 @@ def read(folder: Path, content: Any) -> Record:
     return recording
 
 
-def test_every_run_is_replayed_a_failed_one_as_a_crash(tmp_path: Path) -> None:
+def test_every_run_is_replayed_and_a_failed_one_is_a_crash(tmp_path: Path) -> None:
     recordings = extract_record_recordings(read(tmp_path, RESULTS))
 
     first, second = recordings["s", "c"]
@@ -79,11 +79,11 @@ def test_the_first_release_wrote_one_json_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [{"evalSetId": "s", "evalCases": []}, [], "text", "{", 7])
-def test_what_holds_no_results_is_not_recognised(content: Any) -> None:
+def test_a_file_without_results_is_not_recognised(content: Any) -> None:
     assert not TrpcResultsFormat().matches_document(parse_json(json.dumps(content).encode(), "r.json"))
 
 
-def test_a_problem_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_problem_is_reported_with_its_position(tmp_path: Path) -> None:
     broken = {"evalSetId": "s", "evalCaseResults": [{"runId": "1"}]}
 
     with pytest.raises(InvalidInputError) as caught:

@@ -47,7 +47,9 @@ def built(options: dict[str, Any]) -> TrpcToolTrajectory:
         ),
     ],
 )
-def test_a_wrong_option_is_refused_at_its_place(options: dict[str, Any], place: tuple[str, ...]) -> None:
+def test_an_invalid_option_is_refused_with_its_position(
+    options: dict[str, Any], place: tuple[str, ...]
+) -> None:
     with pytest.raises(ValidationError) as caught:
         built(options)
 
@@ -72,7 +74,7 @@ def test_keys_are_read_in_any_case(spelling: str) -> None:
         ({"defaultStrategy": {"response": {"ignore": True}}}, True),
     ],
 )
-def test_criteria_of_2025_count_the_order_unless_told_otherwise(criterion: Any, ordered: bool) -> None:
+def test_criteria_of_2025_are_order_sensitive_by_default(criterion: Any, ordered: bool) -> None:
     assert built({"toolTrajectory": criterion}).tool_trajectory.order_sensitive is ordered
 
 
@@ -115,10 +117,10 @@ async def test_the_reason_names_the_turn_the_tool_and_the_difference() -> None:
 
 @given(CALLS, CALLS, st.booleans(), st.sampled_from([0.0, 1e-6, 1.0, -1.0]))
 @settings(deadline=None)
-def test_the_index_changes_nothing(
+def test_the_index_does_not_change_the_result(
     actual: list[ToolRecord], expected: list[ToolRecord], subset: bool, tolerance: float
 ) -> None:
-    """A tool strategy for a tool that nobody calls turns the index off."""
+    """Turn the index off by a strategy for a tool that is never called."""
     strategy = {"name": {}, "arguments": {"numberTolerance": tolerance}, "result": {}}
     plain = {"defaultStrategy": strategy, "subsetMatching": subset}
     indexed = TrajectoryCriterion.model_validate(plain)
@@ -138,7 +140,7 @@ def test_any_order_matches_itself_shuffled(calls: list[ToolRecord], random: Any)
 
 @given(st.integers(0, 5), st.integers(0, 5), st.data())
 @settings(deadline=None)
-def test_the_matching_is_the_largest(lefts: int, rights: int, data: st.DataObject) -> None:
+def test_the_matching_is_maximum(lefts: int, rights: int, data: st.DataObject) -> None:
     edges = data.draw(st.sets(st.tuples(st.integers(0, lefts), st.integers(0, rights))))
     lacking = find_unmatched_indices([range(rights)] * lefts, lambda left, right: (left, right) in edges)
 
@@ -150,7 +152,7 @@ def test_the_matching_is_the_largest(lefts: int, rights: int, data: st.DataObjec
     assert lefts - len(lacking) == best
 
 
-def test_ten_thousand_distinct_calls_are_few_comparisons() -> None:
+def test_ten_thousand_distinct_calls_need_few_comparisons() -> None:
     calls = [ToolRecord("f", {"n": number}) for number in range(10_000)]
     index = CallIndex(calls[::-1], 1e-6)
 

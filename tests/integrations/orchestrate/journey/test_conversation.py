@@ -1,4 +1,4 @@
-"""A run as one conversation: what a judge of the whole is shown."""
+"""A run as one conversation: the transcript that a judge gets."""
 
 from evalgate.core.types import CaseRun, EvalCase, Message, Reply, ToolCall, ToolResult, UserMessage
 from evalgate.integrations.orchestrate.journey.outcome import build_conversation
@@ -8,7 +8,7 @@ FOUND = ToolResult("find", ["x"], "c1")
 WIDGET = Message("Sure?", payload={"w": 1})
 
 
-def test_a_judge_sees_what_was_said_called_answered_and_shown() -> None:
+def test_the_transcript_holds_messages_calls_answers_and_widgets() -> None:
     replies = (Reply("Found.", (Message("Wait.", "a"), CALL, FOUND, WIDGET)), None, Reply(None, (CALL,)))
     run = CaseRun(1, "answered", replies, said=(UserMessage("Find it"), UserMessage("Well?")))
 
@@ -27,7 +27,7 @@ def test_a_judge_sees_what_was_said_called_answered_and_shown() -> None:
     assert (found.texts, found.last_said) == (("Wait.", "Found."), "Found.")
 
 
-def test_a_widget_is_the_last_thing_that_was_said() -> None:
+def test_the_last_text_may_be_of_a_widget() -> None:
     run = CaseRun(1, "answered", (Reply(None, (Message("Hi"), WIDGET, FOUND)),))
 
     assert build_conversation(EvalCase("c"), run).last_said == "Sure?"

@@ -74,7 +74,7 @@ def test_a_recorded_conversation_is_gated(
     assert found["cases"][0]["eval_id"] == "days"
 
 
-def test_a_story_that_nobody_scripted_is_replayed_as_it_was_told(project: Path) -> None:
+def test_a_simulated_story_is_replayed_as_recorded(project: Path) -> None:
     story = {key: value for key, value in DATASET.items() if key != "starting_sentence"}
     (project / "datasets/hr/days.json").write_text(json.dumps(story))
     record(project, {"role": "user", "type": "text", "content": "This year."}, call(2025), ANSWER)
@@ -100,7 +100,7 @@ def test_datasets_are_found(project: Path, pattern: str) -> None:
     assert first.startswith("datasets/hr/days.json: 1 case, held to orchestrate/journey_success")
 
 
-def test_validating_says_what_can_never_be(project: Path) -> None:
+def test_validate_reports_journeys_that_cannot_succeed(project: Path) -> None:
     goals = {"tell": ["find"], "find": []}
     (project / "datasets/hr/days.json").write_text(json.dumps({**DATASET, "goals": goals}))
 

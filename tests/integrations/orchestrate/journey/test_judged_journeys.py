@@ -1,4 +1,4 @@
-"""Journeys whose texts a model reads."""
+"""Journeys with texts that a model judges."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ async def scored(
         (a_text("Three days remain."), ["perhaps", NO], 0.0, 2),
     ],
 )
-async def test_a_model_is_asked_what_letters_do_not_settle(
+async def test_a_model_judges_texts_that_are_not_equal(
     goal: Goal, answers: list[str], score: float, asked: int
 ) -> None:
     result, model = await scored(TextMatch, goal, *answers)
@@ -81,7 +81,7 @@ async def test_a_model_is_asked_what_letters_do_not_settle(
     assert (result.score, len(model.requests)) == (score, asked)
 
 
-async def test_what_was_asked_stands_in_the_details() -> None:
+async def test_the_details_hold_the_questions() -> None:
     result, model = await scored(JourneySuccess, a_text("Three days remain."), YES)
 
     assert isinstance(result, MetricScore)
@@ -97,7 +97,7 @@ async def test_what_was_asked_stands_in_the_details() -> None:
     ("scope", "shown"),
     [("response", "You have 3 days left."), ("conversation", "user: How many days?\nassistant: You have")],
 )
-async def test_checks_are_for_the_model(scope: Any, shown: str) -> None:
+async def test_checks_are_judged_by_the_model(scope: Any, shown: str) -> None:
     goal = Goal("", "check", check="It is polite.", scope=scope)
     result, model = await scored(JourneyCompletion, goal, NO)
 
@@ -114,13 +114,13 @@ async def test_the_majority_of_samples_counts(answers: list[str], score: float) 
     assert result.score == score
 
 
-async def test_a_judge_who_does_not_say_is_no_score() -> None:
+async def test_an_outage_of_the_judge_is_no_score() -> None:
     with pytest.raises(JudgeError):
         await scored(KeywordMatch, a_text(None, "nine"), *[failed("outage")] * 9)
 
 
 @pytest.mark.parametrize(("metric", "options"), [(ToolCallRecall, {}), (TextMatch, {"responses": "exact"})])
-async def test_no_model_is_asked_where_none_is_wanted(metric: MetricType, options: Any) -> None:
+async def test_no_model_is_asked_for_exact_responses(metric: MetricType, options: Any) -> None:
     _, model = await scored(metric, a_text("Three days remain."), **options)
 
     assert model.requests == []

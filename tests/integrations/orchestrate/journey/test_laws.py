@@ -1,4 +1,4 @@
-"""Laws of journeys, over conversations that nobody thought of."""
+"""Laws of journeys, over generated conversations."""
 
 from typing import Any
 
@@ -67,7 +67,9 @@ def test_a_further_pair_never_lowers_recall(goals: list[Goal], calls: list[ToolC
 
 
 @given(ARGS, ARGS, HOW)
-def test_a_call_fits_itself_and_more(args: dict[str, Any], more: dict[str, Any], how: Any) -> None:
+def test_a_call_matches_itself_with_further_arguments(
+    args: dict[str, Any], more: dict[str, Any], how: Any
+) -> None:
     goal = Goal("p", "tool_call", "p", args, {"a": how})
 
     assert (
@@ -80,7 +82,7 @@ def test_a_call_fits_itself_and_more(args: dict[str, Any], more: dict[str, Any],
 
 
 @given(JSON, JSON)
-def test_values_are_like_each_other_both_ways(one: Any, other: Any) -> None:
+def test_similarity_is_symmetric(one: Any, other: Any) -> None:
     assert is_similar(one, other) == is_similar(other, one)
     assert compare_as_date_or_number(one, other) == compare_as_date_or_number(other, one)
     assert normalize_value(normalize_value(one)) == normalize_value(one) or isinstance(

@@ -47,7 +47,7 @@ def test_every_shape_of_a_call_is_read(call: Any, result: Any) -> None:
 
 
 @pytest.mark.parametrize("arguments", ["{bad", "[1]", "", None, 7])
-def test_arguments_that_are_no_object_are_none(arguments: Any) -> None:
+def test_arguments_that_are_no_object_are_empty(arguments: Any) -> None:
     call = {"type": "tool_call", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
 
     (turn,) = turns(USER, {"role": "assistant", **call})
@@ -71,7 +71,7 @@ def test_each_user_message_starts_a_turn() -> None:
     )
 
 
-def test_a_wrong_message_is_named_at_its_place() -> None:
+def test_an_invalid_message_is_reported_with_its_position() -> None:
     with pytest.raises(InvalidInputError, match=r"c\.messages\.json:1:2: `\[0\]\.role` is missing"):
         turns({"content": "x"})
 
@@ -98,12 +98,12 @@ def test_one_file_holds_one_case(tmp_path: Path) -> None:
     assert [case.eval_id for case in read_conversations(path, "a.messages.json").cases] == ["a"]
 
 
-def test_a_folder_without_conversations_says_so(tmp_path: Path) -> None:
+def test_a_folder_without_conversations_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"out: there is no \*\.messages\.json in this folder"):
         read_conversations(tmp_path, "out")
 
 
-def test_every_problem_of_every_file_is_named(tmp_path: Path) -> None:
+def test_every_problem_of_every_file_is_reported(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.messages.json").write_text("{}")
 
