@@ -37,7 +37,7 @@ def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentS
         InvalidInputError: there is no such kind, or its options are wrong; with the line of each problem.
     """
     agent_type = _resolve_agent_type(settings.kind, what, rules)
-    given = dict(settings.model_extra or {})
+    given = dict(settings.model_extra or {})  # the keys that only this kind of agent knows
     if what:
         given[agent_type.named_by] = what
     named_by = _choose_naming_option(agent_type, given)
@@ -53,6 +53,73 @@ def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentS
     named = getattr(options, named_by)
     name = shlex.join(map(str, named)) if isinstance(named, tuple) else str(named)
     return AgentSpec(settings, options, name)
+
+
+_RECORDING = "replay"
+"""Kind of agent that replays a recording: it needs no cluster."""
+
+
+def build_agent(
+    chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str], executor: ExecutorConfig = LOCAL
+) -> Agent:
+    """Build the agent, not started yet: in workers of this machine, or in actors of a Ray cluster.
+
+    For this machine, what the agent depends on is installed now; in a cluster, each actor does it.
+
+    Raises:
+        EvalgateError: the setup fails, or an option names something that cannot be used.
+    """
+    kind = chosen.settings.kind
+    if executor.kind == "ray" and kind != _RECORDING:
+        # Loaded by name: an import would be a cycle, as each actor builds its agent with this module.
+        build_ray_agent: Callable[..., Agent] = registry.load_object(
+            "evalgate.agents.ray.agent:build_ray_agent"
+        )
+        return build_ray_agent(executor, chosen, workspace, environ)
+    context = _prepare_context(chosen.settings, workspace, environ)
+    where = Problem("", 0, 0, f"agent {kind}")
+    with registry.translate_plugin_errors("agents", registry.AGENTS, kind, where):
+        return chosen.options.build(context)
+
+
+def _prepare_context(config: AgentConfig, workspace: Workspace, environ: Mapping[str, str]) -> AgentContext:
+    """Return what every kind of agent is built from, after the `setup` command has run."""
+    python = config.python
+    home = workspace.choose_home(environ)
+    env = {**build_agent_environment(environ, config.env), "HOME": str(home)}
+    if config.setup is not None:
+        from evalgate.system.venv_setup import run_setup
+
+        installed = run_setup(
+            config.setup,
+            python=config.python,
+            cwd=workspace.folder,
+            env=env,
+            cache=home / ".cache" / "evalgate",
+            user=workspace.agent_user,
+        )
+        python, env = installed.python, dict(installed.env)
+    uid, gid = workspace.agent_user or (None, None)
+
+    def read_recording(path: str) -> Record | EvalSet:
+        # By name, as the readers of recordings lie in layers above the agents.
+        read: Callable[[Path, str], Record | EvalSet] = registry.load_object(
+            "evalgate.integrations.recordings:read_recording"
+        )
+        return read(workspace.folder / path, path)
+
+    return AgentContext(
+        folder=workspace.folder,
+        env=env,
+        timeout=config.timeout,
+        workers=config.workers,
+        concurrency=config.concurrency,
+        read_recording=read_recording,
+        python=python,
+        uid=uid,
+        gid=gid,
+        environ=environ,
+    )
 
 
 def find_agent_problems(settings: AgentConfig | None, what: str, rules: Thresholds) -> tuple[Problem, ...]:
@@ -158,69 +225,3 @@ def _convert_option_errors(
         error, file=rules.file, position=rules.find_position, known_keys=list_known_keys, prefix=("agent",)
     )
     return [Problem("", 0, 0, f"--agent: {each.message}") for each in found] if what else found
-
-
-_RECORDING = "replay"
-"""Kind of agent that replays a recording: it needs no cluster."""
-
-
-def build_agent(
-    chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str], executor: ExecutorConfig = LOCAL
-) -> Agent:
-    """Build the agent, not started yet: in workers of this machine, or in actors of a Ray cluster.
-
-    For this machine, what the agent depends on is installed now; in a cluster, each actor does it.
-
-    Raises:
-        EvalgateError: the setup fails, or an option names something that cannot be used.
-    """
-    kind = chosen.settings.kind
-    if executor.kind == "ray" and kind != _RECORDING:
-        # Loaded by name: an import would be a cycle, as each actor builds its agent with this module.
-        build_ray_agent: Callable[..., Agent] = registry.load_object(
-            "evalgate.agents.ray.agent:build_ray_agent"
-        )
-        return build_ray_agent(executor, chosen, workspace, environ)
-    context = _prepare_context(chosen.settings, workspace, environ)
-    where = Problem("", 0, 0, f"agent {kind}")
-    with registry.translate_plugin_errors("agents", registry.AGENTS, kind, where):
-        return chosen.options.build(context)
-
-
-def _prepare_context(config: AgentConfig, workspace: Workspace, environ: Mapping[str, str]) -> AgentContext:
-    """Return what every kind of agent is built from, after the `setup` command has run."""
-    python = config.python
-    home = workspace.choose_home(environ)
-    env = {**build_agent_environment(environ, config.env), "HOME": str(home)}
-    if config.setup is not None:
-        from evalgate.system.venv_setup import run_setup
-
-        installed = run_setup(
-            config.setup,
-            python=config.python,
-            cwd=workspace.folder,
-            env=env,
-            cache=home / ".cache" / "evalgate",
-            user=workspace.agent_user,
-        )
-        python, env = installed.python, dict(installed.env)
-    uid, gid = workspace.agent_user or (None, None)
-
-    def read_recording(path: str) -> Record | EvalSet:
-        read: Callable[[Path, str], Record | EvalSet] = registry.load_object(
-            "evalgate.integrations.recordings:read_recording"
-        )
-        return read(workspace.folder / path, path)
-
-    return AgentContext(
-        folder=workspace.folder,
-        env=env,
-        timeout=config.timeout,
-        workers=config.workers,
-        concurrency=config.concurrency,
-        read_recording=read_recording,
-        python=python,
-        uid=uid,
-        gid=gid,
-        environ=environ,
-    )

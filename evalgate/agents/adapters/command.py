@@ -88,7 +88,7 @@ class PerTurnSession:
             raise AgentUnreachableError(Failure("start", sentence)) from None
         try:
             process.write(message.text.encode("utf-8", "replace"))
-            process.close_stdin()
+            process.close_stdin()  # many programs read to the end before they answer
             return Reply(await self._wait_for_answer(process))
         finally:
             process.kill()  # also what it started and left behind
@@ -103,6 +103,7 @@ class PerTurnSession:
         return {
             **({} if trace is None else trace.build_variables(self._launch.env)),
             "EVALGATE_SESSION": self._id,
+            # A variable can hold neither a lone surrogate nor a null byte, and a case's id may.
             "EVALGATE_CASE": replace_lone_surrogates(self._case.eval_id).replace("\0", "\ufffd"),
             "EVALGATE_TURN": str(self._turns),
         }
@@ -147,6 +148,7 @@ class _TurnProcess(AgentProcess):
     def _on_stdout(self, data: bytes) -> None:
         if self.flood is None:
             self._stdout += data
+        # Not cut off: the beginning of an answer would be scored as if the agent had ended there.
         if len(self._stdout) > MAX_ANSWER_BYTES:
             self.flood = Failure("flood", TOO_LARGE)
             self._stdout.clear()

@@ -173,6 +173,7 @@ class DockerAgentOptions(HttpDialectOptions):
             return WorkerContainerAgent(spec, options)
 
         def build_remote_agent(url: str) -> RemoteAgent:
+            # relocated: an A2A agent's card may name the address that it has elsewhere.
             server = AgentServer(
                 url=url, headers=headers, secrets=secrets, relocated=True, connections=context.concurrency
             )
@@ -216,7 +217,7 @@ class DockerAgentOptions(HttpDialectOptions):
 
     def _override_service(self, service: ContainerSpec, own: ContainerSpec) -> ContainerSpec:
         """Return a service's container with the settings that the agent's own section overrides."""
-        given = self.model_fields_set
+        given = self.model_fields_set  # tells `read_only: false` from no `read_only`
         limits = ContainerLimits(
             memory=self.memory or service.limits.memory,
             cpus=self.cpus or service.limits.cpus,

@@ -41,6 +41,7 @@ def build_python_launch(
     """
     limit = None if memory is None else parse_memory_size(memory)
     host = json.dumps({**what, "threads": concurrency})
+    # The host is started by its path: the agent's own interpreter has no evalgate that `-m` could find.
     return LaunchSpec((python or sys.executable, str(_WORKER), host), cwd, env, uid, gid, limit)
 
 

@@ -70,7 +70,7 @@ class ServerContainer:
         Raises:
             AgentUnreachableError: it does not answer; with the end of the container's log.
         """
-        # Shielded, as a thread cannot be cancelled: until it ends, nobody knows which container to remove.
+        # Shielded, as a thread cannot be cancelled: until it ends, it is not known which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
         try:
             await asyncio.shield(making)
@@ -249,6 +249,7 @@ class ServerContainerAgent:
             except BaseException:
                 self._isolated.release()
                 raise
+        # One at a time: all conversations that lost the same container would else start one each.
         async with self._replacing:
             if self._shared is None or self._shared.end_failure is not None:
                 if self._shared is not None:

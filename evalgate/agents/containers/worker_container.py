@@ -134,6 +134,7 @@ class ContainerProcess(AgentProcess):
             attached = container.attach_socket(
                 params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 0}
             )
+            # Attached before it starts, as the first lines of a fast program would otherwise be lost.
             stream = _detach_socket(attached)
             docker_client.start_container(container)
         except BaseException:

@@ -92,6 +92,7 @@ class Bridge:
         self._wire = wire
         resources = dict(given["resources"])
         options = {"num_cpus": given["cpus"], "max_restarts": 0, "max_concurrency": given["calls"]}
+        # Ray takes GPUs only as an option of their own.
         if gpus := resources.pop("GPU", 0):
             options["num_gpus"] = gpus
         self._actor_class = ray.remote(AgentActor).options(**options, resources=resources)
@@ -207,6 +208,7 @@ def _join_cluster(ray: Any, given: dict[str, Any]) -> None:
         resources = {name: amount * given["actors"] for name, amount in given["resources"].items()}
         ray.init(
             address="local",
+            # Rounded up, as `ray.init` takes whole CPUs only.
             num_cpus=max(1, -int(-given["cpus"] * given["actors"] // 1)),
             num_gpus=resources.pop("GPU", None),
             resources=resources,

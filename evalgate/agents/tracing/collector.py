@@ -86,7 +86,7 @@ class SpanCollector:
             where = f"http://{self._host}:{self._port}"
             sentence = f"cannot listen for spans at {where}: {why}; give another `agent.otel.port`"
             raise InvalidInputError(sentence) from None
-        self._port = self._runner.addresses[0][1]
+        self._port = self._runner.addresses[0][1]  # the one that the system chose for port 0
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -204,6 +204,7 @@ class TracedAgent:
         endpoint = self._endpoint
         if self._resolve_endpoint is not None:
             endpoint = await asyncio.to_thread(self._resolve_endpoint, endpoint)
+        # First the collector: its port is part of the environment that the agent is built with.
         collector = SpanCollector(endpoint)
         await collector.__aenter__()
         try:

@@ -25,6 +25,7 @@ class TurnTrace:
     @property
     def traceparent(self) -> str:
         """Return the value of the header that continues the trace."""
+        # 01 means sampled: an SDK that follows its parent's decision would otherwise record nothing.
         return f"00-{self.trace_id}-{self.span_id}-01"
 
     @property

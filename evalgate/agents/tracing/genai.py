@@ -43,7 +43,7 @@ _OUTPUT_TOKENS = (
     "llm.token_count.completion",
 )
 _MODEL_CALLS = frozenset({"chat", "generate_content", "text_completion"})
-_MAX_TOKENS = 2**53
+_MAX_TOKENS = 2**53  # beyond it, JSON numbers are not exact
 _CASE_NAME = ("evalgate.case", "gen_ai.conversation.id", "session.id")
 
 
@@ -149,6 +149,7 @@ def _iter_executions(tools: Sequence[Span], spans: Sequence[Span]) -> Iterator[t
         yield span.start, _build_call(name, args, id_, author)
         result = _decode_attribute(span.get_attribute(*_RESULT))
         if result is not None:
+            # After its call, also if the clock is too coarse to tell the two moments apart.
             yield max(span.end, span.start + 1), ToolResult(name, result, id_, author)
 
 
