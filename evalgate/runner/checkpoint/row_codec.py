@@ -12,6 +12,8 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
 from evalgate.config.schema.budget import MeteredUsage, Tokens
 from evalgate.core.types import (
     Attempt,
@@ -52,8 +54,6 @@ def dump_run(run: RunResult) -> bytes:
 
 
 def _dump_row(row: _Row) -> bytes:
-    from pydantic_core import PydanticSerializationError, to_json
-
     try:
         written = to_json(row)
     except (PydanticSerializationError, ValueError):
@@ -74,8 +74,6 @@ def load_run(data: bytes) -> RunResult:
     Raises:
         ValueError: it is no row of a run.
     """
-    from pydantic_core import from_json
-
     from evalgate.datasets.large.stored_results import JournalRun
 
     length, _, rows = data.partition(b",")
@@ -192,14 +190,10 @@ def _build_attempt_row(attempt: Attempt) -> _Row:
 
 
 def _parse_turns(row: bytes) -> tuple[TurnResult, ...]:
-    from pydantic_core import from_json
-
     return tuple([_parse_turn(turn) for turn in from_json(row)])
 
 
 def _to_turn_values(row: bytes) -> list[object]:
-    from pydantic_core import from_json
-
     return list(map(_to_turn_json, from_json(row)))
 
 
