@@ -26,7 +26,7 @@ def _check(count: int) -> Check:
 
 
 @pytest.mark.parametrize(("count", "requests"), [(0, 1), (1, 1), (50, 1), (51, 2), (120, 3)])
-def test_annotations_go_in_fifties(github: FakeGitHub, count: int, requests: int) -> None:
+def test_annotations_are_sent_in_batches_of_fifty(github: FakeGitHub, count: int, requests: int) -> None:
     outcome = post_check(account_on(github), HEAD_SHA, _check(count), timeouts=QUICK)
     (number,) = github.world.check_runs
     assert outcome == PostResult("posted", "", f"https://github.com/acme/demo/runs/{number}")
@@ -36,7 +36,7 @@ def test_annotations_go_in_fifties(github: FakeGitHub, count: int, requests: int
     assert len(github.exchanges) == requests
 
 
-def test_what_an_annotation_says(github: FakeGitHub) -> None:
+def test_an_annotation_has_a_place_a_message_and_a_title(github: FakeGitHub) -> None:
     post_check(account_on(github), HEAD_SHA, _check(1), timeouts=QUICK)
     (run,) = github.world.check_runs.values()
     assert run["annotations"] == [
@@ -65,7 +65,7 @@ def test_what_an_annotation_says(github: FakeGitHub) -> None:
     ],
     ids=repr,
 )
-def test_a_fault_that_passes_is_survived(github: FakeGitHub, fault: Fault) -> None:
+def test_a_transient_fault_leaves_one_complete_check_run(github: FakeGitHub, fault: Fault) -> None:
     github.faults.append(fault)
     outcome = post_check(account_on(github), HEAD_SHA, _check(60), timeouts=QUICK)
     assert outcome.kind == "posted"
@@ -74,7 +74,7 @@ def test_a_fault_that_passes_is_survived(github: FakeGitHub, fault: Fault) -> No
     assert (run["status"], run["conclusion"]) == ("completed", "failure")
 
 
-def test_a_check_run_that_was_created_in_spite_of_the_answer_is_not_created_again(github: FakeGitHub) -> None:
+def test_a_check_run_whose_answer_was_lost_is_not_created_again(github: FakeGitHub) -> None:
     # The check run of another job has the same name, is newer and hides ours in GitHub's default list.
     theirs = {"name": "evalgate", "head_sha": HEAD_SHA, "annotations": [], "external_id": "another job's"}
     lose_the_answer = Fault("POST", "check-runs", cut="after", times=2)
@@ -95,14 +95,14 @@ def test_a_server_that_fails_each_time_is_asked_five_times_to_create(github: Fak
     assert 999 - refusing.times == 5
 
 
-def test_a_token_that_may_not_is_told(github: FakeGitHub) -> None:
+def test_a_token_without_permission_is_skipped(github: FakeGitHub) -> None:
     github.world.grants["reader"] = Grant(writes=frozenset({"issues"}))
     outcome = post_check(account_on(github, "reader"), HEAD_SHA, _check(1), timeouts=QUICK)
     assert outcome.kind == "skipped"
     assert outcome.reason.startswith("GitHub answered 403: Resource not accessible by integration")
 
 
-def test_a_fault_that_lasts_is_given_up(github: FakeGitHub) -> None:
+def test_a_lasting_fault_is_given_up(github: FakeGitHub) -> None:
     github.faults.append(Fault(status=503, times=999))
     outcome = post_check(account_on(github), HEAD_SHA, _check(1), timeouts=replace(QUICK, total_s=1.5))
     assert outcome.kind == "failed"

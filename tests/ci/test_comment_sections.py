@@ -38,7 +38,7 @@ SECTIONS = st.dictionaries(
 
 
 @given(KEYS, SECTIONS)
-def test_what_is_written_is_read_again(gate: str, sections: list[CommentSection]) -> None:
+def test_written_sections_are_read_again_unchanged(gate: str, sections: list[CommentSection]) -> None:
     body = render_body(gate, sections)
     assert is_of_gate(body, gate)
     assert read_sections(body) == {section.key: section for section in sections}
@@ -59,7 +59,7 @@ def test_what_is_written_is_read_again(gate: str, sections: list[CommentSection]
         ("", "a", False),
     ],
 )
-def test_a_comment_is_ours_when_it_begins_with_the_marker(body: str, gate: str, *, ours: bool) -> None:
+def test_a_comment_of_a_gate_begins_with_its_marker(body: str, gate: str, *, ours: bool) -> None:
     assert is_of_gate(body, gate) is ours
 
 
@@ -103,11 +103,11 @@ def test_no_text_forges_a_section(text: str) -> None:
         ("<!-- eval<!-- evalgate:x -->gate:end -->", "<! -- evalgate:end -->"),
     ],
 )
-def test_markers_in_a_text_go(text: str, expected: str) -> None:
+def test_markers_in_a_text_are_removed(text: str, expected: str) -> None:
     assert strip_markers(text) == expected
 
 
-def test_a_section_that_is_cut_off_is_none() -> None:
+def test_an_incomplete_section_is_not_read() -> None:
     body = render_body("g", [CommentSection("a", "one"), CommentSection("b", "two")])
     assert list(read_sections(body.removesuffix("<!-- evalgate:end -->"))) == ["a"]
 
@@ -121,7 +121,7 @@ def test_a_section_that_is_cut_off_is_none() -> None:
         (CommentSection("a", "first", 1, 1), CommentSection("a", "last", 1, 1), "last"),
     ],
 )
-def test_the_newest_of_a_key_stays(before: CommentSection, after: CommentSection, kept: str) -> None:
+def test_the_newest_section_of_a_key_stays(before: CommentSection, after: CommentSection, kept: str) -> None:
     assert merge_sections({"a": before}, {"a": after})["a"].text == kept
 
 
@@ -136,7 +136,7 @@ def test_a_comment_is_never_too_long_and_loses_no_section(count: int) -> None:
     assert all("shortened" in section.text for section in read.values())
 
 
-def test_short_sections_leave_their_room_to_long_ones() -> None:
+def test_short_sections_leave_space_to_long_ones() -> None:
     sections = [
         CommentSection("a", "short"),
         CommentSection("b", "x\n" * 50_000),
@@ -147,19 +147,19 @@ def test_short_sections_leave_their_room_to_long_ones() -> None:
     assert min(len(read["b"].text), len(read["c"].text)) > 30_000
 
 
-def test_who_knows_what_is_important_shortens() -> None:
-    asked = []
+def test_a_section_is_shortened_by_its_own_function() -> None:
+    limits = []
 
     def shorter(limit: int) -> str:
-        asked.append(limit)
+        limits.append(limit)
         return "the most important"
 
     sections = [CommentSection("a", "x" * 70_000), CommentSection("b", "y" * 100)]
     read = read_sections(render_body("g", sections, shorter={"a": shorter}))
     assert read["a"].text == "the most important"
     assert read["b"].text == "y" * 100
-    assert asked
-    assert all(60_000 < limit < LONGEST_COMMENT for limit in asked)
+    assert limits
+    assert all(60_000 < limit < LONGEST_COMMENT for limit in limits)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_who_knows_what_is_important_shortens() -> None:
         ("~~~~\n```\n" + "c\n" * 200, 160, "~~~~"),
     ],
 )
-def test_what_is_cut_closes_what_it_opened(text: str, limit: int, expected: str) -> None:
+def test_shortened_markdown_closes_its_open_blocks(text: str, limit: int, expected: str) -> None:
     cut = shorten_markdown(text, limit)
     assert len(cut) <= limit
     assert expected in (cut if cut == text else cut.rpartition("c\n")[2] + cut[-120:])

@@ -46,7 +46,7 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
-def test_a_finished_run_is_told_in_three_places(tmp_path: Path) -> None:
+def test_a_finished_run_writes_summary_outputs_and_annotations(tmp_path: Path) -> None:
     stream = io.StringIO()
     annotations = list(build_annotations(GOLDEN["regression"]()))
     write_step_outputs(
@@ -70,7 +70,7 @@ def test_missing_and_unwritable_files_are_warnings(tmp_path: Path) -> None:
     ]
 
 
-def test_summaries_add_up_to_the_limit_and_not_beyond(tmp_path: Path) -> None:
+def test_summaries_are_appended_up_to_the_limit(tmp_path: Path) -> None:
     stream, environ = io.StringIO(), environment(tmp_path)
     add_summary("first", environ=environ, stream=stream)
     add_summary("second", environ=environ, stream=stream)
@@ -88,7 +88,7 @@ def test_at_most_ten_annotations_and_the_rest_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "place", "expected"),
+    ("message", "properties", "expected"),
     [
         ("50%\ndone", {}, "::error::50%25%0Adone\n"),
         ("x", {"file": "a,b:c.json", "line": 3}, "::error file=a%2Cb%3Ac.json,line=3::x\n"),
@@ -97,8 +97,12 @@ def test_at_most_ten_annotations_and_the_rest_is_counted() -> None:
         ("\x1b[31mred", {"title": "two\nlines"}, "::error title=two lines::red\n"),
     ],
 )
-def test_commands_are_escaped(message: str, place: dict[str, str | int], expected: str) -> None:
-    file, title, line = str(place.get("file", "")), str(place.get("title", "")), int(place.get("line", 0))
+def test_commands_are_escaped(message: str, properties: dict[str, str | int], expected: str) -> None:
+    file, title, line = (
+        str(properties.get("file", "")),
+        str(properties.get("title", "")),
+        int(properties.get("line", 0)),
+    )
     assert format_workflow_command("error", message, file=file, line=line, title=title) == expected
 
 
@@ -143,7 +147,7 @@ def test_annotations_name_files_as_the_repository_does(folder: str, path: str, e
 
 
 @pytest.mark.parametrize(
-    ("masks", "announced"),
+    ("masks", "expected"),
     [
         ([], []),
         (["hunter2000"], ["hunter2000"]),
@@ -152,14 +156,14 @@ def test_annotations_name_files_as_the_repository_does(folder: str, path: str, e
         (["twice", "twice"], ["twice"]),
     ],
 )
-def test_masks_are_announced_as_the_runner_reads_them(masks: list[str], announced: list[str]) -> None:
+def test_masks_are_written_as_the_runner_reads_them(masks: list[str], expected: list[str]) -> None:
     stream = io.StringIO()
     register_masks(masks, environ={"GITHUB_ACTIONS": "true"}, stream=stream)
-    heard = [line.removeprefix("::add-mask::") for line in stream.getvalue().splitlines()]
-    assert [line.replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%") for line in heard] == announced
+    read = [line.removeprefix("::add-mask::") for line in stream.getvalue().splitlines()]
+    assert [line.replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%") for line in read] == expected
 
 
-def test_masks_are_no_secret_to_a_log_that_nobody_masks() -> None:
+def test_masks_are_not_written_outside_of_github_actions() -> None:
     stream = io.StringIO()
     register_masks(["hunter2000"], environ={}, stream=stream)
     assert stream.getvalue() == ""

@@ -87,7 +87,7 @@ def test_an_event_without_a_pull_request(event: str, payload: dict[str, Any], re
 
 
 @pytest.mark.parametrize("sha", ["", "x", SHA.upper(), f"{SHA}\n", 5, None, "a" * 41])
-def test_a_commit_that_is_none_is_not_passed_on(sha: object) -> None:
+def test_an_invalid_commit_id_is_ignored(sha: object) -> None:
     payload = {"pull_request": {"number": 7, "head": {"sha": sha}}}
     assert parse_subject("pull_request", payload) == PullRequest(7, "")
 
@@ -152,5 +152,5 @@ JSON = st.recursive(
     st.sampled_from(["pull_request", "issue_comment", "workflow_run", "merge_group", "push"]),
     st.dictionaries(st.sampled_from(["pull_request", "issue", "workflow_run", "repository"]), JSON),
 )
-def test_no_payload_breaks_it(event: str, payload: dict[str, Any]) -> None:
+def test_any_payload_has_a_subject(event: str, payload: dict[str, Any]) -> None:
     assert isinstance(parse_subject(event, payload), PullRequest | HeadCommit | NoPullRequest)

@@ -51,11 +51,11 @@ def post_report(
     )
 
 
-def test_the_comment_is_the_report(github: FakeGitHub, tmp_path: Path) -> None:
+def test_the_comment_contains_the_report(github: FakeGitHub, tmp_path: Path) -> None:
     environ = environ_of(github, tmp_path)
-    (told,) = post_report(regression(), PostOptions(comment=True), environ)
-    assert told.level == "info"
-    assert told.sentence.startswith(
+    (notice,) = post_report(regression(), PostOptions(comment=True), environ)
+    assert notice.level == "info"
+    assert notice.sentence.startswith(
         "The comment is posted: https://github.com/acme/demo/pull/7#issuecomment-"
     )
     (body,) = github.world.comment_bodies()
@@ -87,7 +87,7 @@ def test_the_summary_and_the_post_are_the_comment_file(
 
 
 @pytest.mark.parametrize(
-    ("said", "page"),
+    ("variables", "page"),
     [
         ({"GITHUB_SERVER_URL": "https://github.com"}, "https://github.com/acme/demo/actions/runs/17/attempts/2"),
         ({"GITHUB_SERVER_URL": "https://ghes.example:8443/"}, "https://ghes.example:8443/acme/demo/actions/runs/17/attempts/2"),
@@ -97,9 +97,9 @@ def test_the_summary_and_the_post_are_the_comment_file(
     ],
 )  # fmt: skip
 def test_the_comment_names_its_commit_and_its_run(
-    github: FakeGitHub, tmp_path: Path, said: Mapping[str, str], page: str
+    github: FakeGitHub, tmp_path: Path, variables: Mapping[str, str], page: str
 ) -> None:
-    post_report(huge(3000), PostOptions(comment=True), {**environ_of(github, tmp_path), **said})
+    post_report(huge(3000), PostOptions(comment=True), {**environ_of(github, tmp_path), **variables})
     (body,) = github.world.comment_bodies()
     (section,) = read_sections(body).values()
     link = f" · [run 17]({page})" if page else ""
@@ -115,8 +115,8 @@ def test_legs_of_a_matrix_share_the_comment_of_their_gate(github: FakeGitHub, tm
 
 
 def test_a_huge_report_fits(github: FakeGitHub, tmp_path: Path) -> None:
-    (told,) = post_report(huge(3000), PostOptions(comment=True), environ_of(github, tmp_path))
-    assert told.level == "info"
+    (notice,) = post_report(huge(3000), PostOptions(comment=True), environ_of(github, tmp_path))
+    assert notice.level == "info"
     (body,) = github.world.comment_bodies()
     assert "more failing cases: see `results.json`." in body
 
@@ -125,25 +125,25 @@ def test_a_huge_report_fits(github: FakeGitHub, tmp_path: Path) -> None:
     ("token", "level", "reason"),
     [("ghs_reader", "notice", "may only read"), ("", "notice", "no token"), ("gone", "warning", "401")],
 )
-def test_what_cannot_be_posted_is_told(
+def test_a_post_that_is_impossible_is_reported(
     github: FakeGitHub, tmp_path: Path, token: str, level: str, reason: str
 ) -> None:
     github.world.grants["ghs_reader"] = Grant(writes=frozenset())
     environ = environ_of(github, tmp_path, GITHUB_TOKEN=token)
-    told = post_report(regression(), PostOptions(comment=True, check=True), environ)
-    assert [each.level for each in told] == [level, level]
-    assert all(reason in each.sentence and "The verdict stands." in each.sentence for each in told)
+    notices = post_report(regression(), PostOptions(comment=True, check=True), environ)
+    assert [each.level for each in notices] == [level, level]
+    assert all(reason in each.sentence and "The verdict stands." in each.sentence for each in notices)
 
 
 @pytest.mark.parametrize(
     ("record", "conclusion", "notes"), [(green(), "success", 0), (regression(), "failure", 2)]
 )
-def test_the_check_run_has_a_note_on_the_line_of_each_failing_case(
+def test_the_check_run_has_an_annotation_on_the_line_of_each_failing_case(
     github: FakeGitHub, tmp_path: Path, record: Record, conclusion: str, notes: int
 ) -> None:
     posting = PostOptions(check=True, name="support", section="gpt")
-    (told,) = post_report(record, posting, environ_of(github, tmp_path), folder="agents/desk")
-    assert told.level == "info"
+    (notice,) = post_report(record, posting, environ_of(github, tmp_path), folder="agents/desk")
+    assert notice.level == "info"
     (check,) = github.world.check_runs.values()
     assert (check["name"], check["conclusion"], check["head_sha"]) == ("support / gpt", conclusion, HEAD_SHA)
     (made,) = (each.body for each in github.exchanges if each.method == "POST")
@@ -151,11 +151,11 @@ def test_the_check_run_has_a_note_on_the_line_of_each_failing_case(
     assert [each["path"] for each in annotations] == ["agents/desk/evals/travel.evalset.json"] * notes
 
 
-def test_a_stored_record_is_posted_as_what_it_is(github: FakeGitHub, tmp_path: Path) -> None:
+def test_a_stored_record_is_posted_as_untrusted(github: FakeGitHub, tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(dump_record(hostile()), "utf-8")
     posting, environ = PostOptions(comment=True), environ_of(github, tmp_path)
-    (told,) = post_stored_record("results.json", posting, folder=tmp_path, environ=environ, timeouts=QUICK)
-    assert told.level == "info"
+    (notice,) = post_stored_record("results.json", posting, folder=tmp_path, environ=environ, timeouts=QUICK)
+    assert notice.level == "info"
     (body,) = github.world.comment_bodies()
     assert list(read_sections(body)) == [""]
     assert "Reported by a run of the pull request's own code" in body
@@ -171,7 +171,7 @@ def test_a_stored_record_is_posted_as_what_it_is(github: FakeGitHub, tmp_path: P
         (PostOptions(comment=True, name="desk", section="gpt *5*"), "## desk / gpt \\*5\\*\n\n"),
     ],
 )
-def test_a_reader_sees_which_gate_and_which_leg_a_section_speaks_for(
+def test_a_heading_names_the_gate_and_the_section(
     github: FakeGitHub, tmp_path: Path, posting: PostOptions, heading: str
 ) -> None:
     (tmp_path / "results.json").write_text(dump_record(green()), "utf-8")
@@ -190,7 +190,7 @@ def test_a_reader_sees_which_gate_and_which_leg_a_section_speaks_for(
         (dump_record(replace(regression(), verdict=green().verdict)), "although a metric failed"),
     ],
 )
-def test_what_is_no_record_is_not_posted(github: FakeGitHub, tmp_path: Path, text: str, problem: str) -> None:
+def test_an_invalid_record_is_not_posted(github: FakeGitHub, tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "results.json").write_text(text, "utf-8")
     environ = environ_of(github, tmp_path)
     with pytest.raises(InvalidInputError, match=problem):
@@ -222,7 +222,7 @@ def plant_pipe(folder: Path) -> None:
         (plant_folder_link, "../elsewhere/results.json", "is outside of the working folder"),
     ],
 )
-def test_an_artifact_cannot_make_it_read_something_else(
+def test_links_and_pipes_in_an_artifact_are_not_read(
     tmp_path: Path, plant: Callable[[Path], None], results: str, problem: str
 ) -> None:
     (tmp_path / "work").mkdir()

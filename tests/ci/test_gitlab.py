@@ -38,7 +38,7 @@ def post_report(record: Record, options: PostOptions, environ: Mapping[str, str]
     return list(post_record(record, options, CommentReport(), str, environ=environ, timeouts=QUICK))
 
 
-def test_the_note_is_the_report(gitlab: FakeGitLab) -> None:
+def test_the_note_contains_the_report(gitlab: FakeGitLab) -> None:
     (notice,) = post_report(regression(), PostOptions(comment=True), gitlab.environ())
     assert notice == PostNotice("info", f"The note is posted: {HOME}/-/merge_requests/7#note_1001")
     (section,) = read_sections(gitlab.bodies()[0]).values()

@@ -15,7 +15,7 @@ from tests.github.faults import Fault
 from tests.github.server import FakeGitHub
 from tests.situations import green, regression
 
-MEND = "give each job a section of its own, for example `section: ${{ matrix.x }}`"
+ADVICE = "give each job a section of its own, for example `section: ${{ matrix.x }}`"
 NOTE = "> **Another job of this run reported here, too; only the last report is shown.**"
 
 
@@ -34,50 +34,50 @@ def test_a_job_that_was_overwritten_gives_way(github: FakeGitHub, job: str) -> N
         github.world.edit_comment(comment, theirs)
 
     github.faults += [Fault("GET"), Fault("GET", then=overwrite)]
-    outcome = post(github, "of b", run=2, job=job)
-    assert (outcome.kind, outcome.reason) == (
+    result = post(github, "of b", run=2, job=job)
+    assert (result.kind, result.reason) == (
         "failed",
-        f"another job of this run replaced it with its own report: {MEND}",
+        f"another job of this run replaced it with its own report: {ADVICE}",
     )
     assert _text(github) == "of a"
     assert github.count("PATCH") == 1
 
 
-def test_a_job_that_comes_later_replaces_and_says_so(github: FakeGitHub) -> None:
+def test_a_later_job_replaces_the_report_and_says_so(github: FakeGitHub) -> None:
     post(github, "of a", run=2, job="a")
-    outcome = post(github, "of b", run=2, job="b", shorter=lambda limit: "of b"[:limit])
-    assert (outcome.kind, outcome.needs_attention) == ("updated", True)
-    assert outcome.reason == f"it replaces the report of another job of this run: {MEND}"
+    result = post(github, "of b", run=2, job="b", shorter=lambda limit: "of b"[:limit])
+    assert (result.kind, result.needs_attention) == ("updated", True)
+    assert result.reason == f"it replaces the report of another job of this run: {ADVICE}"
     assert _text(github).startswith(NOTE)
     assert _text(github).endswith("\n\nof b")
 
 
 @pytest.mark.parametrize(("run", "attempt"), [(2, 0), (1, 1)], ids=["another attempt", "another run"])
-def test_a_later_attempt_or_run_replaces_without_a_word(github: FakeGitHub, run: int, attempt: int) -> None:
+def test_a_later_attempt_or_run_replaces_without_a_notice(github: FakeGitHub, run: int, attempt: int) -> None:
     github.world.add_comment(render_body("main", [CommentSection("", "of a", run, attempt, "a")]))
-    outcome = post(github, "of b", run=2, job="b")
-    assert (outcome.kind, outcome.needs_attention, outcome.reason) == ("updated", False, "")
+    result = post(github, "of b", run=2, job="b")
+    assert (result.kind, result.needs_attention, result.reason) == ("updated", False, "")
     assert _text(github) == "of b"
 
 
-def test_another_step_of_the_same_job_replaces_without_a_word(github: FakeGitHub) -> None:
+def test_another_step_of_the_same_job_replaces_without_a_notice(github: FakeGitHub) -> None:
     post(github, "first", job="a")
-    outcome = post(github, "second", job="a")
-    assert (outcome.kind, outcome.needs_attention) == ("updated", False)
+    result = post(github, "second", job="a")
+    assert (result.kind, result.needs_attention) == ("updated", False)
     assert _text(github) == "second"
 
 
-def test_ten_jobs_end_quickly_with_the_report_of_one(github: FakeGitHub) -> None:
+def test_ten_jobs_end_quickly_with_one_report(github: FakeGitHub) -> None:
     def job(number: int) -> PostResult:
         return post(github, f"of {number}", job=f"job {number}", timeouts=replace(QUICK, total_s=120.0))
 
     with ThreadPoolExecutor(10) as pool:
-        outcomes = list(pool.map(job, range(10)))
+        results = list(pool.map(job, range(10)))
     winner = _text(github).rpartition("of ")[2]
     assert winner in {str(number) for number in range(10)}
-    silent = [each for each in outcomes if MEND not in each.reason]
+    silent = [each for each in results if ADVICE not in each.reason]
     assert len(silent) <= 1
-    assert {each.kind for each in outcomes} <= {"posted", "updated", "failed"}
+    assert {each.kind for each in results} <= {"posted", "updated", "failed"}
     writes = github.count("POST") + github.count("PATCH")
     assert writes <= 20, "each job writes once, and once more where a list was old"
 
@@ -91,11 +91,11 @@ def test_ten_jobs_end_quickly_with_the_report_of_one(github: FakeGitHub) -> None
     ],
     ids=["another leg", "another job", "the same job"],
 )
-def test_a_run_tells_legs_by_their_runner(
+def test_legs_of_a_matrix_are_identified_by_their_runner(
     github: FakeGitHub, tmp_path: Path, other: dict[str, str], level: str
 ) -> None:
     environ = environ_of(github, tmp_path, GITHUB_JOB="gate", RUNNER_NAME="GitHub Actions 1")
     post_report(green(), PostOptions(comment=True), environ)
-    (told,) = post_report(regression(), PostOptions(comment=True), {**environ, **other})
-    assert told.level == level
-    assert (MEND in told.sentence) == (level == "warning")
+    (notice,) = post_report(regression(), PostOptions(comment=True), {**environ, **other})
+    assert notice.level == level
+    assert (ADVICE in notice.sentence) == (level == "warning")

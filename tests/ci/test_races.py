@@ -23,7 +23,7 @@ def _post_all(github: FakeGitHub, jobs: int) -> list[PostResult]:
         return list(pool.map(job, range(jobs)))
 
 
-def test_what_another_job_overwrites_is_written_again(github: FakeGitHub) -> None:
+def test_a_section_that_another_job_overwrote_is_written_again(github: FakeGitHub) -> None:
     comment = github.world.add_comment(render_body("main", [CommentSection("a", "of a", 1, 1)]))
 
     def overwrite() -> None:

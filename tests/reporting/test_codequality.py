@@ -71,11 +71,11 @@ def test_every_situation_has_the_form_that_gitlab_reads(situation: object) -> No
     issues(situation())
 
 
-def test_nothing_is_wrong_in_a_green_run() -> None:
+def test_a_green_run_has_no_issues() -> None:
     assert CodeQualityReport().render(green()) == "[]\n"
 
 
-def test_each_metric_that_failed_stands_on_the_line_of_the_case() -> None:
+def test_each_failed_metric_is_an_issue_on_the_line_of_the_case() -> None:
     first, second = issues(a_record(failed()), folder="services/desk")
     assert first | {"fingerprint": ""} == {
         "description": f"travel/paris: {TRAJECTORY} 0.50 < 1.00: call 2 differs",
@@ -95,14 +95,14 @@ def test_an_agent_that_crashed_is_one_issue_under_that_name() -> None:
     assert "ValueError: no" in issue["description"]
 
 
-def test_what_the_change_broke_blocks() -> None:
+def test_a_newly_failing_case_is_a_blocker() -> None:
     severities = {each["description"].split(":")[0]: each["severity"] for each in issues(regression())}
     assert severities == {"travel/paris": "blocker", "travel/rome": "major"}
 
 
-def test_a_quarantined_case_is_not_held_against_the_change() -> None:
-    resting = replace(failed(), quarantine=Quarantine("anna", "flaky", "2026-12-31"))
-    assert issues(a_record(resting)) == []
+def test_a_quarantined_case_is_no_issue() -> None:
+    quarantined = replace(failed(), quarantine=Quarantine("anna", "flaky", "2026-12-31"))
+    assert issues(a_record(quarantined)) == []
 
 
 def test_the_fingerprint_stays_when_scores_lines_and_reasons_change() -> None:
@@ -132,7 +132,7 @@ def test_the_folder_of_the_gate_is_part_of_the_path_and_not_of_the_fingerprint()
         ("", "a\u202enosj.e\x1b[31m\nb", "anosj.e b"),
     ],
 )
-def test_the_path_is_one_in_the_repository(folder: str, path: str, expected: str) -> None:
+def test_the_path_stays_in_the_repository(folder: str, path: str, expected: str) -> None:
     assert {each["location"]["path"] for each in issues(a_record(replace(failed(), path=path)), folder)} == {
         expected
     }
@@ -140,7 +140,7 @@ def test_the_path_is_one_in_the_repository(folder: str, path: str, expected: str
 
 @settings(deadline=None)
 @given(TEXT, TEXT, TEXT, TEXT)
-def test_valid_whatever_anybody_wrote(eval_id: str, eval_set_id: str, text: str, path: str) -> None:
+def test_any_text_makes_a_valid_report(eval_id: str, eval_set_id: str, text: str, path: str) -> None:
     one = replace(failed(eval_id), eval_set_id=eval_set_id, path=path)
     named = (CaseMetric(text, 0.0, 1.0, "failed", text),)
     record = a_record(one, replace(one, eval_id=eval_id + "2", metrics=named))

@@ -39,7 +39,7 @@ def comment_of(record: Record) -> str:
 
 
 def a_hostile_record(text: str) -> Record:
-    """The text stands wherever an agent, an eval set or a metric can write."""
+    """A record with the text wherever an agent, an eval set or a metric can write."""
     expected = a_reply(text, ToolCall(text, {text: text}))
     actual = a_reply(f"{text}.", ToolCall(text, {text: f"{text}."}))
     turn = TurnResult(text, expected, actual, (TurnMetric(text, 0.0, "failed", text),))
@@ -86,7 +86,7 @@ def test_no_text_changes_the_comment_around_it(text: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(ANYTHING)
-def test_nobody_is_mentioned_outside_code(text: str) -> None:
+def test_no_user_or_issue_is_mentioned_outside_of_code(text: str) -> None:
     found = tokens_of(comment_of(a_hostile_record(f"@octocat {text} #12")))
     prose = "".join(token.content for token in found if token.type.startswith("text"))
     assert not re.search(r"[@#](?!\u200b)|://|www\.", prose.replace("#### ", ""), re.IGNORECASE)
@@ -128,7 +128,7 @@ def test_long_text_of_any_kind_fits(text: str) -> None:
     assert len(comment_of(many).encode()) <= LIMIT
 
 
-def test_details_go_before_cases_do() -> None:
+def test_details_are_cut_before_cases() -> None:
     long = "word " * 400
     names = "abcdefghijkl"  # a cause of its own for each case
     turn = TurnResult(
@@ -227,21 +227,21 @@ def test_each_failing_case_has_the_command_that_runs_it_alone(situation: str) ->
     assert text.count("Run this case alone:") == len(re.findall(r"<summary>. <code>", text)) > 0
 
 
-def test_a_case_that_a_model_judged_is_not_called_offline() -> None:
+def test_a_case_judged_by_a_model_is_not_called_offline() -> None:
     judged = replace(a_run_result(), judge=ModelUsage(calls=3))
     text = comment_of(a_record(a_case_result("paris", "failed", runs=(judged,))))
     assert "offline" not in text
     assert "the judge is asked what the cache does not know:\n\n```sh\nevalgate run " in text
 
 
-def test_a_resting_case_is_not_still_failing() -> None:
+def test_a_quarantined_case_is_not_still_failing() -> None:
     case = replace(a_case_result("paris", "failed"), quarantine=Quarantine("anna", "flaky", "2027-01-01"))
     text = comment_of(a_record(case, comparison=Comparison("b.json", unchanged=1)))
     assert "still failing" not in text
     assert "`travel/paris` failed, until 2027-01-01, anna: flaky" in text
 
 
-def test_a_delta_with_crashes_in_it_says_so() -> None:
+def test_a_delta_that_counts_crashes_is_explained() -> None:
     crashed = a_summary(TRAJECTORY, 1.0, 0.9, "failed", n=4, errors=1, baseline=1.0, delta=-0.25, compared=4)
     text = comment_of(a_record(metrics=(crashed,), comparison=Comparison("b.json")))
     assert "Δ counts a run without an answer as 0; the score is over the answers." in text
@@ -249,14 +249,14 @@ def test_a_delta_with_crashes_in_it_says_so() -> None:
     assert "Δ counts" not in comment_of(a_record(metrics=(whole,), comparison=Comparison("b.json")))
 
 
-def test_noise_has_the_digits_of_the_delta_and_is_never_nothing() -> None:
+def test_noise_has_the_digits_of_the_delta_and_is_never_zero() -> None:
     judgement = MetricComparison("pass", "no_sign", (), 0.02, noise=0.00019)
     metric = replace(a_summary(score=0.9, baseline=0.902, delta=-0.002, compared=1), judgement=judgement)
     text = comment_of(a_record(metrics=(metric,), comparison=Comparison("b.json")))
     assert "| −0.002 ±\N{NO-BREAK SPACE}0.0002 |" in text
 
 
-def test_what_was_not_evaluated_says_why_by_the_reason() -> None:
+def test_cases_that_were_not_evaluated_are_grouped_by_reason() -> None:
     def case(name: str, why: str) -> CaseResult:
         metrics = (CaseMetric(TRAJECTORY, None, 1.0, "not_evaluated", why),)
         return a_case_result(name, "not_evaluated", metrics=metrics)
@@ -269,7 +269,7 @@ def test_what_was_not_evaluated_says_why_by_the_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("sentence", "shown"),
     [
         ("got `pay(all=1)` twice", "got `pay(all=1)` twice"),
         ("`a` and `b|c`.", "`a` and `b❘c`."),
@@ -278,8 +278,8 @@ def test_what_was_not_evaluated_says_why_by_the_reason() -> None:
         ("`@octocat` and @octocat", "`@octocat` and @\N{ZERO WIDTH SPACE}octocat"),
     ],
 )
-def test_what_is_quoted_in_a_sentence_is_code(said: str, shown: str) -> None:
-    assert escape_prose(said) == shown
+def test_text_in_backticks_is_code(sentence: str, shown: str) -> None:
+    assert escape_prose(sentence) == shown
 
 
 def test_a_green_comment_is_short() -> None:

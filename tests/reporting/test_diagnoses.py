@@ -1,4 +1,4 @@
-"""Likely causes that stand in the head of every report: each where it applies, and nowhere else."""
+"""Likely causes at the top of every report: each only where it applies."""
 
 import json
 import sys
@@ -63,9 +63,9 @@ def case(expected: Reply, actual: Reply | None, failure: Failure | None = None) 
     ],
 )
 def test_a_run_without_any_tool_call_says_what_to_do(kind: str, options: JsonObject, way: str) -> None:
-    told = describe_missing_tool_calls([case(CALL, QUIET), case(QUIET, QUIET)], kind, options.items())
-    assert told.startswith("No tool call was seen in the whole run, although 1 case expects some. ")
-    assert way in told
+    found = describe_missing_tool_calls([case(CALL, QUIET), case(QUIET, QUIET)], kind, options.items())
+    assert found.startswith("No tool call was seen in the whole run, although 1 case expects some. ")
+    assert way in found
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_run_without_any_tool_call_says_what_to_do(kind: str, options: JsonObj
     ],
     ids=["nothing", "none expected", "one made", "one made unexpectedly", "nothing answered"],
 )
-def test_nothing_is_said_where_calls_were_made_or_none_could_be(cases: list[CaseResult]) -> None:
+def test_no_advice_if_calls_were_made_or_impossible(cases: list[CaseResult]) -> None:
     assert describe_missing_tool_calls(cases, "python", []) == ""
 
 
@@ -109,9 +109,9 @@ WITHHELD = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DATABASE_URL", "LESSOPEN", "
 )
 def test_a_variable_that_the_agent_lacks_is_named(message: str, detail: str, names: list[str]) -> None:
     cases = [case(QUIET, None, Failure("exception", message, detail))] * 2
-    told = list(describe_missing_variables(cases, WITHHELD))
-    assert [each.partition(" ")[0] for each in told] == names
-    assert all(f"add `--env {name}`." in each for each, name in zip(told, names, strict=True))
+    found = list(describe_missing_variables(cases, WITHHELD))
+    assert [each.partition(" ")[0] for each in found] == names
+    assert all(f"add `--env {name}`." in each for each, name in zip(found, names, strict=True))
 
 
 def test_an_agent_that_cannot_be_loaded_for_it_counts() -> None:
@@ -126,8 +126,8 @@ def test_an_agent_that_cannot_be_loaded_for_it_counts() -> None:
 
 def test_a_tool_that_evalgate_answered_is_named() -> None:
     answered = Reply("?", (*CALL.events, ToolResult("get_forecast", dict(NOT_RECORDED))))
-    told = describe_unrecorded_results([case(CALL, answered)], NOT_RECORDED)
-    assert told == (
+    found = describe_unrecorded_results([case(CALL, answered)], NOT_RECORDED)
+    assert found == (
         "evalgate answered 1 tool call itself, as the cases contain no result for it (`get_forecast`): the agent "
         'read "no result is recorded for this call". Record the results in the eval set, or add `tool_mocks`.'
     )
@@ -161,7 +161,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_silent_function_and_a_missing_key_are_told_in_every_report(folder: Path) -> None:
+def test_missing_calls_and_keys_are_named_in_every_report(folder: Path) -> None:
     (folder / "agent.py").write_text("def answer(text):\n    return 'sunny'\n")
     done = evalgate("run", "demo.evalset.json", "--agent", "python:agent.py:answer", cwd=folder)
     sentence = "No tool call was seen in the whole run, although 1 case expects some."
@@ -201,7 +201,7 @@ AS_MODEL = 'span.set_attribute("gen_ai.operation.name", "chat")'
 
 
 @pytest.mark.parametrize(("named", "is_told"), [("pass", True), (AS_MODEL, False)], ids=["http", "model"])
-def test_spans_of_which_none_tells_anything_are_told(folder: Path, named: str, is_told: bool) -> None:
+def test_spans_without_a_model_or_tool_are_reported(folder: Path, named: str, is_told: bool) -> None:
     (folder / "agent.py").write_text(SPANS.replace("NAMED", named))
     agent = {"kind": "command", "command": [sys.executable, "agent.py"], "mode": "per_turn", "otel": True}
     config = {"version": 1, "agent": agent, "criteria": {"tool_trajectory_avg_score": 1.0}}
@@ -211,7 +211,7 @@ def test_spans_of_which_none_tells_anything_are_told(folder: Path, named: str, i
     assert (sentence in " ".join(done.out.split())) is is_told
 
 
-def test_a_model_whose_tools_have_no_results_is_told(folder: Path) -> None:
+def test_tool_calls_without_recorded_results_are_reported(folder: Path) -> None:
     with Provider() as server:
         agent = {"kind": "http", "url": f"{server.url}/v1", "dialect": "openai", "model": "m"}
         config = {"version": 1, "agent": agent, "criteria": {"tool_trajectory_avg_score": 1.0}}

@@ -15,7 +15,7 @@ PLAYED_IN_VAIN = TurnResult("crash, please", None, None)
 
 
 @pytest.mark.parametrize(
-    ("turns", "number", "said"),
+    ("turns", "number", "sentences"),
     [
         ((), 0, []),
         ((ASKED,), 1, []),
@@ -25,5 +25,7 @@ PLAYED_IN_VAIN = TurnResult("crash, please", None, None)
         ((UNASKED, PLAYED_IN_VAIN), 2, ["turn 2 has no answer"]),
     ],
 )
-def test_a_turn_that_only_one_side_has(turns: Sequence[TurnResult], number: int, said: list[str]) -> None:
-    assert list(describe_odd_turn(turns, number)) == said
+def test_a_turn_that_only_one_side_has(
+    turns: Sequence[TurnResult], number: int, sentences: list[str]
+) -> None:
+    assert list(describe_odd_turn(turns, number)) == sentences

@@ -126,7 +126,7 @@ def test_how_the_agent_failed_is_the_only_fault() -> None:
     assert list(describe_faults(one_of_two)) == ["timed out in run 2 of 2"]
 
 
-def test_why_nothing_was_evaluated() -> None:
+def test_the_reason_why_nothing_was_evaluated() -> None:
     metrics = (CaseMetric("m", None, 0.5, "not_evaluated", "no tool is expected"),)
     assert explain_not_evaluated(a_case_result(metrics=metrics)) == "no tool is expected"
     assert explain_not_evaluated(a_case_result(metrics=())) == "no metric applies to this case"
@@ -142,7 +142,7 @@ def test_why_nothing_was_evaluated() -> None:
         (None, 0.8, "– of 0.80"),
     ],
 )
-def test_score_beside_threshold(score: float | None, threshold: float, text: str) -> None:
+def test_a_score_is_compared_with_its_threshold(score: float | None, threshold: float, text: str) -> None:
     assert format_score_and_threshold(CaseMetric("m", score, threshold, "failed")) == text
 
 
@@ -189,26 +189,26 @@ def test_counts() -> None:
 def test_a_quarantined_case_is_in_no_count_of_changes() -> None:
     about = Quarantine("anna", "slow", "2026-12-31")
     cases = (a_case_result("a"), a_case_result("b", "failed"), a_case_result("c"))
-    resting = [replace(case, quarantine=about) for case in cases]
+    quarantined = [replace(case, quarantine=about) for case in cases]
     comparison = Comparison(
         "b", changes=(CaseChange("travel", "b", "newly_failing"),), unchanged=3, left_out=2
     )
-    record = a_record(*resting, a_case_result("d"), comparison=comparison)
+    record = a_record(*quarantined, a_case_result("d"), comparison=comparison)
     assert format_change_counts(record, comparison) == "1 unchanged, 3 quarantined, 2 not part of this run"
     assert list(list_changed_cases(record, 5)) == []
 
 
 @pytest.mark.parametrize(
-    ("rests", "flaky_now", "told"), [(False, 1, []), (True, 0, ["passed (2 of 3 runs passed)"])]
+    ("is_quarantined", "flaky_now", "expected"), [(False, 1, []), (True, 0, ["passed (2 of 3 runs passed)"])]
 )
-def test_a_flaky_case_in_quarantine_is_told_of_there_alone(
-    rests: bool, flaky_now: int, told: list[str]
+def test_a_flaky_case_in_quarantine_is_listed_there_alone(
+    is_quarantined: bool, flaky_now: int, expected: list[str]
 ) -> None:
-    about = Quarantine("anna", "slow", "2026-12-31") if rests else None
+    about = Quarantine("anna", "slow", "2026-12-31") if is_quarantined else None
     record = flaky_runs()
     record = replace(record, cases=tuple(replace(case, quarantine=about) for case in record.cases[1:]))
     assert len(list_flaky_cases(record)) == flaky_now
-    assert [case.status for case in list_quarantined(record)] == told
+    assert [case.status for case in list_quarantined(record)] == expected
 
 
 def _failed(eval_id: str, reason: str, score: float = 0.0) -> Finding:
@@ -243,7 +243,7 @@ def test_cases_of_one_cause_are_grouped(found: tuple[Finding, ...], groups: list
 
 
 @pytest.mark.parametrize(
-    ("runs", "further", "effort", "told"),
+    ("runs", "further", "effort", "expected"),
     [
         (1, 0, None, ""),
         (1, 2, None, "1 run each, 2 follow-up runs"),
@@ -253,16 +253,18 @@ def test_cases_of_one_cause_are_grouped(found: tuple[Finding, ...], groups: list
         (1, 3, SamplingCost(5, 10, 5), "5 runs, 3 of them to follow up, 5 saved by `runs: auto`"),
     ],
 )
-def test_how_many_runs_were_made(runs: int, further: int, effort: SamplingCost | None, told: str) -> None:
+def test_the_number_of_runs_is_described(
+    runs: int, further: int, effort: SamplingCost | None, expected: str
+) -> None:
     made = [replace(a_run_result(run=at), confirms=at > runs) for at in range(1, runs + further + 1)]
     record = replace(a_record(a_case_result(runs=tuple(made))), runs=runs, effort=effort)
-    assert format_run_counts(record) == told
-    assert (told in set(describe_run_totals(record))) is bool(told)
-    assert f" s, {told}" in TerminalReport().render(record) or not told
+    assert format_run_counts(record) == expected
+    assert (expected in set(describe_run_totals(record))) is bool(expected)
+    assert f" s, {expected}" in TerminalReport().render(record) or not expected
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "expected"),
     [
         ("m is 0.50, below its threshold 0.80.", "Gate closed: m is 0.50, below its threshold 0.80"),
         ("m: Regression: the average fell.", "Gate closed. m: the average fell"),
@@ -270,9 +272,9 @@ def test_how_many_runs_were_made(runs: int, further: int, effort: SamplingCost |
         ("a broke: failed all 3 runs.", "Gate closed. a broke: failed all 3 runs"),
     ],
 )
-def test_a_headline_has_one_colon(reason: str, told: str) -> None:
+def test_a_headline_has_one_colon(reason: str, expected: str) -> None:
     record = replace(a_record(a_case_result()), verdict=Verdict("fail", 1, (reason,)))
-    assert build_headline(record)[0] == told
+    assert build_headline(record)[0] == expected
 
 
 def _named(path: str, eval_id: str) -> CaseResult:
@@ -296,11 +298,11 @@ def _named(path: str, eval_id: str) -> CaseResult:
 def test_one_command_repeats_a_group(cases: list[tuple[str, str]], words: str, command: str) -> None:
     found = [_named(*case) for case in cases]
     agent = "--agent python:agent.py:answer"
-    made, told = build_group_command(a_record(*found), found)
-    assert (made, told) == (f"evalgate run {command} {agent}" if command else "", words)
+    made, described = build_group_command(a_record(*found), found)
+    assert (made, described) == (f"evalgate run {command} {agent}" if command else "", words)
 
 
-def test_a_metric_of_which_nothing_can_be_told_is_said_beside_another_that_decides() -> None:
+def test_an_undecided_metric_is_listed_next_to_a_deciding_one() -> None:
     undecided = MetricComparison("inconclusive", "noisy_drop", ("It may be luck.",), 0.05)
     worse = MetricComparison("fail", "average_fell", ("It fell.",), 0.05)
     metrics = (replace(a_summary("a"), judgement=worse), replace(a_summary("b"), judgement=undecided))

@@ -42,7 +42,7 @@ def take_out_style_sheet(page: str) -> str:
 
 @pytest.mark.parametrize("reporter", REPORTERS, ids=lambda reporter: reporter.file_name)
 @pytest.mark.parametrize(("name", "situation"), GOLDEN.items(), ids=list(GOLDEN))
-def test_report_is_the_golden_one(
+def test_the_report_equals_its_golden_file(
     name: str, situation: Callable[[], Record], reporter: Reporter, request: pytest.FixtureRequest
 ) -> None:
     rendered = take_out_style_sheet(reporter.render(situation()))
@@ -54,7 +54,7 @@ def test_report_is_the_golden_one(
 
 
 @pytest.mark.parametrize("name", COMMENTS)
-def test_comment_is_the_golden_one(name: str, request: pytest.FixtureRequest) -> None:
+def test_the_comment_equals_its_golden_file(name: str, request: pytest.FixtureRequest) -> None:
     situation, comment = COMMENTS[name]
     rendered = comment.render(situation())
     golden = FOLDER / "comments" / f"{name}.md"

@@ -68,7 +68,7 @@ def wrong_numbers(text: str) -> list[str]:
         ("21 runs, 0 run", ["0 run"]),
     ],
 )
-def test_what_is_wrong_is_found(text: str, wrong: list[str]) -> None:
+def test_wrong_grammar_is_found(text: str, wrong: list[str]) -> None:
     assert wrong_numbers(text) == wrong
 
 
@@ -82,7 +82,7 @@ def compared(number: int) -> Record:
         *(a_case_result(f"newly_failing_{at}", "failed") for at in range(number)),
         *(a_case_result(f"still_{at}", "errored") for at in range(number)),
         *(a_case_result(f"unjudged_{at}", "not_evaluated", metrics=(CaseMetric("m", None, 1.0, "not_evaluated", f"r{at}"),)) for at in range(number)),
-        *(replace(a_case_result(f"resting_{at}"), quarantine=about) for at in range(number)),
+        *(replace(a_case_result(f"quarantined_{at}"), quarantine=about) for at in range(number)),
         *(replace(flaky, eval_id=f"flaky_{at}") for at in range(number)),
     )  # fmt: skip
     spent = AverageRunUsage(number, 1.0, number / 2, number / 2, 0.01)
@@ -118,7 +118,7 @@ def told_of(number: int) -> Iterator[str]:
     yield " ".join(describe_run_totals(replace(record, effort=None)))
     yield str(build_baseline_line(record))
     yield " ".join(str(build_metric_line(metric)) for metric in record.metrics)
-    yield " ".join(told for _, told in list_flaky_cases(record))
+    yield " ".join(sentence for _, sentence in list_flaky_cases(record))
     yield format_judge_usage(record.judge or ModelUsage())
     yield describe_inconsistent_cases([case for case in record.cases if case.eval_id.startswith("flaky")])
     yield build_post_content(
@@ -128,7 +128,7 @@ def told_of(number: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 11])
-def test_every_sentence_counts_well(number: int) -> None:
+def test_every_sentence_has_the_right_plural(number: int) -> None:
     assert [(text, wrong_numbers(text)) for text in told_of(number) if wrong_numbers(text)] == []
 
 
@@ -143,18 +143,18 @@ REPORTS: tuple[Callable[[Record], str], ...] = (
 
 @pytest.mark.parametrize("report", REPORTS)
 @pytest.mark.parametrize("number", [0, 1, 2, 5, 11])
-def test_every_report_counts_well(number: int, report: Callable[[Record], str]) -> None:
+def test_every_report_has_the_right_plural(number: int, report: Callable[[Record], str]) -> None:
     assert wrong_numbers(report(compared(number))) == []
 
 
 @pytest.mark.parametrize("failing", [1, 2, 10, 11, 12, 20, 21, 22, 60, 61, 62])
-def test_what_a_report_leaves_out_is_counted_well(failing: int) -> None:
+def test_the_count_of_omitted_cases_has_the_right_plural(failing: int) -> None:
     assert wrong_numbers(CommentReport().render(huge(failing))) == []
     assert wrong_numbers(TerminalReport().render(huge(failing))) == []
 
 
 @pytest.mark.parametrize("listed", [10, 11, 12])
-def test_what_a_list_leaves_out_is_counted_well(listed: int) -> None:
+def test_the_count_of_omitted_names_has_the_right_plural(listed: int) -> None:
     record = compared(listed)
     reasons = tuple(f"Reason {at}." for at in range(listed))
     metrics = tuple(a_summary(f"m{at}") for at in range(3 * listed - 2))
@@ -163,7 +163,7 @@ def test_what_a_list_leaves_out_is_counted_well(listed: int) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_every_verdict_counts_well(number: int) -> None:
+def test_every_verdict_has_the_right_plural(number: int) -> None:
     metric = CaseMetric("m", 0.0, 1.0, "failed")
     runs = (a_run_result(metrics=(RunMetric("m", 0.0, "failed"),)),)
     failed = tuple(a_case_result(f"c{at}", "failed", metrics=(metric,), runs=runs) for at in range(number))
@@ -184,7 +184,7 @@ def test_every_verdict_counts_well(number: int) -> None:
                 assert wrong_numbers(" ".join(decide_verdict(evidence, policy).reasons)) == []
 
 
-def test_what_is_cut_is_counted_well() -> None:
+def test_the_count_of_cut_text_has_the_right_plural() -> None:
     assert truncate_block("abc", limit=2).endswith("… 1 more character")
     assert truncate_block("abcd", limit=2).endswith("… 2 more characters")
     assert keep_last_lines("abc", limit=2).startswith("… 1 character before")

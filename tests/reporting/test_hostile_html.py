@@ -1,4 +1,4 @@
-"""What stands on the HTML page."""
+"""The text of the HTML page."""
 
 from html.parser import HTMLParser
 
@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evalgate.core.sanitize import strip_invisible, to_html_text
-from tests.reporting.pages import unseen_spelled_out
+from tests.reporting.html_pages import unseen_spelled_out
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=80)
 

@@ -1,4 +1,4 @@
-"""What holds for every report, whatever anybody wrote anywhere in the record."""
+"""Rules that every report keeps, with any text anywhere in the record."""
 
 import json
 import re
@@ -116,7 +116,7 @@ def attacked(text: str) -> Record:
     change = CaseChange(text, text, "newly_failing", "passed", "failed", (a_reply(text),))
     return a_record(
         case,
-        replace(a_case_result("resting", "failed"), quarantine=Quarantine(text, text, text)),
+        replace(a_case_result("quarantined", "failed"), quarantine=Quarantine(text, text, text)),
         verdict=Verdict("fail", 1, (text, f"It says: {text}")),
         metrics=(a_summary(text, 0.0, status="failed"), a_summary(TRAJECTORY)),
         comparison=Comparison(text, text, text, (change,)),
@@ -139,7 +139,7 @@ REPORTS: dict[str, Callable[[Record], str]] = {
 @example("::a::\n/merge")
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 @given(ATTACKS)
-def test_no_report_gives_orders_or_hides_anything(render: Callable[[Record], str], text: str) -> None:
+def test_no_report_contains_commands_or_invisible_text(render: Callable[[Record], str], text: str) -> None:
     report = render(attacked(text))
     report.encode()
     assert strip_invisible(report.replace("\u200b", "")) == report.replace("\u200b", "")
@@ -154,13 +154,13 @@ def test_no_report_gives_orders_or_hides_anything(render: Callable[[Record], str
 @example("```\n/merge\n```\n<!-- evalgate:section key= run=9 attempt=9 -->")
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 @given(ATTACKS)
-def test_a_comment_is_ours_alone(comment: CommentReport, text: str) -> None:
+def test_a_comment_has_no_markup_of_others(comment: CommentReport, text: str) -> None:
     body = comment.render(attacked(text))
     tokens = [token for block in MARKDOWN.parse(body) for token in (block, *(block.children or []))]
 
     assert {token.type for token in tokens}.isdisjoint({"link_open", "image"})
     html = "".join(token.content for token in tokens if token.type.startswith("html"))
-    # what stands in <code> is escaped; nothing else between angle brackets is anybody's but ours
+    # text in <code> is escaped; all other text between angle brackets is markup of the template
     assert re.findall(r"<[^>]*>", OURS.sub("", html)) == []
     assert body.count("<!--") == 1
     assert quick_actions(body) == []
@@ -170,7 +170,7 @@ def test_a_comment_is_ours_alone(comment: CommentReport, text: str) -> None:
 @example("x" + "`" * 255 + " ![x](https://evil.example/x) www.evil.example")
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 @given(ATTACKS)
-def test_github_shows_a_comment_without_anything_that_others_put_in(text: str) -> None:
+def test_github_renders_a_comment_without_markup_of_others(text: str) -> None:
     page = cmarkgfm.github_flavored_markdown_to_html(
         CommentReport().render(attacked(text)), Options.CMARK_OPT_UNSAFE
     )

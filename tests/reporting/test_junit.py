@@ -68,7 +68,7 @@ def test_every_situation_is_valid(situation: object) -> None:
 
 
 @given(TEXT, TEXT, TEXT)
-def test_valid_whatever_anybody_wrote(eval_id: str, eval_set_id: str, reason: str) -> None:
+def test_any_text_makes_a_valid_report(eval_id: str, eval_set_id: str, reason: str) -> None:
     failure = Failure("exception", reason, reason)
     failed = a_case_result(
         eval_id, "failed", eval_set_id=eval_set_id, metrics=(CaseMetric(reason, 0.0, 1.0, "failed", reason),)
@@ -110,7 +110,7 @@ def test_junit_is_red_exactly_when_the_gate_is(verdict: Verdict, children: list[
     assert list(cases_of(parsed(record)))[-1] == ("evalgate", "gate", children)
 
 
-def test_a_failure_says_which_metric_where_and_why_in_message_and_text() -> None:
+def test_a_failure_names_metric_place_and_reason_in_message_and_text() -> None:
     tests = parsed(GOLDEN["regression"]()).iter("testcase")
     (failure,) = next(test for test in tests if test.get("name") == "paris")
     text = failure.text or ""
@@ -121,7 +121,7 @@ def test_a_failure_says_which_metric_where_and_why_in_message_and_text() -> None
     assert '- get_weather(city="Paris", unit="C")   <- first divergence' in text
 
 
-def test_the_same_name_twice_is_told_apart() -> None:
+def test_equal_names_are_numbered() -> None:
     record = a_record(a_case_result("x"), a_case_result("x"), a_case_result("x [2]"), a_case_result("x"))
     assert [name for _, name, _ in cases_of(parsed(record))] == ["x", "x [2]", "x [2] [2]", "x [3]", "gate"]
 
@@ -142,7 +142,7 @@ def test_times_add_up_with_three_decimals() -> None:
     assert suite.get("timestamp") == "2026-11-20T08:30:00"
 
 
-def test_a_huge_run_is_told_briefly_after_the_first_thousand() -> None:
+def test_a_huge_run_has_no_details_after_the_first_thousand() -> None:
     text = JUnitReport().render(huge(1200))
     assert text.count("first divergence") == 1000
     assert text.count("details: see results.json") == 200

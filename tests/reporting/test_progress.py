@@ -10,7 +10,7 @@ BAD = a_run_result(metrics=(RunMetric("metric", 0.5, "failed", "call 2 differs")
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that the test sets."""
 
     now = 100.0
 
@@ -80,7 +80,7 @@ def test_the_line_never_wraps() -> None:
     assert max(map(len, stream.getvalue().split("\r\x1b[2K"))) == 29
 
 
-def test_every_way_to_go_wrong_is_counted() -> None:
+def test_every_kind_of_failure_is_counted() -> None:
     progress, _, _ = a_progress(tty=False)
     progress.on_runs_planned(100)
     crash = a_run_result(run=2, outcome="crashed", failure=Failure("exception", "it raised \x1b[31mKeyError"))
@@ -99,14 +99,14 @@ def test_every_way_to_go_wrong_is_counted() -> None:
     assert (progress.passed, progress.failed, progress.not_evaluated) == (0, 4, 3)
 
 
-def test_the_name_of_a_failure_is_harmless_in_a_log() -> None:
+def test_the_name_of_a_failure_is_sanitized() -> None:
     progress, stream, _ = a_progress(tty=False)
     progress.on_runs_planned(1)
     progress.on_run_finished("set", "##[group]a", BAD)
     assert stream.getvalue() == "[100%] 1/1  passed 0 failed 1 (last: set/# #[group]a)\n"
 
 
-def test_a_slow_run_tells_minutes_and_hours() -> None:
+def test_a_slow_run_shows_minutes_and_hours() -> None:
     progress, stream, clock = a_progress(tty=False)
     progress.on_runs_planned(10)
     clock.now += 600
@@ -119,7 +119,7 @@ def test_a_slow_run_tells_minutes_and_hours() -> None:
     ]
 
 
-def test_a_terminal_of_another_alphabet_does_not_end_the_run() -> None:
+def test_characters_that_the_terminal_lacks_are_replaced() -> None:
     raw = io.BytesIO()
     progress = LiveProgress(io.TextIOWrapper(raw, encoding="ascii"), tty=False, clock=Clock())
     progress.on_runs_planned(1)

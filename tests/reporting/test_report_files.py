@@ -23,7 +23,7 @@ from tests.situations import green
 
 @dataclass
 class Fixed:
-    """A reporter that says the same of every record."""
+    """A reporter with the same text for every record."""
 
     file_name: str
     text: str
@@ -54,7 +54,7 @@ def test_every_report_is_written_and_named_in_order(tmp_path: Path) -> None:
     assert written[0].stat().st_mode & 0o777 == 0o644
 
 
-def test_a_full_disk_costs_only_what_does_not_fit(tmp_path: Path) -> None:
+def test_a_full_disk_loses_only_the_reports_that_do_not_fit(tmp_path: Path) -> None:
     (tmp_path / "big.txt").write_text("the old one")
     reporters = (Fixed("a.txt", "small"), Fixed("big.txt", "x" * 100_000), Fixed("z.txt", "small"))
     opened = check_writable(tmp_path)
@@ -84,7 +84,7 @@ def test_a_page_is_removed_by_the_name_that_its_reporter_gives_it() -> None:
     } == registry.ON_REQUEST
 
 
-def test_a_folder_in_the_way_of_a_report_is_told(tmp_path: Path) -> None:
+def test_a_folder_with_the_name_of_a_report_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.txt").mkdir()
     with pytest.raises(ReportWriteError, match=r"a\.txt: Is a directory"):
         write_reports(a_record(), check_writable(tmp_path), (Fixed("a.txt", ""),))
@@ -97,7 +97,7 @@ def test_a_writable_folder_is_made_and_left_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("below", ["", "deeper"])
-def test_a_file_in_the_way_is_the_users_to_mend(tmp_path: Path, below: str) -> None:
+def test_a_file_with_the_name_of_the_folder_is_an_error(tmp_path: Path, below: str) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(
         InvalidInputError, match=r"report folder .* cannot be written \(.+\)\. Choose another"
@@ -113,8 +113,8 @@ def test_a_report_folder_that_is_replaced_during_the_run_is_not_followed(
 ) -> None:
     root, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     (elsewhere / "deep").mkdir(parents=True)
-    for place in (elsewhere, elsewhere / "deep"):
-        (place / "a.txt").write_text("precious")
+    for folder in (elsewhere, elsewhere / "deep"):
+        (folder / "a.txt").write_text("precious")
     opened = check_writable(root / "out/deep", root=root)
     (root / swapped).rename(tmp_path / "moved")
     if by == "file":
@@ -137,7 +137,7 @@ def test_a_report_folder_that_is_removed_during_the_run_is_made_again(tmp_path: 
     assert path.read_text() == "report"
 
 
-def test_a_report_folder_that_was_a_link_before_the_run_is_the_users(tmp_path: Path) -> None:
+def test_a_report_folder_that_was_a_link_before_the_run_is_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
     opened = check_writable(tmp_path / "out", root=tmp_path)
@@ -162,7 +162,7 @@ CASE = {
 }
 
 
-def test_an_agent_that_swaps_the_report_folder_gets_no_open_gate(tmp_path: Path) -> None:
+def test_an_agent_that_swaps_the_report_folder_closes_the_gate(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "agent.py").write_text(SWAPPING)
     (tmp_path / "a.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": [CASE]}))
@@ -184,7 +184,7 @@ def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "a.txt").is_symlink()
 
 
-def test_text_that_utf8_cannot_hold_is_written_all_the_same(tmp_path: Path) -> None:
+def test_lone_surrogates_are_written_as_escapes(tmp_path: Path) -> None:
     write_atomically(tmp_path / "a.txt", "\ud800")
     assert (tmp_path / "a.txt").read_text() == "\\ud800"
 

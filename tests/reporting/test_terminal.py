@@ -17,7 +17,7 @@ def test_columns_line_up() -> None:
     assert [row[:end].split()[-1] for row in rows] == ["0.50", "0.79999"]
 
 
-def test_colour_is_asked_for() -> None:
+def test_colour_is_optional() -> None:
     record = GOLDEN["regression"]()
     plain, coloured = TerminalReport().render(record), TerminalReport(color=True).render(record)
     assert "\x1b" not in plain
@@ -83,7 +83,7 @@ def test_a_delta_that_counts_crashes_is_explained() -> None:
     )
 
 
-def test_a_shard_says_why_it_is_compared_with_nothing() -> None:
+def test_a_shard_explains_why_it_has_no_comparison() -> None:
     record = replace(a_record(), shard=Shard(1, 2, (0,), 2, PlanId("sets", "thresholds", "agent")))
     sentence = "\nOne shard alone is compared with no baseline: that is done when all are merged.\n"
     assert sentence in TerminalReport().render(record)

@@ -1,4 +1,4 @@
-"""`report.html`: what it shows, that nobody but us writes its elements, and that it stays small."""
+"""`report.html`: what it shows, that no text becomes an element, and its size."""
 
 import base64
 import hashlib
@@ -27,7 +27,7 @@ from evalgate.core.types import (
 from evalgate.reporting.html.reporter import LIMIT
 from evalgate.reporting.html.reporter import HtmlReport as Report
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_turn_result
-from tests.reporting.pages import WORDS, Page, unseen_spelled_out
+from tests.reporting.html_pages import WORDS, Page, unseen_spelled_out
 from tests.reporting.test_hostile_laws import ATTACKS, PIECES, attacked
 from tests.situations import GOLDEN, flaky_runs, huge, regression
 
@@ -81,7 +81,7 @@ def judged() -> Record:
 
 
 @pytest.mark.parametrize("situation", [*SITUATIONS.values(), judged], ids=[*SITUATIONS, "judged"])
-def test_the_page_is_made_of_our_elements_alone(situation: Callable[[], Record]) -> None:
+def test_the_page_contains_known_elements_only(situation: Callable[[], Record]) -> None:
     page = page_of(situation())
     targets = {value for _, name, value in page.attributes if name == "id"}
     links = {value for tag, name, value in page.attributes if (tag, name) == ("a", "href")}
@@ -92,7 +92,7 @@ def test_the_page_is_made_of_our_elements_alone(situation: Callable[[], Record])
     assert [tag for tag in page.shape if tag in {"header", "main", "footer"}] == ["header", "main", "footer"]
 
 
-def test_nothing_can_run_and_nothing_is_asked_for() -> None:
+def test_the_page_runs_no_script_and_loads_nothing() -> None:
     html = Report().render(judged())
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     (sheet,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
@@ -107,14 +107,14 @@ def test_nothing_can_run_and_nothing_is_asked_for() -> None:
 @example("</title></style><script>alert(1)</script>")
 @example('" onload="x" \' <a href=javascript:x>')
 @given(ATTACKS)
-def test_whatever_anybody_writes_is_text_and_stands_there(text: str) -> None:
+def test_any_text_is_shown_as_text(text: str) -> None:
     harmless = page_of(attacked("harmless"))
     page = page_of(attacked(text))
 
     assert set(page.shape) <= set(harmless.shape) | {"b", "/b"}
     attributes = {each for each in page.attributes if each[:2] != ("meta", "content")}
     assert all(WORDS.fullmatch(value.removeprefix("#")) for _, name, value in attributes if name != "content")
-    # The user said it, in a text that is not shortened.
+    # In the message of the user, which is not shortened.
     assert unseen_spelled_out(text) in page.texts
 
 
@@ -126,18 +126,18 @@ def test_any_limit_is_kept(text: str) -> None:
     assert len(Report(limit=150_000).render(many).encode()) <= 150_000
 
 
-def test_pieces_are_the_whole() -> None:
+def test_chunks_join_to_the_whole_page() -> None:
     record = regression()
     assert "".join(Report().iter_chunks(record)) == Report().render(record) == Report().render(regression())
 
 
-def test_the_most_telling_cases_stand_first() -> None:
+def test_newly_failing_cases_come_first() -> None:
     text = page_of(SITUATIONS["regression"]()).text
     places = [text.index(f"\ntravel/{name}\n", text.index("\nCases\n")) for name in ("paris", "rome", "oslo")]
     assert places == sorted(places)
 
 
-def test_what_the_list_can_be_filtered_by() -> None:
+def test_the_list_has_a_filter_for_each_kind() -> None:
     found = page_of(SITUATIONS["crash_and_timeout"]())
     assert {value for tag, name, value in found.attributes if (tag, name) == ("input", "id")} == {
         "show-all",
@@ -151,7 +151,7 @@ def test_what_the_list_can_be_filtered_by() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "Simulated user",
         "Agent (planner)",
@@ -177,23 +177,23 @@ def test_what_the_list_can_be_filtered_by() -> None:
         "evalgate run evals/travel.evalset.json:paris --agent replay:results.json",
     ],
 )
-def test_all_of_a_run_is_told(said: str) -> None:
-    assert said in page_of(judged()).text
+def test_a_run_is_shown_whole(text: str) -> None:
+    assert text in page_of(judged()).text
 
 
-def test_the_first_divergence_is_marked_beside_the_expected_and_beside_the_baseline() -> None:
+def test_the_first_divergence_is_marked_in_each_comparison() -> None:
     texts = page_of(regression()).texts
     # paris differs from its baseline in words alone, so its calls are shown once
     assert texts.count("first divergence") == 2
     assert "Response, baseline (−) and now (+)" in page_of(regression()).text.replace("\n", "")
 
 
-def test_a_turn_that_expects_nothing_is_compared_with_nothing() -> None:
+def test_a_turn_without_expectation_has_no_comparison() -> None:
     run = a_run_result(a_turn_result("Hi", a_reply(None), a_reply("Hello", ToolCall("look"))))
     assert "expected (−)" not in Report().render(a_record(a_case_result(runs=(run,))))
 
 
-def test_long_texts_and_conversations_are_cut_and_say_so() -> None:
+def test_long_texts_and_conversations_are_cut_with_a_notice() -> None:
     turns = [a_turn_result(f"turn {at}", a_reply("x" * 40_000)) for at in range(30)]
     run = a_run_result(*turns, metrics=(RunMetric(TRAJECTORY, 1.0, "passed"),))
     case = a_case_result(runs=tuple(replace(run, run=number) for number in range(1, 9)))
@@ -203,15 +203,15 @@ def test_long_texts_and_conversations_are_cut_and_say_so() -> None:
     assert re.search(r"\d+ more runs: see results.json", text)
 
 
-def test_a_huge_run_stays_openable_and_says_what_is_left_out() -> None:
+def test_a_huge_page_keeps_its_limit_and_counts_what_is_left_out() -> None:
     html = Report().render(huge(20_000))
     assert len(html.encode()) < LIMIT
-    told = re.search(
+    counts = re.search(
         r"Of 20,000 cases, the (\d+) most important are shown in full, ([\d,]+) more by name", html
     )
-    assert told is not None
-    assert html.count('<details class="case ') == int(told[1]) > 300
-    assert html.count('<div class="case ') == int(told[2].replace(",", "")) > 1500
+    assert counts is not None
+    assert html.count('<details class="case ') == int(counts[1]) > 300
+    assert html.count('<div class="case ') == int(counts[2].replace(",", "")) > 1500
     assert "All <b>20,000</b>" in html
 
 
@@ -224,12 +224,12 @@ def test_a_small_run_is_shown_whole() -> None:
 @pytest.mark.parametrize(
     "value", [float("nan"), 10**5000, {1: {2: "\ud800"}}, [[[]]] * 3], ids=["nan", "long", "keys", "lists"]
 )
-def test_what_json_cannot_hold_is_shown_all_the_same(value: object) -> None:
+def test_values_that_json_cannot_hold_are_shown(value: object) -> None:
     run = a_run_result(a_turn_result("Hi", a_reply(), a_reply("ok", ToolResult("t", value))))
     assert "Result" in page_of(a_record(a_case_result(runs=(run,)))).text
 
 
-def test_a_result_that_is_nested_too_deep_is_shown_all_the_same() -> None:
+def test_a_result_that_is_nested_too_deep_is_shown() -> None:
     deep: object = "end"
     for _ in range(5_000):
         deep = [deep]
@@ -242,7 +242,7 @@ def test_a_record_without_cases_has_a_page() -> None:
 
 
 def _anchors(html: str) -> dict[str, str]:
-    """The name of each case that stands in full → its anchor."""
+    """Return the anchor of each case that is shown in full, by name."""
     cases = html.split('<details class="case ')[1:]
     return {
         re.findall(r"<code>(.*?)</code>", case)[0]: re.findall(r'id="(case-[^"]*)"', case)[0]
@@ -269,7 +269,7 @@ def test_of_two_cases_with_one_name_the_first_is_linked() -> None:
     assert f'href="#{second}"' not in html
 
 
-def test_what_stands_in_backticks_is_code_and_a_long_name_breaks_between_its_words() -> None:
+def test_text_in_backticks_is_code_and_long_names_break_between_words() -> None:
     html = Report().render(replace(regression(), notices=("Save one with `evalgate baseline save`.",)))
     assert "Save one with <code>evalgate baseline save</code>." in html
     assert "tool_<wbr>trajectory_<wbr>avg_<wbr>score" in html

@@ -42,49 +42,49 @@ def test_wrong_input_replaces_the_verdict_of_another_commit(github: FakeGitHub, 
     second = evalgate(project, "run", "--comment", "--check", **environ)
     assert second.returncode == 2
     assert second.stderr.startswith("The comment is updated: ")
-    said = posted(github)
-    assert said.startswith("### ⚠️ No verdict: evalgate.json:1:")
-    assert "many" in said
-    assert "report.html" not in said
-    assert "baseline" not in said
-    assert "agent" not in said
+    text = posted(github)
+    assert text.startswith("### ⚠️ No verdict: evalgate.json:1:")
+    assert "many" in text
+    assert "report.html" not in text
+    assert "baseline" not in text
+    assert "agent" not in text
     check = list(github.world.check_runs.values())[-1]
     assert (check["conclusion"], "evalgate.json:1:" in check["output"]["title"]) == ("failure", True)
 
 
-def test_every_problem_is_told_and_no_secret(github: FakeGitHub, project: Path) -> None:
+def test_the_post_lists_every_problem_and_no_secret(github: FakeGitHub, project: Path) -> None:
     configure(project, **{SECRET: 1, "other": 2})
     done = evalgate(project, "run", "--comment", "--mask", SECRET, **environ_of(github, project))
     assert done.returncode == 2
-    said = posted(github)
-    assert said.startswith("### ⚠️ No verdict")
-    assert "other" in said
-    assert SECRET not in said
+    text = posted(github)
+    assert text.startswith("### ⚠️ No verdict")
+    assert "other" in text
+    assert SECRET not in text
 
 
-def test_a_baseline_that_cannot_be_read_is_told(github: FakeGitHub, project: Path) -> None:
+def test_an_unreadable_baseline_is_posted(github: FakeGitHub, project: Path) -> None:
     configure(project, gate={"baseline": "sftp://127.0.0.1:1/evals"})
     done = evalgate(project, "run", "--comment", **environ_of(github, project))
     assert done.returncode == 2
-    said = posted(github)
-    assert said.startswith("### ⚠️ No verdict: ")
-    assert "needs a driver that is not installed" in said
+    text = posted(github)
+    assert text.startswith("### ⚠️ No verdict: ")
+    assert "needs a driver that is not installed" in text
 
 
-def test_merging_tells_it_too(github: FakeGitHub, project: Path) -> None:
+def test_a_failed_merge_is_posted(github: FakeGitHub, project: Path) -> None:
     configure(project)
     done = evalgate(project, "merge", "missing.json", "--comment", **environ_of(github, project))
     assert done.returncode == 2
     assert "missing.json" in posted(github)
 
 
-def test_who_asked_for_no_post_gets_none(github: FakeGitHub, project: Path) -> None:
+def test_without_the_option_nothing_is_posted(github: FakeGitHub, project: Path) -> None:
     configure(project, runs="many")
     assert evalgate(project, "run", **environ_of(github, project)).returncode == 2
     assert github.exchanges == []
 
 
-def test_a_github_that_is_not_there_changes_no_exit_code(github: FakeGitHub, project: Path) -> None:
+def test_an_impossible_post_changes_no_exit_code(github: FakeGitHub, project: Path) -> None:
     configure(project, runs="many")
     environ = environ_of(github, project) | {"GITHUB_TOKEN": ""}
     done = evalgate(project, "run", "--comment", **environ)

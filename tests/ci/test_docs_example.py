@@ -11,7 +11,7 @@ from tests.github.world import PULL, REPOSITORY
 from tests.test_readme import ROOT, blocks
 
 
-def test_the_program_in_it_posts(
+def test_the_example_in_the_docs_posts(
     github: FakeGitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     event = tmp_path / "event.json"
