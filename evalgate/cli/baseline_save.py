@@ -137,6 +137,7 @@ def _explain_rejection(record: Record) -> str:
 
 
 def _explain_staleness(record: Record, folder: Path, save_options: SaveOptions) -> str:
+    # An old report folder would otherwise be stored as a run of the commit that is checked out now.
     committed = None if save_options.commit else git.read_commit_time(folder)
     try:
         made = datetime.fromisoformat(record.created_at)

@@ -19,6 +19,7 @@ from evalgate.system.files import read_text, write_atomically
 from evalgate.system.workspace import Workspace
 
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist"})
+# Enough for a repository; `init` in a home folder must end soon, too.
 _MOST_FOLDERS = 2000
 _MOST_AGENTS = 9
 _EVAL_SETS = (".evalset.json", ".test.json")

@@ -145,6 +145,7 @@ def run_in_project(command: _Command) -> _Command:
 
 
 def _fill_folder(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    # The option's default is None instead of ".", to tell a folder that was typed from none.
     if parameters.get("working_directory", "") is None:
         return {**parameters, "working_directory": "."}
     return dict(parameters)
@@ -178,6 +179,7 @@ def _move_paths(
     """Yield the paths that were typed, relative to `root`."""
     for parameter in context.command.params:
         name, kind = parameter.name or "", parameter.type
+        # A default, as that of `--out`, is meant relative to the project folder already.
         is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if not is_typed or not isinstance(kind, (PathParamType, AgentParamType)):
             continue

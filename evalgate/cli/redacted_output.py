@@ -17,6 +17,7 @@ def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], st
 
     `hide` removes secrets; by default those of the environment.
     """
+    # Imported here, because `--help` and shell completion load this module and print nothing that is quoted.
     from evalgate.core.sanitize import to_log_line
     from evalgate.redaction.redactor import Redactor
 

@@ -88,6 +88,7 @@ def run(
     redactor = build_redactor(overrides.mask)
     with (
         interrupts.handle_signals(),
+        # `redact_errors` inside: an error is redacted before it is posted.
         post_on_failure(posting, redactor),
         redactor.redact_errors(),
         ExitStack() as published,
@@ -97,10 +98,11 @@ def run(
             plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor, posting, html
         )
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, published)
-        # before the run, which may remove the folder that this looks at
+        # Before the run, because the agent may remove the folder that this looks at.
         repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
         code = publisher.publish(record)
+        # The reports are written: a signal from here on must not change the exit code that they state.
         ignore_end_signals()
         if not publisher.has_record:
             published.pop_all()  # the journal stays, as nothing else holds the runs
@@ -122,6 +124,7 @@ def _run_with_progress(
 
     def begin_publishing() -> None:
         interrupts.is_certain = True  # whatever happens from here on, there is a record
+        # Not at the start: a run that fails before this leaves the reports of the last one as they are.
         publisher.clear_previous_reports()
 
     progress = publisher.build_progress()

@@ -69,6 +69,7 @@ class GateRules:
 
 def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
     """Return the record as these rules and this baseline would have made it, verdict included."""
+    # One gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         thresholds = collect_thresholds([rescore_case(case, rules) for case in record.cases])
         baseline = drop_runs_before_breaks(baseline, thresholds, rules.gate.statistics.pass_score)
@@ -325,6 +326,7 @@ def load_stored_result(workspace: Workspace, what: str) -> Record | None:
     Raises:
         InvalidInputError: it cannot be read, or contradicts itself because it was edited.
     """
+    # Only a file can hold either: what is stored elsewhere, as `branch:NAME`, is always a baseline.
     if not isinstance(open_store(workspace, what), FileStore):
         return None
     try:

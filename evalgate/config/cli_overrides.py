@@ -114,6 +114,7 @@ def _override_model(option: str, name: str, config: JudgeConfig | None) -> Judge
         raise InvalidInputError(f"{option} {name}: must be PROVIDER/MODEL, as openai/gpt-4.1-mini")
     settings: dict[str, object] = {"provider": provider, "model": model}
     if config is not None:
+        # Another provider must receive neither the address nor, above all, the key of this one.
         reset = {} if provider == config.provider else {"base_url": None, "api_key": None}
         settings = {**config.model_dump(), **reset, **settings}
     try:

@@ -42,6 +42,7 @@ def find_thresholds_file(folder: Path) -> Path | None:
     for name in DEFAULT_NAMES:
         path = folder / name
         if name == "pyproject.toml":
+            # Searched as text: errors in a pyproject.toml without our table are not ours to report.
             is_ours = path.is_file() and OUR_TABLE in read_text(path, errors="replace")
         else:
             is_ours = is_readable_name(path)
@@ -123,6 +124,7 @@ def _read_valid_rest(
     document: ConfigDocument, error: ValidationError, read: Callable[[ConfigDocument], Thresholds]
 ) -> Thresholds | None:
     """Read a file without the places at which it is wrong; None if it is wrong even so."""
+    # The rest is checked against the eval sets, so that one command names the problems of both.
     value = copy.deepcopy(document.value)
     for found in error.errors(include_url=False):
         _remove_invalid(value, found["loc"], is_unknown=found["type"] == "extra_forbidden")

@@ -59,6 +59,7 @@ Runs = Annotated[
 class ConfigSection(BaseModel):
     """A part of the file in which every key is known."""
 
+    # `defer_build`: most commands validate few sections, and building every validator would slow their start.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 

@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
-from evalgate.config.json_schema import build_thresholds_schema
 from evalgate.core import registry
+from tests.config.thresholds_schema import build_thresholds_schema
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "docs/evalgate.schema.json"

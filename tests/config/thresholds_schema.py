@@ -1,4 +1,4 @@
-"""JSON Schema of a thresholds file, with the fields' docstrings as descriptions."""
+"""Build the JSON Schema of a thresholds file, with the docstrings of fields as descriptions."""
 
 import ast
 import inspect
