@@ -1,4 +1,4 @@
-"""`@frozen` beside `@dataclass(frozen=True, slots=True)`: whatever is asked of the two has one answer."""
+"""`@frozen` behaves as `@dataclass(frozen=True, slots=True)` does."""
 
 import copy
 import inspect

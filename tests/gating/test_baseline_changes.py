@@ -1,4 +1,4 @@
-"""The run beside its baseline."""
+"""What changed since the baseline."""
 
 from dataclasses import replace
 
@@ -144,7 +144,7 @@ def test_why_nothing_is_compared_is_said(before: CaseResult | None, after: CaseR
     assert said == (why and f"Nothing could be compared with the baseline b.json: {why}")
 
 
-def test_who_lacks_runs_says_so_itself() -> None:
+def test_a_metric_that_lacks_runs_reports_itself() -> None:
     metric = replace(
         summarize_metrics([scored("a", 1.0)])[0],
         judgement=MetricComparison("inconclusive", "missing_runs", (), 0.1),

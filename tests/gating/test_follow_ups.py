@@ -1,4 +1,4 @@
-"""Which newly failing cases broke: a way to fail that is new to a flaky case takes more to be believed."""
+"""Failing cases that broke: a new way to fail needs more evidence if the case is flaky."""
 
 from evalgate.core.types import (
     Baseline,

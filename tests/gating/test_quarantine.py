@@ -1,4 +1,4 @@
-"""Cases that rest: they run and are told of, and decide nothing."""
+"""Quarantined cases: they run and are reported, and decide nothing."""
 
 import subprocess
 from collections.abc import Mapping

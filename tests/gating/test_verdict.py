@@ -308,7 +308,7 @@ def test_a_summary_with_eval_sets_is_named_by_them() -> None:
     assert verdict.reasons[0] == "tool_trajectory_avg_score (refunds) is 0.50, below its threshold 1.00."
 
 
-def test_thousands_are_told_apart() -> None:
+def test_thousands_have_separators() -> None:
     cases = [scored(f"c{number}", 0.1) for number in range(1204)]
     verdict = decide_verdict(evidence(*cases), POLICY)
     assert "1,204 of 1,204 cases (c0, c1, c2 and 1,201 more) missed a threshold." in verdict.reasons

@@ -173,7 +173,7 @@ def test_a_metric_that_is_installed_is_said(desk: Path) -> None:
     assert notice not in plan_in(desk).notices
 
 
-async def test_the_base_that_nobody_fetched_is_said_of_a_metric(desk: Path) -> None:
+async def test_a_base_that_was_not_fetched_is_reported_for_a_metric(desk: Path) -> None:
     write(desk, {"evalgate.json": rules("pkg.metric:score")})
     commit(desk)
     assert (

@@ -1,4 +1,4 @@
-"""ROUGE-1, held against the package that defined it."""
+"""ROUGE-1, compared with the package that defined it."""
 
 import pytest
 from hypothesis import given

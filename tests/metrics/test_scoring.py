@@ -134,7 +134,7 @@ async def test_turns_are_never_zipped_away() -> None:
     assert (await score_run(case, longer, [])).turns[2].expected is None
 
 
-async def test_what_a_user_said_last_is_told_though_nobody_answered() -> None:
+async def test_a_last_message_without_an_answer_is_recorded() -> None:
     said = (UserMessage("hi"), UserMessage("crash, please"))
     run = CaseRun(1, "crashed", (a_reply("hello"),), failure=Failure("exception", "boom"), said=said)
 

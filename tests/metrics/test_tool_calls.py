@@ -23,7 +23,7 @@ def test_counting_agrees_with_comparing_each_with_each(
 
 
 @given(expected=CALLS, actual=CALLS)
-def test_the_calls_without_a_partner_are_told_from_both_sides(
+def test_the_calls_without_a_partner_are_listed_for_both_sides(
     expected: list[ToolCall], actual: list[ToolCall]
 ) -> None:
     comparison = ToolCallComparator()

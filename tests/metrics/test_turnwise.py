@@ -1,4 +1,4 @@
-"""Every expected turn meets the agent's, and none is lost between them."""
+"""Every expected turn is compared with the agent's, and none is lost between them."""
 
 import threading
 
@@ -58,7 +58,7 @@ async def test_a_case_without_written_turns_is_not_judged(case: EvalCase) -> Non
 
 
 @pytest.mark.parametrize(("size", "elsewhere"), [(100, False), (100_000, True)])
-async def test_large_answers_are_judged_beside_the_loop(size: int, elsewhere: bool) -> None:
+async def test_large_answers_are_judged_in_a_thread(size: int, elsewhere: bool) -> None:
     threads = []
 
     def judge(turn: CaseTurn, reply: Reply) -> TurnScore:

@@ -18,7 +18,7 @@ from evalgate.core.types import (
     ToolCall,
     UserMessage,
 )
-from tests.metrics.test_laws import scored
+from tests.metrics.test_every_metric import scored
 
 ANY_CASE = {"finalResponse": {"text": {"caseInsensitive": True}}}
 COLUMNS: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -148,7 +148,7 @@ def test_every_case_has_its_place() -> None:
     assert found.worse == ()
 
 
-def test_without_anything_to_compare_nothing_can_be_told() -> None:
+def test_without_anything_to_compare_the_verdict_is_inconclusive() -> None:
     found = decide_fixed_runs({"m": metric({}, {"a": "1"})}, Parameters(runs=1)).metrics["m"]
 
     assert (found.verdict, found.reason) == ("inconclusive", "no_baseline")

@@ -1,4 +1,4 @@
-"""The gate against itself, and how often cases change their mind."""
+"""The simulated gate, detectable drops, and flakiness."""
 
 import pytest
 

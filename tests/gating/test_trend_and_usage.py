@@ -1,4 +1,4 @@
-"""What went before: the course of a metric, and what a run took."""
+"""The trend of a metric over earlier gate runs, and the usage of a run compared with the baseline."""
 
 from dataclasses import replace
 
@@ -120,7 +120,7 @@ def test_a_run_without_an_answer_tells_nothing_of_what_one_takes(outcome: str) -
         ),
     ],
 )
-def test_only_what_is_more_than_noise_is_told_of_what_a_run_takes(
+def test_only_changes_of_usage_beyond_noise_are_reported(
     then: AverageRunUsage, now: AverageRunUsage, told: str
 ) -> None:
     expected = f"a run takes {told}, on average over 2 cases" if told else ""

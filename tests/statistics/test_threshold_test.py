@@ -1,4 +1,4 @@
-"""Minima and pass^k: literal on the right side, honest about doubt on the other."""
+"""Minima and pass^k: literal on the right side, inconclusive within noise on the other."""
 
 import itertools
 

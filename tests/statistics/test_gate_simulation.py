@@ -1,4 +1,4 @@
-"""The simulation of docs/statistics.md: it must play the gate itself, and draw what it says."""
+"""The simulation of docs/statistics.md: it runs the gate itself, and draws what it says."""
 
 from pathlib import Path
 

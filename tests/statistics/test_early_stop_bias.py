@@ -1,4 +1,4 @@
-"""What stopping at a good average adds to it, held against drawn runs of an unchanged agent."""
+"""The correction of averages that stopped AUTO, compared with simulated runs of an unchanged agent."""
 
 import random
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Scores of another range are judged as the same scores from 0 to 1 are, and told in their own numbers."""
+"""Scores of another range are judged as the same scores from 0 to 1 are, and reported in their own numbers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -124,7 +124,7 @@ def test_every_report_tells_a_drop_in_the_metrics_own_numbers(report: Reporter) 
     assert " points" not in text
 
 
-def test_a_drop_is_held_in_the_metrics_own_numbers() -> None:
+def test_a_drop_is_compared_in_the_metrics_own_numbers() -> None:
     assert LOST.verdict.status == "fail"
     assert (LOST.metrics[0].baseline, LOST.metrics[0].delta, LOST.metrics[0].range) == (4.0, -1.0, (1.0, 5.0))
     plainly = replace(LOST.metrics[0], judgement=None, delta=-0.4)

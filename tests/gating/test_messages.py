@@ -1,4 +1,4 @@
-"""Each verdict in words, to the letter."""
+"""The sentence of each verdict, to the letter."""
 
 from dataclasses import replace
 from typing import Any
@@ -292,7 +292,7 @@ def test_a_met_minimum_says_so() -> None:
     )
 
 
-def test_suspects_are_listed_beside_what_broke() -> None:
+def test_suspects_are_listed_after_what_broke() -> None:
     cases = {
         "x": outcome("broken", (10, 10), (0, 4)),
         "a": outcome("suspect", (6, 10), (0, 1)),
@@ -369,7 +369,7 @@ OWN = MessageContext(score=lambda share: 1 + 4 * share, width=4.0)
         ),
     ],
 )
-def test_another_range_is_told_in_its_own_numbers(metric: MetricDecision, text: str) -> None:
+def test_another_range_is_reported_in_its_own_numbers(metric: MetricDecision, text: str) -> None:
     found = describe_metric(metric, OWN)[0]
 
     assert found.startswith(text)
@@ -424,7 +424,9 @@ def test_a_line_about_some_cases_speaks_of_these(cases: int, notice: float, expe
         (0.0004, 0.0005, "about 0.04 points, inside your 0.05-point allowance"),
     ],
 )
-def test_a_drop_beside_its_allowance_is_no_more_exact_than_that(drop: float, limit: float, text: str) -> None:
+def test_a_drop_next_to_its_allowance_is_no_more_exact_than_that(
+    drop: float, limit: float, text: str
+) -> None:
     metric = average(RuleCheck("average", "pass", "small_drop"), drop=drop)
     found = describe_metric(replace(metric, rule=replace(metric.rule, max_drop=limit)), MAIN)[0]
     assert found == f"Passed. A small real drop of {text}."

@@ -1,4 +1,4 @@
-"""How close it was: the change that is named does turn the verdict, and a smaller one does not."""
+"""The margin of a verdict: the change that is named turns the verdict, and a smaller one does not."""
 
 import pytest
 

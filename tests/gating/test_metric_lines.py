@@ -65,7 +65,7 @@ def test_tags_do_not_change_what_is_tested(now: list[str]) -> None:
     assert [each.sentences for each in tagged if each] == [()] * 4
 
 
-def test_a_sentence_about_all_tags_is_told_once_and_names_none() -> None:
+def test_a_sentence_about_all_tags_is_printed_once_and_names_none() -> None:
     record = compared(FALLEN, tagged=True)
 
     told = [reason for reason in record.verdict.reasons if "Regression: the average fell" in reason]

@@ -1,4 +1,4 @@
-"""What every metric of the catalogue keeps to, whatever the agent did: a new one is held to it by itself."""
+"""Rules that every metric in the registry keeps, whatever the agent did."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""AUTO asks for what it needs and stops when it knows."""
+"""`runs: auto` asks for the runs that it needs, and stops when it knows."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a reviewer reads for each thing that the comparison can find: whole comments, by the engine itself."""
+"""The whole comment for each thing that the comparison can find."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
