@@ -164,7 +164,7 @@ def test_certificates_are_not_read_from_it(special: str, project: Path) -> None:
     put(project / "ca.pem", special)
 
     with pytest.raises(InvalidInputError, match=rf"cannot read certificates.*is {SPECIAL[special]}"):
-        create_http_client(AgentServer("https://localhost", ca_file=project / "ca.pem"), keeps=True)
+        create_http_client(AgentServer("https://localhost", ca_file=project / "ca.pem"), keepalive=True)
 
 
 def test_a_file_that_becomes_a_pipe_is_not_waited_for(

@@ -189,7 +189,7 @@ class SessionManager:
         host = await self._find_host(turn)
         answer = AnswerCollector(turn.session, turn.recorder)
         if host.asynchronous:
-            result = host.answer(text, turn.session)
+            result = host.run_turn(text, turn.session)
         else:
             result = await self._ask_in_thread(host, turn, text, answer)
         if inspect.isasyncgen(result) or hasattr(result, "__aiter__"):
@@ -206,11 +206,14 @@ class SessionManager:
 
     async def _find_host(self, turn: _ActiveTurn) -> AgentHost:
         """Return the host of the turn's conversation; the first turn creates it if each has its own."""
-        renew, session = self._host.renew, turn.session.id
-        if renew is None:
+        create_host, session = self._host.create_next_host, turn.session.id
+        if create_host is None:
             return self._host
         if session not in self._hosts:
-            created = renew() if self._host.asynchronous else await self._run_in_thread(turn, renew)
+            if self._host.asynchronous:
+                created = create_host()
+            else:
+                created = await self._run_in_thread(turn, create_host)
             self._hosts[session] = await created if inspect.isawaitable(created) else created
         return self._hosts[session]
 
@@ -218,7 +221,7 @@ class SessionManager:
         self, host: AgentHost, turn: _ActiveTurn, text: str, answer: AnswerCollector
     ) -> object:
         def call_host() -> object:
-            result = host.answer(text, turn.session)
+            result = host.run_turn(text, turn.session)
             return _drain_generator(result, answer) if inspect.isgenerator(result) else result
 
         return await self._run_in_thread(turn, call_host)

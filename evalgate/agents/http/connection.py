@@ -139,8 +139,8 @@ class AgentServer:
     """Largest number of open connections."""
 
 
-def create_http_client(server: AgentServer, *, keeps: bool) -> "ClientSession":
-    """Return an HTTP client of the server; with `keeps`, a connection may serve several requests.
+def create_http_client(server: AgentServer, *, keepalive: bool) -> "ClientSession":
+    """Return an HTTP client of the server; with `keepalive`, a connection may serve several requests.
 
     Raises:
         InvalidInputError: `aiohttp` is not installed, the certificates cannot be read, or the environment
@@ -152,7 +152,7 @@ def create_http_client(server: AgentServer, *, keeps: bool) -> "ClientSession":
         raise InvalidInputError(
             f"an agent of kind `http` needs the package `aiohttp`: {describe_install('http')}"
         ) from None
-    reuse = {"keepalive_timeout": _KEEPALIVE_S} if keeps else {"force_close": True}
+    reuse = {"keepalive_timeout": _KEEPALIVE_S} if keepalive else {"force_close": True}
     connector = TCPConnector(
         limit=server.connections, ssl=_build_tls_context(server), ttl_dns_cache=300, **reuse
     )
@@ -197,13 +197,13 @@ _JITTER = RetryPolicy(first_pause=0.2)
 class AgentConnection:
     """HTTP client of one server, from `open` to `close`."""
 
-    def __init__(self, server: AgentServer, chance: Callable[[], float] = random.random) -> None:
-        """Store the server; `chance` returns the jitter of retries, in [0, 1)."""
-        self._chance = chance
+    def __init__(self, server: AgentServer, get_jitter: Callable[[], float] = random.random) -> None:
+        """Store the server; `get_jitter` returns the jitter of retries, in [0, 1)."""
+        self._get_jitter = get_jitter
         self.url = server.url
         self._server = server
         self._client: ClientSession | None = None
-        self._single: ClientSession | None = None
+        self._single_use_client: ClientSession | None = None
         """Client that uses each connection once, for requests that must not be sent twice.
 
         A server or load balancer may close a kept connection at the moment in which it is used again. A
@@ -224,8 +224,8 @@ class AgentConnection:
         Raises:
             InvalidInputError: as for `create_http_client`.
         """
-        self._client = create_http_client(self._server, keeps=True)
-        self._single = create_http_client(self._server, keeps=False)
+        self._client = create_http_client(self._server, keepalive=True)
+        self._single_use_client = create_http_client(self._server, keepalive=False)
 
     def relocate_url(self, address: str) -> str:
         """Return the address at which the gate reaches an address that the server reports of itself.
@@ -248,7 +248,7 @@ class AgentConnection:
 
     async def close(self) -> None:
         """Close both HTTP clients with their connections."""
-        for client in (self._client, self._single):
+        for client in (self._client, self._single_use_client):
             if client is not None:
                 await client.close()
 
@@ -319,7 +319,7 @@ class AgentConnection:
                 raise await build_status_error(response)
             else:
                 response.close()
-                pause += _JITTER.compute_delay(attempt, self._chance())
+                pause += _JITTER.compute_delay(attempt, self._get_jitter())
                 with pause_turn_timer():
                     await wait_without_slot(pause, is_rate_limited=response.status == TOO_MANY_REQUESTS)
         raise RuntimeError("the last attempt gives an answer or fails")
@@ -333,7 +333,7 @@ class AgentConnection:
         """
         import aiohttp
 
-        client = _require_open(self._single) if method == "POST" else self._open_client
+        client = _require_open(self._single_use_client) if method == "POST" else self._open_client
         try:
             # Redirections are not followed: the user's headers could go to another host, and a POST that is
             # redirected becomes a GET.

@@ -61,7 +61,7 @@ class WorkerPool:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        ending = asyncio.create_task(self._end_workers(gently=not any(exc)))
+        ending = asyncio.create_task(self._end_workers(graceful=not any(exc)))
         cancelled: asyncio.CancelledError | None = None
         while not ending.done():
             try:
@@ -177,11 +177,11 @@ class WorkerPool:
         self._waiting.append(waiter)
         await waiter
 
-    async def _end_workers(self, *, gently: bool) -> None:
+    async def _end_workers(self, *, graceful: bool) -> None:
         # A process that is just being started has no id to kill it by yet.
         if self._starting:
             await asyncio.wait(self._starting)
-        if gently:
+        if graceful:
             for worker in self._processes:
                 worker.process.close_stdin()
             await self._wait_for_end(EXIT_GRACE_S)

@@ -123,10 +123,10 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
         self._pending: list[bytes] = []
-        self._part = 0
+        self._burst_part = 0
         """Lines of the next part of the burst; 0: there is no burst."""
-        self._parts: list[bytes] = []
-        self._parts_size = 0
+        self._stdout_parts: list[bytes] = []
+        self._stdout_size = 0
         self._stderr = bytearray()
         self._mark = create_mark()
         self._exceeded_limit: int | None = None
@@ -190,12 +190,12 @@ class AgentProcess(asyncio.SubprocessProtocol):
 
     def write(self, line: bytes) -> None:
         """Send a line together with others of the same iteration of the event loop."""
-        if not self._part:
-            self._part = _FIRST_BURST_LINES
+        if not self._burst_part:
+            self._burst_part = _FIRST_BURST_LINES
             self._loop.call_soon(self._end_burst)
         self._pending.append(line)
-        if len(self._pending) >= self._part:
-            self._part = min(2 * self._part, _MAX_BURST_LINES)
+        if len(self._pending) >= self._burst_part:
+            self._burst_part = min(2 * self._burst_part, _MAX_BURST_LINES)
             self._flush_pending()
 
     def close_stdin(self) -> None:
@@ -224,7 +224,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
             self._loop.call_later(MEMORY_POLL_S, self._watch_memory, limit)
 
     def _end_burst(self) -> None:
-        self._part = 0
+        self._burst_part = 0
         self._flush_pending()
 
     def _flush_pending(self) -> None:
@@ -280,8 +280,8 @@ class AgentProcess(asyncio.SubprocessProtocol):
         if b"\n" not in data:
             self._append_partial_line(data)
             return
-        *lines, rest = b"".join((*self._parts, data)).split(b"\n")
-        self._parts, self._parts_size = [], 0
+        *lines, rest = b"".join((*self._stdout_parts, data)).split(b"\n")
+        self._stdout_parts, self._stdout_size = [], 0
         for line in lines:
             if line and not line.isspace():
                 self._listener.on_line(line)
@@ -289,10 +289,10 @@ class AgentProcess(asyncio.SubprocessProtocol):
             self._append_partial_line(rest)
 
     def _append_partial_line(self, data: bytes) -> None:
-        self._parts.append(data)
-        self._parts_size += len(data)
-        if self._parts_size > MAX_LINE_BYTES:
-            self._parts, self._parts_size = [], 0
+        self._stdout_parts.append(data)
+        self._stdout_size += len(data)
+        if self._stdout_size > MAX_LINE_BYTES:
+            self._stdout_parts, self._stdout_size = [], 0
             sentence = (
                 f"the agent wrote more than {MAX_LINE_BYTES >> 20} MiB on stdout without an end of line"
             )

@@ -59,10 +59,10 @@ class Worker:
         """Done when the worker is ready; fails with AgentUnreachableError if it cannot start."""
         # asyncio logs exceptions that are never retrieved, and perhaps no session waits for this worker.
         self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
-        self._changed = on_change
+        self._on_change = on_change
         self._issued = 0
         self._unanswered: dict[WorkerSession, float] = {}
-        self._grace: LoopTimer | None = None
+        self._grace_timer: LoopTimer | None = None
 
     async def start(self, launch: LaunchSpec, timeout_s: float) -> None:
         """Start the process and send the hello message; the future `ready` holds the result."""
@@ -98,8 +98,8 @@ class Worker:
         session.cancelled_at = self._unanswered[session] = time.monotonic()
         self.write_message({"type": "cancel", "session": session.key})
         # One timer for all cancels, which is set again for the next one that is due.
-        if self._grace is None:
-            self._grace = LoopTimer(GRACE_S, self._check_stall)
+        if self._grace_timer is None:
+            self._grace_timer = LoopTimer(GRACE_S, self._check_stall)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
         """Handle the answer to a cancel; a turn that still runs will end with the process."""
@@ -114,7 +114,7 @@ class Worker:
             self.reserved = False
             if self.retiring:
                 self.kill_process()
-        self._changed()
+        self._on_change()
 
     def kill_process(self) -> None:
         """Kill the process and everything that it started."""
@@ -204,12 +204,12 @@ class Worker:
         self._shut_down(self._add_stderr(failure))
 
     def _check_stall(self) -> None:
-        self._grace = None
+        self._grace_timer = None
         if self.gone or not self._unanswered:
             return
         wait = min(self._unanswered.values()) + GRACE_S - time.monotonic()
         if wait > 0:
-            self._grace = LoopTimer(wait, self._check_stall)
+            self._grace_timer = LoopTimer(wait, self._check_stall)
             return
         sentence = "the agent's process stopped reacting while it answered"
         self._shut_down(Failure("timeout", sentence, self.process.get_stderr_tail()), stalled=True)
@@ -222,8 +222,8 @@ class Worker:
         if self.gone:
             return
         self.kill_process()
-        if self._grace is not None:
-            self._grace.cancel()
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
         if not self.ready.done():
             self.ready.set_exception(AgentUnreachableError(failure))
         sessions = list(self.sessions.values())
@@ -236,7 +236,7 @@ class Worker:
                 message = f"{failure.message} ({len(busy)} cases at once in that process)"
                 shared = replace(failure, message=message)
                 session.fail_turn(session.build_lost_error(shared, "timed_out" if stalled else "crashed"))
-        self._changed()
+        self._on_change()
 
     def _add_stderr(self, failure: Failure) -> Failure:
         return replace(failure, detail=failure.detail or self.process.get_stderr_tail())

@@ -14,10 +14,10 @@ class Hanging:
     """An agent that can be cancelled."""
 
     asynchronous = True
-    renew = None
+    create_next_host = None
     capture = False
 
-    async def answer(self, text: str, session: object) -> str:
+    async def run_turn(self, text: str, session: object) -> str:
         await asyncio.Event().wait()
         return text
 

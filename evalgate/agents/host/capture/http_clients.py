@@ -63,7 +63,7 @@ def _read_request(request: Any) -> Optional[ModelExchange]:
     dialect = detect_dialect(request.url.path, body)
     if dialect is None or not isinstance(body, dict):
         return None
-    turn.take_results(dialect.read_results(body))
+    turn.add_results(dialect.read_results(body))
     return ModelExchange(turn, dialect, dialect.find_forced_tool(body))
 
 
@@ -91,7 +91,7 @@ class ModelExchange:
 
     def _copy_stream(self, response: Any) -> None:
         reader = _EventReader(self) if _is_stream(response) else _BodyReader(self)
-        self._turn.watch_stream(reader)
+        self._turn.add_stream(reader)
         # On the response itself: `read`, `iter_text`, `iter_lines` and all others call these two.
         response.iter_bytes = _copy_chunks(response.iter_bytes, reader)
         response.aiter_bytes = _copy_chunks_async(response.aiter_bytes, reader)
@@ -101,11 +101,11 @@ class ModelExchange:
         return self._dialect.create_assembler()
 
     @suppress_errors
-    def take_body(self, body: Any) -> None:
+    def record_body(self, body: Any) -> None:
         """Record the content of a whole answer in the turn."""
         answer = self._dialect.read_answer(body) if isinstance(body, dict) else None
         if answer is not None:
-            self._turn.take_answer(answer, self._forced)
+            self._turn.add_answer(answer, self._forced)
 
 
 def _is_stream(response: Any) -> bool:
@@ -130,7 +130,7 @@ class _BodyReader:
     def end(self) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            exchange.take_body(load_json(b"".join(self._parts)))
+            exchange.record_body(load_json(b"".join(self._parts)))
         self._parts = []
 
 
@@ -153,15 +153,15 @@ class _EventReader:
         for line in lines:
             # Every provider writes an event's JSON on one line.
             if line.startswith(b"data:"):
-                self._take_data(line[len(b"data:") :].strip())
+                self._parse_data(line[len(b"data:") :].strip())
 
     @suppress_errors
     def end(self) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None and self._assembler.body is not None:
-            exchange.take_body(self._assembler.body)
+            exchange.record_body(self._assembler.body)
 
-    def _take_data(self, data: bytes) -> None:
+    def _parse_data(self, data: bytes) -> None:
         if self._exchange is None:
             return
         event = None if data == b"[DONE]" else load_json(data)

@@ -45,7 +45,7 @@ def _create_processor(module: ModuleType) -> Any:
     def on_end(_self: Any, span: Any) -> None:
         turn = turns.pop(span.context.span_id, None)
         if turn is not None:
-            turn.take_span(*_as_fields(span))
+            turn.add_span(*_as_fields(span))
 
     def shutdown(_self: Any) -> None:
         """Do nothing: the processor has no resources, and other providers still use it."""

@@ -76,7 +76,7 @@ class TurnCapture:
         self._streams: list[Any] = []
         self._lock = threading.Lock()
 
-    def take_results(self, results: list[ToolAnswer]) -> None:
+    def add_results(self, results: list[ToolAnswer]) -> None:
         """Add the tool results of a request; results that earlier requests had are skipped."""
         last = {each.key: each for each in results}  # an id may occur again: the last result is the newest
         with self._lock:
@@ -86,7 +86,7 @@ class TurnCapture:
                     result = {"name": call["name"], "id": call.get("id"), "result": answered.result}
                     self._events.append({"type": "tool_result", **result})
 
-    def take_answer(self, answer: CapturedAnswer, forced: Optional[str]) -> None:
+    def add_answer(self, answer: CapturedAnswer, forced: Optional[str]) -> None:
         """Add the answer of a model; `forced` is the tool that the request forced it to call."""
         with self._lock:
             if not self.is_open:
@@ -117,7 +117,7 @@ class TurnCapture:
         if answer.model and answer.model not in self._models:
             self._models.append(answer.model)
 
-    def take_span(self, span: dict[str, Any], size: int) -> None:
+    def add_span(self, span: dict[str, Any], size: int) -> None:
         """Add a span that ended and takes about `size` bytes; drop it if the turn's limit is reached."""
         with self._lock:
             if not self.is_open:
@@ -128,7 +128,7 @@ class TurnCapture:
             self._span_bytes += size
             self._spans.append(span)
 
-    def watch_stream(self, stream: Any) -> None:
+    def add_stream(self, stream: Any) -> None:
         """Add a stream to end with the turn, in case the agent does not read it to its end."""
         with self._lock:
             self._streams.append(stream)

@@ -26,20 +26,20 @@ _FRAMEWORKS = (
 class AgentHost(NamedTuple):
     """Function that runs the turns of an agent, with the properties of the agent."""
 
-    answer: Callable[[str, Session], object]
+    run_turn: Callable[[str, Session], object]
     """Runs a turn; returns a text, a dict, an awaitable of those, or a generator, synchronous or not."""
     asynchronous: bool
-    """True if `answer` may be called in the event loop; otherwise it is called in a thread."""
+    """True if `run_turn` may be called in the event loop; otherwise it is called in a thread."""
     features: tuple[str, ...] = ()
     """Optional features of the protocol that this host supports."""
     shareable: bool = True
     """True if one agent may serve many conversations, since it stores nothing of them."""
-    common: tuple[object, ...] = ()
+    shared_parts: tuple[object, ...] = ()
     """Parts that copies of an agent may share, such as the client of its model, if it is not shareable."""
-    renew: Callable[[], Any] | None = None
+    create_next_host: Callable[[], Any] | None = None
     """Returns the host of the next conversation, or an awaitable of it; None if this one serves all of them.
 
-    It is called where `answer` may be called.
+    It is called where `run_turn` may be called.
     """
     capture: bool = False
     """True to add captured requests to models and spans, for agents that report no events themselves."""
@@ -55,7 +55,7 @@ def is_a(agent: object, package: str, name: str) -> bool:
 
 
 def find_entry_host(named: object, where: str, loop: asyncio.AbstractEventLoop) -> AgentHost:
-    """Return the host of the object that the entry names, with `renew` if each conversation needs an agent.
+    """Return the host of the object that the entry names; it creates the next ones if it cannot be shared.
 
     Args:
         named: An agent, or a class or function without parameters that creates one.

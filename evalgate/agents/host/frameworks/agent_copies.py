@@ -99,7 +99,7 @@ def create_factory_host(
         agent = make()
         return find_awaited_host(agent) if inspect.isawaitable(agent) else find(agent)
 
-    return hosts[0]._replace(renew=create_next_host)
+    return hosts[0]._replace(create_next_host=create_next_host)
 
 
 def _create_agent(make: Callable[[], object], loop: asyncio.AbstractEventLoop) -> object:
@@ -133,23 +133,23 @@ def create_copied_host(agent: object, find: _Find, where: str) -> AgentHost:
     Raises:
         UnusableEntryError: it cannot be copied.
     """
-    common = find(agent).common
-    first = [find(_copy_agent(agent, common, where))]
+    shared_parts = find(agent).shared_parts
+    first = [find(_copy_agent(agent, shared_parts, where))]
 
     def create_next_host() -> AgentHost:
-        return first.pop() if first else find(copy.deepcopy(agent, _build_memo(common)))
+        return first.pop() if first else find(copy.deepcopy(agent, _build_copy_memo(shared_parts)))
 
-    return first[0]._replace(renew=create_next_host)
-
-
-def _build_memo(common: tuple[object, ...]) -> dict[int, Any]:
-    """Return a memo for `copy.deepcopy` in which the common parts are already copied, as themselves."""
-    return {id(each): each for each in common}
+    return first[0]._replace(create_next_host=create_next_host)
 
 
-def _copy_agent(agent: object, common: tuple[object, ...], where: str) -> object:
+def _build_copy_memo(shared_parts: tuple[object, ...]) -> dict[int, Any]:
+    """Return a memo for `copy.deepcopy` in which the shared parts are already copied, as themselves."""
+    return {id(each): each for each in shared_parts}
+
+
+def _copy_agent(agent: object, shared_parts: tuple[object, ...], where: str) -> object:
     try:
-        copied = copy.deepcopy(agent, _build_memo(common))
+        copied = copy.deepcopy(agent, _build_copy_memo(shared_parts))
     except Exception as error:  # noqa: BLE001  copying runs the agent's code
         raise UnusableEntryError(
             _explain_shared_agent(agent, f"cannot be copied ({summarize_error(error)})", where)

@@ -26,7 +26,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     if not any(is_a(agent, "autogen_agentchat", name) for name in ("BaseChatAgent", "BaseGroupChat")):
         return None
     found = create_conversation_host(lambda session: _AutoGenConversation(agent, session))
-    return found._replace(shareable=False, common=tuple(_find_clients(agent)))
+    return found._replace(shareable=False, shared_parts=tuple(_find_clients(agent)))
 
 
 def _find_clients(agent: Any) -> Iterator[object]:

@@ -34,8 +34,10 @@ def create_host(agent: object) -> Optional[AgentHost]:
             conversation = conversations[session] = _SmolagentsConversation(agent, session)
         return {"response": conversation.run_turn(text, session)}
 
-    common = tuple(part for each in _walk_agents(agent) for part in (each.model, each.logger))
-    return AgentHost(run_turn, asynchronous=False, features=(FEATURE,), shareable=False, common=common)
+    shared_parts = tuple(part for each in _walk_agents(agent) for part in (each.model, each.logger))
+    return AgentHost(
+        run_turn, asynchronous=False, features=(FEATURE,), shareable=False, shared_parts=shared_parts
+    )
 
 
 def _walk_agents(agent: Any) -> Iterator[Any]:
