@@ -1,13 +1,13 @@
 """Reading of an eval set's file that is an object with a header and a list of cases."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from pydantic import BaseModel
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document
-from evalgate.core.types import EvalSet
+from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.cases import MakeCase, build_cases, has_repeated_ids
 from evalgate.datasets.ignored_keys import KeyChecker, KeyNormalizer
 from evalgate.documents.key_spelling import KeyFinder, get_member, match_spelling
@@ -39,6 +39,25 @@ class EvalSetHeader(Protocol):
     def creation_timestamp(self) -> float | None:
         """Return the seconds since the epoch."""
         ...
+
+
+def finish_reading(
+    keys: KeyChecker, cases: Sequence[EvalCase], find_repeated: Callable[[], Iterable[Problem]]
+) -> tuple[str, ...]:
+    """Return the notices about ignored keys, after a file was read completely.
+
+    `find_repeated` finds ids that several cases share. It reads the whole file again, so that it is called
+    only if there are problems or repeated ids.
+
+    Raises:
+        InvalidInputError: the file has problems. Lists all of them in the order of the file.
+    """
+    notices, problems = keys.build_notices(), keys.problems
+    if problems or has_repeated_ids(cases):
+        problems += find_repeated()
+    if problems:
+        raise InvalidInputError(sorted(problems))
+    return notices
 
 
 class EvalSetReader:
@@ -105,14 +124,11 @@ class EvalSetReader:
             InvalidInputError: the file has problems. Lists all of them in the order of the file.
         """
         self.keys.check_value(header_model, self.header)
-        header = cast("EvalSetHeader | None", self._validate(header_model, self.header))
+        validated = self._validate(header_model, self.header)
         cases = build_cases(self.raw_cases, make_case)
-        notices = self.keys.build_notices()
-        # Ids are compared only now, because that reads the whole file again.
-        if self._problems or has_repeated_ids(cases):
-            self._problems += self._find_repeated_ids()
-        if header is None or self._problems:
-            raise InvalidInputError(sorted(self._problems))
+        notices = finish_reading(self.keys, cases, self._find_repeated_ids)
+        # Not None any more: an invalid header is a problem, and `finish_reading` raises it.
+        header = cast("EvalSetHeader", validated)
         return EvalSet(
             header.eval_set_id,
             cases,

@@ -54,6 +54,7 @@ class AdkFormat:
         """Return True for an object with eval cases, or with an eval set's id and no results."""
         keys = document.value.keys() if isinstance(document.value, dict) else set()
         has_id = bool(keys & {"eval_set_id", "evalSetId"})
+        # Google ADK's result files hold the set's id too.
         is_result = bool(keys & {"eval_case_results", "evalCaseResults"})
         return bool(keys & {"eval_cases", "evalCases"}) or (has_id and not is_result)
 

@@ -6,7 +6,7 @@ the set, and of a turn list's only case.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -25,7 +25,8 @@ from evalgate.core.types import (
     ToolCall,
     UserMessage,
 )
-from evalgate.datasets.cases import build_cases, has_repeated_ids
+from evalgate.datasets.cases import build_cases
+from evalgate.datasets.eval_set_reader import finish_reading
 from evalgate.datasets.ignored_keys import KeyChecker, collect_ignored_keys
 from evalgate.documents.strict_json import (
     UnexpectedShapeError,
@@ -68,11 +69,7 @@ class AdkLegacyFormat:
             cases = _build_cases(document, listed, problems, keys)
         else:
             cases = _build_turn_list_case(document, problems, keys)
-        notices = keys.build_notices()
-        if problems or has_repeated_ids(cases):
-            problems += _find_repeated_names(document, listed)
-        if problems:
-            raise InvalidInputError(sorted(problems))
+        notices = finish_reading(keys, cases, partial(_find_repeated_names, document, listed))
         return EvalSet(document.path, cases, document.path, notices=notices)
 
     def find_ignored_keys(self, document: Document) -> Iterator[tuple[str | int, ...]]:
@@ -197,6 +194,7 @@ def _build_reply(turn: _LegacyTurn) -> Reply:
         Message(response.text or "", response.author)
         for response in turn.expected_intermediate_agent_responses or ()
     ]
+    # Google ADK makes an empty text of a missing reference, which `response_match_score` never matches.
     return Reply(turn.reference or None, (*calls, *messages))
 
 

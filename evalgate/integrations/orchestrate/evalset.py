@@ -6,6 +6,7 @@ as a script.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -19,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.errors import Problem
 from evalgate.core.formatting import join_quoted
 from evalgate.core.protocols import Document
 from evalgate.core.types import (
@@ -36,8 +37,9 @@ from evalgate.core.types import (
     ToolCall,
     UserMessage,
 )
-from evalgate.datasets.cases import build_cases, has_repeated_ids
+from evalgate.datasets.cases import build_cases
 from evalgate.datasets.conversion_losses import find_linear_goal_order
+from evalgate.datasets.eval_set_reader import finish_reading
 from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker, collect_ignored_keys
 from evalgate.documents.strict_json import as_sequence, get_items
 from evalgate.documents.validation import Id, Location, find_repeated_ids, validate_model
@@ -241,13 +243,7 @@ class OrchestrateFormat:
         problems: list[Problem] = []
         keys = KeyChecker(document.path, document.find_position, problems)
         cases = _build_cases(document, problems, keys)
-        notices = keys.build_notices()
-        if problems or has_repeated_ids(cases):
-            problems += find_repeated_ids(
-                _iter_ids(document), file=document.path, position=document.find_position
-            )
-        if problems:
-            raise InvalidInputError(sorted(problems))
+        notices = finish_reading(keys, cases, partial(_find_repeated_names, document))
         return EvalSet(document.path, cases, document.path, notices=notices)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
@@ -298,10 +294,12 @@ def _build_default_name(document: Document, index: int) -> str:
     return f"{stem}-{index + 1}" if listed is not None and len(listed) > 1 else stem
 
 
-def _iter_ids(document: Document) -> Iterator[tuple[object, Location]]:
+def _find_repeated_names(document: Document) -> Iterator[Problem]:
+    names: list[tuple[object, Location]] = []
     for index, value in enumerate(as_sequence(document.value) or ()):
         name = value.get("dataset_name") if isinstance(value, dict) else None
-        yield name or _build_default_name(document, index), (index,)
+        names.append((name or _build_default_name(document, index), (index,)))
+    return find_repeated_ids(names, file=document.path, position=document.find_position)
 
 
 def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:

@@ -69,6 +69,7 @@ def dump_compact_json(value: object, *, for_html: bool = False) -> str:
 def dump_indented_json(value: object) -> str:
     """Return JSON over several lines, indented by two blanks a level and escaped for HTML."""
     lines: list[str] = [""]
+    # Not `json.dumps` with an indentation: it writes numbers in Python's way, and keys in their own order.
     depth, opened = 0, ""
     for piece in _PIECE.findall(dump_compact_json(value, for_html=True)):
         if piece in _CLOSING:

@@ -99,6 +99,7 @@ def _find_position(document: ConfigDocument, location: Location) -> tuple[int, i
 def _build_criterion(metric: _Metric, item: object) -> Criterion:
     name = metric.evaluator_name or metric.metric_name
     options: Mapping[str, object] = metric.criterion
+    # Only the first release wrote `metric_name`.
     if not options and isinstance(item, dict) and "metric_name" in item:
         options = _FIRST_RELEASE_CRITERION
     return Criterion(metric.metric_name, metric.threshold, options, _PREFIX + name)

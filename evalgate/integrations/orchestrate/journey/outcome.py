@@ -358,6 +358,7 @@ class JourneyOutcome:
         Order does not count.
         """
         others = len(self.texts) + self.widgets_expected + len(self.checks)
+        # Without other goals the original takes the recall, which may be undefined.
         if not others:
             return self.calls.recall
         texts = len({text.goal.name for text in self.texts if text.is_reached})
@@ -386,6 +387,7 @@ async def evaluate_journey(
     # First what needs no judge: arguments that nest too deep end the evaluation before a model is paid.
     calls = match_tool_calls(journey, conversation.calls)
     widgets = tuple(_iter_reached_widgets(interactions, conversation.widgets))
+    # Wherever a text was said, also before the calls: the original does not look at its position.
     texts = await evaluate_text_goals(journey, conversation.texts, judge)
     checks = []
     for goal in journey.goals:

@@ -162,6 +162,7 @@ def parse_rubric_blocks(text: str) -> Scorecard:
     Raises:
         UnparsableAnswerError: there is no whole block.
     """
+    # Anything but a yes is a no, as in Go: "Yes." and "partly" score 0.0.
     items = [
         ItemScore(id_, 1.0 if verdict.lower() == "yes" else 0.0, reason)
         for id_, _, _, reason, verdict in _iter_blocks(text, _RUBRIC)
@@ -364,6 +365,7 @@ def _parse_object(text: str) -> Mapping[str, object]:
 def _strip_fence(text: str) -> str:
     """Return the content of a code block, if the answer is nothing else; of JSON, or of no language."""
     text = trim_go_space(text)
+    # As in Go, only a fence at the very start counts.
     if not text.startswith(_FENCE):
         return text
     for opening in (f"{_FENCE}json", f"{_FENCE}JSON", _FENCE):
