@@ -6,7 +6,8 @@ never fails a run: a warning is written to the stream.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Literal, TextIO, TypeAlias
 
 from evalgate.ci.posting import Annotation, NoPullRequest
@@ -53,28 +54,6 @@ MOST_ANNOTATIONS = 10
 AnnotationLevel: TypeAlias = Literal["notice", "warning", "error"]
 
 
-def write_step_outputs(
-    comment: str,
-    outputs: Mapping[str, str],
-    annotations: Sequence[Annotation],
-    *,
-    environ: Mapping[str, str],
-    stream: TextIO,
-) -> None:
-    """Write the step summary, outputs and annotations of a finished run.
-
-    Args:
-        comment: The Markdown for the step summary.
-        outputs: The values by the names of `OUTPUTS`.
-        annotations: One annotation for each failing case, the most important first.
-        environ: The environment of the step.
-        stream: A stream that the runner reads workflow commands from.
-    """
-    add_summary(comment, environ=environ, stream=stream)
-    set_outputs(outputs, environ=environ, stream=stream)
-    write_annotations(annotations, stream)
-
-
 def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: TextIO) -> None:
     """Ask the runner to hide texts in the log of this job from here on, each line as a mask of its own.
 
@@ -106,18 +85,19 @@ def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], strea
     _append_text("GITHUB_OUTPUT", environ.get("GITHUB_OUTPUT", ""), text, stream)
 
 
-def write_annotations(annotations: Sequence[Annotation], stream: TextIO) -> None:
+def write_annotations(annotations: Iterable[Annotation], total: int, stream: TextIO) -> None:
     """Write each annotation as an error; if there are too many, the last one counts the rest.
 
-    GitHub drops the annotations beyond `MOST_ANNOTATIONS` without a word.
+    GitHub drops the annotations beyond `MOST_ANNOTATIONS` without a word. No more are taken from
+    `annotations`, of which there are `total`.
     """
-    shown = annotations if len(annotations) <= MOST_ANNOTATIONS else annotations[: MOST_ANNOTATIONS - 1]
+    shown = total if total <= MOST_ANNOTATIONS else MOST_ANNOTATIONS - 1
     stream.writelines(
         format_workflow_command("error", each.message, file=each.path, line=each.line, title=each.title)
-        for each in shown
+        for each in islice(annotations, shown)
     )
-    if rest := len(annotations) - len(shown):
-        message = f"{pluralize(rest, 'more failing case')}: see the step summary."
+    if shown < total:
+        message = f"{pluralize(total - shown, 'more failing case')}: see the step summary."
         stream.write(format_workflow_command("error", message, title="evalgate"))
     stream.flush()
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import import_module
@@ -21,7 +21,7 @@ from evalgate.core.types import AgentInfo, Record, Totals, Verdict
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.reporting.findings import describe_faults, list_findings, resolve_from_root
+from evalgate.reporting.findings import Finding, describe_faults, list_findings, resolve_from_root
 from evalgate.reporting.report_files import (
     ReportWriteError,
     check_writable,
@@ -83,17 +83,17 @@ def build_post_content(
     reasons = record.verdict.reasons
     return PostContent(
         record.verdict.status,
-        reasons[0] if reasons else pluralize(record.totals.cases, "case"),
+        redact(reasons[0]) if reasons else pluralize(record.totals.cases, "case"),
         render_comment,
-        tuple(build_annotations(record, folder)) if options.check else (),
+        tuple(build_annotations(list_findings(record), folder)) if options.check else (),
     )
 
 
-def build_annotations(record: Record, folder: str = "") -> Iterator["Annotation"]:
-    """Yield an annotation for each failing case, on its line of the eval set."""
+def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator["Annotation"]:
+    """Yield an annotation for each finding, on the line of its case in the eval set."""
     from evalgate.ci.posting import Annotation
 
-    for finding in list_findings(record):
+    for finding in findings:
         message = "\n".join(to_one_line(fault, 500) for fault in describe_faults(finding.case)) or "failed"
         path = resolve_from_root(folder, finding.case.path)
         yield Annotation(path, finding.case.line, message, finding.name)
@@ -257,15 +257,13 @@ class Publisher:
         files = frozenset(path.name for path in written)
         comment = CommentReport().with_context(ReportContext(folder, files))
         if is_github_actions(self.environ):
-            from evalgate.ci.github_actions import write_step_outputs
+            from evalgate.ci.github_actions import add_summary, set_outputs, write_annotations
 
-            write_step_outputs(
-                redact(comment.render(record)),
-                self._build_outputs(record, written),
-                tuple(build_annotations(record, folder)),
-                environ=self.environ,
-                stream=self.stdout,
-            )
+            add_summary(redact(comment.render(record)), environ=self.environ, stream=self.stdout)
+            outputs = self._build_outputs(record, written)
+            set_outputs(outputs, environ=self.environ, stream=self.stdout)
+            findings = list_findings(record)
+            write_annotations(build_annotations(findings, folder), len(findings), self.stdout)
         if self.post_options is not None:
             for notice in post_record(
                 record, self.post_options, comment, redact, environ=self.environ, folder=folder

@@ -14,9 +14,9 @@ from evalgate.ci.github_actions import (
     register_masks,
     set_outputs,
     write_annotations,
-    write_step_outputs,
 )
 from evalgate.core.sanitize import strip_invisible
+from evalgate.reporting.findings import list_findings
 from evalgate.runner.publish import build_annotations
 from tests.builders import a_case_result, a_record
 from tests.conformance.test_runner_commands import ATTACKS
@@ -48,10 +48,10 @@ def environment(folder: Path) -> dict[str, str]:
 
 def test_a_finished_run_writes_summary_outputs_and_annotations(tmp_path: Path) -> None:
     stream = io.StringIO()
-    annotations = list(build_annotations(GOLDEN["regression"]()))
-    write_step_outputs(
-        "# comment", {"verdict": "fail"}, annotations, environ=environment(tmp_path), stream=stream
-    )
+    environ = environment(tmp_path)
+    add_summary("# comment", environ=environ, stream=stream)
+    set_outputs({"verdict": "fail"}, environ=environ, stream=stream)
+    write_annotations(build_annotations(list_findings(GOLDEN["regression"]())), 2, stream)
     assert (tmp_path / "summary").read_text() == "# comment\n"
     assert read_outputs((tmp_path / "output").read_text()) == {"verdict": "fail"}
     assert stream.getvalue().splitlines() == [
@@ -63,7 +63,8 @@ def test_a_finished_run_writes_summary_outputs_and_annotations(tmp_path: Path) -
 def test_missing_and_unwritable_files_are_warnings(tmp_path: Path) -> None:
     stream = io.StringIO()
     environ = {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(tmp_path)}
-    write_step_outputs("x", {"a": "b"}, (), environ=environ, stream=stream)
+    add_summary("x", environ=environ, stream=stream)
+    set_outputs({"a": "b"}, environ=environ, stream=stream)
     assert stream.getvalue().splitlines() == [
         "::warning title=evalgate::GITHUB_STEP_SUMMARY is not set: this runner accepts no such file.",
         "::warning title=evalgate::GITHUB_OUTPUT cannot be written: Is a directory.",
@@ -81,7 +82,7 @@ def test_summaries_are_appended_up_to_the_limit(tmp_path: Path) -> None:
 
 def test_at_most_ten_annotations_and_the_rest_is_counted() -> None:
     stream = io.StringIO()
-    write_annotations(list(build_annotations(huge(25))), stream)
+    write_annotations(build_annotations(list_findings(huge(25))), 25, stream)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 10
     assert lines[-1] == "::error title=evalgate::16 more failing cases: see the step summary."
@@ -110,7 +111,7 @@ def test_commands_are_escaped(message: str, properties: dict[str, str | int], ex
 def test_text_never_becomes_a_second_command(text: str) -> None:
     stream = io.StringIO()
     record = a_record(a_case_result(text, "failed", eval_set_id=text, path=text))
-    write_annotations(list(build_annotations(record)), stream)
+    write_annotations(build_annotations(list_findings(record)), 1, stream)
     (line,) = stream.getvalue().splitlines()
     assert line.startswith("::error ")
     assert "##[" not in line
@@ -142,7 +143,7 @@ def test_an_output_cannot_set_another(tmp_path: Path) -> None:
 def test_annotations_name_files_as_the_repository_does(folder: str, path: str, expected: str) -> None:
     stream = io.StringIO()
     record = a_record(a_case_result("x", "failed", path=path))
-    write_annotations(list(build_annotations(record, folder)), stream)
+    write_annotations(build_annotations(list_findings(record), folder), 1, stream)
     assert re.findall(r"^::error file=(.+?),", stream.getvalue()) == [expected]
 
 

@@ -54,12 +54,15 @@ def test_wrong_input_replaces_the_verdict_of_another_commit(github: FakeGitHub, 
 
 def test_the_post_lists_every_problem_and_no_secret(github: FakeGitHub, project: Path) -> None:
     configure(project, **{SECRET: 1, "other": 2})
-    done = evalgate(project, "run", "--comment", "--mask", SECRET, **environ_of(github, project))
+    done = evalgate(project, "run", "--comment", "--check", "--mask", SECRET, **environ_of(github, project))
     assert done.returncode == 2
     text = posted(github)
     assert text.startswith("### ⚠️ No verdict")
     assert "other" in text
     assert SECRET not in text
+    (check,) = github.world.check_runs.values()
+    assert "***" in check["output"]["title"]
+    assert SECRET not in str(check)
 
 
 def test_an_unreadable_baseline_is_posted(github: FakeGitHub, project: Path) -> None:
