@@ -17,7 +17,7 @@ class Mocks:
         self.missing: Optional[NoMatchingMockError] = None
         """Error of the last call of a mocked tool that no mock matched."""
         self._mocks = mocks
-        self._turn = -1
+        self._turn = -1  # `begin_turn` counts from 0, as `turn` of a mock does
 
     def __bool__(self) -> bool:
         return bool(self._mocks)

@@ -72,6 +72,7 @@ class _VerifiedExtensionLoader(ExtensionFileLoader):
     """Loader of extension modules that checks the file just before."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
+        # The dynamic linker reads the file itself, so it cannot get the bytes that were checked.
         _read_verified(self.path)
         return super().create_module(spec)
 

@@ -46,6 +46,7 @@ def parse_agent_card(card: object, base_url: str) -> A2aEndpoint:
             version = str(offer.get("protocolVersion") or "1.0")
             if offer.get("protocolBinding") == "JSONRPC" and version.startswith(release):
                 return A2aEndpoint(str(offer.get("url") or base_url), release, streaming)
+    # A card of 0.3 has its main interface in `url`, and all others in `additionalInterfaces`.
     older = [{"url": card.get("url"), "transport": card.get("preferredTransport") or "JSONRPC"}]
     for offer in [*older, *_filter_objects(card.get("additionalInterfaces"))]:
         if offer.get("transport") == "JSONRPC" and isinstance(offer.get("url"), str):
@@ -77,6 +78,7 @@ def build_send_params(
     sent |= {"contextId": context} if context else {}
     sent |= {"taskId": task} if task else {}
     configuration: dict[str, object] = {"acceptedOutputModes": _OUTPUT_MODES}
+    # Without it, 0.3 returns a task that has only begun. Waiting is the default of 1.0 (`returnImmediately`).
     if release == "0.3":
         configuration["blocking"] = True
     return {"message": sent, "configuration": configuration}
@@ -123,6 +125,7 @@ def parse_result(result: object) -> A2aResult:
     """
     if not isinstance(result, dict):
         raise build_format_error("the agent's result is not a JSON object")
+    # 1.0 wraps a result in an object with one key, such as `task`; 0.3 has the type in `kind`.
     for key, wrapped in _WRAPPED.items():
         if isinstance(result.get(key), dict) and "kind" not in result:
             return _parse_object(wrapped, result[key])
@@ -172,6 +175,7 @@ def _parse_object(kind: _Kind, found: dict[str, Any]) -> A2aResult:
 
 
 def _parse_state(name: object) -> TaskState:
+    # `TASK_STATE_INPUT_REQUIRED` of 1.0 is `input-required` of 0.3.
     plain = str(name).removeprefix("TASK_STATE_").lower().replace("_", "-")
     for state in _STATES:
         if state == plain:

@@ -174,6 +174,7 @@ def _read_count(usage: Mapping[str, Any], name: str) -> int:
     return count if isinstance(count, int) else 0
 
 
+# The answers are complete by then: the run does not wait longer for a session to be deleted.
 _DELETE_TIMEOUT_S = 5.0
 
 

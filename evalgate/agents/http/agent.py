@@ -175,5 +175,6 @@ class RemoteSession:
         usage: Usage | None = None,
         retry_after_s: float | None = None,
     ) -> AgentError:
+        # The number of the turn is known here alone; dialects see one turn at a time.
         numbered = replace(failure, message=f"{failure.message} (turn {self._turns})")
         return AgentError(self._agent.redact_failure(numbered), outcome, usage or self._usage, retry_after_s)

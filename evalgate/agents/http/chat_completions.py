@@ -121,6 +121,7 @@ class ChatConversation:
         options = self._options
         body: dict[str, object] = {**options.body, "model": options.model, "messages": self._messages}
         if options.stream:
+            # Without `include_usage`, OpenAI streams no usage.
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         url = self._connection.build_url("/chat/completions")
         headers = {"Accept": "text/event-stream"} if options.stream else {}

@@ -74,6 +74,7 @@ def pause_turn_timer() -> Iterator[None]:
     if timer is None or (when := timer.when()) is None:
         yield
         return
+    # The time that is left, and not a new limit: the turn may be paused several times.
     left = when - clock()
     timer.reschedule(None)
     try:

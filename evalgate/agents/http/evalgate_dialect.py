@@ -192,6 +192,7 @@ class _TurnResponse:
     def _read_call_with_result(self, call: object, id_: str) -> None:
         if not isinstance(call, dict):
             raise build_format_error("the agent's answer has a tool call that is not a JSON object")
+        # The number replaces a missing id, so that the result is assigned to its call.
         event = {"id": id_, **call}
         self.accept_event({**event, "type": "tool_call"})
         if "result" in call:

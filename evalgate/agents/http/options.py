@@ -30,12 +30,14 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 _RESERVED_HEADERS = frozenset(
     {"content-length", "transfer-encoding", "connection", "upgrade", "expect", "te"}
 )
+# `n` too: of several answers to a request, only the first one would be read.
 _RESERVED_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n"})
 
 
 class HttpDialectOptions(BaseModel):
     """Options of an agent behind HTTP, in any dialect."""
 
+    # A message with the input could show the secrets in `headers`.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     dialect: DialectName = "evalgate"

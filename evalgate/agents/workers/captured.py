@@ -40,6 +40,7 @@ def parse_captured(message: JsonObject) -> CapturedTurn:
         if _count_calls(transcript.reply.events) >= max(1, _count_calls(events)):
             events = transcript.reply.events
     dropped = message.get("dropped_spans")
+    # With `usage_only`, the agent listed its calls itself.
     return CapturedTurn(
         () if message.get("usage_only") is True else events, used, dropped if isinstance(dropped, int) else 0
     )

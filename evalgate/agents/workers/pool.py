@@ -119,7 +119,7 @@ class WorkerPool:
             session = worker.open_session(case, self._options.timeout_s)
             try:
                 await self._wait_until_ready(worker, alone=alone)
-            except BaseException:
+            except BaseException:  # also a cancellation: an open session would keep its worker busy
                 session.close()
                 raise
             attempts += 1

@@ -85,6 +85,7 @@ class _PostImportFinder:
                 self._action(module)
 
         try:
+            # On this loader, because its class loads all other modules too.
             loader.exec_module = exec_module
         except AttributeError:
             return  # a loader of C modules; no module that is patched is in C

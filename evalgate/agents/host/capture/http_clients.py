@@ -177,6 +177,7 @@ def _copy_chunks(read: Callable[..., Any], reader: Any) -> Callable[..., Iterato
                 reader.add_chunk(chunk)
                 yield chunk
         finally:
+            # Also if the agent stops reading early: it may have the last event by then.
             chunks.close()
             reader.end()
 

@@ -158,6 +158,7 @@ def _add_mocks(options: dict[str, Any], mocks: Mocks) -> dict[str, Any]:
     plugin = _create_mock_plugin(mocks)
     if "app" in options:
         app = options["app"]
+        # A copy, because conversations with other mocks use the app at the same time.
         return {"app": app.model_copy(update={"plugins": [plugin, *app.plugins]})}
     return {**options, "plugins": [plugin]}
 

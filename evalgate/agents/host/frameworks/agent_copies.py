@@ -94,6 +94,7 @@ def create_factory_host(
         return find(await agent)
 
     def create_next_host() -> Any:
+        # The agents that were created for the comparison serve the first two conversations.
         if hosts:
             return hosts.pop(0)
         agent = make()
@@ -134,6 +135,7 @@ def create_copied_host(agent: object, find: _Find, where: str) -> AgentHost:
         UnusableEntryError: it cannot be copied.
     """
     shared_parts = find(agent).shared_parts
+    # At once, so that an agent that cannot be copied is refused before any case runs.
     first = [find(_copy_agent(agent, shared_parts, where))]
 
     def create_next_host() -> AgentHost:

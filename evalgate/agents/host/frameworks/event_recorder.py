@@ -131,7 +131,7 @@ def _parse_arguments(args: object) -> Optional[dict[str, Any]]:
         try:
             args = json.loads(args or "{}")
         except ValueError:
-            return None
+            return None  # the model wrote broken JSON: the call is scored as a wrong one
     return args if isinstance(args, dict) else None
 
 

@@ -76,6 +76,7 @@ class _GraphConversation:
         self._last: dict[str, Any] = {}
         self._is_interrupted = False
         """True if the graph waits for the user and continues with the next message."""
+        # With `stream_mode="values"`, each step returns all messages of the conversation so far.
         self._seen: set[object] = set()
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
@@ -205,7 +206,8 @@ def _create_callback_handler(recorder: EventRecorder, tools: bool) -> Any:
         recorder.record_result(names.pop(run_id, None), content, str(run_id))
 
     base = importlib.import_module("langchain_core.callbacks").BaseCallbackHandler
-    # Inline, since callbacks in other threads would lose the order of events.
+    # Inline, since callbacks in other threads would lose the order of events. If not for `raise_error`,
+    # LangChain would only log an error of a callback, and events would be missing without notice.
     methods: dict[str, Any] = {"on_llm_end": on_llm_end, "run_inline": True, "raise_error": True}
     if tools:
         methods.update(on_tool_start=on_tool_start, on_tool_end=on_tool_end)
