@@ -74,7 +74,7 @@ def post_pull_request(
         )
         yield to_post_notice("comment", result)
     if options.check:
-        yield to_post_notice("check run", _post_conclusion(content, options, subject, account, timeouts))
+        yield to_post_notice("check run", _post_gate_check(content, options, subject, account, timeouts))
 
 
 def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
@@ -93,7 +93,7 @@ def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, s
     return f"<sub>{' · '.join(parts)}</sub>" if parts else ""
 
 
-def _post_conclusion(
+def _post_gate_check(
     content: PostContent,
     options: PostOptions,
     subject: Subject,
@@ -158,7 +158,7 @@ def post_comment(
         )
 
     results = [post_to_pull(pull) for pull in pulls]
-    # One log line stands for all of them, so it tells of a failure if there is one.
+    # There is one log line for all of them, so it reports a failure if there is one.
     worst = next((each for each in results if each.kind in {"failed", "skipped"}), results[0])
     return replace(worst, url=" ".join(each.url for each in results if each.url))
 

@@ -1,4 +1,4 @@
-"""What is posted to GitHub or GitLab, within which limits, and with which result or error."""
+"""Options, content, time limits, results and errors of a post to GitHub or GitLab."""
 
 import re
 import threading

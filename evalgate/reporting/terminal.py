@@ -40,7 +40,10 @@ _ERASE = "\r\x1b[2K"
 
 @dataclass
 class LiveProgress:
-    """Writes progress to `stream` as case-runs finish. Call `close` before other code writes there."""
+    """Progress of a run, written to `stream` as case-runs finish.
+
+    Call `close` before other code writes there.
+    """
 
     stream: TextIO
     tty: bool

@@ -280,21 +280,21 @@ class Publisher:
             # Users would take an earlier page for this run's.
             remove_reports(self._out, registry.ON_REQUEST.values())
         try:
-            return record, self._write_once(record, reporters)
+            return record, self._write_files(record, reporters)
         except ReportWriteError as error:
             _print_error(error, self.stderr)
             if record.verdict.exit_code:
                 return record, error.written
             record = _close_gate(record, error)
         try:
-            return record, self._write_once(record, reporters)
+            return record, self._write_files(record, reporters)
         except ReportWriteError as error:
             # what the first attempt wrote says that the gate is open
             names = (reporter.file_name for reporter in reporters)
             remove_reports(self._out, names, but={path.resolve() for path in error.written})
             return record, error.written
 
-    def _write_once(self, record: Record, reporters: Sequence[Reporter]) -> tuple[Path, ...]:
+    def _write_files(self, record: Record, reporters: Sequence[Reporter]) -> tuple[Path, ...]:
         return write_reports(
             record, self._out, reporters, path_from_root=self._from_root, owner=self.workspace.owner
         )

@@ -36,7 +36,7 @@ class ReportContext:
     folder: str = ""
     """The folder that paths in the record start from, relative to the repository's root; "" is the root."""
     files: frozenset[str] = frozenset()
-    """The names of the reports of this run that stand in the same folder, this one included."""
+    """The file names of this run's reports in the same folder, this one included."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Render a group of failing cases for the comment."""
+"""Build what the template `case.md.j2` shows: a group of failing cases in the comment."""
 
 import html
 from collections.abc import Iterable, Iterator

@@ -68,7 +68,7 @@ class CommentReport:
     file_name = "comment.md"
 
     def with_context(self, context: ReportContext) -> "CommentReport":
-        """Return a comment that mentions the page if it stands next to the comment."""
+        """Return a comment that mentions the page if it is in the same folder."""
         return replace(self, has_page=_PAGE in context.files)
 
     def render(self, record: Record) -> str:

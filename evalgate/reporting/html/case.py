@@ -1,4 +1,4 @@
-"""Render a case on the page, in full or on one line."""
+"""Build what the templates of the page show of a case, in full or on one line."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
