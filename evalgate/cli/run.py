@@ -88,22 +88,19 @@ def run(
     redactor = build_redactor(overrides.mask)
     with (
         interrupts.handle_signals(),
-        # `redact_errors` inside: an error is redacted before it is posted.
         post_on_failure(posting, redactor),
-        redactor.redact_errors(),
+        redactor.redact_errors(),  # inside: an error is redacted before it is posted
         ExitStack() as published,
     ):
         plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
-        publisher = Publisher(
-            plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor, posting, html
-        )
+        streams = (sys.stdout, sys.stderr)
+        publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, html)
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, published)
         # Before the run, because the agent may remove the folder that this looks at.
         repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
         code = publisher.publish(record)
-        # The reports are written: a signal from here on must not change the exit code that they state.
-        ignore_end_signals()
+        ignore_end_signals()  # the reports state the exit code, and a signal would change it
         if not publisher.has_record:
             published.pop_all()  # the journal stays, as nothing else holds the runs
     _suggest_resume(publisher, plan.workspace.folder / out)
