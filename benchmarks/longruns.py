@@ -50,7 +50,7 @@ step, entry, concurrency, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), P
 said = Overrides(eval_sets=("bench.evalset.json",), agent=f"python:agent.py:{entry}", concurrency=concurrency)
 began = time.perf_counter()
 plan = build_plan(said, thresholds=None, folder=folder, environ=os.environ)
-hiding = LiveRedactor(Redactor.from_environment(os.environ))
+redactor = LiveRedactor(Redactor.from_environment(os.environ))
 if step == "prepare":
     record = read_record(folder / "whole.json", "whole.json")
     journal = Journal.create(folder / "resumed", compute_local_plan_id(plan))
@@ -69,12 +69,12 @@ if step == "merge":
         record = merge_shards(plan, [(file.name, read_shard(file, file.name)) for file in files], Nobody())
 else:
     options = {
-        "whole": RunOptions(hiding=hiding),
-        "journal": RunOptions(journal=folder / "kept", hiding=hiding),
-        "resume": RunOptions(journal=folder / "resumed", resume=True, hiding=hiding),
+        "whole": RunOptions(redactor=redactor),
+        "journal": RunOptions(journal=folder / "kept", redactor=redactor),
+        "resume": RunOptions(journal=folder / "resumed", resume=True, redactor=redactor),
     }[step]
     record = run_gate(plan, Nobody(), options=options)
-(folder / f"{step}.json").write_text(dump_record(hiding.redact_tree(record)))
+(folder / f"{step}.json").write_text(dump_record(redactor.redact_tree(record)))
 own, agent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 cpu = sum(each.ru_utime + each.ru_stime for each in (own, agent))
 print(json.dumps({"wall": time.perf_counter() - began, "cpu": cpu, "mb": own.ru_maxrss / 1024}))

@@ -181,5 +181,5 @@ def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
 def _find_sources_since(
     known: FailingSince, by_source: Mapping[int, object], sources: Sequence[BaselineSource]
 ) -> Iterator[int]:
-    """Yield the sources from that break on."""
+    """Yield the source in which the case broke, and all later ones."""
     return (at for at in by_source if (sources[at].created_at or "") >= (known.created_at or ""))

@@ -108,7 +108,7 @@ def convert_dataset(dataset: Dataset, shown_as: str) -> ConvertedDataset:
             missing.append(Problem(shown_as, row.line, 0, str(error)))
     seen: dict[str, int] = {}
     twice = [
-        Problem(shown_as, case.line, 1, f"the name {case.eval_id!r} stands in line {first} already")
+        Problem(shown_as, case.line, 1, f"the name {case.eval_id!r} is already used in line {first}")
         for case in cases
         if (first := seen.setdefault(case.eval_id, case.line)) != case.line
     ]

@@ -303,7 +303,7 @@ def _describe_native_losses(name: str, kept: JsonObject) -> Iterator[str]:
         if key not in CONTENTS:
             yield f"`{key}`, which only {_OWNERS.get(name, name)} knows"
         elif not has_only_another_role(key, value):
-            yield f"what `{key}` holds beside texts, calls and answers"
+            yield f"what `{key}` holds other than texts, calls and answers"
 
 
 def check_cases_remain(eval_set: EvalSet, written: Sequence[object], lost: Iterable[str]) -> None:

@@ -54,7 +54,7 @@ def read_stories(path: Path, shown_as: str) -> EvalSet:
     cases = tuple(_build_case(each, number) for number, each in enumerate(found, start=1))
     ids = [case.eval_id for case in cases]
     twice = [
-        Problem(shown_as, case.line, 1, f"the name `{case.eval_id}` stands there twice")
+        Problem(shown_as, case.line, 1, f"the name `{case.eval_id}` is used twice")
         for at, case in enumerate(cases)
         if case.eval_id in ids[:at]
     ]

@@ -90,7 +90,7 @@ class ResponseCache:
                 return None
             text = row[0][_DIGEST:]
             if _add_digest(key, text) != row[0]:
-                self._add_notice("holds answers that are not as they were written; they are asked for anew")
+                self._add_notice("holds damaged answers, which are requested again")
                 return None
             self._used_keys.add(key)
             return text
@@ -182,7 +182,9 @@ class ResponseCache:
             self._path.rename(aside)
             # The journal belongs to the renamed file. SQLite would roll the new file back with it.
             Path(f"{self._path}-journal").unlink(missing_ok=True)
-            self._add_notice(f"was not a cache of answers ({error}): renamed to {aside.name}, and begun anew")
+            self._add_notice(
+                f"was not a cache of answers ({error}): renamed to {aside.name}, and a new one was created"
+            )
             return self._connect_and_check()
 
     def _connect_and_check(self) -> sqlite3.Connection:

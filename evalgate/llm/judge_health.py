@@ -53,7 +53,7 @@ class AnchorVerdict:
     def sentence(self) -> str:
         """Return a summary, as `the judge agrees with people on 9 of 10 anchors`."""
         if not self.anchors:
-            return "the judge was held against no anchors"
+            return "the judge was compared with no anchors"
         found = f"{self.met} of {pluralize(self.anchors, 'anchor')}"
         if self.is_reliable:
             return f"the judge agrees with people on {found}"

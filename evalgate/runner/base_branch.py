@@ -56,7 +56,7 @@ class BaseBranchPolicy:
     _committed: "CommittedFiles | None" = None
 
     def __enter__(self) -> Self:
-        """Start to read.
+        """Check that it is known which rules apply.
 
         Raises:
             InvalidInputError: the base's rules are requested by name, and no variable says if there is one.

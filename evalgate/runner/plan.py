@@ -356,7 +356,7 @@ def _check_files(
         raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
     for suite in suites:
         metrics = ", ".join(bound.name for bound in suite.metrics)
-        held = f"held to {metrics}" if metrics else "with no criteria yet"
+        held = f"scored with {metrics}" if metrics else "with no criteria yet"
         yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {held}"
     found = list(_iter_warnings(suites))
     yield from found

@@ -151,7 +151,7 @@ class _CaseScheduler:
             return _build_not_run(request, failure)
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("a case is played in a task")
+            raise RuntimeError("a case runs in a task")
         self._playing.add(task)
         earlier = AttemptHistory()
         try:

@@ -315,7 +315,7 @@ def describe_default_criteria(suite: Suite) -> str:
         return ""
     held = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in ADK_DEFAULTS.criteria)
     return (
-        f"{suite.eval_set.path} has no criteria, so it is held to Google ADK's defaults: {held}. "
+        f"{suite.eval_set.path} has no criteria, so Google ADK's defaults apply: {held}. "
         "Write `criteria` into a thresholds file to choose others."
     )
 
@@ -341,7 +341,7 @@ def _build_suites_with_own_rules(
             if needs_criteria:
                 raise InvalidInputError(
                     f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "
-                    "give --thresholds FILE, or put the set's own .metrics.json beside it."
+                    "give --thresholds FILE, or put the set's own .metrics.json next to it."
                 )
             yield Suite(eval_set, (), rules)
             continue

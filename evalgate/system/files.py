@@ -114,7 +114,7 @@ def read_input_text(path: Path, shown_as: str) -> str:
 
 
 def is_readable_name(path: Path) -> bool:
-    """Return whether there is something at `path` that is no folder, be it a pipe that `read_file` refuses.
+    """Return True if something other than a folder is at `path`, also a pipe that `read_file` refuses.
 
     `Path.is_file` would pass over a pipe in silence.
     """

@@ -27,7 +27,7 @@ with open(home + ".lock", "w") as lock:
         venv.create(home, clear=True, symlinks=True, with_pip=True)
         open(complete, "w").close()
 """
-"""A program of its own, for it may have to be another user's. Two at the same time make one environment."""
+"""A separate program, because it may have to run as another user. The lock lets two runs share one result."""
 
 
 @frozen

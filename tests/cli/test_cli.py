@@ -327,7 +327,7 @@ TRPC_SET = json.dumps(
     }
 )
 DEFAULTS = (
-    "demo.evalset.json has no criteria, so it is held to Google ADK's defaults: `tool_trajectory_avg_score` 1 "
+    "demo.evalset.json has no criteria, so Google ADK's defaults apply: `tool_trajectory_avg_score` 1 "
     "and `response_match_score` 0.8. Write `criteria` into a thresholds file to choose others."
 )
 
@@ -683,7 +683,7 @@ def test_validate_runs_nothing(project: Path) -> None:
     done = evalgate("validate", "demo.evalset.json", cwd=project)
     assert (done.code, done.out) == (
         0,
-        "demo.evalset.json: 2 cases, held to response_match_score\n1 eval set: no problem found.\n",
+        "demo.evalset.json: 2 cases, scored with response_match_score\n1 eval set: no problem found.\n",
     )
     (project / "demo.evalset.json").write_text(eval_set())
     empty = evalgate("validate", "demo.evalset.json", cwd=project)

@@ -192,7 +192,11 @@ def test_stories_of_a_csv_file_are_read_as_the_generator_reads_them(tmp_path: Pa
         ("s.csv", "story,agent\n", "s.csv:1:1: the file holds no story"),
         ("s.csv", "story,agent\n,b\n", "s.csv:2:1: `story` is missing"),
         ("s.yaml", "- {stori: a}\n", r"s.yaml:1:\d+: `\[0\].story` is missing"),
-        ("s.yaml", "- {story: a, name: x}\n- {story: b, name: x}\n", "s.yaml:2:1: the name `x` stands there"),
+        (
+            "s.yaml",
+            "- {story: a, name: x}\n- {story: b, name: x}\n",
+            "s.yaml:2:1: the name `x` is used twice",
+        ),
         ("s.yaml", "story: a\n", "s.yaml:1:1: the file must be a list"),
     ],
 )

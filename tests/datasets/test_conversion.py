@@ -143,7 +143,7 @@ def test_promptfoos_tests_keep_what_a_user_would_say(tmp_path: Path) -> None:
         ("q.jsonl", lines({"question": "Hi"}) + "{", "q.jsonl:2:2: "),
         ("q.csv", "subject,body\na,b\n", "q.csv:1:1: the first line must name the columns"),
         ("q.csv", "question,answer\na,b,c\n", "q.csv:2:1: 3 cells and 2 columns"),
-        ("q.csv", "id,question\nx,a\nx,b\n", "q.csv:3:1: the name 'x' stands in line 2 already"),
+        ("q.csv", "id,question\nx,a\nx,b\n", "q.csv:3:1: the name 'x' is already used in line 2"),
         (
             "p.yaml",
             yaml.safe_dump({**PROMPTFOO, "tests": "file://tests.csv"}),
@@ -189,7 +189,7 @@ def test_what_gives_no_case_is_told_with_its_place(
                 "q.jsonl:5: message 1: `content` is 7, expected a text or a list of parts",
             ],
         ),
-        (lines({"id": 1, "question": "a"}, {"id": 1, "question": "b"}, {"anser": 1}), ["q.jsonl:2:1: the name '1' stands in line 1", "q.jsonl:3: nothing that the user says"]),
+        (lines({"id": 1, "question": "a"}, {"id": 1, "question": "b"}, {"anser": 1}), ["q.jsonl:2:1: the name '1' is already used in line 1", "q.jsonl:3: nothing that the user says"]),
         ("{bad\n" * 150, [*(f"q.jsonl:{n}:2: this line is not JSON" for n in range(1, 101)), "… and 50 more"]),
     ],
 )  # fmt: skip

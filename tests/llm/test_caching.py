@@ -139,7 +139,7 @@ def test_a_broken_file_is_renamed_and_begun_anew(kind: str, tmp_path: Path) -> N
         (notice,) = file.notices
 
     assert notice.startswith("the judge's cache cache.sqlite was not a cache of answers (")
-    assert notice.endswith("): renamed to cache.sqlite.broken-1, and begun anew.")
+    assert notice.endswith("): renamed to cache.sqlite.broken-1, and a new one was created.")
     assert (tmp_path / "cache.sqlite.broken-1").read_bytes() == broken
     with open_file(path) as file:
         assert (file.get("a"), file.notices) == ("one", ())
@@ -288,7 +288,7 @@ def test_beyond_its_size_the_longest_unused_goes_and_the_file_shrinks(tmp_path: 
 def remembering(inner: ScriptedModel, file: ResponseCache, **more: Any) -> CachingModel:
     place: dict[str, Any] = {"base_url": "http://judge/v1", "model": "judge", "parameters": {"top_p": 1}}
     place["compute_cost"] = lambda request, tokens: MeteredUsage.from_call(tokens, 0.25)
-    place["hiding"] = LiveRedactor(Redactor.from_environment({"A_TOKEN": PLANTED}))
+    place["redactor"] = LiveRedactor(Redactor.from_environment({"A_TOKEN": PLANTED}))
     return CachingModel(inner, file, **(place | more))
 
 
@@ -437,5 +437,5 @@ def test_an_answer_that_is_not_as_it_was_written_is_a_miss(tmp_path: Path, chang
         assert (file.get("a"), file.get("b")) == (None, "maybe")
         (notice,) = file.notices
         assert notice.startswith(
-            "the judge's cache cache.sqlite holds answers that are not as they were written"
+            "the judge's cache cache.sqlite holds damaged answers, which are requested again"
         )

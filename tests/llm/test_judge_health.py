@@ -83,7 +83,7 @@ def anchors(met: int, missed: int, silent: int = 0) -> list[Anchor]:
         (anchors(7, 3), 0.7, True, "the judge agrees with people on 7 of 10 anchors"),
         (anchors(9, 0, 1), 0.9, True, "the judge agrees with people on 9 of 10 anchors"),
         (anchors(0, 1), 0.5, False, "the judge is unreliable: 0 of 1 anchor, fewer than the 50% that are asked for"),
-        ([], 1.0, True, "the judge was held against no anchors"),
+        ([], 1.0, True, "the judge was compared with no anchors"),
     ],
 )  # fmt: skip
 def test_the_verdict_on_a_judge(given: list[Anchor], floor: float, is_reliable: bool, sentence: str) -> None:

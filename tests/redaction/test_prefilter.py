@@ -84,8 +84,8 @@ def test_what_is_deep_is_left_to_others() -> None:
     assert not JsonPrefilter(Redactor()).is_clean([compact(deep)])
 
 
-def looked_at(hiding: LiveRedactor, run: RunResult) -> RunResult:
-    (hidden,) = hiding.redact_many([(run, dump_run(run).decode())])
+def looked_at(redactor: LiveRedactor, run: RunResult) -> RunResult:
+    (hidden,) = redactor.redact_many([(run, dump_run(run).decode())])
     return hidden
 
 
@@ -106,42 +106,42 @@ def test_of_many_parts_only_those_with_a_secret_change() -> None:
 
 def test_many_parts_that_hold_nothing_are_not_looked_at_again() -> None:
     runs = tuple(a_run_result(a_turn_result(f"question {number}"), run=number) for number in range(1, 100))
-    hiding = LiveRedactor(REDACTOR)
-    assert hiding.redact_many([(run, dump_run(run).decode()) for run in runs]) == list(runs)
+    redactor = LiveRedactor(REDACTOR)
+    assert redactor.redact_many([(run, dump_run(run).decode()) for run in runs]) == list(runs)
     record = a_record(a_case_result(runs=runs))
-    assert hiding.redact_tree(record) is record
+    assert redactor.redact_tree(record) is record
 
 
 def test_a_part_that_was_looked_at_is_not_looked_at_again() -> None:
     run = a_run_result()
-    hiding = LiveRedactor(REDACTOR)
-    assert looked_at(hiding, run) is run
+    redactor = LiveRedactor(REDACTOR)
+    assert looked_at(redactor, run) is run
     record = a_record(a_case_result(runs=(run,)))
-    assert hiding.redact_tree(record) is record
+    assert redactor.redact_tree(record) is record
 
 
 def test_a_part_with_a_secret_is_hidden_at_once_and_in_the_whole() -> None:
     run = a_run_result(a_turn_result(actual=a_reply(f"my key is {CANARY}")))
-    hiding = LiveRedactor(REDACTOR)
-    hidden = looked_at(hiding, run)
+    redactor = LiveRedactor(REDACTOR)
+    hidden = looked_at(redactor, run)
     assert hidden.turns[0].actual == a_reply("my key is ***")
-    assert CANARY not in str(hiding.redact_tree(a_record(a_case_result(runs=(run,)))))
+    assert CANARY not in str(redactor.redact_tree(a_record(a_case_result(runs=(run,)))))
 
 
 def test_a_secret_that_is_announced_later_is_hidden_in_parts_that_were_clean_before() -> None:
     early = a_run_result(a_turn_result(actual=a_reply("I saw zebra-crossing-77")))
     late = a_run_result(outcome="crashed", failure=Failure("exited", "x", "::add-mask::zebra-crossing-77"))
-    hiding = LiveRedactor(REDACTOR)
-    assert looked_at(hiding, early) is early
-    looked_at(hiding, late)
+    redactor = LiveRedactor(REDACTOR)
+    assert looked_at(redactor, early) is early
+    looked_at(redactor, late)
     record = a_record(a_case_result("a", runs=(early,)), a_case_result("b", runs=(late,)))
-    assert "zebra" not in str(hiding.redact_tree(record))
+    assert "zebra" not in str(redactor.redact_tree(record))
 
 
 def test_an_announcement_anywhere_in_the_whole_reaches_parts_that_were_clean_before() -> None:
     early = a_run_result(a_turn_result(actual=a_reply("I saw zebra-crossing-77")))
-    hiding = LiveRedactor(REDACTOR)
-    assert looked_at(hiding, early) is early
+    redactor = LiveRedactor(REDACTOR)
+    assert looked_at(redactor, early) is early
     record = a_record(a_case_result(runs=(early,)), notices=("::add-mask::zebra-crossing-77",))
     heard_in_case = a_case_result("::add-mask::zebra-crossing-77")
-    assert "zebra" not in str(hiding.redact_tree(a_record(*record.cases, heard_in_case)))
+    assert "zebra" not in str(redactor.redact_tree(a_record(*record.cases, heard_in_case)))

@@ -64,10 +64,10 @@ def test_a_secret_of_this_machine_in_the_record_of_another_is_hidden(tmp_path: P
 def test_a_secret_of_this_machine_in_a_journal_of_before_is_hidden(said: str) -> None:
     runs = [a_run_result(a_turn_result(actual=a_reply(text))) for text in (said, "plain", "hunter2-hunter2")]
     rows = [dump_run(run) for run in runs]
-    hiding = LiveRedactor(Redactor.from_environment({"A_TOKEN": "s3cr3t-of-mine"}))
-    found = hiding.redact_stored([(load_run(row), row.decode()) for row in rows])
+    redactor = LiveRedactor(Redactor.from_environment({"A_TOKEN": "s3cr3t-of-mine"}))
+    found = redactor.redact_stored([(load_run(row), row.decode()) for row in rows])
     record = a_record(*(a_case_result(str(number), runs=(run,)) for number, run in enumerate(found)))
-    text = dump_record(hiding.redact_tree(record))
+    text = dump_record(redactor.redact_tree(record))
     assert "s3cr3t-of-mine" not in text
     assert ("hunter2-hunter2" in text) is ("add-mask" not in said)
     assert "plain" in text

@@ -138,7 +138,7 @@ class StoredCase(EvalCase):
         return self._metadata.rubric_metrics
 
     def __eq__(self, other: object) -> bool:
-        # Not as of any frozen class, which compares only objects of exactly its own class.
+        # Frozen classes compare only objects of the same class, and this one must equal an ordinary case.
         if not isinstance(other, EvalCase):
             return NotImplemented
         return all(getattr(self, each) == getattr(other, each) for each in _CASE_FIELDS)

@@ -50,7 +50,7 @@ class StoredRun(RunResult, EncodedTurns):
         return turns
 
     def __eq__(self, other: object) -> bool:
-        # Not as of any frozen class, which compares only objects of exactly its own class.
+        # Frozen classes compare only objects of the same class, and this one must equal an ordinary run.
         if not isinstance(other, RunResult):
             return NotImplemented
         return bool(_get_run_fields(self) == _get_run_fields(other))

@@ -46,7 +46,7 @@ def _describe_ignored_features(case: EvalCase) -> Iterator[str]:
     for mock in case.tool_mocks:
         if mock.unsupported:
             prefix = "" if mock.turn is None else f"turn {mock.turn + 1}: "
-            yield f"{prefix}{mock.unsupported}; the case will not be played"
+            yield f"{prefix}{mock.unsupported}; the case will not be run"
 
 
 _LISTED = 5

@@ -158,7 +158,7 @@ def test_what_a_file_asks_of_its_own_engine() -> None:
 
     assert said_by(IgnoredFeaturesLint(), case) == [
         ("c", "`expectedRunnerEnabled` is passed over: only what is written counts"),
-        ("c", "turn 2: the rule of `toolMock` for `f` has no `result`; the case will not be played"),
+        ("c", "turn 2: the rule of `toolMock` for `f` has no `result`; the case will not be run"),
     ]
     assert said_by(IgnoredFeaturesLint(), a_case()) == []
 
@@ -201,7 +201,7 @@ def test_warnings_have_a_place_and_leave_the_exit_code_alone(tmp_path: Path) -> 
         "no score misses the threshold 0 of `response_match_score`: only a baseline can hold it to anything"
     )
     assert done.out.splitlines() == [
-        "s.evalset.json: 2 cases, held to response_match_score",
+        "s.evalset.json: 2 cases, scored with response_match_score",
         f"test_config.json:1: {never}",
         f"s.evalset.json:2: one: {nothing}",
         f"s.evalset.json:3: two: {nothing}",

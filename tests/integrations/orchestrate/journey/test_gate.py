@@ -97,7 +97,7 @@ def checked(project: Path, pattern: str) -> list[str]:
 def test_datasets_are_found(project: Path, pattern: str) -> None:
     first, *_ = checked(project, pattern)
 
-    assert first.startswith("datasets/hr/days.json: 1 case, held to orchestrate/journey_success")
+    assert first.startswith("datasets/hr/days.json: 1 case, scored with orchestrate/journey_success")
 
 
 def test_validate_reports_journeys_that_cannot_succeed(project: Path) -> None:
