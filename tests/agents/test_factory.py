@@ -9,7 +9,7 @@ from evalgate.config.loader import load_thresholds
 from evalgate.core.errors import InvalidInputError
 
 
-def problems(folder: Path, text: str, what: str = "") -> list[str]:
+def find_problems(folder: Path, text: str, what: str = "") -> list[str]:
     (folder / "evalgate.yaml").write_text(text)
     rules = load_thresholds(folder / "evalgate.yaml", "evalgate.yaml")
     assert rules.config.agent is not None
@@ -65,11 +65,11 @@ def problems(folder: Path, text: str, what: str = "") -> list[str]:
     ],
 )
 def test_every_problem_is_reported_with_its_position(tmp_path: Path, text: str, expected: list[str]) -> None:
-    assert problems(tmp_path, text) == expected
+    assert find_problems(tmp_path, text) == expected
 
 
 def test_invalid_agent_option_names_the_command_line(tmp_path: Path) -> None:
-    [problem] = problems(tmp_path, "agent: {}\n", what="agent.py")
+    [problem] = find_problems(tmp_path, "agent: {}\n", what="agent.py")
     assert problem.startswith("--agent: `agent.entry` must be `package.module:attribute`")
 
 

@@ -14,7 +14,7 @@ import pytest
 from evalgate.agents.containers.docker_client import LABEL
 from evalgate.agents.http.options import DialectName
 from evalgate.core.registry import AGENTS
-from tests.agents.containers.test_docker import connected
+from tests.agents.containers.test_docker import connect_client
 from tests.agents.matrix import FOLDER, KINDS, RECORD, Kind, told
 from tests.agents.play import MARK, left, running
 from tests.cli.test_cli import Done, evalgate, record
@@ -81,7 +81,7 @@ def test_kind(kind: Kind, folder: Path, mark: dict[str, str]) -> None:
 @pytest.mark.docker
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.needs_docker], ids=lambda kind: kind.name)
 def test_container(kind: Kind, folder: Path, mark: dict[str, str]) -> None:
-    with closing(connected()) as client:
+    with closing(connect_client()) as client:
         play(kind, folder, mark)
         found = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
     assert [each.name for each in found if f"{MARK}={mark[MARK]}" in each.attrs["Config"]["Env"]] == []

@@ -32,11 +32,11 @@ from tests.agents.play import a_talk
 A, B, C = Reply("a"), Reply("b"), Reply("c")
 
 
-async def replayed(recording: tuple[tuple[Reply | None, ...], ...], case: EvalCase, run: int) -> CaseRun:
-    return await replayed_runs([Recording(replies) for replies in recording], case, run)
+async def replay_case(recording: tuple[tuple[Reply | None, ...], ...], case: EvalCase, run: int) -> CaseRun:
+    return await replay_runs([Recording(replies) for replies in recording], case, run)
 
 
-async def replayed_runs(recording: list[Recording], case: EvalCase, run: int) -> CaseRun:
+async def replay_runs(recording: list[Recording], case: EvalCase, run: int) -> CaseRun:
     recordings = {("set", "case"): recording}
     agent = ReplayAgent(recordings=recordings, path="old/results.json")
     found: list[CaseRun] = []
@@ -64,18 +64,18 @@ async def replayed_runs(recording: list[Recording], case: EvalCase, run: int) ->
 async def test_recorded_replies_are_replayed(
     recording: tuple[tuple[Reply | None, ...], ...], turns: int, run: int, replies: tuple[Reply | None, ...]
 ) -> None:
-    played = await replayed(recording, a_talk("case", *["hi"] * turns), run)
+    played = await replay_case(recording, a_talk("case", *["hi"] * turns), run)
     assert (played.outcome, played.replies, played.run) == ("answered", replies, run)
 
 
 async def test_missing_recording_fails_its_case() -> None:
-    played = await replayed(((A,),), a_talk("other", "hi"), 1)
+    played = await replay_case(((A,),), a_talk("other", "hi"), 1)
     sentence = "old/results.json holds no recording of the case `other`"
     assert (played.outcome, played.failure) == ("not_run", Failure("no_recording", sentence))
 
 
 async def test_recorded_runs_are_not_used_twice() -> None:
-    played = await replayed(((A,), (B,)), a_talk("case", "hi"), 7)
+    played = await replay_case(((A,), (B,)), a_talk("case", "hi"), 7)
     sentence = "old/results.json holds 2 runs of the case `case`, and no run 7"
     assert (played.outcome, played.failure) == ("not_run", Failure("no_recording", sentence))
 
@@ -84,16 +84,14 @@ async def test_recorded_crash_is_replayed_as_a_crash() -> None:
     failure = Failure("exception", "the agent raised ValueError: no")
     runs = [Recording((A,)), Recording((A,), failure=failure, outcome="crashed"), Recording((B,))]
     case = a_talk("case", "hi", "ho")
-    played = await replayed_runs(runs, case, 2)
+    played = await replay_runs(runs, case, 2)
     assert (played.outcome, played.failure, played.replies) == ("crashed", failure, (A,))
-    assert (await replayed_runs(runs[:2], case, 2)).outcome == "crashed"
-    assert (await replayed_runs([runs[1]], case, 2)).outcome == "not_run"
+    assert (await replay_runs(runs[:2], case, 2)).outcome == "crashed"
+    assert (await replay_runs([runs[1]], case, 2)).outcome == "not_run"
 
 
 async def test_recording_of_another_question_is_refused() -> None:
-    played = await replayed_runs(
-        [Recording((A, B), questions=("hi", "hello"))], a_talk("case", "hi", "ho"), 1
-    )
+    played = await replay_runs([Recording((A, B), questions=("hi", "hello"))], a_talk("case", "hi", "ho"), 1)
     sentence = "old/results.json answers another question in turn 2: it was recorded before a change"
     assert (played.outcome, played.failure) == ("not_run", Failure("no_recording", sentence))
 
@@ -148,7 +146,7 @@ def test_record_recordings_are_the_actual_replies() -> None:
 
 async def test_story_is_replayed_with_its_recorded_user_messages() -> None:
     story = EvalCase("case", eval_set_id="set")
-    run = await replayed_runs([Recording((A, B), questions=("hello", "and then?"))], story, 1)
+    run = await replay_runs([Recording((A, B), questions=("hello", "and then?"))], story, 1)
     assert (run.outcome, run.replies) == ("answered", (A, B))
     assert run.said == (UserMessage("hello"), UserMessage("and then?"))
 
@@ -157,5 +155,5 @@ async def test_story_with_an_incomplete_recording_fails_again() -> None:
     story = EvalCase("case", eval_set_id="set")
     broken = Failure("exited", "the agent's process ended")
     recording = Recording((A,), questions=("hello",), failure=broken, outcome="crashed")
-    run = await replayed_runs([recording], story, 1)
+    run = await replay_runs([recording], story, 1)
     assert (run.outcome, run.replies, run.failure) == ("crashed", (A,), broken)

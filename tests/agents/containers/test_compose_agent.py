@@ -16,7 +16,7 @@ import pytest
 
 from evalgate.agents.containers.docker_client import LABEL, remove_orphans
 from evalgate.core.types import Reply
-from tests.agents.containers.test_docker import IMAGE, ROOT, agent, connected
+from tests.agents.containers.test_docker import IMAGE, ROOT, build_container_agent, connect_client
 from tests.agents.http.test_sample import gate
 from tests.agents.play import PATIENT_S, a_talk, outcomes, until
 
@@ -101,12 +101,12 @@ volumes:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[docker.DockerClient]:
-    found = connected()
+    found = connect_client()
     yield found
     found.close()
 
 
-def left(client: docker.DockerClient, pid: int) -> list[str]:
+def list_labelled(client: docker.DockerClient, pid: int) -> list[str]:
     """Return the names of all that carries the label of the gate with that process id."""
     labelled: Any = {"label": LABEL}
     found = [
@@ -129,25 +129,27 @@ def project(tmp_path: Path, client: docker.DockerClient) -> Iterator[Path]:
     (tmp_path / "agent.env").write_text("# comment\nexport FROM_FILE='a b'\nPLAIN=never\n")
     (tmp_path / "compose.yaml").write_text(FILE)
     yield tmp_path
-    assert left(client, os.getpid()) == []
+    assert list_labelled(client, os.getpid()) == []
 
 
-def service(folder: Path, **options: Any) -> Any:
-    place = options.pop("place", {})
-    return agent(folder, image=None, network=None, service="weather", place=place, **options)
+def build_service_agent(folder: Path, **options: Any) -> Any:
+    context = options.pop("context", {})
+    return build_container_agent(
+        folder, image=None, network=None, service="weather", context=context, **options
+    )
 
 
 @pytest.mark.parametrize(
     "options", [{"port": 8000}, {"entry": "agent.py:answer"}], ids=["over its port", "over its streams"]
 )
 async def test_compose_service_starts_after_its_dependencies(project: Path, options: dict[str, Any]) -> None:
-    place = {
+    context = {
         "timeout": 60.0,
         "env": {"WANTED": "yes", "PLAIN": "2"},
         "environ": {"SECRET": "of the gate"},
     }
     cases = [a_talk(text, text) for text in ("sky", "env", "where")]
-    runs = await outcomes(service(project, place=place, **options), cases)
+    runs = await outcomes(build_service_agent(project, context=context, **options), cases)
     assert {name: run.failure for name, run in runs.items()} == dict.fromkeys(runs)
     assert {name: run.replies for name, run in runs.items()} == {
         "sky": (Reply("sunny"),),
@@ -184,7 +186,7 @@ async def test_failed_dependency_is_named_in_the_failure(
     if "localhost:1" in new:
         text = text.replace("retries: 100", "retries: 2")
     (project / "compose.yaml").write_text(text)
-    run = (await outcomes(service(project, port=8000), [a_talk("case", "sky")]))["case"]
+    run = (await outcomes(build_service_agent(project, port=8000), [a_talk("case", "sky")]))["case"]
     assert run.outcome == "not_run"
     assert run.failure is not None
     assert sentence in run.failure.message
@@ -197,8 +199,8 @@ async def test_cancelled_start_removes_all_containers(project: Path, client: doc
         .replace("open('/data/sky', 'w')", "__import__('time').sleep(600)")
     )
     (project / "compose.yaml").write_text(text)
-    task = asyncio.create_task(outcomes(service(project, port=8000), [a_talk("case", "sky")]))
-    await until(lambda: len(left(client, os.getpid())) == 3)
+    task = asyncio.create_task(outcomes(build_service_agent(project, port=8000), [a_talk("case", "sky")]))
+    await until(lambda: len(list_labelled(client, os.getpid())) == 3)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -208,11 +210,11 @@ KILLED = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.agents.containers.test_compose_agent import service
+from tests.agents.containers.test_compose_agent import build_service_agent
 from tests.agents.play import a_talk
 
 async def main():
-    async with service(Path({folder!r}), port=8000)({{}}):
+    async with build_service_agent(Path({folder!r}), port=8000)({{}}):
         print("up", flush=True)
         await asyncio.sleep(600)
 
@@ -226,13 +228,13 @@ def test_orphans_of_a_killed_gate_are_removed(project: Path, client: docker.Dock
         assert killed.stdout is not None
         assert killed.stdout.readline() == b"up\n"
         remove_orphans(client)
-        assert len(left(client, killed.pid)) == 5, "three containers, a network and a volume"
+        assert len(list_labelled(client, killed.pid)) == 5, "three containers, a network and a volume"
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         end = time.monotonic() + PATIENT_S
-        while left(client, killed.pid) and time.monotonic() < end:
+        while list_labelled(client, killed.pid) and time.monotonic() < end:
             remove_orphans(client)
-        assert left(client, killed.pid) == []
+        assert list_labelled(client, killed.pid) == []
 
 
 def test_sample_passes_the_gate(tmp_path: Path, client: docker.DockerClient) -> None:

@@ -12,16 +12,16 @@ from evalgate.core.errors import InvalidInputError
 from tests.agents.http.server import build_context
 
 
-def built(folder: Path) -> None:
+def build_agent_of(folder: Path) -> None:
     DockerAgentOptions.model_validate({"service": "weather", "port": 8000}).build(
         build_context(folder=folder)
     )
 
 
-def refusals(folder: Path, text: str) -> list[str]:
+def read_problems(folder: Path, text: str) -> list[str]:
     (folder / "compose.yaml").write_text(text)
     with pytest.raises(InvalidInputError) as caught:
-        built(folder)
+        build_agent_of(folder)
     return [str(problem) for problem in caught.value.problems]
 
 
@@ -44,7 +44,7 @@ services:
 volumes:
   shared: {external: true}
 """
-    assert refusals(tmp_path, text) == [
+    assert read_problems(tmp_path, text) == [
         "compose.yaml:1:1: `include` is something that evalgate does not do for a service: leave it out",
         "compose.yaml:5:5: `services.weather.privileged` is something that evalgate does not do for a service: leave it out",
         "compose.yaml:6:19: `services.weather.environment.KEY` needs ${KEY}, which has no value: give one",
@@ -55,7 +55,7 @@ volumes:
         text.replace("soon", "1s").replace("include: [more.yaml]\n", "").replace("    privileged: true\n", "")
     )
     text = text.replace('{KEY: "${KEY:?give one}", PRICE: "$"}', '{KEY: "$$"}')
-    assert refusals(tmp_path, text) == [
+    assert read_problems(tmp_path, text) == [
         "compose.yaml:5:25: `services.weather.depends_on[1]` knows no service `other`. Did you mean `weather`?",
         "compose.yaml:7:3: `services.store` has neither `image` nor `build`",
         "compose.yaml:8:18: `services.store.depends_on[0]` depends on itself: weather → store → weather",
@@ -67,7 +67,7 @@ volumes:
 def test_mounts_outside_the_working_folder_are_refused(tmp_path: Path) -> None:
     mounts = ["/var/run/docker.sock:/var/run/docker.sock", "../up:/up", "./gone:/gone"]
     text = json.dumps({"services": {"weather": {"image": "x", "env_file": "gone.env", "volumes": mounts}}})
-    found = refusals(tmp_path, text)
+    found = read_problems(tmp_path, text)
     assert [problem.partition(": ")[2] for problem in found] == [
         "`services.weather.env_file` names gone.env, which cannot be read: No such file or directory",
         "`services.weather.volumes[0]` mounts /var/run/docker.sock, which is not in the working folder: nothing else is given",
@@ -80,8 +80,8 @@ def test_missing_file_or_service_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidInputError, match=r"there is no compose\.yaml or compose\.yml or docker-compose\.yaml"
     ):
-        built(tmp_path)
-    assert refusals(tmp_path, "services: {wether: {image: x}}\n") == [
+        build_agent_of(tmp_path)
+    assert read_problems(tmp_path, "services: {wether: {image: x}}\n") == [
         "compose.yaml:1:1: `services` knows no service `weather`. Did you mean `wether`?"
     ]
 

@@ -59,7 +59,7 @@ async def answer(text, session):
 """
 
 
-def connected() -> docker.DockerClient:
+def connect_client() -> docker.DockerClient:
     """Return a client of a daemon that has the image; skip without one, or fail if one is required."""
     missing = ""
     try:
@@ -75,7 +75,7 @@ def connected() -> docker.DockerClient:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[docker.DockerClient]:
-    found = connected()
+    found = connect_client()
     yield found
     found.close()
 
@@ -85,28 +85,28 @@ def project(tmp_path: Path, client: docker.DockerClient) -> Iterator[Path]:
     """Yield a working folder with an agent; check that this process owns no container afterwards."""
     (tmp_path / "agent.py").write_text(AGENT)
     yield tmp_path
-    assert own(client) == []
+    assert list_own_containers(client) == []
 
 
-def own(client: docker.DockerClient, pid: int | None = None) -> list[Any]:
+def list_own_containers(client: docker.DockerClient, pid: int | None = None) -> list[Any]:
     """Return the containers of a gate: this process, unless another is given."""
     # Those of others come and go meanwhile.
     found = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
     return [each for each in found if f"/{pid or os.getpid()}/" in str(each.labels.get(LABEL))]
 
 
-def agent(
-    folder: Path, *, place: dict[str, Any] | None = None, **options: Any
+def build_container_agent(
+    folder: Path, *, context: dict[str, Any] | None = None, **options: Any
 ) -> Callable[[dict[str, str]], Any]:
     given = {"image": IMAGE, "network": "none", **options}
     base = {name: value for name, value in given.items() if value is not None}
-    settings = {"folder": folder, "timeout": PATIENT_S, **(place or {})}
+    settings = {"folder": folder, "timeout": PATIENT_S, **(context or {})}
     return lambda env: DockerAgentOptions.model_validate(base).build(build_context(**settings))
 
 
-async def hosted(folder: Path, cases: list[EvalCase], **options: Any) -> dict[str, CaseRun]:
+async def run_in_container(folder: Path, cases: list[EvalCase], **options: Any) -> dict[str, CaseRun]:
     given = {"entry": "agent.py:answer", "workspace": "/app", **options}
-    return await outcomes(agent(folder, **given), cases)
+    return await outcomes(build_container_agent(folder, **given), cases)
 
 
 async def test_python_agent_runs_with_the_copied_host(project: Path) -> None:
@@ -117,7 +117,7 @@ async def test_python_agent_runs_with_the_copied_host(project: Path) -> None:
         a_talk("crash", "crash"),
         a_talk("hang", "hang"),
     ]
-    make = agent(project, entry="agent.py:answer", workspace="/app")
+    make = build_container_agent(project, entry="agent.py:answer", workspace="/app")
     runs = await outcomes(lambda env: Hurried(make(env), {"hang": 2.0}), cases)
     assert {name: run.outcome for name, run in runs.items()} == {
         "turns": "answered",
@@ -149,19 +149,19 @@ async def test_container_limits_apply(project: Path) -> None:
         "read_only": True,
         "user": "1000:1000",
         "environment": {"FIXED": "${SECRET}"},
-        "place": {
+        "context": {
             "env": {"PATH": "/nowhere", "HOME": "/nowhere", "WANTED": "yes"},
             "environ": {"SECRET": "s3cr3t", "HOST_ONLY": "no"},
         },
     }
     cases = [a_talk(text, text) for text in ("env", "where", "write")]
-    runs = await hosted(project, cases, **options)
+    runs = await run_in_container(project, cases, **options)
     assert {name: run.replies for name, run in runs.items()} == {
         "env": (Reply("yes s3cr3t None"),),
         "where": (Reply("/app 1000"),),
         "write": (Reply("Read-only file system"),),
     }
-    eaten = (await hosted(project, [a_talk("eat", "eat")], **options))["eat"]
+    eaten = (await run_in_container(project, [a_talk("eat", "eat")], **options))["eat"]
     assert eaten.failure is not None
     assert (eaten.outcome, eaten.failure.kind) == ("crashed", "killed")
     assert "exceeded its memory limit" in eaten.failure.message
@@ -189,7 +189,7 @@ http.server.ThreadingHTTPServer(("0.0.0.0", 8000), H).serve_forever()
 async def test_server_is_built_from_a_folder(project: Path, client: docker.DockerClient) -> None:
     (project / "server.py").write_text(SERVER)
     (project / "Dockerfile").write_text(f'FROM {IMAGE}\nCOPY server.py /\nCMD ["python3", "/server.py"]\n')
-    make = agent(project, image="shouting", build=".", network="bridge", port=8000)
+    make = build_container_agent(project, image="shouting", build=".", network="bridge", port=8000)
     runs = await outcomes(make, [a_talk("ok", "hi"), a_talk("fail", "fail")])
     assert runs["ok"].replies == (Reply("HI"),)
     assert runs["fail"].failure is not None
@@ -218,7 +218,7 @@ async def test_server_is_built_from_a_folder(project: Path, client: docker.Docke
     ],
 )
 async def test_start_failures_are_reported(project: Path, options: dict[str, Any], sentence: str) -> None:
-    run = (await outcomes(agent(project, **options), [a_talk("case", "hi")]))["case"]
+    run = (await outcomes(build_container_agent(project, **options), [a_talk("case", "hi")]))["case"]
     assert run.outcome == "not_run"
     assert run.failure is not None
     assert sentence in run.failure.message
@@ -227,7 +227,9 @@ async def test_start_failures_are_reported(project: Path, options: dict[str, Any
 async def test_missing_daemon_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with closed_port() as port:
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
-        run = (await outcomes(agent(project, entry="agent.py:answer"), [a_talk("case", "hi")]))["case"]
+        run = (
+            await outcomes(build_container_agent(project, entry="agent.py:answer"), [a_talk("case", "hi")])
+        )["case"]
     assert run.failure is not None
     assert run.failure.message.startswith("no Docker daemon answers: start it, or set DOCKER_HOST")
 
@@ -236,11 +238,11 @@ KILLED = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.agents.containers.test_docker import agent
+from tests.agents.containers.test_docker import build_container_agent
 from tests.agents.play import a_talk
 
 async def main():
-    make = agent(Path({folder!r}), command=("sh", "-c", "trap '' TERM; while :; do sleep 1; done"))
+    make = build_container_agent(Path({folder!r}), command=("sh", "-c", "trap '' TERM; while :; do sleep 1; done"))
     async with make({{}}) as found:
         async with found.session(a_talk("case", "hi"), 1, alone=False):
             pass
@@ -252,17 +254,17 @@ asyncio.run(main())
 def test_orphans_of_a_killed_gate_are_removed(tmp_path: Path, client: docker.DockerClient) -> None:
     code = textwrap.dedent(KILLED).format(root=str(ROOT), folder=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", code]) as gate:
-        while not any(each.status == "running" for each in own(client, gate.pid)):
+        while not any(each.status == "running" for each in list_own_containers(client, gate.pid)):
             assert gate.poll() is None, "it ended before its container ran"
             time.sleep(0.1)
         remove_orphans(client)
-        assert own(client, gate.pid), "a gate that runs keeps its containers"
+        assert list_own_containers(client, gate.pid), "a gate that runs keeps its containers"
         gate.send_signal(signal.SIGKILL)
         gate.wait()
         end = time.monotonic() + PATIENT_S  # another gate may be sweeping the same away
-        while own(client, gate.pid) and time.monotonic() < end:
+        while list_own_containers(client, gate.pid) and time.monotonic() < end:
             remove_orphans(client)
-        assert own(client, gate.pid) == []
+        assert list_own_containers(client, gate.pid) == []
 
 
 @pytest.mark.parametrize(
@@ -283,10 +285,10 @@ def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> 
 
 async def test_cancelled_run_removes_all_containers(project: Path, client: docker.DockerClient) -> None:
     async def run() -> None:
-        await hosted(project, [a_talk("hang", "hang")])
+        await run_in_container(project, [a_talk("hang", "hang")])
 
     task = asyncio.create_task(run())
-    await until(lambda: [each.status for each in own(client)] == ["running"])
+    await until(lambda: [each.status for each in list_own_containers(client)] == ["running"])
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -49,7 +49,7 @@ class Answering:
         return next(self.times)
 
 
-def served(monkeypatch: pytest.MonkeyPatch, container: Late, *answers: bool) -> ServerContainer:
+def build_server(monkeypatch: pytest.MonkeyPatch, container: Late, *answers: bool) -> ServerContainer:
     monkeypatch.setattr(server_container, "_DYING_S", 0.0)
     found = ServerContainer.__new__(ServerContainer)
     vars(found).update(
@@ -67,14 +67,14 @@ async def test_silent_server_is_polled_until_the_daemon_reports_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     container = Late(unheard=3)
-    found = await served(monkeypatch, container, False, False, False).detect_end()
+    found = await build_server(monkeypatch, container, False, False, False).detect_end()
     assert found == Failure("exited", "the agent's container ended with exit code 7", "last words")
     assert container.asked == 4
 
 
 async def test_healthy_server_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     container = Late(unheard=1_000)
-    assert await served(monkeypatch, container, False, True).detect_end() is None
+    assert await build_server(monkeypatch, container, False, True).detect_end() is None
     assert container.asked == 2
 
 

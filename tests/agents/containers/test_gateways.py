@@ -26,7 +26,7 @@ def outside_of_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docker_client, "find_own_container", lambda: "")
 
 
-def reports(monkeypatch: pytest.MonkeyPatch, network: dict[str, Any], info: dict[str, str]) -> None:
+def report_network(monkeypatch: pytest.MonkeyPatch, network: dict[str, Any], info: dict[str, str]) -> None:
     """Make the fake daemon report a network, and its own kernel and system."""
     networks = SimpleNamespace(get=lambda _: SimpleNamespace(attrs=network))
     client = SimpleNamespace(networks=networks, info=lambda: info, close=lambda: None)
@@ -52,7 +52,7 @@ def test_endpoint_is_reachable_from_the_container(
     expected: CollectorEndpoint,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reports(monkeypatch, network, info)
+    report_network(monkeypatch, network, info)
     wanted = CollectorEndpoint(port=1) if host is None else CollectorEndpoint(host, 1)
     spec = ContainerSpec(image="x", limits=ContainerLimits(network=name))
     assert find_reachable_endpoint(spec, wanted, host_is_given=host is not None) == expected
@@ -60,7 +60,7 @@ def test_endpoint_is_reachable_from_the_container(
 
 @pytest.mark.parametrize("host", [None, "127.0.0.1", "0.0.0.0"])
 def test_network_without_an_address_is_reported(host: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    reports(monkeypatch, NO_ADDRESS, HERE)
+    report_network(monkeypatch, NO_ADDRESS, HERE)
     wanted = CollectorEndpoint(port=1) if host is None else CollectorEndpoint(host, 1)
 
     with pytest.raises(AgentUnreachableError) as caught:

@@ -7,7 +7,7 @@ import docker
 import pytest
 
 from evalgate.core.types import Reply
-from tests.agents.containers.test_docker import agent, client, project
+from tests.agents.containers.test_docker import build_container_agent, client, project
 from tests.agents.play import a_talk, outcomes
 
 __all__ = ["client", "project"]
@@ -58,10 +58,10 @@ http.server.ThreadingHTTPServer(("0.0.0.0", 8000), H).serve_forever()
 """
 
 
-def serving(folder: Path, **options: Any) -> Any:
+def build_server_agent(folder: Path, **options: Any) -> Any:
     (folder / "server.py").write_text(SERVER)
     given = {"command": "python3 server.py", "workspace": "/app", "network": "bridge", "port": 8000}
-    return agent(folder, **{**given, **options})
+    return build_container_agent(folder, **{**given, **options})
 
 
 async def test_only_the_case_that_ends_the_container_crashes(project: Path) -> None:
@@ -70,7 +70,7 @@ async def test_only_the_case_that_ends_the_container_crashes(project: Path) -> N
         a_talk("wait", "wait"),
         a_talk("later", "first", "wait", "second"),
     ]
-    runs = await outcomes(serving(project), cases)
+    runs = await outcomes(build_server_agent(project), cases)
     assert {name: run.outcome for name, run in runs.items()} == {
         "die": "crashed",
         "wait": "answered",
@@ -85,18 +85,18 @@ async def test_only_the_case_that_ends_the_container_crashes(project: Path) -> N
 
 async def test_ended_container_is_replaced(project: Path) -> None:
     cases = [a_talk("a", "die"), a_talk("b", "hi"), a_talk("c", "die"), a_talk("d", "first", "second")]
-    make = serving(project, environment={"LONELY": "1"})
+    make = build_server_agent(project, environment={"LONELY": "1"})
     runs = await outcomes(make, cases, concurrency=1)
     assert [run.outcome for run in runs.values()] == ["crashed", "answered", "crashed", "answered"]
 
 
 async def test_address_of_an_agent_card_is_ignored(project: Path) -> None:
-    runs = await outcomes(serving(project, dialect="a2a"), [a_talk("case", "hi")])
+    runs = await outcomes(build_server_agent(project, dialect="a2a"), [a_talk("case", "hi")])
     assert (runs["case"].failure, runs["case"].replies) == (None, (Reply("HI"),))
 
 
 async def test_server_that_ends_at_once_fails_at_once(project: Path, client: docker.DockerClient) -> None:
-    make = serving(project, command=["sh", "-c", "echo no key >&2; exit 3"], start_timeout=3600.0)
+    make = build_server_agent(project, command=["sh", "-c", "echo no key >&2; exit 3"], start_timeout=3600.0)
     run = (await outcomes(make, [a_talk("case", "hi")]))["case"]
     assert run.outcome == "not_run"
     assert run.failure is not None

@@ -19,7 +19,7 @@ from evalgate.agents.containers.tracing import (
 )
 from evalgate.agents.tracing.collector import CollectorEndpoint
 from evalgate.core.types import CaseRun, Reply, ToolCall, ToolResult
-from tests.agents.containers.test_docker import IMAGE, agent, connected
+from tests.agents.containers.test_docker import IMAGE, build_container_agent, connect_client
 from tests.agents.play import a_talk, outcomes
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -74,7 +74,7 @@ services:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[docker.DockerClient]:
-    found = connected()
+    found = connect_client()
     yield found
     found.close()
 
@@ -87,9 +87,9 @@ def project(tmp_path: Path, client: docker.DockerClient) -> Path:
     return tmp_path
 
 
-async def played(project: Path, **options: Any) -> CaseRun:
+async def run_case(project: Path, **options: Any) -> CaseRun:
     given = {"network": None, "otel": {"wait": 30.0}, "workspace": "/src", **options}
-    make = agent(project, place={"timeout": 60.0}, **given)
+    make = build_container_agent(project, context={"timeout": 60.0}, **given)
     return (await outcomes(make, [a_talk("case", "hi")]))["case"]
 
 
@@ -103,7 +103,7 @@ async def played(project: Path, **options: Any) -> CaseRun:
     ids=["port", "streams", "compose"],
 )
 async def test_spans_reach_the_gate(project: Path, options: dict[str, Any]) -> None:
-    run = await played(project, **options)
+    run = await run_case(project, **options)
     looked = (ToolCall("look", {"at": "Paris"}, "1"), ToolResult("look", {"seen": True}, "1"))
     assert run.failure is None
     assert (run.replies, run.usage) == ((Reply("done", looked),), None)

@@ -117,11 +117,11 @@ class _Talk:
         self._agent.open -= 1
 
 
-def cluster_agent(link: FakeLink, *, workers: int = 1, start_timeout_s: float = 30) -> ClusterAgent:
+def build_cluster_agent(link: FakeLink, *, workers: int = 1, start_timeout_s: float = 30) -> ClusterAgent:
     return ClusterAgent(link, ClusterLimits(workers=workers, timeout_s=10, start_timeout_s=start_timeout_s))
 
 
-def failing(error: Exception) -> Callable[[str], str]:
+def fail_with(error: Exception) -> Callable[[str], str]:
     """A script that raises."""
 
     def reply(text: str) -> str:

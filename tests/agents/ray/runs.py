@@ -45,7 +45,7 @@ class Rays:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=_heed_interrupts,  # noqa: PLW1509  no thread of ours is between fork and exec
+            preexec_fn=_enable_interrupts,  # noqa: PLW1509  no thread of ours is between fork and exec
         )
 
     def actors(self) -> list[psutil.Process]:
@@ -60,7 +60,7 @@ class Rays:
             return False
 
 
-def _heed_interrupts() -> None:
+def _enable_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
 
 
@@ -69,12 +69,12 @@ class Nodes:
     """A cluster; see `nodes.py`."""
 
     address: str
-    told: IO[str]
+    commands: IO[str]
     says: IO[str]
 
     def ask(self, word: str) -> str:
-        self.told.write(word + "\n")
-        self.told.flush()
+        self.commands.write(word + "\n")
+        self.commands.flush()
         return self.says.readline().strip()
 
     def actors_left(self) -> int:
@@ -96,7 +96,7 @@ def wait_until(reached: Callable[[], bool], gate: "subprocess.Popen[str]") -> No
         time.sleep(0.05)
 
 
-def finished(folder: Path) -> int:
+def count_finished_runs(folder: Path) -> int:
     """Return the number of runs in the journal so far."""
     journal = folder / "evalgate-report" / "journal.jsonl"
     return max(0, len(journal.read_bytes().splitlines()) - 1) if journal.exists() else 0

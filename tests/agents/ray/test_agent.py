@@ -11,12 +11,12 @@ from evalgate.core.protocols import Agent, AgentError, AgentUnreachableError, Se
 from evalgate.core.types import CaseRun, EvalCase, Failure, ToolMock, Usage
 from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.agents.play import a_talk, until
-from tests.agents.ray.fake import A_FAILURE, FakeLink, Scripted, cluster_agent, failing
+from tests.agents.ray.fake import A_FAILURE, FakeLink, Scripted, build_cluster_agent, fail_with
 
 LOST = "the worker in the Ray cluster is lost: ActorDiedError: The actor died"
 
 
-async def play(agent: Agent, *cases: EvalCase, concurrency: int = 8) -> dict[str, CaseRun]:
+async def run_in_cluster(agent: Agent, *cases: EvalCase, concurrency: int = 8) -> dict[str, CaseRun]:
     found: dict[str, CaseRun] = {}
 
     async def note(request: RunRequest, run: CaseRun) -> None:
@@ -27,16 +27,16 @@ async def play(agent: Agent, *cases: EvalCase, concurrency: int = 8) -> dict[str
     return found
 
 
-def said(run: CaseRun) -> list[str | None]:
+def list_responses(run: CaseRun) -> list[str | None]:
     return [None if reply is None else reply.response for reply in run.replies]
 
 
 async def test_conversation_runs_in_an_actor() -> None:
     link = FakeLink(lambda _: Scripted())
-    async with cluster_agent(link) as agent:
-        found = await play(agent, a_talk("c", "one", "two"))
+    async with build_cluster_agent(link) as agent:
+        found = await run_in_cluster(agent, a_talk("c", "one", "two"))
     assert found["c"].outcome == "answered"
-    assert said(found["c"]) == ["ONE", "TWO"]
+    assert list_responses(found["c"]) == ["ONE", "TWO"]
     assert found["c"].final_state == {"done": True}
     # Opened with the first turn, closed with the end.
     assert link.asked == {1: ["turn", "turn", "end"]}
@@ -47,9 +47,11 @@ async def test_conversations_are_spread_over_the_actors() -> None:
     gate = asyncio.Event()
     agents = {number: Scripted(gate=gate) for number in (1, 2, 3)}
     link = FakeLink(agents.__getitem__)
-    async with cluster_agent(link, workers=3) as agent:
+    async with build_cluster_agent(link, workers=3) as agent:
         await until(lambda: len(link.hosts) == 3)
-        playing = asyncio.create_task(play(agent, *[a_talk(f"c{number}", "x") for number in range(6)]))
+        playing = asyncio.create_task(
+            run_in_cluster(agent, *[a_talk(f"c{number}", "x") for number in range(6)])
+        )
         await until(lambda: sum(each.open for each in agents.values()) == 6)
         assert [each.open for each in agents.values()] == [2, 2, 2]
         gate.set()
@@ -70,9 +72,9 @@ async def test_agent_errors_are_the_same_as_in_local_workers(
     error: Exception, outcome: str, kind: str
 ) -> None:
     there, here = {}, {}
-    async with cluster_agent(FakeLink(lambda _: Scripted(failing(error)))) as agent:
-        there = await play(agent, a_talk("c", "x"))
-    here = await play(Scripted(failing(error)), a_talk("c", "x"))
+    async with build_cluster_agent(FakeLink(lambda _: Scripted(fail_with(error)))) as agent:
+        there = await run_in_cluster(agent, a_talk("c", "x"))
+    here = await run_in_cluster(Scripted(fail_with(error)), a_talk("c", "x"))
     for run in (there["c"], here["c"]):
         assert (run.outcome, run.failure and run.failure.kind) == (outcome, kind)
     assert there["c"].usage == here["c"].usage
@@ -82,8 +84,8 @@ async def test_agent_errors_are_the_same_as_in_local_workers(
 async def test_lost_actor_is_replaced_and_its_conversations_restart() -> None:
     gate = asyncio.Event()
     link = FakeLink(lambda _: Scripted(gate=gate))
-    async with cluster_agent(link) as agent:
-        playing = asyncio.create_task(play(agent, a_talk("a", "x", "y"), a_talk("b", "x")))
+    async with build_cluster_agent(link) as agent:
+        playing = asyncio.create_task(run_in_cluster(agent, a_talk("a", "x", "y"), a_talk("b", "x")))
         await until(lambda: link.asked.get(1, []) == ["turn", "turn"])
         link.lose(1)
         gate.set()
@@ -103,8 +105,8 @@ async def test_lost_actor_is_replaced_and_its_conversations_restart() -> None:
 async def test_case_that_always_loses_its_actor_is_faulted() -> None:
     gate = asyncio.Event()
     link = FakeLink(lambda _: Scripted(gate=gate))
-    async with cluster_agent(link) as agent:
-        playing = asyncio.create_task(play(agent, a_talk("a", "x")))
+    async with build_cluster_agent(link) as agent:
+        playing = asyncio.create_task(run_in_cluster(agent, a_talk("a", "x")))
         for number in (1, 2, 3, 4):
             await until(partial(_is_asked, link, number))
             link.lose(number)
@@ -114,8 +116,8 @@ async def test_case_that_always_loses_its_actor_is_faulted() -> None:
 
 
 async def test_actors_that_cannot_be_created_are_reported_with_the_reason() -> None:
-    async with cluster_agent(FakeLink(lambda _: Scripted(), refuses=True), workers=2) as agent:
-        run = (await play(agent, a_talk("a", "x")))["a"]
+    async with build_cluster_agent(FakeLink(lambda _: Scripted(), refuses=True), workers=2) as agent:
+        run = (await run_in_cluster(agent, a_talk("a", "x")))["a"]
     assert run.outcome == "not_run"
     assert run.failure is not None
     assert run.failure.message == (
@@ -125,7 +127,7 @@ async def test_actors_that_cannot_be_created_are_reported_with_the_reason() -> N
 
 async def test_full_cluster_is_reported() -> None:
     link = FakeLink(lambda _: Scripted(), has_room=False)
-    async with cluster_agent(link, start_timeout_s=0.0) as agent:
+    async with build_cluster_agent(link, start_timeout_s=0.0) as agent:
         with pytest.raises(
             AgentUnreachableError, match="no worker was ready within 0 s: the cluster has 2 CPUs"
         ):
@@ -134,11 +136,11 @@ async def test_full_cluster_is_reported() -> None:
 
 async def test_cluster_without_nodes_is_given_up() -> None:
     link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
-    async with cluster_agent(link, start_timeout_s=0.2) as agent:
+    async with build_cluster_agent(link, start_timeout_s=0.2) as agent:
         await agent.acquire_actor()
         link.has_room = False
         link.lose(1)
-        run = (await play(agent, a_talk("a", "x")))["a"]
+        run = (await run_in_cluster(agent, a_talk("a", "x")))["a"]
     assert run.outcome == "not_run"
     assert run.failure is not None
     assert run.failure.message.startswith("no worker was ready within 0.2 s")
@@ -146,18 +148,20 @@ async def test_cluster_without_nodes_is_given_up() -> None:
 
 async def test_agent_that_cannot_start_in_an_actor_is_unreachable() -> None:
     link = FakeLink(lambda _: Scripted())
-    async with cluster_agent(link) as agent:
+    async with build_cluster_agent(link) as agent:
         agent.on_failed(
             1, dump_message(ActorFailure("unreachable", Failure("import", "there is no module `agent`")))
         )
-        run = (await play(agent, a_talk("a", "x")))["a"]
+        run = (await run_in_cluster(agent, a_talk("a", "x")))["a"]
     assert (run.outcome, run.failure and run.failure.message) == ("not_run", "there is no module `agent`")
 
 
 async def test_lost_cluster_fails_open_conversations() -> None:
     link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
-    async with cluster_agent(link) as agent:
-        playing = asyncio.create_task(play(agent, a_talk("a", "x"), a_talk("b", "x"), concurrency=1))
+    async with build_cluster_agent(link) as agent:
+        playing = asyncio.create_task(
+            run_in_cluster(agent, a_talk("a", "x"), a_talk("b", "x"), concurrency=1)
+        )
         await until(lambda: link.asked.get(1) == ["turn"])
         agent.on_cluster_lost("the connection broke", "its last words")
         found = await playing
@@ -170,8 +174,8 @@ async def test_lost_cluster_fails_open_conversations() -> None:
 async def test_abandoned_turn_is_closed_in_the_actor() -> None:
     host_side = Scripted(gate=asyncio.Event())
     link = FakeLink(lambda _: host_side)
-    async with cluster_agent(link) as agent:
-        playing = asyncio.create_task(play(agent, a_talk("a", "x")))
+    async with build_cluster_agent(link) as agent:
+        playing = asyncio.create_task(run_in_cluster(agent, a_talk("a", "x")))
         await until(lambda: host_side.open == 1)
         playing.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -183,17 +187,17 @@ async def test_abandoned_turn_is_closed_in_the_actor() -> None:
 async def test_case_with_mocks_opens_its_session_first() -> None:
     link = FakeLink(lambda _: Scripted())
     case = EvalCase("m", a_talk("m", "x").turns, tool_mocks=(ToolMock("weather", "sunny"),))
-    async with cluster_agent(link) as agent:
-        assert (await play(agent, case))["m"].outcome == "answered"
+    async with build_cluster_agent(link) as agent:
+        assert (await run_in_cluster(agent, case))["m"].outcome == "answered"
     assert link.asked == {1: ["open", "turn", "end"]}
 
 
 async def test_silent_actor_is_given_up() -> None:
     link = FakeLink(lambda _: Scripted(gate=asyncio.Event()))
-    async with cluster_agent(link) as agent:
+    async with build_cluster_agent(link) as agent:
         seat = await agent.acquire_actor()
         agent._drop_silent_actor(seat, 320.0)
-        assert await _number(agent) != seat.number
+        assert await _find_number(agent) != seat.number
     assert seat.number not in link.hosts
 
 
@@ -201,5 +205,5 @@ def _is_asked(link: FakeLink, number: int) -> bool:
     return link.asked.get(number) == ["turn"]
 
 
-async def _number(agent: ClusterAgent) -> int:
+async def _find_number(agent: ClusterAgent) -> int:
     return (await agent.acquire_actor()).number

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.agents.matrix import FOLDER, KINDS, RECORD, told
-from tests.agents.ray.runs import Nodes, Rays, finished, wait_until
+from tests.agents.ray.runs import Nodes, Rays, count_finished_runs, wait_until
 from tests.agents.test_matrix import CRITERIA
 from tests.cli.test_cli import eval_set, record
 from tests.runner.checkpoint.test_whole_runs import results
@@ -71,12 +71,12 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def hold(folder: Path, after: int) -> None:
+def hold_answers(folder: Path, after: int) -> None:
     """Let the agent answer no question after that one, and the others not before two workers are asked."""
     (folder / "hold").write_text(str(after))
 
 
-def go_on(folder: Path) -> None:
+def release_answers(folder: Path) -> None:
     (folder / "hold").unlink()
 
 
@@ -86,7 +86,7 @@ def are_held(folder: Path, after: int) -> bool:
     return sum(int(number) > after for _, number in names) >= 4
 
 
-def outcomes(folder: Path) -> dict[str, int]:
+def count_outcomes(folder: Path) -> dict[str, int]:
     """Return the number of cases by outcome, after checking what every such run must hold."""
     cases = record(folder)["cases"]
     assert [case["eval_id"] for case in cases] == [f"case_{number}" for number in range(len(TEXTS))]
@@ -97,7 +97,7 @@ def outcomes(folder: Path) -> dict[str, int]:
     return {outcome: found.count(outcome) for outcome in sorted(set(found))}
 
 
-def lost_attempts(folder: Path) -> list[Any]:
+def list_lost_attempts(folder: Path) -> list[Any]:
     return [
         attempt
         for case in record(folder)["cases"]
@@ -123,18 +123,18 @@ def test_record_is_the_same_as_of_local_workers(rays: Rays, tmp_path: Path) -> N
 
 
 def test_killed_worker_is_replaced(rays: Rays, project: Path) -> None:
-    hold(project, 100)
+    hold_answers(project, 100)
     with rays.started(*ON_RAY, cwd=project, **KEYS) as gate:
         wait_until(lambda: are_held(project, 100), gate)
         actors = rays.actors()
         assert len(actors) == 2
         actors[0].kill()
-        go_on(project)
+        release_answers(project)
         out, err = gate.communicate()
 
     assert gate.returncode == 1, out + err  # one case crashes, and one says another thing
-    assert outcomes(project) == ALL
-    lost = lost_attempts(project)
+    assert count_outcomes(project) == ALL
+    lost = list_lost_attempts(project)
     assert 1 <= len(lost) <= 4
     assert {attempt["outcome"] for attempt in lost} == {"faulted"}
 
@@ -142,27 +142,27 @@ def test_killed_worker_is_replaced(rays: Rays, project: Path) -> None:
 def test_killed_gate_resumes_locally_and_in_a_cluster(rays: Rays, project: Path) -> None:
     whole = rays.run(*RUN, "--out", "whole", cwd=project, **KEYS)
     (project / "asked" / "another").touch()
-    hold(project, 40)
+    hold_answers(project, 40)
     with rays.started(*RUN, cwd=project, **KEYS) as gate:
-        wait_until(lambda: finished(project) > 10, gate)
+        wait_until(lambda: count_finished_runs(project) > 10, gate)
         gate.kill()
-    begun = finished(project)
-    hold(project, 80)
+    begun = count_finished_runs(project)
+    hold_answers(project, 80)
     with rays.started(*ON_RAY, "--resume", cwd=project, **KEYS) as gate:
-        wait_until(lambda: finished(project) > begun + 10, gate)
+        wait_until(lambda: count_finished_runs(project) > begun + 10, gate)
         gate.kill()
-    go_on(project)
+    release_answers(project)
 
     done = rays.run(*RUN, "--resume", cwd=project, **KEYS)
 
     assert done.code == whole.code
-    assert outcomes(project) == ALL
+    assert count_outcomes(project) == ALL
     found, expected = results(project), results(project, "whole")
-    assert without_neighbours(found["cases"]) == without_neighbours(expected["cases"])
+    assert drop_earlier_attempts(found["cases"]) == drop_earlier_attempts(expected["cases"])
     assert found["verdict"] == expected["verdict"]
 
 
-def without_neighbours(cases: Any) -> Any:
+def drop_earlier_attempts(cases: Any) -> Any:
     """Return the cases without their earlier attempts, which depend on the cases next to them."""
     for case in cases:
         case["runs"][0].pop("earlier_attempts", None)
@@ -171,19 +171,19 @@ def without_neighbours(cases: Any) -> Any:
 
 def test_existing_cluster_survives_the_loss_of_a_node(rays: Rays, nodes: Nodes, project: Path) -> None:
     address = ("--ray-address", nodes.address)
-    hold(project, 100)
+    hold_answers(project, 100)
     with rays.started(*ON_RAY, *address, cwd=project, **KEYS) as gate:
         wait_until(lambda: are_held(project, 100), gate)
         assert nodes.ask("kill") == "killed"
-        go_on(project)
+        release_answers(project)
         out, err = gate.communicate()
-    assert outcomes(project) == ALL, out + err
-    assert lost_attempts(project)
+    assert count_outcomes(project) == ALL, out + err
+    assert list_lost_attempts(project)
     assert nodes.actors_left() == 0
 
-    hold(project, 40)
+    hold_answers(project, 40)
     with rays.started(*ON_RAY, cwd=project, RAY_ADDRESS=nodes.address, **KEYS) as gate:
-        wait_until(lambda: finished(project) > 3, gate)
+        wait_until(lambda: count_finished_runs(project) > 3, gate)
         gate.send_signal(signal.SIGINT)
         out, err = gate.communicate()
     assert (gate.returncode, nodes.actors_left()) == (130, 0), out + err
@@ -192,10 +192,10 @@ def test_existing_cluster_survives_the_loss_of_a_node(rays: Rays, nodes: Nodes, 
 
 def test_lost_cluster_connection_ends_without_a_verdict(rays: Rays, project: Path) -> None:
     # Not pytest's folder: the names of Ray's sockets would be too long.
-    hold(project, 40)
+    hold_answers(project, 40)
     with tempfile.TemporaryDirectory(prefix="eg-", dir="/tmp") as folder:
         with rays.started(*ON_RAY, cwd=project, TMPDIR=folder, **KEYS) as gate:
-            wait_until(lambda: finished(project) > 3, gate)
+            wait_until(lambda: count_finished_runs(project) > 3, gate)
             assert len(list(Path(folder).iterdir())) == 1
             (bridge,) = [
                 each for each in psutil.Process(gate.pid).children() if "bridge.py" in str(each.cmdline())
@@ -205,7 +205,7 @@ def test_lost_cluster_connection_ends_without_a_verdict(rays: Rays, project: Pat
         assert list(Path(folder).iterdir()) == []
     assert gate.returncode == 3, out + err
     assert "the Ray cluster is lost: the process that speaks to the Ray cluster ended" in out
-    assert finished(project) > 3
+    assert count_finished_runs(project) > 3
 
 
 def test_unreachable_cluster_is_reported(rays: Rays, project: Path) -> None:

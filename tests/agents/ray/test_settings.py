@@ -40,8 +40,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def planned(
-    project: Path, *, executor: object = "ray", agent: object = None, said: Overrides | None = None
+def plan_run(
+    project: Path, *, executor: object = "ray", agent: object = None, overrides: Overrides | None = None
 ) -> Plan:
     config = {
         "eval_sets": "s.evalset.json",
@@ -50,7 +50,7 @@ def planned(
         "criteria": {"response_match_score": 0.8},
     }
     (project / "evalgate.yaml").write_text(json.dumps(config, indent=1))
-    return build_plan(said or Overrides(), thresholds=None, folder=project, environ=ENVIRON)
+    return build_plan(overrides or Overrides(), thresholds=None, folder=project, environ=ENVIRON)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_executor_is_a_section_or_its_kind(section: object, expected: ExecutorCo
 
 
 @pytest.mark.parametrize(
-    ("section", "said", "expected"),
+    ("section", "overrides", "expected"),
     [
         ("local", Overrides(executor="ray"), ExecutorConfig(kind="ray")),
         ("ray", Overrides(executor="local"), LOCAL),
@@ -78,9 +78,9 @@ def test_executor_is_a_section_or_its_kind(section: object, expected: ExecutorCo
     ],
 )
 def test_command_line_overrides_the_executor(
-    section: object, said: Overrides, expected: ExecutorConfig
+    section: object, overrides: Overrides, expected: ExecutorConfig
 ) -> None:
-    assert apply_overrides(Config.model_validate({"executor": section}), said).executor == expected
+    assert apply_overrides(Config.model_validate({"executor": section}), overrides).executor == expected
 
 
 def test_address_needs_executor_ray() -> None:
@@ -93,30 +93,30 @@ def test_address_needs_executor_ray() -> None:
 def test_missing_ray_is_reported_before_the_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evalgate.runner.plan.find_spec", lambda name: None)
     with pytest.raises(InvalidInputError) as caught:
-        planned(project)
+        plan_run(project)
     assert str(caught.value) == (
         "evalgate.yaml:3:2: the executor `ray` needs the package `ray`, in the release of Ray that the "
         f"cluster has: {describe_install('ray')}"
     )
-    assert planned(project, executor="local").executor == LOCAL
+    assert plan_run(project, executor="local").executor == LOCAL
     with pytest.raises(InvalidInputError, match=r"^the executor `ray` needs"):
-        planned(project, executor="local", said=Overrides(executor="ray"))
+        plan_run(project, executor="local", overrides=Overrides(executor="ray"))
 
 
 @pytest.mark.usefixtures("has_ray")
 def test_plan_id_does_not_depend_on_the_executor(project: Path) -> None:
-    assert compute_plan_id(planned(project)) == compute_plan_id(planned(project, executor="local"))
+    assert compute_plan_id(plan_run(project)) == compute_plan_id(plan_run(project, executor="local"))
 
 
 @pytest.mark.usefixtures("has_ray")
 def test_replay_needs_no_cluster(project: Path) -> None:
     (project / "said.json").write_text((project / "s.evalset.json").read_text())
-    plan = planned(project, agent={"kind": "replay", "path": "said.json"})
+    plan = plan_run(project, agent={"kind": "replay", "path": "said.json"})
     agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
     assert not isinstance(agent, ClusterAgent)
 
 
-def spec_of(plan: Plan, address: str | None) -> ActorSpec:
+def build_actor_spec(plan: Plan, address: str | None) -> ActorSpec:
     return ActorSpec.from_json(
         _build_cluster_spec(plan.executor, address, plan.agent, plan.workspace, plan.environ).spec
     )
@@ -130,22 +130,25 @@ def test_nodes_receive_only_the_agents_environment(project: Path) -> None:
         "env": ["MODEL_KEY"],
         "headers": {"authorization": "Bearer ${API_TOKEN}"},
     }
-    plan = planned(project, agent=agent)
+    plan = plan_run(project, agent=agent)
     asked_for = {"MODEL_KEY": "key-of-the-model", "API_TOKEN": "in-a-header"}
-    assert spec_of(plan, "auto").environ == asked_for
-    assert spec_of(plan, None).environ == {**asked_for, "PATH": "/bin", "HOME": "/nowhere"}
+    assert build_actor_spec(plan, "auto").environ == asked_for
+    assert build_actor_spec(plan, None).environ == {**asked_for, "PATH": "/bin", "HOME": "/nowhere"}
 
 
 @pytest.mark.usefixtures("has_ray")
 def test_working_folder_is_sent_shared_or_local(project: Path) -> None:
-    sent = planned(project, executor={"kind": "ray", "exclude": "data"})
+    sent = plan_run(project, executor={"kind": "ray", "exclude": "data"})
     given = _build_cluster_spec(sent.executor, "auto", sent.agent, sent.workspace, ENVIRON)
-    assert (spec_of(sent, "auto").folder, given.runtime_env["working_dir"]) == (None, str(project))
+    assert (build_actor_spec(sent, "auto").folder, given.runtime_env["working_dir"]) == (None, str(project))
     assert given.runtime_env["excludes"] == ["data"]
-    shared = planned(project, executor={"kind": "ray", "workspace": "shared"})
+    shared = plan_run(project, executor={"kind": "ray", "workspace": "shared"})
     given = _build_cluster_spec(shared.executor, "auto", shared.agent, shared.workspace, ENVIRON)
-    assert (spec_of(shared, "auto").folder, "working_dir" in given.runtime_env) == (str(project), False)
-    assert spec_of(sent, None).folder == str(project)
+    assert (build_actor_spec(shared, "auto").folder, "working_dir" in given.runtime_env) == (
+        str(project),
+        False,
+    )
+    assert build_actor_spec(sent, None).folder == str(project)
     assert given.actors == 3
 
 
@@ -159,7 +162,7 @@ def test_ray_environment_holds_no_secrets_of_the_agent() -> None:
 @pytest.mark.usefixtures("has_ray")
 def test_actor_builds_the_agent_of_the_plan(project: Path) -> None:
     (project / "agent.py").write_text("def answer(text):\n    return text\n")
-    agent = spec_of(planned(project), None).build_agent()
+    agent = build_actor_spec(plan_run(project), None).build_agent()
     assert isinstance(agent, WorkerPool)
     assert (agent._launch.cwd, agent._options.workers) == (project, 1)
     assert agent._launch.env["MODEL_KEY"] == "key-of-the-model"

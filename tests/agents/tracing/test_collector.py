@@ -23,7 +23,7 @@ from tests.ports import free_port
 SCRIPT = Path(__file__).with_name("otel_agent.py")
 
 
-def seen(text: str, id_: str = "1") -> Reply:
+def build_reply(text: str, id_: str = "1") -> Reply:
     call, result = (
         ToolCall("look", {"at": text}, id_, "planner"),
         ToolResult("look", {"seen": True}, id_, "planner"),
@@ -31,10 +31,10 @@ def seen(text: str, id_: str = "1") -> Reply:
     return Reply(f"saw {text}", (call, result))
 
 
-def check(runs: dict[str, CaseRun]) -> None:
+def check_runs(runs: dict[str, CaseRun]) -> None:
     assert {run.failure for run in runs.values()} == {None}
-    assert runs["a"].replies == (seen("Paris"), seen("Oslo"))
-    assert runs["b"].replies == (seen("Rome"),)
+    assert runs["a"].replies == (build_reply("Paris"), build_reply("Oslo"))
+    assert runs["b"].replies == (build_reply("Rome"),)
     assert (runs["a"].usage, runs["b"].usage) == (Usage(14, 4, None), Usage(7, 2, None))
 
 
@@ -47,7 +47,7 @@ async def test_per_turn_command_sends_spans() -> None:
         options = {"command": command, "mode": "per_turn", "otel": True}
         return CommandAgentOptions.model_validate(options).build(build_context(env=env, timeout=PATIENT_S))
 
-    check(await outcomes(agent, CASES))
+    check_runs(await outcomes(agent, CASES))
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def traced_server(otlp_port: int) -> Iterator[str]:
 
 
 async def test_http_server_sends_spans(traced_server: str, otlp_port: int) -> None:
-    check(await run_cases_over_http({"url": traced_server, "otel": {"port": otlp_port}}, CASES))
+    check_runs(await run_cases_over_http({"url": traced_server, "otel": {"port": otlp_port}}, CASES))
 
 
 async def test_missing_spans_fail_the_turn() -> None:
@@ -99,11 +99,11 @@ async def test_taken_port_is_reported() -> None:
 
 
 def test_reported_calls_take_precedence_over_spans() -> None:
-    own, told = ToolCall("own"), ToolCall("told")
+    own, traced = ToolCall("own"), ToolCall("told")
     events: tuple[Event, ...] = (Message("hm"), own)
-    assert merge_replies(Reply("a", events), Reply("b", (told,))) == Reply("a", events)
-    assert merge_replies(Reply(None, (Message("hm"),)), Reply("b", (Message("hm"), told))) == Reply(
-        "b", (told, Message("hm"))
+    assert merge_replies(Reply("a", events), Reply("b", (traced,))) == Reply("a", events)
+    assert merge_replies(Reply(None, (Message("hm"),)), Reply("b", (Message("hm"), traced))) == Reply(
+        "b", (traced, Message("hm"))
     )
 
 

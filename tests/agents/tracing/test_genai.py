@@ -10,7 +10,7 @@ from evalgate.agents.tracing.trace_formats import Span, SpanEvent
 from evalgate.core.types import Event, Message, Reply, ToolCall, ToolResult, Usage
 
 
-def a_span(
+def build_span(
     start: int,
     end: int,
     attributes: dict[str, Any],
@@ -22,7 +22,7 @@ def a_span(
     return Span("t", id_ or f"s{start}", parent, "a span", start, end, attributes, {}, events)
 
 
-def output(*parts: dict[str, Any]) -> str:
+def build_output(*parts: dict[str, Any]) -> str:
     return json.dumps([{"role": "assistant", "parts": [*parts], "finish_reason": "stop"}])
 
 
@@ -32,19 +32,19 @@ SEEN = {"type": "tool_call_response", "id": "1", "response": {"seen": True}}
 CALL, RESULT = ToolCall("look", {"at": "Paris"}, "1"), ToolResult("look", {"seen": True}, "1")
 
 NEW = [
-    a_span(0, 90, {"gen_ai.operation.name": "invoke_agent", "gen_ai.usage.input_tokens": 99}, id_="a"),
-    a_span(
+    build_span(0, 90, {"gen_ai.operation.name": "invoke_agent", "gen_ai.usage.input_tokens": 99}, id_="a"),
+    build_span(
         1,
         10,
         {
             "gen_ai.operation.name": "chat",
             "gen_ai.input.messages": ASKED,
-            "gen_ai.output.messages": output({"type": "text", "content": "Let me see."}, LOOK),
+            "gen_ai.output.messages": build_output({"type": "text", "content": "Let me see."}, LOOK),
             "gen_ai.usage.input_tokens": 5,
             "gen_ai.usage.output_tokens": 2,
         },
     ),
-    a_span(
+    build_span(
         11,
         20,
         {
@@ -55,7 +55,7 @@ NEW = [
             "gen_ai.tool.call.result": '{"seen":true}',
         },
     ),
-    a_span(
+    build_span(
         21,
         30,
         {
@@ -76,7 +76,7 @@ def test_current_conventions() -> None:
 
 def test_requested_calls_count_without_recorded_executions() -> None:
     given = json.dumps([{"role": "tool", "parts": [SEEN]}])
-    last = a_span(21, 30, {**NEW[3].attributes, "gen_ai.input.messages": given})
+    last = build_span(21, 30, {**NEW[3].attributes, "gen_ai.input.messages": given})
     reply = Reply("Sunny.", (Message("Let me see."), CALL, RESULT))
     assert read_transcript([NEW[1], last]).reply == reply
 
@@ -94,7 +94,7 @@ def test_requested_calls_count_without_recorded_executions() -> None:
 )
 def test_arguments_and_results_under_other_names(attributes: dict[str, Any]) -> None:
     named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look", "gen_ai.tool.call.id": "1"}
-    assert read_transcript([a_span(1, 2, {**named, **attributes})]).reply.events == (CALL, RESULT)
+    assert read_transcript([build_span(1, 2, {**named, **attributes})]).reply.events == (CALL, RESULT)
 
 
 def test_openinference() -> None:
@@ -110,28 +110,34 @@ def test_openinference() -> None:
         "llm.token_count.prompt": 3,
         "llm.token_count.completion": 4,
     }
-    told = read_transcript([a_span(1, 2, tool), a_span(3, 4, model)])
+    transcript = read_transcript([build_span(1, 2, tool), build_span(3, 4, model)])
     events = (ToolCall("look", None, "s1", other_args="Paris"), ToolResult("look", "sun", "s1"))
-    assert told == SpanTranscript(Reply("Sunny.", events), Usage(3, 4, None), "")
+    assert transcript == SpanTranscript(Reply("Sunny.", events), Usage(3, 4, None), "")
 
 
 def test_conventions_before_1_37() -> None:
     asked = SpanEvent("gen_ai.user.message", {"content": "Rain?"})
     choice = SpanEvent("gen_ai.choice", {"message": '{"content": "Sunny."}'})
     usage = {"gen_ai.usage.prompt_tokens": 3, "gen_ai.usage.completion_tokens": 4}
-    span = a_span(1, 2, {"gen_ai.operation.name": "chat", **usage}, events=(asked, choice))
+    span = build_span(1, 2, {"gen_ai.operation.name": "chat", **usage}, events=(asked, choice))
     assert read_transcript([span]) == SpanTranscript(Reply("Sunny."), Usage(3, 4, None), "Rain?")
 
 
 def test_author_is_the_enclosing_agent() -> None:
-    outer = a_span(0, 9, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "boss"}, id_="a")
-    inner = a_span(
+    outer = build_span(0, 9, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "boss"}, id_="a")
+    inner = build_span(
         1, 8, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "helper"}, id_="b", parent="a"
     )
     tools = [
-        a_span(2, 3, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f"}, id_="c", parent="b"),
-        a_span(4, 5, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "g"}, id_="d", parent="a"),
-        a_span(6, 7, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "h"}, id_="e", parent="e"),
+        build_span(
+            2, 3, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f"}, id_="c", parent="b"
+        ),
+        build_span(
+            4, 5, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "g"}, id_="d", parent="a"
+        ),
+        build_span(
+            6, 7, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "h"}, id_="e", parent="e"
+        ),
     ]
     expected: tuple[Event, ...] = (
         ToolCall("f", None, "c", "helper"),
@@ -148,7 +154,7 @@ def test_agent_usage_counts_without_model_usage() -> None:
 
 @pytest.mark.parametrize("text", ["{", "[[" * 5_000, "null", '{"a": 1}'])
 def test_attributes_of_other_types_are_ignored(text: str) -> None:
-    span = a_span(
+    span = build_span(
         1,
         2,
         {"gen_ai.operation.name": "chat", "gen_ai.output.messages": text, "gen_ai.usage.input_tokens": -1},

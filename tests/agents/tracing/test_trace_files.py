@@ -18,30 +18,31 @@ from tests.agents.play import a_talk
 TURNS = [("Rain in Paris?", "Paris", "No."), ("In Oslo?", "Oslo", "Snow.")]
 
 
-def any_value(value: object) -> dict[str, object]:
+def to_any_value(value: object) -> dict[str, object]:
     return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}
 
 
-def attributes(**found: object) -> list[dict[str, object]]:
+def build_attributes(**found: object) -> list[dict[str, object]]:
     return [
-        {"key": f"gen_ai.{key.replace('__', '.')}", "value": any_value(value)} for key, value in found.items()
+        {"key": f"gen_ai.{key.replace('__', '.')}", "value": to_any_value(value)}
+        for key, value in found.items()
     ]
 
 
-def messages(role: str, text: str) -> str:
+def build_messages(role: str, text: str) -> str:
     return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
 
 
-def an_export(number: int) -> dict[str, Any]:
+def build_export(number: int) -> dict[str, Any]:
     question, city, response = TURNS[number]
     base = {"traceId": f"{number + 1:032x}", "parentSpanId": ""}
-    chat = attributes(
+    chat = build_attributes(
         operation__name="chat",
         conversation__id="rain",
-        input__messages=messages("user", question),
-        output__messages=messages("assistant", response),
+        input__messages=build_messages("user", question),
+        output__messages=build_messages("assistant", response),
     )
-    tool = attributes(
+    tool = build_attributes(
         operation__name="execute_tool",
         tool__name="look",
         tool__call__id="1",
@@ -70,7 +71,7 @@ def an_export(number: int) -> dict[str, Any]:
     return {"resourceSpans": [{"resource": {}, "scopeSpans": [{"spans": spans}]}]}
 
 
-def jaeger() -> dict[str, Any]:
+def build_jaeger() -> dict[str, Any]:
     def tags(found: list[dict[str, Any]]) -> list[dict[str, object]]:
         return [
             {"key": each["key"], "type": "string", "value": each["value"]["stringValue"]} for each in found
@@ -78,7 +79,7 @@ def jaeger() -> dict[str, Any]:
 
     traces = []
     for number in range(len(TURNS)):
-        spans = an_export(number)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+        spans = build_export(number)["resourceSpans"][0]["scopeSpans"][0]["spans"]
         traces.append(
             {
                 "traceID": spans[0]["traceId"],
@@ -102,14 +103,14 @@ def jaeger() -> dict[str, Any]:
     return {"data": traces}
 
 
-def write(path: Path, kind: str) -> Path:
-    exports = [an_export(1), an_export(0)]  # in no order
+def write_traces(path: Path, kind: str) -> Path:
+    exports = [build_export(1), build_export(0)]  # in no order
     texts = {
         "otlp": json.dumps(
             {"resourceSpans": [group for export in exports for group in export["resourceSpans"]]}, indent=1
         ),
         "lines": "\n".join(map(json.dumps, exports)) + "\n",
-        "jaeger": json.dumps(jaeger()),
+        "jaeger": json.dumps(build_jaeger()),
     }
     path.write_text(texts[kind])
     return path
@@ -117,7 +118,7 @@ def write(path: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("kind", ["otlp", "lines", "jaeger"])
 async def test_trace_file_is_replayed(tmp_path: Path, kind: str) -> None:
-    path = write(tmp_path / "traces.json", kind)
+    path = write_traces(tmp_path / "traces.json", kind)
 
     def read(name: str) -> EvalSet:
         found = read_recording(tmp_path / name, name)
@@ -164,7 +165,7 @@ def test_invalid_trace_files_are_refused(tmp_path: Path, text: str, problem: str
 
 def test_duplicate_span_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
-    path.write_text("\n".join(json.dumps(an_export(number)) for number in (0, 1, 0, 0)))
+    path.write_text("\n".join(json.dumps(build_export(number)) for number in (0, 1, 0, 0)))
 
     found = read_recording(path, "t.json")
 
@@ -176,7 +177,7 @@ def test_duplicate_span_counts_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("id_", [["p1"], {}, None, 7, "other"])
 def test_unknown_jaeger_process_has_no_tags(tmp_path: Path, id_: object) -> None:
-    traces = jaeger()
+    traces = build_jaeger()
     for trace in traces["data"]:
         for span in trace["spans"]:
             span["processID"] = id_
@@ -191,7 +192,7 @@ def test_unknown_jaeger_process_has_no_tags(tmp_path: Path, id_: object) -> None
 
 @pytest.mark.parametrize("id_", ["é", "not an id", "", None, 7])
 def test_any_trace_id_is_accepted(tmp_path: Path, id_: object) -> None:
-    export = an_export(0)
+    export = build_export(0)
     for span in export["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         span["traceId"] = id_
     path = tmp_path / "t.json"
