@@ -109,7 +109,7 @@ class EvalSetReader:
         return self._document.find_position((self._cases_key, index))[0]
 
     def check_keys(self, model: type[BaseModel], index: int, raw: object) -> None:
-        """Note the keys of a case that `model` does not read; only while the file is read the first time."""
+        """Note the keys of a case that `model` does not read, unless the whole file was read before."""
         if self.keys.is_open:
             self.keys.check_value(model, raw, (self._cases_key, index))
 

@@ -1,4 +1,4 @@
-"""The turns of a run next to those of its case, and scoring turn by turn, where a missing one scores 0.0."""
+"""Pairs of a run's turns with those of its case, and scoring turn by turn; a missing turn scores 0.0."""
 
 import asyncio
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Exchange:
 
 
 def build_exchanges(case: EvalCase, run: CaseRun) -> tuple[Exchange, ...]:
-    """Return every turn of the run, and those of the case to which the run has none."""
+    """Return every turn of the run, then the turns of the case that the run lacks."""
     found = []
     for index, (turn, reply) in enumerate(zip_longest(case.turns, run.replies)):
         # The message that was sent, because a recording may ask otherwise than its case.

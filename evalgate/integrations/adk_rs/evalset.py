@@ -60,6 +60,6 @@ def _has_plain_id(value: object, *canonical: str) -> bool:
 
 
 def _find_id_key(value: object, name: str) -> str:
-    """Return `id` if the object has it instead of `name`, the id's key in Google ADK's files."""
+    """Return `id` if the object has that key and lacks `name`, Google ADK's key of an id; else `name`."""
     is_id = name in {"eval_id", "eval_set_id"}
     return "id" if is_id and isinstance(value, dict) and name not in value and "id" in value else name

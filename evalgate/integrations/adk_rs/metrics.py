@@ -56,7 +56,7 @@ class _AdkRsMetric(BaseModel):
 
 
 class AdkRsResponseMatch(_AdkRsMetric):
-    """Share of the expected words that are among the given, averaged over the turns; each turn must pass.
+    """Share of the expected words that occur in the response, averaged over the turns; each turn must pass.
 
     Words are separated by blanks, include punctuation and are compared in lower case (not case-folded). An
     expected word counts as often as it occurs. A turn that expects no words scores 1.0 and passes.
@@ -86,7 +86,7 @@ def _split_words(text: str | None) -> list[str]:
 
 
 class AdkRsToolTrajectory(_AdkRsMetric):
-    """Matching pairs by the longer list's length, averaged over the turns; passes when each turn does."""
+    """Share of matching pairs in the longer list of calls, averaged over the turns; each turn must pass."""
 
     empty_is_match: bool = False
     """Score a turn 1.0 that expects no call and has none. The default scores it 0.0, as adk-rs does."""

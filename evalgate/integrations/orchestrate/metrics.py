@@ -238,7 +238,7 @@ class JourneySuccess(JourneyMetric):
 
 
 class JourneyCompletion(JourneyMetric):
-    """Share of the goals that were reached, in whichever order, in hundredths."""
+    """Share of the goals that were reached, in any order, rounded to hundredths."""
 
     @override
     def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
@@ -296,7 +296,7 @@ _NO_CALLS_EXPECTED = "no goal asks for a tool call"
 
 
 class ToolCallPrecision(JourneyMetric):
-    """Calls that fulfilled a goal by all calls, in hundredths; 0.0 without a call."""
+    """Share of the calls that fulfilled a goal, rounded to hundredths; 0.0 without a call."""
 
     reads_texts = False
 
@@ -306,7 +306,7 @@ class ToolCallPrecision(JourneyMetric):
 
 
 class ToolCallRecall(JourneyMetric):
-    """Goals that a call fulfilled by goals that ask for one, in hundredths."""
+    """Share of the goals that ask for a call and were fulfilled, rounded to hundredths."""
 
     reads_texts = False
 

@@ -220,7 +220,7 @@ class TextCriterion(GoModel):
 
     @property
     def compares_whole_names(self) -> bool:
-        """Return True if two texts match exactly when they are equal."""
+        """Return True if equal texts meet the criterion, and no others do."""
         return self.match_strategy in {"", "exact"} and not (
             self.ignore or self.case_insensitive or self.length is not None
         )

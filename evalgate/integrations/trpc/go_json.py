@@ -323,7 +323,7 @@ def is_number(value: object) -> bool:
 
 
 def as_double(value: object) -> float:
-    """Return a number as a JSON decoder without integers reads it.
+    """Return a number as a double, as Go decodes it.
 
     The result is NaN, which equals nothing, for a value that no double holds.
     """

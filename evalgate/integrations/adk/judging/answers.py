@@ -59,7 +59,7 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
 
 def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
-    """Remove what remains at a label that was written without quotation marks."""
+    """Strip the punctuation that is matched together with a label without quotation marks."""
     if label is None:
         return None
     # Earlier releases meant white space, but strip a backslash and the letter s.

@@ -303,7 +303,11 @@ class MultiTurnTrajectoryQuality(RubricMetric):
 
 
 class UserSimulatorQuality(JudgedMetric):
-    """Share of the user's messages that are valid: the first literally, others and the end by majority."""
+    """Share of the user's messages that are valid.
+
+    The first one must be the scenario's starting prompt. A majority of the judge's samples decides on the
+    others, and on whether the conversation should end.
+    """
 
     prompt_names = ("adk_user_simulator",)
 

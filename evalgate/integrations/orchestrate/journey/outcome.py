@@ -202,7 +202,7 @@ class ToolCallReport:
 
     @property
     def recall(self) -> float | None:
-        """Return reached goals by expected goals, rounded to hundredths as in the original.
+        """Return the share of expected goals that were reached, rounded to hundredths as in the original.
 
         None if no goal asks for a call.
         """
@@ -210,7 +210,7 @@ class ToolCallReport:
 
     @property
     def precision(self) -> float | None:
-        """Return calls that fulfilled a goal by all calls, in hundredths; None if no goal asks for a call."""
+        """Return the share of calls that fulfilled a goal, in hundredths; None if no goal asks for a call."""
         if not self.expected:
             return None
         return round(len(self.reached) / self.total, 2) if self.total else 0.0
@@ -353,7 +353,7 @@ class JourneyOutcome:
             yield "a check does not hold"
 
     def compute_completion(self) -> float | None:
-        """Return reached goals by expected goals, in hundredths; None if there are none.
+        """Return the share of expected goals that were reached, in hundredths; None if there are none.
 
         Order does not count.
         """

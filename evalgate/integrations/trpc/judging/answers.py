@@ -92,9 +92,9 @@ def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
 
 
 def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[TokenChoice, str]:
-    """Return the token in which the text goes on at index `index`, and its part before that index.
+    """Return the token with the character at `index` of the text, and the token's part before that character.
 
-    If a token ends at `index`, the result is the next one, even if it is empty.
+    If a token ends right before `index`, the result is the next one, even if it is empty.
     """
     end = 0
     for at, choice in enumerate(choices):

@@ -293,7 +293,7 @@ class TrpcLlmRubricResponse(RubricEvaluator):
 
 
 class TrpcLlmRubricCritic(RubricEvaluator):
-    """Share of the rubrics that hold of each final response, by a critic who has the expected one."""
+    """Share of the rubrics that hold of each final response; the judge also sees the expected one."""
 
     needs_reference = True
     prompt_name = "trpc_rubric_critic"

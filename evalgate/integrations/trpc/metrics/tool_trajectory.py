@@ -111,7 +111,7 @@ _ROUNDING = 1e-9
 
 
 class CallIndex:
-    """Calls by name and by the shape of their arguments, each shape in the order of its first number.
+    """Index of calls by name and by shape of arguments; calls of one shape are sorted by their first number.
 
     A call that is not among the candidates of another differs from it in name or arguments, numbers being
     equal within the tolerance.
