@@ -1,4 +1,4 @@
-"""Build the record from runs: summaries, comparison with the baseline, and the verdict."""
+"""Build the record of a run: score the cases, compare them with the baseline, decide the verdict."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -50,13 +50,14 @@ def build_record(
         evaluation.unreachable,
         tuple(_describe_doubts(evaluation, comparison.cases)),
     )
+    verdict = decide_verdict(evidence, plan.policy)
     return Record(
         evalgate_version=__version__,
         created_at=timing.created_at,
         duration_s=timing.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.what),
         runs=scored.rounds,
-        verdict=decide_verdict(evidence, plan.policy),
+        verdict=verdict,
         metrics=evidence.metrics,
         cases=evidence.cases,
         totals=evidence.totals,
@@ -85,7 +86,7 @@ def score_runs(
     decision = decide_metrics(cases, baseline, statistics)
     rounds = decision.rounds if decision else rounds
     # Runs beyond these rounds were made because a case looked bad. A case that looked good got no such second
-    # chance, so in the means they would lean to one side: they only confirm, and are scored apart.
+    # chance, so in the means they would lean to one side: they only confirm.
     cases = evaluation.collect_results(rounds) if statistics.follows_up else cases
     return ScoredRuns(cases, rounds, statistics, decision)
 
