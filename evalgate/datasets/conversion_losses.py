@@ -29,7 +29,7 @@ from evalgate.datasets.turn_shapes import CONTENTS, has_only_another_role
 
 
 def omit_empty(**fields: object) -> dict[str, object]:
-    """Return the fields whose value is neither null, nor empty, nor zero, nor false."""
+    """Return the fields without those that are null, empty, zero or false."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {}, (), 0.0)}
 
 

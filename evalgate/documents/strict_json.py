@@ -63,6 +63,13 @@ def require_list(value: object) -> list[object]:
     raise UnexpectedShapeError
 
 
+def require_object(value: object) -> dict[str, object]:
+    """Return the value if it is an object. Raises UnexpectedShapeError."""
+    if isinstance(value, dict):
+        return value
+    raise UnexpectedShapeError
+
+
 def require_text(value: object) -> str:
     """Return the value if it is a text. Raises UnexpectedShapeError."""
     if isinstance(value, str):

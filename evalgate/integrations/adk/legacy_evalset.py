@@ -18,7 +18,6 @@ from evalgate.core.types import (
     CaseTurn,
     EvalCase,
     EvalSet,
-    JsonObject,
     Message,
     Reply,
     SessionInput,
@@ -34,6 +33,7 @@ from evalgate.documents.strict_json import (
     read_json,
     require_list,
     require_members,
+    require_object,
     require_text,
 )
 from evalgate.documents.validation import Id, find_repeated_ids, translate_validation_error, validate_id
@@ -229,7 +229,7 @@ def _parse_common_turn(raw: object) -> CaseTurn:
     calls = []
     for each in require_list(turn.get("expected_tool_use", [])):
         use = require_members(each, _USE_KEYS)
-        calls.append(ToolCall(require_text(use.get("tool_name")), _require_object(use.get("tool_input"))))
+        calls.append(ToolCall(require_text(use.get("tool_name")), require_object(use.get("tool_input"))))
     return CaseTurn(
         UserMessage(require_text(turn.get("query"))),
         Reply(require_text(turn.get("reference", "")) or None, tuple(calls)),
@@ -238,16 +238,10 @@ def _parse_common_turn(raw: object) -> CaseTurn:
 
 def _parse_common_session(raw: object) -> SessionInput:
     session = require_members(raw, _SESSION_KEYS)
-    state = _require_object(session.get("state", {}))
+    state = require_object(session.get("state", {}))
     return SessionInput(
         require_text(session.get("app_name", "")), require_text(session.get("user_id", "")), state
     )
-
-
-def _require_object(value: object) -> JsonObject:
-    if isinstance(value, dict):
-        return value
-    raise UnexpectedShapeError
 
 
 class _SessionFile(BaseModel):

@@ -22,7 +22,13 @@ from evalgate.core.types import (
     ToolMock,
     UserMessage,
 )
-from evalgate.documents.strict_json import UnexpectedShapeError, require_list, require_members, require_text
+from evalgate.documents.strict_json import (
+    UnexpectedShapeError,
+    require_list,
+    require_members,
+    require_object,
+    require_text,
+)
 from evalgate.documents.validation import Id, validate_id
 from evalgate.integrations.trpc.file_models import (
     AGENT_ROLES,
@@ -293,9 +299,7 @@ def parse_common_case(raw: object, line: int) -> EvalCase | None:
 
 
 def _parse_common_session(session: dict[str, object]) -> SessionInput:
-    state = session.get("state", {})
-    if not isinstance(state, dict):
-        raise UnexpectedShapeError
+    state = require_object(session.get("state", {}))
     return SessionInput(
         require_text(session.get("appName", "")), require_text(session.get("userId", "")), state
     )
