@@ -50,7 +50,7 @@ def build_outputs(check: Check) -> Iterator[dict[str, Any]]:
 def _build_annotation(each: Annotation) -> dict[str, str | int]:
     # GitHub refuses line 0, which a case without a known line has.
     line = max(1, each.line)
-    made: dict[str, str | int] = {
+    annotation: dict[str, str | int] = {
         "path": to_one_line(each.path, 1000) or "unknown",
         "start_line": line,
         "end_line": line,
@@ -58,7 +58,7 @@ def _build_annotation(each: Annotation) -> dict[str, str | int]:
         "message": shorten_text(strip_invisible(each.message), _LONGEST_MESSAGE) or "failed",
     }
     title = to_one_line(each.title, _LONGEST_TITLE)
-    return made | ({"title": title} if title else {})
+    return annotation | ({"title": title} if title else {})
 
 
 MOST_CREATIONS = 5

@@ -118,8 +118,8 @@ class StickyComment:
     shorter: Callable[[int], str] | None = None
     jitter: Callable[[], float] = random.random
     _seen: dict[str, CommentSection] = field(default_factory=dict)
-    _made: Comment | None = None
-    _made_at: float = 0.0
+    _created: Comment | None = None
+    _created_at: float = 0.0
     _slowest_s: float = 0.0
     """The longest time that this job took from reading the comment to having written it."""
     _waited: bool = False
@@ -208,7 +208,7 @@ class StickyComment:
             if rival:
                 return PostResult(
                     "failed",
-                    f"another job of this run reported in its place: {self._describe_mending()}",
+                    f"another job of this run reported in its place: {self._describe_remedy()}",
                     url,
                 )
             return PostResult("skipped", "a newer run has already reported", url)
@@ -219,11 +219,11 @@ class StickyComment:
             self._add_replacement_note(existing)
             return None
         # Both jobs created a comment. The older one stays, and it is the other job's.
-        if self._made and self._made.number != ours[0].number:
-            self.thread.delete_comment(self._made.number)
+        if self._created and self._created.number != ours[0].number:
+            self.thread.delete_comment(self._created.number)
         return PostResult(
             "failed",
-            f"another job of this run replaced it with its own report: {self._describe_mending()}",
+            f"another job of this run replaced it with its own report: {self._describe_remedy()}",
             url,
         )
 
@@ -248,13 +248,13 @@ class StickyComment:
         self._replaces = True
         note = (
             "> **Another job of this run reported here, too; only the last report is shown.** "
-            f"To see both, {self._describe_mending()}.\n\n"
+            f"To see both, {self._describe_remedy()}.\n\n"
         )
         self.section = replace(self.section, text=note + self.section.text)
         if shorter := self.shorter:
             self.shorter = lambda limit: note + shorter(limit - len(note))
 
-    def _describe_mending(self) -> str:
+    def _describe_remedy(self) -> str:
         return f"give each job a section of its own, for example `{_EXAMPLES[self.thread.host]}`"
 
     def _find_own_comments(self) -> list[Comment]:
@@ -265,13 +265,13 @@ class StickyComment:
             for each in self.thread.list_comments()
             if each.author.lower() == self._author.lower() and is_of_gate(each.body, self.gate)
         ]
-        made = self._made
+        created = self._created
         # A list may be older than the comment that this job created a moment ago.
-        if made and all(each.number != made.number for each in found):
-            if time.monotonic() - self._made_at < self.timeouts.settle_s:
-                found.append(made)
+        if created and all(each.number != created.number for each in found):
+            if time.monotonic() - self._created_at < self.timeouts.settle_s:
+                found.append(created)
             else:
-                self._made = None
+                self._created = None
         return sorted(found, key=lambda each: each.number)
 
     def _wait_for_others(self) -> None:
@@ -286,13 +286,13 @@ class StickyComment:
     def _create_comment(self) -> None:
         body = self._render_body()
         try:
-            made = self.thread.create_comment(body)
+            created = self.thread.create_comment(body)
         except CommentTooLongError:
             self._lower_limit()
             return
-        self._made, self._made_at, self._kind = made, time.monotonic(), "posted"
+        self._created, self._created_at, self._kind = created, time.monotonic(), "posted"
         # The token may be that of an app or a person. From now on its older comments are found too.
-        self._author = made.author or self._author
+        self._author = created.author or self._author
 
     def _update_comment(self, comment: Comment, others: list[Comment]) -> Comment | None:
         # Duplicates are deleted after the edit is safe: if the job dies in between, no section is lost.
@@ -339,12 +339,12 @@ class StickyComment:
             raise PostError(f"{self.thread.host} accepts no comment, however short")
 
     def _forget_comment(self, comment: Comment) -> None:
-        if self._made and self._made.number == comment.number:
-            self._made = None
+        if self._created and self._created.number == comment.number:
+            self._created = None
 
     def _explain_result(self) -> str:
         if self._replaces:
-            return f"it replaces the report of another job of this run: {self._describe_mending()}"
+            return f"it replaces the report of another job of this run: {self._describe_remedy()}"
         if self._author.lower() == self.thread.get_author().lower() or self._kind != "posted":
             return ""
         return (
