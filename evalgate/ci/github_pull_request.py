@@ -139,15 +139,9 @@ def post_comment(
         timeouts: The time limits; by default those of `PostTimeouts`.
     """
     timeouts = timeouts or PostTimeouts()
-    if isinstance(subject, NoPullRequest):
-        return PostResult("skipped", subject.reason)
-
-    if isinstance(subject, HeadCommit):
-        pulls, failure = _find_pulls(account, subject, timeouts)
-        if failure is not None:
-            return failure
-    else:
-        pulls = [subject.number]
+    pulls, failure = _find_pulls(account, subject, timeouts)
+    if failure is not None:
+        return failure
 
     def post_to_pull(pull: int) -> PostResult:
         def open_thread() -> CommentThread:
@@ -180,9 +174,13 @@ def post_check(
 
 
 def _find_pulls(
-    account: Account, subject: HeadCommit, timeouts: PostTimeouts
+    account: Account, subject: Subject, timeouts: PostTimeouts
 ) -> tuple[list[int], PostResult | None]:
-    """Return the open pull requests with this commit as their newest, or a result if there is none."""
+    """Return the open pull requests of the subject, or the result of the post if there is none."""
+    if isinstance(subject, NoPullRequest):
+        return [], PostResult("skipped", subject.reason)
+    if isinstance(subject, PullRequest):
+        return [subject.number], None
     found: list[int] = []
 
     def find_open_pulls() -> PostResult:

@@ -63,7 +63,7 @@ def build_record(
         totals=evidence.totals,
         comparison=evidence.comparison,
         notices=(
-            *_describe_diagnoses(plan, evidence),
+            *_describe_likely_causes(plan, evidence),
             *comparison.notices,
             *_list_notices(plan, evidence, baseline),
             *_describe_judges_and_budget(plan, evaluation),
@@ -107,9 +107,9 @@ def _describe_doubts(evaluation: Evaluation, cases: Sequence[CaseResult]) -> Ite
     yield from describe_budget_shortfall(cases, more_wanted=evaluation.more_wanted, why=spent)
 
 
-def _describe_diagnoses(plan: Plan, evidence: GateInput) -> Iterator[str]:
+def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
     """Yield likely causes that are not the agent's fault."""
-    from evalgate.reporting.diagnoses import (
+    from evalgate.reporting.likely_causes import (
         describe_missing_tool_calls,
         describe_missing_variables,
         describe_unrecorded_results,

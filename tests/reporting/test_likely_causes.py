@@ -17,7 +17,7 @@ from evalgate.core.types import (
     ToolResult,
     TurnResult,
 )
-from evalgate.reporting.diagnoses import (
+from evalgate.reporting.likely_causes import (
     describe_missing_tool_calls,
     describe_missing_variables,
     describe_unrecorded_results,
