@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -118,22 +118,20 @@ class CaseEntry:
         return next(at for at, kind in enumerate(_AFTER_BAD, 1) if kind in self.kinds)
 
 
-def name_anchors(entries: Sequence[CaseEntry]) -> list[str]:
-    """Return the anchor of each entry. A case has the same anchor in every run, wherever it is listed.
+def iter_anchors(entries: Iterable[CaseEntry]) -> Iterator[str]:
+    """Yield the anchor of each entry. A case has the same anchor in every run, wherever it is listed.
 
     An anchor has a readable part and a digest, which distinguishes names with the same readable part. Further
     cases of the same name are numbered.
     """
     seen: Counter[str] = Counter()
-    anchors = []
     for entry in entries:
         name = entry.finding.name
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         words = _NOT_IN_ANCHOR.sub("-", name)[:_LONGEST_ANCHOR].strip("-")
         anchor = f"case-{words}-{digest}" if words else f"case-{digest}"
         seen[anchor] += 1
-        anchors.append(anchor if seen[anchor] == 1 else f"{anchor}-{seen[anchor]}")
-    return anchors
+        yield anchor if seen[anchor] == 1 else f"{anchor}-{seen[anchor]}"
 
 
 def rank_cases(record: Record) -> list[CaseEntry]:

@@ -25,7 +25,7 @@ from evalgate.reporting.html.case_list import (
     CaseEntry,
     SizeBudget,
     count_kinds,
-    name_anchors,
+    iter_anchors,
     rank_cases,
 )
 from evalgate.reporting.summary_lines import (
@@ -80,7 +80,7 @@ class HtmlReport:
         lines = _render_lines(entries[len(full) :], available - sum(map(_count_bytes, full)))
         names = [entry.finding.name for entry in entries[: len(full)]]
         # Reversed, so that of several cases with one name the first keeps the link.
-        anchors = dict(reversed(list(zip(names, name_anchors(entries[: len(full)]), strict=True))))
+        anchors = dict(reversed(list(zip(names, iter_anchors(entries[: len(full)]), strict=True))))
         yield _render_top(record, entries, anchors, _describe_left_out(len(entries), len(full), len(lines)))
         yield from full
         yield from lines
@@ -146,7 +146,7 @@ def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> l
     """Return the first cases in full, as many as fit. Each gets an equal share of what is `left`."""
     found: list[str] = []
     # Computed anew for each case: what a short case leaves goes to those after it.
-    for number, (entry, anchor) in enumerate(zip(entries, name_anchors(entries), strict=True)):
+    for number, (entry, anchor) in enumerate(zip(entries, iter_anchors(entries), strict=True)):
         share = left // (len(entries) - number)
         budget = SizeBudget(max(_MIN_CASE_SIZE, min(share, _MAX_CASE_SIZE)), _LONGEST_TEXT)
         text = _render_html("page_case.html.j2", **build_case_view(record, entry, anchor, budget))
