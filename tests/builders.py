@@ -47,7 +47,7 @@ def a_turn(user: str = "How is the weather?", expected: Reply | None = None) -> 
 
 
 def a_case(eval_id: str = "weather", *turns: CaseTurn, line: int = 1) -> EvalCase:
-    """A case with one turn unless told otherwise."""
+    """A case with one turn by default."""
     return EvalCase(eval_id, turns or (a_turn(),), line=line)
 
 
@@ -57,7 +57,7 @@ def a_turn_result(
     actual: Reply | None = None,
     metrics: tuple[TurnMetric, ...] = (),
 ) -> TurnResult:
-    """A turn in which the agent did what was expected, unless told otherwise."""
+    """A turn in which the agent did what was expected, by default."""
     expected = expected if expected is not None else a_reply()
     return TurnResult(user, expected, actual if actual is not None else expected, metrics)
 
@@ -70,7 +70,7 @@ def a_run_result(
     duration_s: float = 0.5,
     metrics: tuple[RunMetric, ...] = (),
 ) -> RunResult:
-    """An answered run of one turn unless told otherwise."""
+    """An answered run of one turn by default."""
     return RunResult(run, outcome, duration_s, turns or (a_turn_result(),), metrics, failure=failure)
 
 
@@ -99,7 +99,7 @@ def a_record(
     comparison: Comparison | None = None,
     notices: tuple[str, ...] = (),
 ) -> Record:
-    """A record whose totals fit its cases; the verdict is `pass` unless told otherwise."""
+    """A record whose totals fit its cases; the verdict is `pass` by default."""
     counts = {name: sum(case.status == name for case in cases) for name in _STATUSES}
     return Record(
         evalgate_version="1.0.0",

@@ -1,16 +1,16 @@
-"""Ports of this machine: free ones, and one at which nobody listens."""
+"""Ports of this machine: free ones, and one without a listener."""
 
 import random
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Below those that the kernel gives to whoever connects, or asks for any.
+# Below those that the kernel gives to programs that connect, or that ask for any port.
 _FIRST, _LAST = 10_240, 32_700
 
 
 def free_port() -> int:
-    """A port for a server that is started in a moment. Nobody else is given it while this process lives."""
+    """A port for a server that is started in a moment. It is reserved while this process lives."""
     dice = random.SystemRandom()
     while not _reserved(port := dice.randint(_FIRST, _LAST)):
         continue
@@ -33,7 +33,7 @@ def _reserved(port: int) -> bool:
 
 @contextmanager
 def closed_port() -> Iterator[int]:
-    """A port at which nobody listens, nor can."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
+    """A port without a listener, which is occupied so that none can start."""
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", 0))
+        yield occupied.getsockname()[1]

@@ -76,8 +76,8 @@ def argument(parameter: click.Parameter) -> str:
 def row(option: click.Option) -> str:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     value = "" if option.is_flag else f" {metavar(option)}"
-    meaning, _, told = (option.help or "").partition("  [default: ")
-    default = told.removesuffix("]") if told else f"`{option.default}`" if option.show_default else "–"
+    meaning, _, shown = (option.help or "").partition("  [default: ")
+    default = shown.removesuffix("]") if shown else f"`{option.default}`" if option.show_default else "–"
     is_silent = option.multiple and "Repeatable" not in meaning
     often = " Repeatable." if is_silent else ""
     variable = f" Read from `{option.envvar}` when absent." if option.envvar else ""
@@ -92,13 +92,13 @@ def metavar(option: click.Option) -> str:
     return "NUMBER"
 
 
-def test_every_command_and_option_stands_in_the_documents(request: pytest.FixtureRequest) -> None:
+def test_the_documents_name_every_command_and_option(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-golden"):
         COMMANDS.write_text(page(), "utf-8")
     assert page() == COMMANDS.read_text("utf-8")
 
 
-def test_every_option_says_what_it_does() -> None:
+def test_every_option_has_a_help_text() -> None:
     named = [
         (name, option)
         for name, command in commands_of(cli, ("evalgate",))
@@ -124,7 +124,7 @@ def test_no_line_about_a_command_is_cut_off(columns: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["run", "merge"])
-def test_every_option_of_a_run_stands_in_a_named_section(name: str) -> None:
+def test_every_option_of_a_run_is_in_a_named_section(name: str) -> None:
     headings = dict(group_by_section(cli.commands[name].params))
     assert list(headings)[:4] == ["What to run", "Agent", "Judge and simulated user", "Verdict and baseline"]
     assert "Options" not in headings
@@ -159,13 +159,13 @@ def keys_of(schema: Any) -> Iterator[str]:
             yield from keys_of(each)
 
 
-def test_every_key_of_the_thresholds_file_stands_in_the_documents() -> None:
+def test_the_documents_name_every_key_of_the_thresholds_file() -> None:
     schema = json.loads((ROOT / "docs/evalgate.schema.json").read_text("utf-8"))
     keys = set(keys_of(schema)) - registry.METRICS.keys()
     assert {"custom_metrics", "range", "up_to_input_tokens", "start_timeout"} <= keys
     text = "\n".join(DOCS.values())
-    told = set(re.findall(r"`(?:[a-z]+\.)*([A-Za-z_]+)`", text)) | set(re.findall(r"\b([A-Za-z_]+): ", text))
-    assert sorted(keys - told) == []
+    named = set(re.findall(r"`(?:[a-z]+\.)*([A-Za-z_]+)`", text)) | set(re.findall(r"\b([A-Za-z_]+): ", text))
+    assert sorted(keys - named) == []
 
 
 # --- the environment ----------------------------------------------------------------------------------------
@@ -203,13 +203,13 @@ def sources() -> Iterator[Path]:
     return (ROOT / "evalgate").rglob("*.py")
 
 
-def test_every_variable_that_is_read_stands_in_the_documents() -> None:
+def test_the_documents_name_every_variable_that_is_read() -> None:
     read = {name for path in sources() for name in variables_read(path.read_text("utf-8"))}
     assert {"GITHUB_SHA", "CI_MERGE_REQUEST_IID", "NO_COLOR"} <= read
     assert sorted(name for name in read if f"`{name}`" not in ENVIRONMENT) == []
 
 
-def test_every_variable_with_a_key_stands_in_the_documents() -> None:
+def test_the_documents_name_every_variable_with_a_key() -> None:
     text = DOCS["judges.md"]
     names = {
         name
@@ -221,7 +221,7 @@ def test_every_variable_with_a_key_stands_in_the_documents() -> None:
     assert {name for name in names if f"`{name}`" not in text} == set()
 
 
-def test_no_variable_stands_in_the_documents_that_nobody_reads() -> None:
+def test_the_documents_name_no_variable_that_is_not_read() -> None:
     code = "\n".join(path.read_text("utf-8") for path in sources())
     named = set(re.findall(r"`([A-Z][A-Z0-9_]+)`", ENVIRONMENT))
     by_libraries = {"DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"}
@@ -237,11 +237,11 @@ def test_no_variable_stands_in_the_documents_that_nobody_reads() -> None:
 @pytest.mark.parametrize(
     "rule", ["baseline", "prompts", "anchors", "personas", "code of custom metrics", "Quarantines", "plugins"]
 )
-def test_whose_rules_hold_names_every_rule(file: str, rule: str) -> None:
+def test_the_policy_texts_name_every_rule(file: str, rule: str) -> None:
     lines = (ROOT / file).read_text("utf-8").splitlines()
-    told = [line for line in lines if "Whose rules" in line]
-    assert told
-    assert [line for line in told if rule not in line] == []
+    policy_lines = [line for line in lines if "Whose rules" in line]
+    assert policy_lines
+    assert [line for line in policy_lines if rule not in line] == []
 
 
 # --- the code -----------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ NO_WORD = re.compile(
 )
 
 
-def test_docstrings_state_what_is_instead_of_asking() -> None:
+def test_docstrings_are_statements() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
         for path in sorted((ROOT / "evalgate").rglob("*.py"))

@@ -22,7 +22,7 @@ def requirements_in(name: str) -> list[Requirement]:
 
 
 @pytest.mark.parametrize("name", LOCK["list_sources"]())
-def test_what_is_locked_is_what_the_project_file_says(name: str) -> None:
+def test_locks_match_the_project_file(name: str) -> None:
     assert (FOLDER / name).read_text("utf-8") == LOCK["list_sources"]()[name], "run `make lock`"
 
 

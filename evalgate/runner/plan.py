@@ -356,8 +356,8 @@ def _check_files(
         raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
     for suite in suites:
         metrics = ", ".join(bound.name for bound in suite.metrics)
-        held = f"scored with {metrics}" if metrics else "with no criteria yet"
-        yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {held}"
+        scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
+        yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
     found = list(_iter_warnings(suites))
     yield from found
     yield from filter(None, map(describe_default_criteria, suites))

@@ -313,9 +313,9 @@ def describe_default_criteria(suite: Suite) -> str:
     """Return a notice for a set that uses ADK's default criteria, or "" for any other."""
     if suite.rules is not ADK_DEFAULTS:
         return ""
-    held = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in ADK_DEFAULTS.criteria)
+    defaults = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in ADK_DEFAULTS.criteria)
     return (
-        f"{suite.eval_set.path} has no criteria, so Google ADK's defaults apply: {held}. "
+        f"{suite.eval_set.path} has no criteria, so Google ADK's defaults apply: {defaults}. "
         "Write `criteria` into a thresholds file to choose others."
     )
 

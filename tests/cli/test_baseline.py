@@ -1,4 +1,4 @@
-"""`evalgate baseline`: what is kept, what is refused, and what is said of it."""
+"""`evalgate baseline`: save, accept, prune, show and export, and the results that they refuse."""
 
 import json
 import subprocess
@@ -64,7 +64,7 @@ def test_saving_twice_adds_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "b.json").read_bytes() == before
 
 
-def test_as_many_gate_runs_are_kept_as_the_thresholds_file_says(tmp_path: Path) -> None:
+def test_the_thresholds_file_limits_the_stored_gate_runs(tmp_path: Path) -> None:
     (tmp_path / "evalgate.json").write_text(
         '{"gate": {"baseline": "b.json", "statistics": {"baseline_keep": 2}}}'
     )
@@ -89,7 +89,7 @@ def test_as_many_gate_runs_are_kept_as_the_thresholds_file_says(tmp_path: Path) 
         ({"CI_PIPELINE_SOURCE": "push"}, ""),
     ],
 )
-def test_a_change_that_is_not_merged_is_no_standard(
+def test_a_change_that_is_not_merged_is_refused_as_baseline(
     tmp_path: Path, environ: Mapping[str, str], what: str
 ) -> None:
     keeping = replace(PLAIN, environ=environ)
@@ -114,9 +114,7 @@ def test_a_change_that_is_not_merged_is_no_standard(
         (a_record(a_case_result("a", "not_evaluated")), "no case has a score, so it cannot be a baseline"),
     ],
 )  # fmt: skip
-def test_what_is_no_result_to_hold_others_against_is_refused(
-    tmp_path: Path, record: Record, problem: str
-) -> None:
+def test_results_that_are_no_baseline_are_refused(tmp_path: Path, record: Record, problem: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         save(tmp_path, record)
     assert problem in str(caught.value)
@@ -172,7 +170,7 @@ def test_pruning_leaves_the_newest(tmp_path: Path) -> None:
     assert prune_baseline(2, shelf(tmp_path)) == "b.json: 0 gate runs removed, 2 left."
 
 
-def test_exporting_gives_every_raw_score(tmp_path: Path) -> None:
+def test_export_prints_every_raw_score(tmp_path: Path) -> None:
     save(tmp_path, a_run(1.0, 0.25))
     baseline = shelf(tmp_path).read()
     assert export_baseline(baseline, "csv") == (
@@ -224,7 +222,7 @@ def test_showing_names_the_cases_that_could_break_unnoticed(tmp_path: Path) -> N
     assert f"so many runs: travel/case_0 ({needed['travel/case_0']})\n" in format_baseline_summary(found)
 
 
-def test_showing_speaks_in_the_metrics_own_numbers(tmp_path: Path) -> None:
+def test_show_uses_the_range_of_the_metric(tmp_path: Path) -> None:
     own = {TRAJECTORY: {"entry": "a.b", "range": [-2, 2]}}
     for day in (1, 2):
         save(tmp_path, a_run(*[1.0] * 19, 0.0, day=day, runs=5))
@@ -238,7 +236,7 @@ def test_showing_speaks_in_the_metrics_own_numbers(tmp_path: Path) -> None:
     assert f"Drops of about {found.metrics[TRAJECTORY].notice:.2f} or more" in format_baseline_summary(found)
 
 
-def test_showing_says_what_the_gate_can_see(tmp_path: Path) -> None:
+def test_show_names_the_smallest_detectable_drop(tmp_path: Path) -> None:
     (tmp_path / "evalgate.json").write_text('{"runs": "auto"}')
     for day in (1, 2):
         save(tmp_path, a_run(*[1.0] * 19, 0.0, day=day, runs=5))

@@ -201,7 +201,7 @@ def test_a_metric_that_regressed_is_not_shown_as_passed(project: Path) -> None:
     assert (metric["status"], metric["regressed"]) == ("passed", True)
 
 
-def test_a_baseline_of_something_else_is_said_aloud(project: Path) -> None:
+def test_a_baseline_of_other_cases_causes_a_notice(project: Path) -> None:
     evalgate(*RUN, cwd=project)
     evalgate("baseline", "save", cwd=project)
     (project / "demo.evalset.json").write_text(eval_set("hello", eval_set_id="other"))
@@ -231,7 +231,7 @@ def test_a_newly_failing_case_that_is_allowed_is_named(project: Path) -> None:
     assert "; 1 case newly failing, allowed by max_failed_cases." in done.out
 
 
-def test_a_result_without_a_verdict_is_no_baseline_and_a_failing_one_is_said_aloud(project: Path) -> None:
+def test_a_result_without_a_verdict_is_no_baseline_and_a_failing_one_causes_a_notice(project: Path) -> None:
     (project / "demo.evalset.json").write_text(eval_set("hello", "boom", "boom", "boom"))
     assert evalgate(*RUN, cwd=project).code == 3
     refused = evalgate("baseline", "save", "--to", "b.json", cwd=project)
@@ -253,7 +253,7 @@ def test_a_result_without_a_verdict_is_no_baseline_and_a_failing_one_is_said_alo
     assert meant.code == 0, meant.err
 
 
-def test_a_baseline_of_the_thresholds_file_that_is_not_there_yet_is_said_aloud(project: Path) -> None:
+def test_a_missing_baseline_of_the_thresholds_file_causes_a_notice(project: Path) -> None:
     (project / "evalgate.json").write_text(
         '{"criteria": {"response_match_score": 0.8}, "gate": {"baseline": "nowhere.json"}}'
     )
@@ -405,7 +405,7 @@ BAD_INPUT = [
 
 
 @pytest.mark.parametrize(("arguments", "files", "code", "sentence"), BAD_INPUT)
-def test_bad_input_never_gives_a_verdict(
+def test_bad_input_never_has_a_verdict(
     project: Path, arguments: tuple[str, ...], files: dict[str, str | None], code: int, sentence: str
 ) -> None:
     for name, text in files.items():
@@ -494,7 +494,7 @@ def test_a_terminal_that_wants_no_escapes_gets_none(
     ) as process:  # fmt: skip
         os.close(other)
         shown = b""
-        with contextlib.suppress(OSError):  # how a terminal says that nobody writes to it any more
+        with contextlib.suppress(OSError):  # a terminal ends so when its last writer closes it
             while text := os.read(main, 65536):
                 shown += text
     os.close(main)
@@ -523,7 +523,7 @@ def test_a_bug_is_never_a_verdict(project: Path) -> None:
     assert "this is a bug in evalgate" in done.err
 
 
-def test_the_same_record_gives_the_same_reports(project: Path) -> None:
+def test_the_same_record_has_the_same_reports(project: Path) -> None:
     evalgate(*RUN, "--html", cwd=project)
     first = {path.name: path.read_bytes() for path in (project / "evalgate-report").iterdir()}
     again = evalgate("report", "evalgate-report/results.json", "--out", "again", cwd=project)
@@ -561,7 +561,7 @@ def test_an_edited_record_is_no_verdict(project: Path, old: str, new: str, sente
     assert sentence in done.err
 
 
-def test_replaying_a_record_gives_its_scores(project: Path) -> None:
+def test_replaying_a_record_returns_its_scores(project: Path) -> None:
     evalgate(*RUN, cwd=project)
     shutil.move(project / "evalgate-report/results.json", project / "recorded.json")
     (project / "agent.py").unlink()
@@ -607,8 +607,8 @@ def test_every_printed_command_works_as_printed(
         words = "run it alone" if cases == 1 else f"run all {cases} cases"
         assert "replay:" in line or f"{words}: {line}\n" in done.out
         again = evalgate(*shlex.split(line)[1:], cwd=project / reader, MY_KEY="s3cret")
-        told = f"{cases} cases: {cases} failed" if cases > 1 else "1 case: 1 failed"
-        assert (again.code, told in again.out, "threshold 0.90" in again.out) == (
+        summary = f"{cases} cases: {cases} failed" if cases > 1 else "1 case: 1 failed"
+        assert (again.code, summary in again.out, "threshold 0.90" in again.out) == (
             1,
             True,
             True,
@@ -821,7 +821,7 @@ def contents(project: Path) -> dict[str, bytes]:
 
 
 FAILING_SETUP = ("--setup", "exit 1", "--python", sys.executable)
-"""Makes no environment in the cache of whoever runs the tests."""
+"""Makes no environment in the cache of the user who runs the tests."""
 
 
 def test_the_last_record_can_be_the_baseline_and_the_recording(project: Path) -> None:
@@ -849,9 +849,12 @@ def test_a_report_that_cannot_be_written_never_leaves_the_gate_open(
     assert "GATE OPEN" not in done.out + done.err
     assert "junit.xml: Is a directory" in done.err
     assert record(project)["verdict"]["exit_code"] == code
-    told = dict(re.findall(r"^([a-z-]+)<<.*\n(.*)$", outputs.read_text(), re.MULTILINE))
-    assert (told["exit-code"], told["verdict"]) == (str(code), record(project)["verdict"]["status"])
-    assert (told["results"], told["junit"]) == ("evalgate-report/results.json", "")
+    step_outputs = dict(re.findall(r"^([a-z-]+)<<.*\n(.*)$", outputs.read_text(), re.MULTILINE))
+    assert (step_outputs["exit-code"], step_outputs["verdict"]) == (
+        str(code),
+        record(project)["verdict"]["status"],
+    )
+    assert (step_outputs["results"], step_outputs["junit"]) == ("evalgate-report/results.json", "")
     assert outputs.read_text().count("exit-code<<") == 1
     again = evalgate("report", cwd=project)
     assert (again.code, "junit.xml: Is a directory" in again.err) == (code, True)
@@ -860,8 +863,8 @@ def test_a_report_that_cannot_be_written_never_leaves_the_gate_open(
 STRANGE_OUTPUT = [
     pytest.param(">&- 2>&-", id="closed"),
     pytest.param(">/dev/full 2>/dev/full", id="full"),
-    pytest.param("2>&1 | true", id="nobody reads"),
-    pytest.param("2>&1 | head -1 >/dev/null", id="somebody reads a line"),
+    pytest.param("2>&1 | true", id="no reader"),
+    pytest.param("2>&1 | head -1 >/dev/null", id="a reader of one line"),
 ]
 
 
@@ -876,7 +879,7 @@ STRANGE_OUTPUT = [
         ("--help", 0),
     ],
 )
-def test_the_exit_code_does_not_depend_on_who_listens(
+def test_the_exit_code_does_not_depend_on_the_readers_of_the_output(
     project: Path, redirection: str, command: str, code: int
 ) -> None:
     script = (

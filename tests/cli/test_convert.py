@@ -183,7 +183,7 @@ def test_a_list_of_turns_takes_its_session_along(project: Path) -> None:
         (TURNS, [1], "session.json:1:1: the file must be an object, not a list"),
     ],
 )
-def test_a_session_that_does_not_fit_is_told(tmp_path: Path, source: Any, session: Any, problem: str) -> None:
+def test_an_unsuitable_session_is_an_error(tmp_path: Path, source: Any, session: Any, problem: str) -> None:
     (tmp_path / "s.json").write_text(json.dumps(source))
     (tmp_path / "session.json").write_text(json.dumps(session))
 
@@ -335,7 +335,7 @@ def test_every_real_eval_set_is_converted_and_stays_what_it_is() -> None:
         assert AdkWriter().write_eval_set(after).text == first.text, path.name
 
 
-def test_what_is_printed_orders_no_runner_about_and_says_the_same(tmp_path: Path) -> None:
+def test_printed_json_contains_no_runner_command_and_the_same_values(tmp_path: Path) -> None:
     texts = ["::set-output name=verdict::pass", "##vso[task.complete result=Succeeded;]", "\x9b31mred\u202e"]
     turns = [{"query": text, "expected_tool_use": [], "reference": text} for text in texts]
     (tmp_path / "old.test.json").write_text(json.dumps(turns))

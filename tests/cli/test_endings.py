@@ -1,4 +1,4 @@
-"""What ends a command beside a verdict: the right exit code, and a sentence."""
+"""Endings of a command without a verdict: the right exit code, and a sentence."""
 
 import errno
 import subprocess
@@ -46,7 +46,7 @@ def test_memory_that_ends_in_explaining_another_error_is_no_verdict(monkeypatch:
     assert command.main(["run"]) == 3
 
 
-def test_a_connection_that_is_cut_in_the_headers_is_told_in_words() -> None:
+def test_a_connection_that_is_cut_in_the_headers_is_described() -> None:
     headers = CIMultiDictProxy(CIMultiDict[str]())
     message = RawResponseMessage(
         aiohttp.HttpVersion11,

@@ -37,7 +37,7 @@ def found(project: Path, **said: Any) -> list[str]:
         return [str(problem) for problem in error.problems]
 
 
-def test_a_file_is_read_as_what_it_is_said_to_be(project: Path) -> None:
+def test_a_file_is_read_in_the_named_format(project: Path) -> None:
     adk = build_plan(
         Overrides(eval_sets=("s.json",), agent="python:a.py:f", format="adk"),
         thresholds=None,
@@ -64,7 +64,7 @@ def test_a_file_is_read_as_what_it_is_said_to_be(project: Path) -> None:
         ("trcp", "'trcp' is not a format of eval sets. Did you mean 'trpc'?"),
     ],
 )
-def test_another_format_says_what_is_wrong_and_where(project: Path, name: str, problem: str) -> None:
+def test_the_wrong_format_reports_problems_with_positions(project: Path, name: str, problem: str) -> None:
     assert problem in found(project, format=name)
 
 
@@ -77,7 +77,7 @@ def test_every_format_refuses_what_is_no_eval_set_at_a_place(project: Path, name
         assert all(problem.startswith("s.json:1:") for problem in problems), problems
 
 
-def test_the_thresholds_file_can_say_it_and_the_command_line_says_it_louder(project: Path) -> None:
+def test_the_format_option_overrides_the_thresholds_file(project: Path) -> None:
     thresholds: Mapping[str, Any] = {**json.loads(CRITERIA), "format": "adk-legacy"}
     (project / "evalgate.json").write_text(json.dumps(thresholds))
 

@@ -90,7 +90,7 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "new.json").read_text() == "mine"
 
 
-def test_a_story_that_could_not_be_played_is_told_and_not_written(tmp_path: Path) -> None:
+def test_a_story_that_could_not_be_played_is_reported_and_not_written(tmp_path: Path) -> None:
     (tmp_path / "more.yaml").write_text("- {story: a, name: bad}\n- {story: For two., name: good}\n")
 
     def script(body: Body) -> Reply:
@@ -200,7 +200,7 @@ def test_stories_of_a_csv_file_are_read_as_the_generator_reads_them(tmp_path: Pa
         ("s.yaml", "story: a\n", "s.yaml:1:1: the file must be a list"),
     ],
 )
-def test_a_wrong_file_of_stories_is_told_with_its_place(
+def test_a_wrong_file_of_stories_is_reported_with_its_position(
     tmp_path: Path, name: str, text: str, problem: str
 ) -> None:
     (tmp_path / name).write_text(text)

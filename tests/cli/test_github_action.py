@@ -288,7 +288,7 @@ def test_annotations_lie_on_files_of_the_repository_wherever_the_gate_works(tmp_
     assert re.findall("^::error file=(.+?),", out, re.MULTILINE) == ["desk/evals.json"], err
 
 
-def test_the_runner_hears_of_masks_before_it_hears_anything_else(tmp_path: Path) -> None:
+def test_masks_are_registered_before_any_other_output(tmp_path: Path) -> None:
     project(tmp_path / "desk", "nosy", ("hello hunter2000", "no"))
 
     out, err = started(tmp_path, mask="hunter2000\nsecond secret\n", **{"working-directory": "desk"})

@@ -25,7 +25,7 @@ def config(folder: Path) -> dict[str, object]:
     return found
 
 
-def test_the_lines_that_init_replaces_stand_in_the_scaffold() -> None:
+def test_the_scaffold_contains_the_lines_that_init_replaces() -> None:
     text = (ROOT / "evalgate/cli/scaffold/evalgate.yaml").read_text("utf-8")
     assert scaffold._SAMPLE_ENTRY in text
     assert scaffold._SAMPLE_SETS in text
@@ -137,13 +137,13 @@ def test_what_runs_leave_behind_is_ignored_but_never_the_baseline(
     assert "__pycache__" not in status
 
 
-def test_a_baseline_that_git_would_ignore_is_said(tmp_path: Path) -> None:
+def test_a_baseline_that_git_would_ignore_causes_a_warning(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text(".evalgate/\n")
     done = evalgate("init", cwd=tmp_path)
     assert ".gitignore leaves out `.evalgate`, and with it the baseline" in done.out
 
 
-def test_a_workflow_below_the_root_that_nobody_reads_is_said(tmp_path: Path) -> None:
+def test_a_workflow_below_the_root_causes_a_warning(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     (tmp_path / "agents/desk").mkdir(parents=True)
     assert "repository's root" not in evalgate("init", cwd=tmp_path).out

@@ -1,4 +1,4 @@
-"""What commands print of files that somebody else wrote."""
+"""Output of commands that quotes files of other people."""
 
 import json
 import os
@@ -57,7 +57,9 @@ COMMANDS: Mapping[str, list[str]] = {
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_no_command_prints_an_order_a_secret_or_what_nobody_sees(folder: Path, command: list[str]) -> None:
+def test_no_command_prints_a_runner_command_a_secret_or_invisible_text(
+    folder: Path, command: list[str]
+) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "evalgate", *command],
         cwd=folder,

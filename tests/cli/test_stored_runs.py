@@ -96,7 +96,7 @@ _SELDOM = "Run-to-run noise alone would do this about 1 time in 200,000."
         ),
     ],
 )
-def test_two_results_are_held_against_each_other(
+def test_two_results_are_compared(
     tmp_path: Path, now: Sequence[CaseResult], status: str, exit_code: int, reason: str
 ) -> None:
     write(tmp_path, "a.json", a_result(*suite()))
@@ -107,7 +107,7 @@ def test_two_results_are_held_against_each_other(
     assert found.notices[0] == "b.json (20 cases) was compared with a.json; nothing was run."
 
 
-def test_a_baseline_can_stand_on_either_side(tmp_path: Path) -> None:
+def test_either_side_can_be_a_baseline(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(dump_baseline(history(a_result(*suite()))), encoding="utf-8")
     worse = history(a_result(*suite(broken=4), day=21))
     (tmp_path / "b.json").write_text(dump_baseline(worse), encoding="utf-8")
@@ -131,7 +131,7 @@ def test_the_gate_of_the_thresholds_file_holds(tmp_path: Path) -> None:
     ("text", "problem"),
     [("{}", "b.json"), ("no", "b.json"), (None, "b.json: does not exist. `evalgate run` writes")],
 )
-def test_what_is_neither_is_said(tmp_path: Path, text: str | None, problem: str) -> None:
+def test_a_file_that_is_neither_is_an_error(tmp_path: Path, text: str | None, problem: str) -> None:
     write(tmp_path, "a.json", a_result(*suite()))
     if text is not None:
         (tmp_path / "b.json").write_text(text)
@@ -165,7 +165,7 @@ def test_a_stored_verdict_under_rules_for_some_cases(tmp_path: Path) -> None:
     assert [each.flips for each in found] == [False]
 
 
-def test_a_stored_result_is_held_against_what_was_known_before_it(tmp_path: Path) -> None:
+def test_a_stored_result_is_compared_with_earlier_runs(tmp_path: Path) -> None:
     good, bad = a_result(*suite(), day=1), a_result(*suite(broken=4), day=3)
     known = history(good, bad, a_result(*suite(broken=4), day=4))
     (tmp_path / "b.json").write_text(dump_baseline(known), encoding="utf-8")
@@ -252,7 +252,7 @@ def test_flaky_says_what_is_missing(cases: list[CaseResult], expected: str) -> N
         pytest.param("-" * 20, False, False, id="never passed"),
     ],
 )
-def test_only_a_case_whose_failures_stand_between_passes_is_flaky(
+def test_only_a_case_with_failures_between_passes_is_flaky(
     outcomes: str, is_flaky: bool, is_broken: bool
 ) -> None:
     runs = enumerate(outcomes, 1)
@@ -289,8 +289,8 @@ def test_an_agent_without_noise_raises_no_alarm(tmp_path: Path) -> None:
 def test_a_threshold_that_luck_misses_is_a_false_alarm_with_its_reason(tmp_path: Path) -> None:
     flaky = [case(f"c{n}", *[1.0, 0.0] * 5) for n in range(4)]
     (tmp_path / "b.json").write_text(dump_baseline(history(a_result(*flaky))), encoding="utf-8")
-    held = {"threshold": 0.9, "min_mean": 0.9}
-    config(tmp_path, runs="auto", criteria={RESPONSE: held}, gate={"baseline": "b.json"})
+    criterion = {"threshold": 0.9, "min_mean": 0.9}
+    config(tmp_path, runs="auto", criteria={RESPONSE: criterion}, gate={"baseline": "b.json"})
     found = measure_false_alarms(None, rounds=None, repeats=20, thresholds=None, folder=tmp_path)
     assert found.false_alarms > 0.8
     assert "a metric below its threshold" in found.closed
@@ -314,7 +314,7 @@ def elsewhere(tmp_path: Path) -> str:
     return kept.as_uri()
 
 
-def test_a_baseline_that_is_no_file_is_held_against(tmp_path: Path, elsewhere: str) -> None:
+def test_a_baseline_in_a_store_is_compared(tmp_path: Path, elsewhere: str) -> None:
     write(tmp_path, "b.json", a_result(*suite(broken=4), verdict=Verdict("fail", 1, ("fell",))))
     config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": elsewhere})
     [found] = run_backtest(["b.json"], thresholds=None, baseline=None, folder=tmp_path)
@@ -325,7 +325,7 @@ def test_a_baseline_that_is_no_file_is_held_against(tmp_path: Path, elsewhere: s
     assert drawn.repeats == 10
 
 
-def test_a_baseline_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_baseline_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, "b.json", a_result(*suite(broken=4), verdict=Verdict("fail", 1, ("fell",))))
     config(tmp_path, criteria={RESPONSE: 0.5}, gate={"baseline": "gone.json", "max_failed_cases": 4})
     text = backtest_text(run_backtest(["b.json"], thresholds=None, baseline=None, folder=tmp_path))

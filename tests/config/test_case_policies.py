@@ -1,4 +1,4 @@
-"""What a thresholds file says of some cases: who is meant, and what wins."""
+"""The section `cases` of a thresholds file: selection of cases, and order of rules."""
 
 import json
 from contextlib import nullcontext
@@ -43,7 +43,7 @@ def found(folder: Path, text: str) -> dict[str, CasePolicy]:
         ("[{ids: lights, tag: dark}, {tags: [dark, money], weight: 2}]", {"home:lights", "home:refund_1"}),
     ],
 )
-def test_who_is_meant(tmp_path: Path, rules: str, chosen: set[str]) -> None:
+def test_rules_select_cases(tmp_path: Path, rules: str, chosen: set[str]) -> None:
     own = found(tmp_path, f"cases: {rules}\n")
     assert {name for name, policy in own.items() if policy.weight == 2} == chosen
 
@@ -65,8 +65,8 @@ def test_some_cases_have_a_minimum_of_their_mean(
     rules = found(tmp_path, f"cases: [{{ids: lights, criteria: {{response_match_score: {own}}}}}]\n")
     criterion = Criterion("response_match_score", 0.8, min_mean=common)
     scoped = rules["home:lights"].thresholds["response_match_score"]
-    held = BoundMetric(criterion, ResponseMatch()).apply_threshold(scoped).criterion
-    assert (held.threshold, held.min_mean) == (0.6, expected)
+    bound = BoundMetric(criterion, ResponseMatch()).apply_threshold(scoped).criterion
+    assert (bound.threshold, bound.min_mean) == (0.6, expected)
 
 
 def test_tags_add_up_and_the_later_rule_wins(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_rule_that_means_nothing_is_an_error(tmp_path: Path, text: str, proble
     assert [str(problem) for problem in raised.value.problems] == problems
 
 
-def test_rules_for_others_rest_when_some_cases_were_picked(tmp_path: Path) -> None:
+def test_rules_for_other_cases_are_ignored_when_cases_are_selected(tmp_path: Path) -> None:
     (tmp_path / "evalgate.yaml").write_text(
         CRITERIA + "cases: [{ids: lamps, weight: 3}, {ids: lights, weight: 2}]\n"
     )

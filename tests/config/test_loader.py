@@ -79,7 +79,7 @@ def written(folder: Path, name: str, text: str) -> Path:
         ("pyproject.toml", PYPROJECT),
     ],
 )
-def test_every_syntax_says_the_same(tmp_path: Path, name: str, text: str) -> None:
+def test_every_syntax_has_the_same_meaning(tmp_path: Path, name: str, text: str) -> None:
     path = written(tmp_path, name, text)
     assert find_thresholds_file(tmp_path) == path
     rules = load_thresholds(path, name)
@@ -144,7 +144,7 @@ def of_users(tmp_path: Path, section: object) -> UserConfig | None:
         ),
     ],
 )
-def test_what_google_adk_says_of_users_is_ours(
+def test_user_settings_of_google_adk_are_converted(
     section: dict[str, Any], changed: dict[str, Any], tmp_path: Path
 ) -> None:
     assert of_users(tmp_path, section) == UserConfig(**{"model": "gemini-2.5-flash", **changed})
@@ -163,7 +163,7 @@ def test_what_google_adk_says_of_users_is_ours(
         ),
     ],
 )
-def test_what_nobody_can_play_is_refused(section: dict[str, Any], problem: str, tmp_path: Path) -> None:
+def test_invalid_user_settings_are_refused(section: dict[str, Any], problem: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=re.escape(problem)):
         of_users(tmp_path, section)
 
@@ -289,7 +289,7 @@ def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
         load_thresholds(tmp_path / "nope.yaml", "nope.yaml")
 
 
-def test_the_command_line_speaks_over_the_file(tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_file(tmp_path: Path) -> None:
     config = load_thresholds(written(tmp_path, "evalgate.yaml", YAML), "evalgate.yaml").config
     said = Overrides(runs=1, timeout=9.0, env=("TOKEN",), max_regression=0.5, eval_sets=("x.json",))
     over = apply_overrides(config, said)
@@ -306,7 +306,7 @@ def test_the_command_line_speaks_over_the_file(tmp_path: Path) -> None:
         ("replay:recorded/results.json", "replay", "recorded/results.json"),
     ],
 )
-def test_the_agent_option_replaces_what_is_gated_and_keeps_the_rest(
+def test_the_agent_option_replaces_the_agent_and_keeps_other_settings(
     tmp_path: Path, text: str, kind: str, what: str
 ) -> None:
     rules = load_thresholds(written(tmp_path, "evalgate.yaml", YAML), "evalgate.yaml")
@@ -434,9 +434,9 @@ def test_every_problem_of_another_owners_file_is_named_at_once(
     (tmp_path / name).write_text(text)
     (tmp_path / "a.evalset.json").write_text(eval_set("hello"))
     done = evalgate("validate", "a.evalset.json", "-c", name, cwd=tmp_path)
-    told = without_columns(done.err).splitlines()
-    assert (done.code, len(told)) == (2, len(problems)), done.err
-    assert [line for line, begin in zip(told, problems, strict=True) if not line.startswith(begin)] == []
+    lines = without_columns(done.err).splitlines()
+    assert (done.code, len(lines)) == (2, len(problems)), done.err
+    assert [line for line, begin in zip(lines, problems, strict=True) if not line.startswith(begin)] == []
 
 
 @pytest.mark.parametrize(
@@ -461,7 +461,7 @@ def test_every_problem_of_another_owners_file_is_named_at_once(
         ),
     ],
 )  # fmt: skip
-def test_keys_that_the_owner_of_the_file_ignores_are_said(
+def test_keys_that_the_owner_of_the_file_ignores_are_reported(
     name: str, value: object, sentence: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text(json.dumps(value))

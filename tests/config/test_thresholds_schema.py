@@ -47,7 +47,7 @@ def test_runs_has_no_default_but_a_rule() -> None:
     assert "When absent: `auto` if the baseline holds 3 runs or more" in runs["description"]
 
 
-def test_every_metric_is_named_wherever_criteria_stand() -> None:
+def test_every_section_of_criteria_names_every_metric() -> None:
     schema = json.loads(PUBLISHED.read_text("utf-8"))
     for criteria in (schema, schema["$defs"]["CaseRule"]):
         assert criteria["properties"]["criteria"]["properties"].keys() == registry.METRICS.keys()
