@@ -54,7 +54,8 @@ class WorkerPool:
         self._processes: set[Worker] = set()
         self._starting: set[asyncio.Task[None]] = set()
         self._waiting: list[asyncio.Future[None]] = []
-        self._dropped_spans = 0
+        self._dropped_spans: list[int] = []
+        """Numbers of spans that turns could not send."""
 
     async def __aenter__(self) -> Self:
         self._first = self._add_worker()
@@ -78,15 +79,12 @@ class WorkerPool:
         del run
         return _SessionContext(self, case, alone=alone)
 
-    def _note_dropped_spans(self, count: int) -> None:
-        self._dropped_spans += count
-
     @property
     def notices(self) -> tuple[str, ...]:
         """Return a notice if the agent's spans were too large to be read."""
         if not self._dropped_spans:
             return ()
-        spans = pluralize(self._dropped_spans, "OpenTelemetry span")
+        spans = pluralize(sum(self._dropped_spans), "OpenTelemetry span")
         sentence = (
             f"{spans} of the agent could not be read, as those of a turn took more than 16 MiB: tool calls "
             "may be missing. Record less in them, or let the agent report its calls itself."
@@ -163,7 +161,7 @@ class WorkerPool:
         return best
 
     def _add_worker(self) -> Worker:
-        worker = Worker(self.on_worker_changed, self._process_factory, self._note_dropped_spans)
+        worker = Worker(self.on_worker_changed, self._process_factory, self._dropped_spans.append)
         self._workers.append(worker)
         self._processes.add(worker)
         worker.process.ended.add_done_callback(lambda _: self._processes.discard(worker))

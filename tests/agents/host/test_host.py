@@ -39,12 +39,12 @@ class Host:
             text=True,
         )
 
-    def say(self, **message: object) -> None:
+    def send(self, **message: object) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(message) + "\n")
         self.process.stdin.flush()
 
-    def hear(self) -> str:
+    def read_line(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
 
@@ -75,14 +75,14 @@ GOLDEN = """\
 @pytest.mark.parametrize("python", NEW)
 def test_golden_transcript(python: str) -> None:
     host = Host(python, "agents.py:counts")
-    heard = []
+    output = []
     for line in GOLDEN.splitlines():
         if line.startswith("> "):
-            heard.append(line)
-            host.say(**json.loads(line[2:]))
+            output.append(line)
+            host.send(**json.loads(line[2:]))
         else:
-            heard.append(host.hear())
-    assert "\n".join(heard) + "\n" == GOLDEN
+            output.append(host.read_line())
+    assert "\n".join(output) + "\n" == GOLDEN
     assert host.leave() == ("", "")
     assert host.process.returncode == 0
 
@@ -99,14 +99,14 @@ def test_golden_transcript(python: str) -> None:
 )
 def test_answers_on_every_python(python: str, agent: str, answer: dict[str, object]) -> None:
     host = Host(python, f"agents:{agent}")
-    host.say(type="hello", protocol=1)
-    assert json.loads(host.hear())["type"] == "ready"
-    host.say(type="start", session="1")
-    host.say(type="turn", session="1", text="hi")
+    host.send(type="hello", protocol=1)
+    assert json.loads(host.read_line())["type"] == "ready"
+    host.send(type="start", session="1")
+    host.send(type="turn", session="1", text="hi")
     if answer["type"] == "cancelled":
-        assert json.loads(host.hear())["text"] == "hanging"
-        host.say(type="cancel", session="1")
-    assert json.loads(host.hear()) == answer
+        assert json.loads(host.read_line())["text"] == "hanging"
+        host.send(type="cancel", session="1")
+    assert json.loads(host.read_line()) == answer
     host.leave()
     assert host.process.returncode == 0
 
@@ -114,11 +114,11 @@ def test_answers_on_every_python(python: str, agent: str, answer: dict[str, obje
 @pytest.mark.parametrize("python", NEW)
 def test_captures_on_every_python(python: str) -> None:
     host = Host(python, f"{CAPTURE / 'standin_agent.py'}:agent")
-    host.say(type="hello", protocol=1)
-    assert json.loads(host.hear())["type"] == "ready"
-    host.say(type="start", session="1")
-    host.say(type="turn", session="1", text="hi")
-    assert json.loads(host.hear()) == {
+    host.send(type="hello", protocol=1)
+    assert json.loads(host.read_line())["type"] == "ready"
+    host.send(type="start", session="1")
+    host.send(type="turn", session="1", text="hi")
+    assert json.loads(host.read_line()) == {
         "type": "captured",
         "session": "1",
         "events": [
@@ -127,19 +127,21 @@ def test_captures_on_every_python(python: str) -> None:
         ],
         "usage": {"input_tokens": 4, "output_tokens": 6, "models": ["m"]},
     }
-    assert json.loads(host.hear())["response"] == "seen"
+    assert json.loads(host.read_line())["response"] == "seen"
     assert host.leave() == ("", "")
 
 
 def test_turn_may_be_cancelled_before_its_first_step() -> None:
     host = Host(sys.executable, "agents:hangs")
-    host.say(type="hello", protocol=1)
-    host.hear()
-    asked = [json.dumps({"type": kind, "session": "1", "text": "hi"}) for kind in ("start", "turn", "cancel")]
+    host.send(type="hello", protocol=1)
+    host.read_line()
+    messages = [
+        json.dumps({"type": kind, "session": "1", "text": "hi"}) for kind in ("start", "turn", "cancel")
+    ]
     assert host.process.stdin is not None
-    host.process.stdin.write("\n".join([*asked, ""]))
+    host.process.stdin.write("\n".join([*messages, ""]))
     host.process.stdin.flush()
-    assert host.hear() == '{"type":"cancelled","session":"1"}'
+    assert host.read_line() == '{"type":"cancelled","session":"1"}'
     assert host.leave() == ("", "")
 
 
@@ -147,7 +149,7 @@ def test_turn_may_be_cancelled_before_its_first_step() -> None:
 def test_old_python_is_refused_with_a_message(python: str) -> None:
     version = ".".join(str(part) for part in _version(Path(python))[:2])
     host = Host(python, "agents:sync_function")
-    assert json.loads(host.hear()) == {
+    assert json.loads(host.read_line()) == {
         "type": "fatal",
         "kind": "import",
         "message": f"the agent's interpreter is Python {version}; 3.9 or later is needed",
@@ -164,11 +166,11 @@ def test_imports_nothing_of_evalgate_and_nothing_outside_the_standard_library() 
         check=True,
     ).stdout.split()
     host = Host(sys.executable, "modules.py:loaded")
-    host.say(type="hello", protocol=1)
-    host.hear()
-    host.say(type="start", session="1")
-    host.say(type="turn", session="1", text="")
-    loaded = set(json.loads(host.hear())["response"].split()) - set(before)
+    host.send(type="hello", protocol=1)
+    host.read_line()
+    host.send(type="start", session="1")
+    host.send(type="turn", session="1", text="")
+    loaded = set(json.loads(host.read_line())["response"].split()) - set(before)
     host.leave()
     ours = {name for name in loaded if name.startswith("_evalgate_worker")}
     tops = {name.partition(".")[0] for name in loaded - ours}

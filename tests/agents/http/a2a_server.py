@@ -29,10 +29,10 @@ class Agent(AgentExecutor):
         text, message = context.get_user_input(), context.message
         assert message is not None
         if text == "message":
-            said = new_message(
+            reply = new_message(
                 [new_text_part("Just this.")], context_id=context.context_id, role=Role.ROLE_AGENT
             )
-            await event_queue.enqueue_event(said)
+            await event_queue.enqueue_event(reply)
             return
         task = context.current_task
         if task is None:
@@ -86,7 +86,7 @@ def main() -> None:
         *create_agent_card_routes(card),
         *create_jsonrpc_routes(handler, "/rpc", enable_v0_3_compat=True),
     ]
-    print(port, flush=True)  # noqa: T201  # told to the test
+    print(port, flush=True)  # noqa: T201  # the test reads it
     uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_level="warning")).run(sockets=[listener])
 
 

@@ -78,13 +78,13 @@ def served(*results: Any) -> Any:
     """Serve an agent of release 0.3 with its card at the older address; return each result once."""
     rest = iter(results)
 
-    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
-        if asked.path == "/.well-known/agent.json":
-            return web.json_response(a_card(url=str(asked.request.url.with_path("/"))))
-        if asked.method == "GET":
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
+        if received.path == "/.well-known/agent.json":
+            return web.json_response(a_card(url=str(received.request.url.with_path("/"))))
+        if received.method == "GET":
             return web.Response(status=404)
         found = next(rest)
-        body = found if "jsonrpc" in found else {"jsonrpc": "2.0", "id": asked.body["id"], "result": found}
+        body = found if "jsonrpc" in found else {"jsonrpc": "2.0", "id": received.body["id"], "result": found}
         return web.json_response(body)
 
     return answer
@@ -110,9 +110,9 @@ async def test_next_turn_keeps_the_context_and_drops_the_finished_task() -> None
     over = a_task("completed", status={"state": "completed", "message": {"role": "agent", "parts": [TEXT]}})
     async with serving(served(over, over)) as server:
         run = await run_case({"url": server.url, "dialect": "a2a"}, a_talk("case", "one", "two"))
-        said = [post["params"]["message"] for post in server.posts]
+        sent = [post["params"]["message"] for post in server.posts]
     assert run.replies == (Reply("done"), Reply("done"))
-    assert [(each.get("contextId"), each.get("taskId")) for each in said] == [(None, None), ("c", None)]
+    assert [(each.get("contextId"), each.get("taskId")) for each in sent] == [(None, None), ("c", None)]
 
 
 @pytest.mark.parametrize(

@@ -51,20 +51,20 @@ def an_adk_server(*turns: list[dict[str, Any]], apps: tuple[str, ...] = ("weathe
     sessions: dict[str, dict[str, Any]] = {}
     rest = iter(turns)
 
-    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
-        if asked.path == "/list-apps":
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
+        if received.path == "/list-apps":
             return web.json_response(list(apps))
-        if asked.path in ("/run", "/run_sse"):
-            session = sessions[asked.body["sessionId"]]
+        if received.path in ("/run", "/run_sse"):
+            session = sessions[received.body["sessionId"]]
             session["state"]["turns"] = session["state"].get("turns", 0) + 1
             events = next(rest)
-            return await sse(*events)(asked) if asked.path == "/run_sse" else web.json_response(events)
-        if asked.method == "POST":
-            made = {"id": f"s/{len(sessions)}", "state": asked.body["state"]}
+            return await sse(*events)(received) if received.path == "/run_sse" else web.json_response(events)
+        if received.method == "POST":
+            made = {"id": f"s/{len(sessions)}", "state": received.body["state"]}
             sessions[made["id"]] = made
             return web.json_response(made)
-        key = asked.path.rpartition("/sessions/")[2]
-        return web.json_response(sessions[key] if asked.method == "GET" else sessions.pop(key))
+        key = received.path.rpartition("/sessions/")[2]
+        return web.json_response(sessions[key] if received.method == "GET" else sessions.pop(key))
 
     return answer
 
@@ -78,12 +78,12 @@ async def test_a_conversation(stream: bool) -> None:
     )
     async with serving(an_adk_server(EVENTS, [event({"text": "Yes."})], apps=("weather", "b"))) as server:
         run = await run_case({"url": server.url, "dialect": "adk", "stream": stream}, case)
-        asked = [(each.method, each.path) for each in server.received]
+        requests = [(each.method, each.path) for each in server.received]
     assert run.failure is None
     assert (run.replies, run.usage) == ((REPLY, Reply("Yes.")), Usage(21, 5, None))
     assert run.final_state == {"unit": "C", "turns": 2}
     path, session = "/run_sse" if stream else "/run", "/apps/weather/users/ada/sessions/s/0"
-    assert asked == [
+    assert requests == [
         ("GET", "/list-apps"),
         ("GET", "/list-apps"),
         ("POST", "/apps/weather/users/ada/sessions"),

@@ -19,21 +19,21 @@ FINE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d
 @asynccontextmanager
 async def raw(answer: bytes, *, keeps: bool = False) -> AsyncIterator[tuple[str, list[bytes]]]:
     """Serve the same bytes to every request; yield the address and the heads of the requests."""
-    asked: list[bytes] = []
+    heads: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while head := await _head(reader):
             if head.startswith(b"POST"):
                 size = next(line for line in head.lower().splitlines() if line.startswith(b"content-length"))
                 await reader.readexactly(int(size.partition(b":")[2]))
-                asked.append(head)
+                heads.append(head)
             writer.write(answer if head.startswith(b"POST") else FINE)
             if not keeps:
                 break
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", heads
         server.close()
 
 
@@ -45,10 +45,10 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_server_may_close_the_connection_after_each_answer() -> None:
-    async with raw(FINE) as (url, asked):
+    async with raw(FINE) as (url, heads):
         run = await run_case({"url": url}, a_talk("case", "one", "two", "three"))
     assert (run.failure, run.replies) == (None, (Reply("ok"),) * 3)
-    assert len(asked) == 3
+    assert len(heads) == 3
 
 
 @pytest.mark.parametrize("works_s", [0.0, 0.2], ids=["at once", "at work"])
@@ -94,9 +94,9 @@ async def test_turn_that_ends_in_a_reset_is_not_repeated(works_s: float) -> None
     ids=["short", "not packed", "not HTTP", "nothing", "no content"],
 )
 async def test_bad_answer_is_described_and_not_requested_again(answer: bytes, why: str) -> None:
-    async with raw(answer) as (url, asked):
+    async with raw(answer) as (url, heads):
         run = await run_case({"url": url}, a_talk("case", "hi"))
     assert run.failure is not None
     assert run.failure.message.startswith(why)
     assert run.outcome == "crashed"
-    assert len(asked) == 1
+    assert len(heads) == 1

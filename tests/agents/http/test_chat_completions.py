@@ -32,23 +32,23 @@ NOT_RECORDED = {"error": "no result is recorded for this call"}
 CHAT = {"dialect": "openai", "model": "agent-1"}
 
 
-def says(*answers: Says) -> Handler:
+def answer_with(*answers: Says) -> Handler:
     """Return each completion once, streamed on request; requests and answers have OpenAI's schema."""
     rest = iter(answers)
 
-    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
-        assert asked.path == "/v1/chat/completions"
-        request = {key: value for key, value in asked.body.items() if key != "stream"}
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
+        assert received.path == "/v1/chat/completions"
+        request = {key: value for key, value in received.body.items() if key != "stream"}
         TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(request)
-        says = next(rest)
-        if not asked.body.get("stream"):
-            body = completion(says, asked.body)
+        current = next(rest)
+        if not received.body.get("stream"):
+            body = completion(current, received.body)
             ChatCompletion.model_validate(body)
             return web.json_response(body)
-        chunks = [*_stream(says, asked.body)]
+        chunks = [*_stream(current, received.body)]
         for chunk in chunks[:-1]:
             ChatCompletionChunk.model_validate_json(chunk)
-        return await sse(*chunks)(asked)
+        return await sse(*chunks)(received)
 
     return answer
 
@@ -67,7 +67,7 @@ async def test_tool_calls_get_the_results_of_the_case_in_several_rounds(stream: 
         ToolResult("forecast", "snow"),
         *FORECAST,
     )
-    answers = says(
+    answers = answer_with(
         Says(
             "Let me see.",
             tools=(("forecast", '{"city":"Paris"}'), ("forecast", '{"city":"Rome"}')),
@@ -115,7 +115,7 @@ async def test_mocks_take_precedence_over_recorded_results() -> None:
     events = (*FORECAST, ToolCall("search", {}), ToolResult("search", "recorded"))
     case = replace(a_recorded_case(*events), tool_mocks=mocks)
     calls = (("forecast", '{"city":"Paris"}'), ("forecast", "{"), ("search", "{}"))
-    answers = says(Says(tools=calls, finish="tool_calls"), Says("No."))
+    answers = answer_with(Says(tools=calls, finish="tool_calls"), Says("No."))
     async with serving(answers) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     assert run.failure is None
@@ -128,7 +128,9 @@ async def test_mocks_take_precedence_over_recorded_results() -> None:
 
 async def test_call_without_a_matching_mock_is_faulted() -> None:
     case = replace(a_recorded_case(*FORECAST), tool_mocks=(ToolMock("forecast", 1, {"city": "Oslo"}),))
-    async with serving(says(Says(tools=(("forecast", '{"city":"Paris"}'),), finish="tool_calls"))) as server:
+    async with serving(
+        answer_with(Says(tools=(("forecast", '{"city":"Paris"}'),), finish="tool_calls"))
+    ) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     sentence = "`forecast` is mocked, and no mock of it answers the arguments {'city': 'Paris'} (turn 1)"
     assert (run.outcome, run.failure, run.usage) == (
@@ -159,28 +161,28 @@ async def test_each_request_sends_the_whole_conversation() -> None:
         ),
         context_messages=({"role": "assistant", "content": "Hello."},),
     )
-    async with serving(says(Says("A dot."), Says("A line."))) as server:
+    async with serving(answer_with(Says("A dot."), Says("A line."))) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     assert [reply and reply.response for reply in run.replies] == ["A dot.", "A line."]
 
     def shown(url: str) -> JsonObject:
         return {"type": "image_url", "image_url": {"url": url}}
 
-    def asked(text: str, url: str) -> JsonObject:
+    def build_message(text: str, url: str) -> JsonObject:
         return {"role": "user", "content": [{"type": "text", "text": text}, shown(url)]}
 
     assert server.posts[-1]["messages"] == [
         {"role": "assistant", "content": "Hello."},
-        asked("What is this?", "data:image/png;base64,AA=="),
+        build_message("What is this?", "data:image/png;base64,AA=="),
         {"role": "assistant", "content": "A dot."},
-        asked("And this?", "https://x/y"),
+        build_message("And this?", "https://x/y"),
     ]
 
 
 async def test_attachment_that_cannot_be_sent_is_faulted() -> None:
     part = {"inline_data": {"mime_type": "video/mp4", "data": "AA=="}}
     case = EvalCase("case", (CaseTurn(UserMessage("See?", (part,))),))
-    async with serving(says()) as server:
+    async with serving(answer_with()) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     sentence = "chat completions take images, and the case attaches 'video/mp4' (turn 1)"
     assert (run.outcome, run.failure) == ("faulted", Failure("unsupported", sentence))
@@ -188,7 +190,7 @@ async def test_attachment_that_cannot_be_sent_is_faulted() -> None:
 
 async def test_endless_tool_calls_are_stopped() -> None:
     looping = [Says(tools=(("f", "{}"),)) for _ in range(3)]
-    async with serving(says(*looping)) as server:
+    async with serving(answer_with(*looping)) as server:
         options = {**CHAT, "url": f"{server.url}/v1", "health": "/", "max_rounds": 3}
         run = await run_case(options, a_recorded_case())
     sentence = "the agent still calls tools after 3 rounds: raise `max_rounds` if it should (turn 1)"
@@ -201,7 +203,7 @@ async def test_endless_tool_calls_are_stopped() -> None:
 
 @pytest.mark.parametrize("arguments", ['{"city":', "[1]"])
 async def test_arguments_that_are_no_object_count_as_a_wrong_call(arguments: str) -> None:
-    async with serving(says(Says(tools=(("f", arguments),)), Says("ok"))) as server:
+    async with serving(answer_with(Says(tools=(("f", arguments),)), Says("ok"))) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_recorded_case())
     reply = run.replies[0]
     assert reply is not None
@@ -210,7 +212,7 @@ async def test_arguments_that_are_no_object_count_as_a_wrong_call(arguments: str
 
 
 async def test_refusal_is_the_response() -> None:
-    async with serving(says(Says(None, refusal="I will not."))) as server:
+    async with serving(answer_with(Says(None, refusal="I will not."))) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_talk("case", "hi"))
     assert run.replies == (Reply("I will not."),)
 
@@ -274,6 +276,6 @@ async def test_query_of_the_address_stays_at_its_end() -> None:
     async with serving(scripted(completion(Says("ok"), {"model": "agent-1"}))) as server:
         url = f"{server.url}/deployments/d/?api-version=2026-01-01"
         run = await run_case({"url": url, "health": "/", **CHAT}, a_recorded_case())
-        asked = server.received[-1].request
+        request = server.received[-1].request
     assert run.replies == (Reply("ok"),)
-    assert asked.path_qs == "/deployments/d/chat/completions?api-version=2026-01-01"
+    assert request.path_qs == "/deployments/d/chat/completions?api-version=2026-01-01"

@@ -105,10 +105,10 @@ async def test_rate_limit_halves_the_concurrency() -> None:
     together = asyncio.Barrier(4)
     refused: set[str] = set()
 
-    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
         nonlocal at_work, most
-        if asked.body["case"] not in refused:
-            refused.add(asked.body["case"])
+        if received.body["case"] not in refused:
+            refused.add(received.body["case"])
             await together.wait()
             return busy("0")
         at_work += 1
@@ -170,8 +170,8 @@ async def test_busy_service_behind_the_agent_is_faulted(
 
 
 async def test_slow_turn_times_out_without_affecting_others() -> None:
-    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
-        if asked.body["text"] == "hang":
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
+        if received.body["text"] == "hang":
             await asyncio.sleep(600)
         return web.json_response(OK)
 
@@ -183,8 +183,8 @@ async def test_slow_turn_times_out_without_affecting_others() -> None:
 
 
 async def test_connection_that_breaks_after_the_request_is_not_retried() -> None:
-    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
-        transport = asked.request.transport
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
+        transport = received.request.transport
         assert transport is not None
         transport.close()
         return web.Response()
@@ -199,12 +199,12 @@ async def test_connection_that_breaks_after_the_request_is_not_retried() -> None
 
 
 async def test_incomplete_body_is_a_connection_failure() -> None:
-    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "100", "Content-Type": "application/json"})
-        await response.prepare(asked.request)
+        await response.prepare(received.request)
         await response.write(b"{")
-        assert asked.request.transport is not None
-        asked.request.transport.close()
+        assert received.request.transport is not None
+        received.request.transport.close()
         return response
 
     async with serving(answer) as server:
@@ -242,8 +242,8 @@ async def test_first_case_waits_for_the_health_check() -> None:
 
 
 async def test_placeholders_are_expanded_and_never_shown() -> None:
-    async def answer(asked: ReceivedRequest) -> web.StreamResponse:
-        return web.Response(status=401, text=f"not you: {asked.headers['Authorization']}")
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
+        return web.Response(status=401, text=f"not you: {received.headers['Authorization']}")
 
     async with serving(answer) as server:
         options = {"url": server.url, "headers": {"Authorization": "Bearer ${TOKEN}"}}
@@ -336,19 +336,19 @@ async def test_untrusted_certificate_fails_at_once(
 
 
 @pytest.mark.parametrize(
-    ("headers", "outcome", "asked"),
+    ("headers", "outcome", "requests"),
     [({}, "answered", 1), ({"Authorization": "Bearer ${TOKEN}"}, "crashed", 0)],
 )
 async def test_headers_never_leave_tls(
-    certificate: tuple[Path, Path], headers: dict[str, str], outcome: str, asked: int
+    certificate: tuple[Path, Path], headers: dict[str, str], outcome: str, requests: int
 ) -> None:
-    said = {"kind": "message", "messageId": "m", "role": "agent", "parts": [{"kind": "text", "text": "ok"}]}
-    async with serving(scripted({"jsonrpc": "2.0", "id": 1, "result": said})) as plain_server:
+    result = {"kind": "message", "messageId": "m", "role": "agent", "parts": [{"kind": "text", "text": "ok"}]}
+    async with serving(scripted({"jsonrpc": "2.0", "id": 1, "result": result})) as plain_server:
         card = {"url": plain_server.url, "preferredTransport": "JSONRPC"}
         async with serving(scripted(card), tls=serves_tls(certificate)) as server:
             options = {"url": server.url, "dialect": "a2a", "verify": False, "headers": headers}
             run = await run_case(options, a_talk("case", "hi"), environ={"TOKEN": "s3cr3t-value"})
-    assert (run.outcome, len(plain_server.received)) == (outcome, asked)
+    assert (run.outcome, len(plain_server.received)) == (outcome, requests)
 
 
 def test_missing_certificate_file_is_refused(tmp_path: Path) -> None:

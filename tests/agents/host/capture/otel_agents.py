@@ -27,7 +27,7 @@ def _look_up(city: str, call_id: str) -> str:
         return result
 
 
-def _ask_model(said: str) -> None:
+def _ask_model(text: str) -> None:
     with _tracer.start_as_current_span("chat small") as span:
         span.set_attributes(
             {
@@ -36,7 +36,7 @@ def _ask_model(said: str) -> None:
                 "gen_ai.usage.input_tokens": 11,
                 "gen_ai.usage.output_tokens": 7,
                 "gen_ai.output.messages": json.dumps(
-                    [{"role": "assistant", "parts": [{"type": "text", "content": said}]}]
+                    [{"role": "assistant", "parts": [{"type": "text", "content": text}]}]
                 ),
             }
         )

@@ -1,7 +1,7 @@
 """A local server that speaks the APIs of OpenAI (chat completions, responses) and Anthropic (messages).
 
-Its model is the same behind each: asked for the weather of a city, it calls `get_forecast`; handed the result, it
-says it. It keeps nothing between requests, so that many may ask at the same time.
+All have the same model: for a question about the weather of a city it calls `get_forecast`, and it answers with the
+result. It stores nothing between requests, so that many clients may use it at the same time.
 """
 
 import json
@@ -21,7 +21,7 @@ GIVEN, MADE = 11, 7
 
 
 @dataclass
-class Said:
+class ModelReply:
     """Answer of the model."""
 
     text: str = ""
@@ -29,17 +29,17 @@ class Said:
     """Id, name and arguments."""
 
 
-def think(question: str, results: list[str], forced: str | None) -> Said:
+def think(question: str, results: list[str], forced: str | None) -> ModelReply:
     """Return the answer to the last text of the user and the results of tools since then."""
     if forced:
-        return Said("", [(f"call_{uuid.uuid4().hex[:8]}", forced, json.dumps({"answer": question}))])
+        return ModelReply("", [(f"call_{uuid.uuid4().hex[:8]}", forced, json.dumps({"answer": question}))])
     cities = re.findall(r"weather of (\S+)", question)
     if cities and not results:
         calls = [
             (f"call_{uuid.uuid4().hex[:8]}", "get_forecast", json.dumps({"city": city})) for city in cities
         ]
-        return Said("Let me look.", calls)
-    return Said(" ".join(results) or f"You said {question}")
+        return ModelReply("Let me look.", calls)
+    return ModelReply(" ".join(results) or f"You said {question}")
 
 
 class Provider:
@@ -122,14 +122,14 @@ def _chat(body: Json) -> tuple[Json, list[str]]:
     question, after = _since_the_user(body["messages"])
     choice = body.get("tool_choice")
     forced = choice["function"]["name"] if isinstance(choice, dict) else None
-    said = think(question, [each["content"] for each in after if each["role"] == "tool"], forced)
+    reply = think(question, [each["content"] for each in after if each["role"] == "tool"], forced)
     calls = [
         {"id": id_, "type": "function", "function": {"name": name, "arguments": args}}
-        for id_, name, args in said.calls
+        for id_, name, args in reply.calls
     ]
     usage = {"prompt_tokens": GIVEN, "completion_tokens": MADE, "total_tokens": GIVEN + MADE}
     head = {"id": "chatcmpl-1", "created": 1_760_000_000, "model": body["model"] + "-2026"}
-    message = {"role": "assistant", "content": said.text or None, **({"tool_calls": calls} if calls else {})}
+    message = {"role": "assistant", "content": reply.text or None, **({"tool_calls": calls} if calls else {})}
     finish = "tool_calls" if calls else "stop"
     whole = {
         **head,
@@ -139,19 +139,19 @@ def _chat(body: Json) -> tuple[Json, list[str]]:
     }
     with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
     return whole, list(
-        _chat_events({**head, "object": "chat.completion.chunk"}, said, calls, finish, usage, with_usage)
+        _chat_events({**head, "object": "chat.completion.chunk"}, reply, calls, finish, usage, with_usage)
     )
 
 
 def _chat_events(
-    head: Json, said: Said, calls: list[Json], finish: str, usage: Json, with_usage: bool
+    head: Json, reply: ModelReply, calls: list[Json], finish: str, usage: Json, with_usage: bool
 ) -> Iterator[str]:
     def chunk(delta: Json, finish: str | None = None) -> str:
         return _event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
     yield chunk({"role": "assistant", "content": ""})
-    for start in range(0, len(said.text), 5):
-        yield chunk({"content": said.text[start : start + 5]})
+    for start in range(0, len(reply.text), 5):
+        yield chunk({"content": reply.text[start : start + 5]})
     for index, call in enumerate(calls):
         args = call["function"]["arguments"]
         first = {"name": call["function"]["name"], "arguments": args[:4]}
@@ -170,13 +170,13 @@ def _responses(body: Json) -> tuple[Json, list[str]]:
     given = body["input"]
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     # With `previous_response_id` only what is new is sent.
-    asked = any(each.get("role") == "user" for each in items)
-    question, after = _since_the_user(items) if asked else ("", items)
+    has_question = any(each.get("role") == "user" for each in items)
+    question, after = _since_the_user(items) if has_question else ("", items)
     results = [each["output"] for each in after if each.get("type") == "function_call_output"]
-    said = think(question, results, None)
+    reply = think(question, results, None)
     output: list[Json] = []
-    if said.text:
-        content = [{"type": "output_text", "text": said.text, "annotations": []}]
+    if reply.text:
+        content = [{"type": "output_text", "text": reply.text, "annotations": []}]
         output.append(
             {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content}
         )
@@ -189,7 +189,7 @@ def _responses(body: Json) -> tuple[Json, list[str]]:
             "arguments": args,
             "status": "completed",
         }
-        for id_, name, args in said.calls
+        for id_, name, args in reply.calls
     ]
     usage = {
         "input_tokens": GIVEN,
@@ -234,11 +234,11 @@ def _messages(body: Json) -> tuple[Json, list[str]]:
     question, after = _since_the_user(body["messages"])
     blocks = [block for each in after if isinstance(each["content"], list) for block in each["content"]]
     results = [block["content"] for block in blocks if block["type"] == "tool_result"]
-    said = think(question, results, (body.get("tool_choice") or {}).get("name"))
-    content: list[Json] = [{"type": "text", "text": said.text}] if said.text else []
+    reply = think(question, results, (body.get("tool_choice") or {}).get("name"))
+    content: list[Json] = [{"type": "text", "text": reply.text}] if reply.text else []
     content += [
         {"type": "tool_use", "id": id_, "name": name, "input": json.loads(args)}
-        for id_, name, args in said.calls
+        for id_, name, args in reply.calls
     ]
     usage = {"input_tokens": GIVEN - 1, "cache_read_input_tokens": 1, "output_tokens": MADE}
     head = {
@@ -246,7 +246,7 @@ def _messages(body: Json) -> tuple[Json, list[str]]:
         "type": "message",
         "role": "assistant",
         "model": body["model"] + "-2026",
-        "stop_reason": "tool_use" if said.calls else "end_turn",
+        "stop_reason": "tool_use" if reply.calls else "end_turn",
         "stop_sequence": None,
     }
     return {**head, "content": content, "usage": usage}, list(_message_events(head, content, usage))

@@ -68,15 +68,15 @@ def chat(text: str) -> str:
     """The plain loop."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
-        said = (
+        message = (
             _openai()
             .chat.completions.create(model=_MODEL, messages=messages, tools=_TOOLS)
             .choices[0]
             .message
         )
-        if not said.tool_calls:
-            return str(said.content)
-        messages += _ran(said)
+        if not message.tool_calls:
+            return str(message.content)
+        messages += _ran(message)
 
 
 async def async_chat(text: str) -> str:
@@ -84,11 +84,11 @@ async def async_chat(text: str) -> str:
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         answer = await _async_openai().chat.completions.create(model=_MODEL, messages=messages, tools=_TOOLS)
-        said = answer.choices[0].message
+        message = answer.choices[0].message
         await asyncio.sleep(0)  # others take their turn
-        if not said.tool_calls:
-            return str(said.content)
-        messages += _ran(said)
+        if not message.tool_calls:
+            return str(message.content)
+        messages += _ran(message)
 
 
 def chat_with_raw_response(text: str) -> str:
@@ -98,10 +98,10 @@ def chat_with_raw_response(text: str) -> str:
         raw = _openai().chat.completions.with_raw_response.create(
             model=_MODEL, messages=messages, tools=_TOOLS
         )
-        said = raw.parse().choices[0].message
-        if not said.tool_calls:
-            return str(said.content)
-        messages += _ran(said)
+        message = raw.parse().choices[0].message
+        if not message.tool_calls:
+            return str(message.content)
+        messages += _ran(message)
 
 
 def chat_parse(text: str) -> str:
@@ -109,12 +109,12 @@ def chat_parse(text: str) -> str:
     messages: list[Any] = [{"role": "user", "content": text}]
     tools = [{**each, "function": {**each["function"], "strict": True}} for each in _TOOLS]
     while True:
-        said = (
+        message = (
             _openai().chat.completions.parse(model=_MODEL, messages=messages, tools=tools).choices[0].message
         )
-        if not said.tool_calls:
-            return str(said.content)
-        messages += _ran(said)
+        if not message.tool_calls:
+            return str(message.content)
+        messages += _ran(message)
 
 
 def chat_stream(text: str) -> Iterator[str]:
@@ -154,17 +154,17 @@ async def async_chat_stream_helper(text: str) -> str:
     """With the helper that puts a stream together."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
-        asked = _async_openai().chat.completions.stream(
+        manager = _async_openai().chat.completions.stream(
             model=_MODEL,
             messages=messages,
             tools=[{**each, "function": {**each["function"], "strict": True}} for each in _TOOLS],
             stream_options={"include_usage": True},
         )
-        async with asked as stream:
-            said = (await stream.get_final_completion()).choices[0].message
-        if not said.tool_calls:
-            return str(said.content)
-        messages += _ran(said)
+        async with manager as stream:
+            message = (await stream.get_final_completion()).choices[0].message
+        if not message.tool_calls:
+            return str(message.content)
+        messages += _ran(message)
 
 
 def chat_in_pool(text: str) -> str:
@@ -192,25 +192,25 @@ async def chat_in_executor(text: str) -> str:
 
 def responses(text: str) -> str:
     """Leave the conversation with the provider."""
-    asked: Any = text
+    model_input: Any = text
     previous: Any = openai.omit
     while True:
         answer = _openai().responses.create(
-            model=_MODEL, input=asked, tools=_RESPONSE_TOOLS, previous_response_id=previous
+            model=_MODEL, input=model_input, tools=_RESPONSE_TOOLS, previous_response_id=previous
         )
         calls = [item for item in answer.output if item.type == "function_call"]
         if not calls:
             return str(answer.output_text)
-        asked, previous = [_output(call) for call in calls], answer.id
+        model_input, previous = [_output(call) for call in calls], answer.id
 
 
 async def async_responses_stream(text: str) -> str:
     """Streamed, with the whole conversation in each request."""
-    asked: list[Any] = [{"role": "user", "content": text}]
+    model_input: list[Any] = [{"role": "user", "content": text}]
     while True:
         answer: Any = None
         async for event in await _async_openai().responses.create(
-            model=_MODEL, input=asked, tools=_RESPONSE_TOOLS, stream=True
+            model=_MODEL, input=model_input, tools=_RESPONSE_TOOLS, stream=True
         ):
             if event.type == "response.completed":
                 answer = event.response
@@ -218,7 +218,7 @@ async def async_responses_stream(text: str) -> str:
         calls = [item for item in answer.output if item.type == "function_call"]
         if not calls:
             return str(answer.output_text)
-        asked += [*(call.model_dump() for call in calls), *map(_output, calls)]
+        model_input += [*(call.model_dump() for call in calls), *map(_output, calls)]
 
 
 def _output(call: Any) -> Any:
@@ -231,42 +231,42 @@ def _output(call: Any) -> Any:
 
 def messages(text: str) -> str:
     """The plain loop."""
-    said: list[Any] = [{"role": "user", "content": text}]
+    messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         answer = _anthropic().messages.create(
-            model=_MODEL, max_tokens=99, messages=said, tools=_ANTHROPIC_TOOLS
+            model=_MODEL, max_tokens=99, messages=messages, tools=_ANTHROPIC_TOOLS
         )
         if answer.stop_reason != "tool_use":
             return str(answer.content[0].text)
-        said += _ran_blocks(answer)
+        messages += _ran_blocks(answer)
 
 
 async def async_messages(text: str) -> str:
     """The same, asynchronous."""
-    said: list[Any] = [{"role": "user", "content": text}]
+    messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         answer = await _async_anthropic().messages.create(
-            model=_MODEL, max_tokens=99, messages=said, tools=_ANTHROPIC_TOOLS
+            model=_MODEL, max_tokens=99, messages=messages, tools=_ANTHROPIC_TOOLS
         )
         if answer.stop_reason != "tool_use":
             return str(answer.content[0].text)
-        said += _ran_blocks(answer)
+        messages += _ran_blocks(answer)
 
 
 async def async_messages_stream(text: str) -> AsyncIterator[str]:
     """With the helper that streams texts."""
-    said: list[Any] = [{"role": "user", "content": text}]
+    messages: list[Any] = [{"role": "user", "content": text}]
     while True:
-        asked = _async_anthropic().messages.stream(
-            model=_MODEL, max_tokens=99, messages=said, tools=_ANTHROPIC_TOOLS
+        manager = _async_anthropic().messages.stream(
+            model=_MODEL, max_tokens=99, messages=messages, tools=_ANTHROPIC_TOOLS
         )
-        async with asked as stream:
+        async with manager as stream:
             async for piece in stream.text_stream:
                 yield piece
             answer = await stream.get_final_message()
         if answer.stop_reason != "tool_use":
             return
-        said += _ran_blocks(answer)
+        messages += _ran_blocks(answer)
 
 
 def _ran_blocks(answer: Any) -> list[Any]:
@@ -301,10 +301,10 @@ def says_that_there_were_none(text: str) -> dict[str, Any]:
 def structured(text: str) -> str:
     """A forced tool that is never run stands for structured output."""
     forced: Any = {"type": "function", "function": {"name": "Answer"}}
-    said = _openai().chat.completions.create(
+    message = _openai().chat.completions.create(
         model=_MODEL, messages=[{"role": "user", "content": text}], tools=_TOOLS, tool_choice=forced
     )
-    calls: Any = said.choices[0].message.tool_calls
+    calls: Any = message.choices[0].message.tool_calls
     return str(json.loads(calls[0].function.arguments)["answer"])
 
 
@@ -319,16 +319,16 @@ class Remembers:
         messages = self._said.setdefault(session.id, [])
         messages.append({"role": "user", "content": text})
         while True:
-            said = (
+            message = (
                 _openai()
                 .chat.completions.create(model=_MODEL, messages=messages, tools=_TOOLS)
                 .choices[0]
                 .message
             )
-            if not said.tool_calls:
-                messages.append({"role": "assistant", "content": said.content})
-                return str(said.content)
-            messages += _ran(said)
+            if not message.tool_calls:
+                messages.append({"role": "assistant", "content": message.content})
+                return str(message.content)
+            messages += _ran(message)
 
 
 remembers = Remembers()
@@ -337,7 +337,7 @@ remembers = Remembers()
 def fails(text: str) -> str:
     """Use the model and fail afterwards."""
     chat(text)
-    raise ValueError("after the model was asked")
+    raise ValueError("after the model answered")
 
 
 # --- all in one process -------------------------------------------------------------------------------------

@@ -22,13 +22,13 @@ class Response:
 class Client:
     def send(self, request):
         messages = json.loads(request.content)["messages"]
-        said = {"role": "assistant", "content": "seen"}
+        message = {"role": "assistant", "content": "seen"}
         if messages[-1]["role"] == "user":
             arguments = json.dumps({"at": messages[-1]["content"]})
             call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": arguments}}
-            said = {"role": "assistant", "content": None, "tool_calls": [call]}
+            message = {"role": "assistant", "content": None, "tool_calls": [call]}
         usage = {"prompt_tokens": 2, "completion_tokens": 3}
-        return Response({"model": "m", "choices": [{"index": 0, "message": said}], "usage": usage})
+        return Response({"model": "m", "choices": [{"index": 0, "message": message}], "usage": usage})
 
 
 class AsyncClient:

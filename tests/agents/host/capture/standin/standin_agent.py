@@ -10,7 +10,7 @@ def agent(text):
     messages = [{"role": "user", "content": text}]
     while True:
         answer = json.loads(client.send(httpx.Request({"model": "m", "messages": messages})).content)
-        said = answer["choices"][0]["message"]
-        if "tool_calls" not in said:
-            return said["content"]
-        messages += [said, {"role": "tool", "tool_call_id": "1", "content": json.dumps({"seen": True})}]
+        message = answer["choices"][0]["message"]
+        if "tool_calls" not in message:
+            return message["content"]
+        messages += [message, {"role": "tool", "tool_call_id": "1", "content": json.dumps({"seen": True})}]
