@@ -56,10 +56,10 @@ class MetricComparison:
     sentences: tuple[str, ...]
     """The same for people."""
     max_drop: float | None
-    """A drop of the mean of this size or more is too much; None: not held to the baseline."""
+    """A drop of the mean of this size or more is too much; None: not compared with the baseline."""
     require: Literal["guard", "proof"] = "guard"
     rounds: int = 0
-    """Runs of every case that the mean rests on."""
+    """Runs of every case that the mean is computed from."""
     missing: int = 0
     """Runs without a score, of `planned`."""
     planned: int = 0
@@ -99,11 +99,11 @@ class CaseComparison:
 
     status: CaseStatus
     baseline_runs: int
-    """With a score."""
+    """Stored runs that have a score."""
     baseline_passed: int
     baseline_mean: float | None
     runs: int
-    """With a score, those that follow up a suspicion included."""
+    """Runs that have a score, those that follow up a suspicion included."""
     passed: int
     mean: float | None
     p: float | None = None
@@ -137,14 +137,14 @@ class FollowUp:
     `flake`: it did not. `excused`: runs of its baseline failed in the same way. `open`: it could not be run
     often enough to decide."""
     runs: int
-    """That end in a pass or a failure, further ones included."""
+    """Runs that ended in a pass or a failure, further ones included."""
     failed: int
-    """Of these."""
+    """Runs of these that failed as no stored run did."""
     need: int
     """Failed runs in a row from the first one on that no luck explains."""
     baseline_runs: int
     baseline_failed: int
-    """In the same way: a crash, or one of the metrics that are missed now."""
+    """Stored runs that failed in the same way: by a crash, or by a metric that is missed now."""
     crashed: bool = False
     """The agent crashed or timed out in a run that counts."""
 

@@ -18,11 +18,11 @@ class Rubric:
     """Subject of the rubric, as `FINAL_RESPONSE_QUALITY`; None: for every metric that reads rubrics."""
     description: str | None = None
     metric: str = ""
-    """The metric that it is meant for, where the eval set says so."""
+    """The metric that it is meant for, if the eval set names one."""
 
 
 NativeData: TypeAlias = Mapping[str, JsonObject]
-"""Name of a format → content of its file that fits none of our fields, in that format's own words. Only the
+"""Name of a format to content of its file that fits none of our fields, in that format's own words. Only the
 format's own writer reads it; it never affects a score."""
 
 NO_NATIVE_DATA: NativeData = {}
@@ -37,7 +37,7 @@ class CaseTurn:
     rubrics: tuple[Rubric, ...] = ()
     """Statements about this turn that a judge must affirm."""
     app_details: JsonObject | None = None
-    """The agents behind the recorded turn, as Google ADK has them: `agent_details`, agent → `name`,
+    """The agents behind the recorded turn, as Google ADK has them: `agent_details`, agent to `name`,
     `instructions` and `tool_declarations`."""
     invocation_id: str = ""
     creation_timestamp: float = 0.0
@@ -80,7 +80,7 @@ class Goal:
     args: JsonObject | None = None
     """Of a tool call; None: it must have none."""
     arg_matching: Mapping[str, ArgMatching] = field(default_factory=dict)
-    """Dotted path of an argument → how it is compared; `strict` where nothing is said."""
+    """Dotted path of an argument to how it is compared; `strict` where nothing is said."""
     response: str | None = None
     """Expected text."""
     keywords: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Journey:
 
     goals: tuple[Goal, ...]
     order: Mapping[str, tuple[str, ...]]
-    """Goal → the goals that come after it. Every goal that is named here must be reached."""
+    """Goal to the goals that come after it. Every goal that is named here must be reached."""
     story: str = ""
     """The user's intention, for a simulated user."""
     max_turns: int | None = None

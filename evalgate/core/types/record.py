@@ -32,8 +32,8 @@ class BaselineRun:
     """Index of its `BaselineSource`."""
     outcome: Outcome
     scores: Mapping[str, float | None]
-    """Metric name → score; None where it has none: the agent gave no answer, the metric itself failed or did
-    not apply. A metric that is not named was not asked."""
+    """Metric name to score; None where it has none: the agent gave no answer, the metric itself failed or did
+    not apply. A metric that is not named was not evaluated."""
     duration_s: float = 0.0
     usage: Usage | None = None
     user_usage: Usage | None = None
@@ -62,7 +62,7 @@ class BaselineCase:
     """In the newest gate run that has it."""
     fingerprint: str
     metric_fingerprints: Mapping[str, str]
-    """Metric name → what it was; scores compare only when it is equal."""
+    """Metric name to what it was; scores compare only when it is equal."""
     runs: tuple[BaselineRun, ...]
     """The oldest first."""
     replies: tuple[Reply | None, ...] = ()
@@ -109,7 +109,7 @@ class AgentInfo:
 
 @frozen
 class MetricSummary:
-    """One metric over all cases that it was asked of."""
+    """One metric over all cases that it was evaluated on."""
 
     name: str
     score: float | None
@@ -121,11 +121,11 @@ class MetricSummary:
     delta: float | None
     """Mean over the comparable cases, now minus then; a run without an answer counts as 0 on both sides."""
     n: int
-    """Cases that the metric was asked of, crashed ones included."""
+    """Cases that the metric was evaluated on, crashed ones included."""
     errors: int
     """Cases of `n` that have no score because the agent crashed, timed out, or the metric broke."""
     compared: int = 0
-    """Cases that `baseline` and `delta` speak of."""
+    """Cases that `baseline` and `delta` are computed from."""
     eval_sets: tuple[str, ...] = ()
     """The eval sets that share this threshold; empty when all do."""
     scope: str = ""
@@ -145,8 +145,8 @@ class MetricSummary:
     min_mean: float | None = None
     """Minimum of the mean, if that is not `threshold`."""
     corrected_score: float | None = None
-    """`score` without what it shows too much on average because `runs: auto` stopped at it; None where it did
-    not. `score`, `delta` and the verdict speak of the rounds as they were made."""
+    """`score`, corrected because `runs: auto` stops at averages that are too good; None if it did not stop at
+    this one. `score`, `delta` and the verdict are those of the rounds as they were made."""
     mean_judged_by: Literal["minimum", "baseline"] = "minimum"
     """`baseline`: no minimum of the mean is set, and the comparison with the baseline judges the mean;
     `threshold` then applies to single cases only."""
@@ -217,20 +217,20 @@ class Comparison:
     """In file order; removed cases last. Cases that did not change are not listed."""
     unchanged: int = 0
     other_metrics: tuple[str, ...] = ()
-    """Metrics that are not compared on some case because they, or their options, were others then."""
+    """Metrics that are not compared on some case because they, or their options, have changed."""
     then: AverageRunUsage | None = None
     """Usage of a run in the baseline; None if no case was answered on both sides."""
     now: AverageRunUsage | None = None
     other_judges: tuple[str, ...] = ()
-    """Metrics that are not compared on some case because another model judged, or was asked otherwise."""
+    """Metrics that are not compared on some case because the judge, or its prompt, has changed."""
     version: str = ""
     """State of the source that was read, in words; "" if its path suffices."""
     branch: str | None = None
-    """That the newest gate run in the baseline was made on."""
+    """Branch of the newest gate run in the baseline."""
     gate_runs: int = 1
-    """That the baseline holds."""
+    """Gate runs in the baseline."""
     left_out: int = 0
-    """Cases of the baseline that this run was not asked for, as the user picked others."""
+    """Cases of the baseline that the user did not select for this run."""
 
 
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error"]
@@ -300,7 +300,7 @@ class Record:
     duration_s: float
     agent: AgentInfo
     runs: int
-    """Runs of every case that the means rest on."""
+    """Runs of every case that the means are computed from."""
     verdict: Verdict
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]

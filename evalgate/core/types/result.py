@@ -25,7 +25,7 @@ class ScopedThreshold:
 
     threshold: float
     scope: str
-    """For which, as reports name them: `refund_*`, `tag smoke`."""
+    """The cases, as reports name them: `refund_*`, `tag smoke`."""
     min_mean: float | None = None
     """Minimum of these cases' mean; None: `Criterion.min_mean` applies."""
 
@@ -51,7 +51,7 @@ class CasePolicy:
     protected: bool = False
     """True: the gate closes when the case fails, regardless of `max_failed_cases`."""
     thresholds: Mapping[str, ScopedThreshold] = field(default_factory=dict)
-    """Metric → its own threshold."""
+    """Metric to its own threshold."""
     quarantine: Quarantine | None = None
     """Set: it runs and is reported, and does not gate."""
 
@@ -61,7 +61,7 @@ class ReliabilityRule:
     """Share of a case's runs that must pass, if its mean is not decisive."""
 
     kind: Literal["pass^k", "pass@k"]
-    """That k runs all pass, or that at least one of k does."""
+    """`pass^k`: k runs all pass; `pass@k`: at least one of k does."""
     k: int
     at_least: float = 1.0
     """Minimum of the estimate."""
@@ -152,7 +152,7 @@ class TurnMetric:
 
 @frozen
 class TurnResult:
-    """One turn of one run: asked, expected, got."""
+    """One turn of one run: the message, the expected reply, and the actual one."""
 
     user: str
     expected: Reply | None
@@ -188,7 +188,7 @@ class ModelUsage:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
-    """Of the calls whose cost is known."""
+    """Cost of the calls whose cost is known."""
     unpriced: int = 0
     """Calls whose cost is not known; more than 0 makes `cost_usd` a lower bound."""
     spared: int = 0
@@ -249,7 +249,7 @@ class CaseMetric:
     fingerprint: str = ""
     """Hash of the metric and its options: two scores compare only when it is equal."""
     scope: str = ""
-    """For which cases `threshold` holds; "" when for all."""
+    """The cases that `threshold` applies to; "" for all."""
     standing: CaseComparison | None = None
     """Comparison with its baseline; None if there is no baseline."""
     range: Range = UNIT_RANGE
