@@ -119,9 +119,14 @@ class _LegacyTurn(_LegacyModel):
 
 
 class _LegacySession(_LegacyModel):
+    # A whole stored session has more keys, such as events, an id and times; none of them is read.
     app_name: str | None = None
     user_id: str | None = None
     state: dict[str, Any] | None = None
+
+    def to_session_input(self) -> SessionInput:
+        """Convert to evalgate's session input; null counts as absent."""
+        return SessionInput(self.app_name or "", self.user_id or "", self.state or {})
 
 
 class _LegacyCase(_LegacyModel):
@@ -178,10 +183,8 @@ def _build_cases(
 
 def _build_case(raw: object, line: int) -> EvalCase:
     wire = _LegacyCase.model_validate(raw)
-    turns, session, own = _build_turns(wire.data), SessionInput(), wire.initial_session
-    if own is not None:
-        session = SessionInput(own.app_name or "", own.user_id or "", own.state or {})
-    return EvalCase(wire.name, turns, session=session, line=line)
+    session = wire.initial_session.to_session_input() if wire.initial_session else SessionInput()
+    return EvalCase(wire.name, _build_turns(wire.data), session=session, line=line)
 
 
 def _build_turns(turns: Sequence[_LegacyTurn]) -> tuple[CaseTurn, ...]:
@@ -244,16 +247,6 @@ def _parse_common_session(raw: object) -> SessionInput:
     )
 
 
-class _SessionFile(BaseModel):
-    """The keys that are read. A whole stored session has more, such as events, an id and times."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    app_name: str | None = None
-    user_id: str | None = None
-    state: dict[str, Any] | None = None
-
-
 def read_session_file(path: Path, display_path: str) -> SessionInput:
     """Read the session in the file.
 
@@ -262,8 +255,7 @@ def read_session_file(path: Path, display_path: str) -> SessionInput:
     """
     document = read_json(path, display_path)
     try:
-        wire = _SessionFile.model_validate(document.value)
+        return _LegacySession.model_validate(document.value).to_session_input()
     except ValidationError as error:
         found = translate_validation_error(error, file=display_path, position=document.find_position)
         raise InvalidInputError(found) from None
-    return SessionInput(wire.app_name or "", wire.user_id or "", wire.state or {})

@@ -26,6 +26,7 @@ from evalgate.core.types import (
     ToolCall,
     TurnScore,
 )
+from evalgate.metrics.trajectory import TOO_DEEP
 from evalgate.metrics.turnwise import compute_turn_mean_all_pass
 
 _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
@@ -96,7 +97,7 @@ class AdkRsToolTrajectory(_AdkRsMetric):
         try:
             return await compute_turn_mean_all_pass(case, run, self._score_turn)
         except RecursionError:
-            return MetricFailure("the arguments of a tool call are nested too deep to be compared")
+            return MetricFailure(TOO_DEEP)
 
     def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
         expected, actual = turn.expected.tool_calls, reply.tool_calls
