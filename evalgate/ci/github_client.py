@@ -31,6 +31,7 @@ from evalgate.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
     from github import GithubException
+    from github.Issue import Issue
     from github.IssueComment import IssueComment
     from github.PullRequestPart import PullRequestPart
     from github.Repository import Repository
@@ -186,32 +187,6 @@ class GitHubClient:
         connection = open_connection(account, timeouts)
         self._repository, self._translate_errors = connection.repository, connection.translate_errors
 
-    def list_comments(self, pull: int) -> list[Comment]:
-        """Return all comments of a pull request, oldest first."""
-        with self._translate_errors():
-            # The comments under a pull request are those of its issue. `get_pull` has those on lines.
-            return [_to_comment(each) for each in self._repository.get_issue(pull).get_comments()]
-
-    def create_comment(self, pull: int, body: str) -> Comment:
-        """Create a comment under a pull request."""
-        with self._translate_errors():
-            return _to_comment(self._repository.get_issue(pull).create_comment(body))
-
-    def edit_comment(self, pull: int, number: int, body: str) -> Comment:
-        """Replace the body of a comment."""
-        with self._translate_errors():
-            comment = self._repository.get_issue(pull).get_comment(number)
-            comment.edit(body)
-            return _to_comment(comment)
-
-    def delete_comment(self, pull: int, number: int) -> None:
-        """Delete a comment. One that is gone already is no error."""
-        try:
-            with self._translate_errors():
-                self._repository.get_issue(pull).get_comment(number).delete()
-        except NotFoundError:
-            return
-
     def list_open_pulls(self, head: HeadCommit) -> list[int]:
         """Return the numbers of the open pull requests that have this commit as their newest."""
         with self._translate_errors():
@@ -248,9 +223,12 @@ class GitHubClient:
 
 @dataclass(frozen=True)
 class PullRequestThread:
-    """The comments of one pull request. Implements `evalgate.ci.sticky_comment.CommentThread`."""
+    """The comments of one pull request. Implements `evalgate.ci.sticky_comment.CommentThread`.
 
-    github: GitHubClient
+    The comments under a pull request are those of its issue. GitHub's "review comments" are those on lines.
+    """
+
+    connection: GitHubConnection
     pull: int
     login: str
     """The account of the token. GitHub does not tell a workflow's own token which account it has."""
@@ -264,19 +242,31 @@ class PullRequestThread:
 
     def list_comments(self) -> list[Comment]:
         """Return all comments of the pull request, oldest first."""
-        return self.github.list_comments(self.pull)
+        with self.connection.translate_errors():
+            return [_to_comment(each) for each in self._get_issue().get_comments()]
 
     def create_comment(self, body: str) -> Comment:
         """Create a comment under the pull request."""
-        return self.github.create_comment(self.pull, body)
+        with self.connection.translate_errors():
+            return _to_comment(self._get_issue().create_comment(body))
 
     def edit_comment(self, number: int, body: str) -> Comment:
         """Replace the body of a comment."""
-        return self.github.edit_comment(self.pull, number, body)
+        with self.connection.translate_errors():
+            comment = self._get_issue().get_comment(number)
+            comment.edit(body)
+            return _to_comment(comment)
 
     def delete_comment(self, number: int) -> None:
         """Delete a comment. One that is gone already is no error."""
-        self.github.delete_comment(self.pull, number)
+        try:
+            with self.connection.translate_errors():
+                self._get_issue().get_comment(number).delete()
+        except NotFoundError:
+            return
+
+    def _get_issue(self) -> "Issue":
+        return self.connection.repository.get_issue(self.pull)
 
 
 def _build_status(conclusion: str) -> dict[str, Any]:

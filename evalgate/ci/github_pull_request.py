@@ -12,7 +12,13 @@ from dataclasses import replace
 from evalgate.ci.check_runs import Check, CheckRun, Conclusion
 from evalgate.ci.comment_sections import CommentSection
 from evalgate.ci.github_actions import HeadCommit, PullRequest, Subject, find_subject
-from evalgate.ci.github_client import Account, GitHubClient, PullRequestThread, retry_transient
+from evalgate.ci.github_client import (
+    Account,
+    GitHubClient,
+    PullRequestThread,
+    open_connection,
+    retry_transient,
+)
 from evalgate.ci.posting import (
     ACTIONS_BOT,
     MAX_SECTION,
@@ -145,7 +151,7 @@ def post_comment(
 
     def post_to_pull(pull: int) -> PostResult:
         def open_thread() -> CommentThread:
-            return PullRequestThread(GitHubClient(account, timeouts), pull, author)
+            return PullRequestThread(open_connection(account, timeouts), pull, author)
 
         return post_sticky_comment(
             "GitHub", open_thread, gate, section, timeouts, shared=shared, shorter=shorter
