@@ -63,8 +63,9 @@ def finish_reading(
 class EvalSetReader:
     """Reads a file that holds an object with a list of cases.
 
-    Keys are named as their format's models name them. `find_key` finds the spelling of the file, in which
-    problems are located.
+    `cases_key` and `id_key` are the keys of the list and of a case's id, as the format's models name them.
+    `find_key` finds the spelling of the file, in which problems are located. `spelled` and `elsewhere` are
+    those of `KeyChecker`.
     """
 
     def __init__(

@@ -122,9 +122,8 @@ class RegexEngineMissingError(RuntimeError):
     """The package that reads patterns is not installed; the text says what to do."""
 
 
-_ANY_BYTE = re.compile(
-    r"(?<!\\)(?:\\\\)*\\C"
-)  # RE2 reads it; Go's package, which never leaves UTF-8, does not
+# RE2 reads `\C`, any byte; Go's package, which never leaves UTF-8, does not.
+_ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
 
 def has_regex_match(pattern: str, text: str) -> bool:
