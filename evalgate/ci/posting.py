@@ -61,7 +61,7 @@ class Annotation:
 
 @frozen
 class PostContent:
-    """What is posted about a run."""
+    """Content of the posts about a run."""
 
     verdict: VerdictStatus
     title: str

@@ -59,7 +59,6 @@ def run_gate(
         EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
-    # Before the agent starts: a baseline that cannot be read must cost no run.
     baseline = _read_baseline(plan)
     if options.shard is None:  # a shard cannot know what the others find
         plan = plan.apply_default_runs(baseline)
@@ -73,9 +72,8 @@ def run_gate(
         scope = RunScope(journaling.finished, share, journaling, journaling.used)
         evaluation = Evaluation(plan, progress, scope)
         agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
-        # Now, because nothing has been spent yet: the user can still stop.
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, sampler), baseline):
-            tell(sentence)
+            tell(sentence)  # nothing has been spent yet: the user can still stop
         asyncio.run(evaluation.run(agent, sampler, while_starting, begin))
         journaling.is_over = evaluation.is_complete(sampler)
         from evalgate.runner.record_builder import RunTiming, build_record

@@ -1,4 +1,4 @@
-"""OpenTelemetry of an agent: the OTLP/HTTP endpoint of the gate, and the agent whose spans it receives."""
+"""OpenTelemetry of an agent: the OTLP/HTTP endpoint of the gate, and the agent that sends its spans there."""
 
 import asyncio
 import json

@@ -20,7 +20,7 @@ from evalgate.datasets.large.large_json import LongList
 
 
 class _CaseMetadata(NamedTuple):
-    """What is known of a case that is not decoded. The fields are attributes of `EvalCase`."""
+    """Facts about a case that is not decoded. The fields are attributes of `EvalCase`."""
 
     eval_id: str
     line: int
