@@ -1,6 +1,7 @@
 """Google ADK's judged metrics where its scores are no vectors: hosted services, a simulated user, the prompts."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -30,9 +31,12 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.datasets.fingerprint import compute_metric_fingerprint, is_other_judge
-from evalgate.llm.client import ModelRequest
+from evalgate.integrations.adk.judging.answers import JudgeOpinion
+from evalgate.integrations.adk.judging.judged_metric import score_by_vote
+from evalgate.llm.client import ModelAnswer, ModelRequest
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.prompting import compute_fence_mark
+from evalgate.llm.sampling import Sample, Samples
 from tests.llm.fakes import ScriptedModel, failed
 from tests.llm.resolvers import ScriptedJudges, build_scripted_resolver
 
@@ -336,3 +340,25 @@ async def test_a_message_that_no_sample_decides_is_not_found_valid() -> None:
     assert isinstance(result, MetricScore)
     assert result.score == 0.5
     assert [turn.score for turn in result.turns] == [1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("opinions", "score", "reason"),
+    [
+        ([JudgeOpinion(1.0, "same")], 1.0, "1 of 1 sample says so: same"),
+        ([JudgeOpinion(0.0)], 0.0, "1 of 1 sample says so"),
+        ([JudgeOpinion(1.0, "same"), JudgeOpinion(0.0, "other")], 0.0, "1 of 2 samples say so: other"),
+        (
+            [JudgeOpinion(1.0, "a"), JudgeOpinion(0.0, "b"), JudgeOpinion(1.0, "c")],
+            1.0,
+            "2 of 3 samples say so: a",
+        ),
+    ],
+)
+def test_the_majority_of_samples_decides_and_gives_the_reason(
+    opinions: Sequence[JudgeOpinion], score: float, reason: str
+) -> None:
+    samples = [Sample(number, ModelAnswer("?"), each) for number, each in enumerate(opinions, 1)]
+    turn = score_by_vote(Samples(tuple(samples))).score
+
+    assert (turn.score, turn.reason) == (score, reason)

@@ -1,4 +1,4 @@
-"""What `evalgate validate` says of journeys."""
+"""Warnings of `evalgate validate` about journeys."""
 
 from itertools import pairwise
 
@@ -19,10 +19,10 @@ WIDGET = Goal("w", "interaction", identifier=("k", "v"))
 
 def sentences(order: dict[str, tuple[str, ...]], *goals: Goal, turns: int = 2) -> list[str]:
     talk = tuple(CaseTurn(UserMessage("?")) for _ in range(turns))
-    return said_of(EvalCase("c", talk, journey=Journey(goals, order)))
+    return find_warnings(EvalCase("c", talk, journey=Journey(goals, order)))
 
 
-def said_of(case: EvalCase) -> list[str]:
+def find_warnings(case: EvalCase) -> list[str]:
     return [sentence for _, sentence in said_by(JourneyLint(), case, metrics={})]
 
 
@@ -40,30 +40,30 @@ def said_of(case: EvalCase) -> list[str]:
         ({"p": ()}, (CALL, CALL), ["the goal `p` is described 2 times; only the last description counts"]),
     ],
 )  # fmt: skip
-def test_what_can_never_be_is_said(
+def test_journeys_that_cannot_succeed_are_reported(
     order: dict[str, tuple[str, ...]], goals: tuple[Goal, ...], expected: list[str]
 ) -> None:
     assert sentences(order, *goals) == expected
 
 
-def test_a_widget_wants_an_answer() -> None:
+def test_a_widget_needs_an_answer_of_the_user() -> None:
     (sentence,) = sentences({"w": ()}, WIDGET, turns=1)
 
     assert "user_prompts" in sentence
 
 
-def test_a_case_without_a_journey_has_none() -> None:
-    assert said_of(EvalCase("c")) == []
+def test_a_case_without_a_journey_has_no_warning() -> None:
+    assert find_warnings(EvalCase("c")) == []
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef")).map(tuple)))
-def test_a_circle_is_a_path_back_to_its_start(order: dict[str, tuple[str, ...]]) -> None:
-    circle = find_cycle(order)
+def test_a_cycle_is_a_path_back_to_its_start(order: dict[str, tuple[str, ...]]) -> None:
+    cycle = find_cycle(order)
 
-    if circle:
-        assert circle[0] == circle[-1]
-        assert all(child in order[name] for name, child in pairwise(circle))
-    else:  # names can be taken off one by one, always one that nothing left comes before
+    if cycle:
+        assert cycle[0] == cycle[-1]
+        assert all(child in order[name] for name, child in pairwise(cycle))
+    else:  # names can be removed one by one, always one without a remaining predecessor
         left = {name: set(later) for name, later in order.items()}
         while left:
             free = [name for name, later in left.items() if not later & left.keys()]
