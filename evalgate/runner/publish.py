@@ -164,7 +164,7 @@ def _build_error_record(error: Exception) -> Record:
     return replace(build_empty_record(), created_at=made, verdict=Verdict("error", code, reasons))
 
 
-_LONGEST_SENTENCE = 4_000  # a command that is cut is none
+_LONGEST_SENTENCE = 4_000  # a notice may hold a command, which must not be cut off
 
 
 @dataclass
