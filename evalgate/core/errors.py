@@ -17,6 +17,7 @@ MOST_SHOWN = 100
 """Most problems that one message lists; a file can have 200,000 wrong items."""
 
 
+# Not `@frozen`, which generates no order: problems are sorted by file, line and column.
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """One thing that is wrong with one place of the input."""
