@@ -12,7 +12,6 @@ from .event_recorder import (
     create_conversation_host,
     parse_tool_output,
     read_context_messages,
-    refuse_attachments,
 )
 
 _NAME = "an agent of the Microsoft Agent Framework"
@@ -22,7 +21,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for an agent of the framework, else None."""
     if not is_a(agent, "agent_framework", "BaseAgent"):
         return None
-    found = create_conversation_host(lambda session: _AgentFrameworkConversation(agent, session))
+    found = create_conversation_host(_NAME, lambda session: _AgentFrameworkConversation(agent, session))
     return found._replace(shareable=not _is_workflow(agent))
 
 
@@ -40,7 +39,6 @@ class _AgentFrameworkConversation:
         self._message = message
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
-        refuse_attachments(session, _NAME)
         recorder = EventRecorder(session)
         unsent, self._unsent = self._unsent, []
         messages = [*unsent, self._message("user", [text])]

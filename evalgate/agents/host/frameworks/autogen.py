@@ -14,7 +14,6 @@ from .event_recorder import (
     create_conversation_host,
     parse_tool_output,
     read_context_messages,
-    refuse_attachments,
 )
 
 _NAME = "an agent of AutoGen"
@@ -25,7 +24,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for an agent or a team of AutoGen, else None."""
     if not any(is_a(agent, "autogen_agentchat", name) for name in ("BaseChatAgent", "BaseGroupChat")):
         return None
-    found = create_conversation_host(lambda session: _AutoGenConversation(agent, session))
+    found = create_conversation_host(_NAME, lambda session: _AutoGenConversation(agent, session))
     return found._replace(shareable=False, shared_parts=tuple(_find_clients(agent)))
 
 
@@ -49,7 +48,6 @@ class _AutoGenConversation:
             )
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
-        refuse_attachments(session, _NAME)
         await self._add_context_messages()
         recorder = EventRecorder(session)
         async for message in self._agent.run_stream(task=text):

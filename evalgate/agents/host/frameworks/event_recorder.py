@@ -20,22 +20,49 @@ class HostedConversation(Protocol):
     never be released.
     """
 
-    async def run_turn(self, text: str, session: Session) -> Optional[str]:
-        """Run one turn, report its events, and return the response."""
+    def run_turn(self, text: str, session: Session) -> Any:
+        """Run one turn, report its events, and return the response: a text, None or an awaitable of them."""
         ...
 
 
-def create_conversation_host(begin: Callable[[Session], HostedConversation], *features: str) -> AgentHost:
-    """Return a host that calls `begin` in the first turn of each session."""
+def create_conversation_host(
+    framework: str,
+    begin: Callable[[Session], HostedConversation],
+    *features: str,
+    asynchronous: bool = True,
+) -> AgentHost:
+    """Return a host that calls `begin` in the first turn of each session, and refuses attachments.
+
+    Args:
+        framework: The kind of agent in messages, such as "an agent of Strands".
+        begin: Function that creates the conversation of a session.
+        features: Optional features of the protocol that the conversations support.
+        asynchronous: True if `run_turn` of the conversations is a coroutine function.
+    """
     conversations: WeakKeyDictionary[Session, HostedConversation] = WeakKeyDictionary()
 
-    async def run_turn(text: str, session: Session) -> dict[str, Any]:
+    def find_conversation(session: Session) -> HostedConversation:
         conversation = conversations.get(session)
         if conversation is None:
             conversation = conversations[session] = begin(session)
-        return {"response": await conversation.run_turn(text, session)}
+        _refuse_attachments(session, framework)
+        return conversation
 
-    return AgentHost(run_turn, asynchronous=True, features=features)
+    async def run_turn_async(text: str, session: Session) -> dict[str, Any]:
+        return {"response": await find_conversation(session).run_turn(text, session)}
+
+    def run_turn(text: str, session: Session) -> dict[str, Any]:
+        return {"response": find_conversation(session).run_turn(text, session)}
+
+    return AgentHost(run_turn_async if asynchronous else run_turn, asynchronous, features)
+
+
+def _refuse_attachments(session: Session, framework: str) -> None:
+    if session.attachments:
+        raise UnsupportedCaseError(
+            f"evalgate hands {framework} texts only, and this turn has attachments: gate a function that "
+            "takes `session.attachments` and asks the agent"
+        )
 
 
 def read_context_messages(session: Session, framework: str) -> List[Tuple[str, str]]:
@@ -69,15 +96,6 @@ def parse_tool_output(content: object) -> object:
         return ast.literal_eval(content)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return content
-
-
-def refuse_attachments(session: Session, framework: str) -> None:
-    """Raise UnsupportedCaseError if the user's message has attachments."""
-    if session.attachments:
-        raise UnsupportedCaseError(
-            f"evalgate hands {framework} texts only, and this turn has attachments: gate a function that "
-            "takes `session.attachments` and asks the agent"
-        )
 
 
 class EventRecorder:

@@ -15,7 +15,7 @@ from typing import Any, Optional, get_type_hints
 from ..errors import InvalidAnswerError, UnusableEntryError
 from ..session import Session
 from . import AgentHost, is_a
-from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments
+from .event_recorder import EventRecorder, as_text, create_conversation_host
 
 # Names that chains use for their answer.
 _OUTPUTS = ("output", "response", "answer", "result", "text")
@@ -33,15 +33,16 @@ def create_host(agent: object) -> Optional[AgentHost]:
         return None
     takes = _list_input_keys(agent)
     if is_a(agent, "langgraph", "Pregel") and "messages" in takes:
-        return create_conversation_host(lambda session: _GraphConversation(agent, takes, session))
-    if is_a(agent, "langchain_core", "BaseLanguageModel"):
-        return create_conversation_host(lambda session: _RunnableConversation(agent, None, session))
-    key = _choose_input_key(takes)
-    # LangChain's older chains store the conversation in their `memory`.
-    shareable = getattr(agent, "memory", None) is None
-    return create_conversation_host(lambda session: _RunnableConversation(agent, key, session))._replace(
-        shareable=shareable
+        return create_conversation_host(
+            "a graph of LangGraph", lambda session: _GraphConversation(agent, takes, session)
+        )
+    is_model = is_a(agent, "langchain_core", "BaseLanguageModel")
+    key = None if is_model else _choose_input_key(takes)
+    found = create_conversation_host(
+        "a runnable of LangChain", lambda session: _RunnableConversation(agent, key, session)
     )
+    # LangChain's older chains store the conversation in their `memory`.
+    return found._replace(shareable=is_model or getattr(agent, "memory", None) is None)
 
 
 def _list_input_keys(agent: Any) -> list[str]:
@@ -80,7 +81,6 @@ class _GraphConversation:
         self._seen: set[object] = set()
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
-        refuse_attachments(session, "a graph of LangGraph")
         recorder = EventRecorder(session)
         message = {"role": "user", "content": text}
         first = not self._is_interrupted
@@ -159,7 +159,6 @@ class _RunnableConversation:
         self._messages: list[dict[str, Any]] = list(session.context_messages)
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
-        refuse_attachments(session, "a runnable of LangChain")
         recorder = EventRecorder(session)
         known = {"session_id": self._id, "thread_id": self._id}
         config = {"configurable": known, "callbacks": [_create_callback_handler(recorder, tools=True)]}

@@ -12,7 +12,6 @@ from .event_recorder import (
     create_conversation_host,
     parse_tool_output,
     read_context_messages,
-    refuse_attachments,
 )
 
 _NAME = "an agent of LlamaIndex"
@@ -24,7 +23,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for an agent or an agent workflow of LlamaIndex, else None."""
     if not any(is_a(agent, "llama_index", name) for name in ("BaseWorkflowAgent", "AgentWorkflow")):
         return None
-    return create_conversation_host(lambda session: _LlamaIndexConversation(agent, session))
+    return create_conversation_host(_NAME, lambda session: _LlamaIndexConversation(agent, session))
 
 
 class _LlamaIndexConversation:
@@ -38,7 +37,6 @@ class _LlamaIndexConversation:
         self._unsent = [message(role=role, content=text) for role, text in earlier]
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
-        refuse_attachments(session, _NAME)
         recorder = EventRecorder(session)
         if self._unsent:
             await self._memory.aput_messages(self._unsent)

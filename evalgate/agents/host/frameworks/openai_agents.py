@@ -14,7 +14,7 @@ from typing import Any, Optional
 from ..errors import UnsupportedCaseError
 from ..session import FEATURE, Mocks, Session
 from . import AgentHost, is_a
-from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments
+from .event_recorder import EventRecorder, as_text, create_conversation_host
 
 
 def clone_with_mocks(agent: Any, mocks: Mocks) -> Any:
@@ -79,7 +79,9 @@ def create_host(agent: object) -> Optional[AgentHost]:
     # `agents` is a common package name: a class of the user's own would have no handoffs.
     if not is_a(agent, "agents", "Agent") or not hasattr(agent, "handoffs"):
         return None
-    return create_conversation_host(lambda session: _OpenAiConversation(agent, session), FEATURE)
+    return create_conversation_host(
+        "an agent of the OpenAI Agents SDK", lambda session: _OpenAiConversation(agent, session), FEATURE
+    )
 
 
 class _OpenAiConversation:
@@ -88,7 +90,6 @@ class _OpenAiConversation:
         self._history: list[Any] = list(session.context_messages)
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
-        refuse_attachments(session, "an agent of the OpenAI Agents SDK")
         runner = importlib.import_module("agents").Runner
         messages = [*self._history, {"role": "user", "content": text}]
         try:

@@ -12,7 +12,7 @@ from typing import Any, Optional, get_origin
 from ..errors import UnsupportedCaseError
 from ..session import FEATURE, Mocks, Session
 from . import AgentHost, is_a
-from .event_recorder import EventRecorder, as_text, create_conversation_host, refuse_attachments
+from .event_recorder import EventRecorder, as_text, create_conversation_host
 
 # The framework's tool for structured output of a model: no tool of the agent.
 _OUTPUT_TOOL = "final_result"
@@ -23,7 +23,9 @@ def create_host(agent: object) -> Optional[AgentHost]:
     if not any(is_a(agent, "pydantic_ai", name) for name in ("AbstractAgent", "Agent")):
         return None
     features = (FEATURE,) if hasattr(agent, "toolsets") and hasattr(agent, "override") else ()
-    return create_conversation_host(lambda session: _PydanticAiConversation(agent, session), *features)
+    return create_conversation_host(
+        "an agent of Pydantic AI", lambda session: _PydanticAiConversation(agent, session), *features
+    )
 
 
 class _PydanticAiConversation:
@@ -33,7 +35,6 @@ class _PydanticAiConversation:
         self._history: list[Any] = [_convert_context_message(message) for message in session.context_messages]
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
-        refuse_attachments(session, "an agent of Pydantic AI")
         options: dict[str, Any] = {"message_history": self._history} if self._history else {}
         deps_type = getattr(self._agent, "deps_type", None)
         if get_origin(deps_type) is dict or deps_type is dict:

@@ -9,12 +9,11 @@ import functools
 import importlib
 import inspect
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
-from weakref import WeakKeyDictionary
 
 from ..errors import UnsupportedCaseError
 from ..session import FEATURE, Session
 from . import AgentHost, is_a
-from .event_recorder import EventRecorder, as_text, refuse_attachments
+from .event_recorder import EventRecorder, as_text, create_conversation_host
 
 _NAME = "an agent of smolagents"
 # The framework's tool for the final answer of a model: no tool of the agent.
@@ -26,18 +25,11 @@ def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for an agent of smolagents, else None."""
     if not is_a(agent, "smolagents", "MultiStepAgent"):
         return None
-    conversations: WeakKeyDictionary[Session, _SmolagentsConversation] = WeakKeyDictionary()
-
-    def run_turn(text: str, session: Session) -> dict[str, Any]:
-        conversation = conversations.get(session)
-        if conversation is None:
-            conversation = conversations[session] = _SmolagentsConversation(agent, session)
-        return {"response": conversation.run_turn(text, session)}
-
-    shared_parts = tuple(part for each in _walk_agents(agent) for part in (each.model, each.logger))
-    return AgentHost(
-        run_turn, asynchronous=False, features=(FEATURE,), shareable=False, shared_parts=shared_parts
+    found = create_conversation_host(
+        _NAME, lambda session: _SmolagentsConversation(agent, session), FEATURE, asynchronous=False
     )
+    shared_parts = tuple(part for each in _walk_agents(agent) for part in (each.model, each.logger))
+    return found._replace(shareable=False, shared_parts=shared_parts)
 
 
 def _walk_agents(agent: Any) -> Iterator[Any]:
@@ -86,7 +78,6 @@ class _SmolagentsConversation:
 
     def run_turn(self, text: str, session: Session) -> Optional[str]:
         """Run one turn, report its events, and return the response."""
-        refuse_attachments(session, _NAME)
         recorder, output = EventRecorder(session), None
         memory = importlib.import_module("smolagents.memory")
         try:

@@ -15,7 +15,6 @@ from .event_recorder import (
     create_conversation_host,
     parse_tool_output,
     read_context_messages,
-    refuse_attachments,
 )
 
 _NAME = "an agent of Strands"
@@ -25,7 +24,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for an agent of Strands, else None."""
     if not is_a(agent, "strands", "Agent"):
         return None
-    return create_conversation_host(lambda session: _StrandsConversation(agent, session))._replace(
+    return create_conversation_host(_NAME, lambda session: _StrandsConversation(agent, session))._replace(
         shareable=False
     )
 
@@ -42,7 +41,6 @@ class _StrandsConversation:
         agent.hooks.add_callback(added, lambda event: self._record_message(event.message))
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
-        refuse_attachments(session, _NAME)
         self._recorder = recorder = EventRecorder(session)
         before = self._count_tokens()
         try:
