@@ -25,7 +25,7 @@ from benchmarks.measure import Cost, evalgate, run
 
 ROOT = Path(__file__).parents[1]
 PEERS = Path(__file__).parent / "peers"
-PEER = "pydantic-evals==2.62.0"
+PEER = ("pydantic-evals==2.62.0", "pydantic==2.14.3")  # releases of November 2026
 GOAL = 0.6  # of what pydantic-evals takes
 LARGE, LARGE_GOAL = 100_000, 40  # cases of which half fail; seconds of wall
 ROUNDS = 5
@@ -69,10 +69,10 @@ def _find_peer():
     if given:
         return given
     folder = ROOT / ".venv-pydantic-evals"
-    ready = folder / PEER
+    ready = folder / "+".join(PEER)
     if not ready.exists():
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([str(folder / "bin/pip"), "install", "--quiet", PEER], check=True)
+        subprocess.run([str(folder / "bin/pip"), "install", "--quiet", *PEER], check=True)
         ready.touch()
     return str(folder / "bin/python")
 
