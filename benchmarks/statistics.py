@@ -9,10 +9,10 @@ from pathlib import Path
 
 from benchmarks import falsealarms
 from evalgate.statistics.adaptive_runs import plan_next_step
-from evalgate.statistics.decision import decide_fixed_runs
-from evalgate.statistics.pairing import CaseScores, GatingMetric
+from evalgate.statistics.gate_decision import decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.power import simulate_procedure
+from evalgate.statistics.score_pairs import CaseScores, GatingMetric
 
 REPEATS = 1_000
 BASELINE_RUNS = 10

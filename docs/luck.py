@@ -4,7 +4,7 @@
 from pathlib import Path
 
 from evalgate.statistics.mean_difference import MeanDifference, compare_means, compute_sum_distribution
-from evalgate.statistics.pairing import Pair
+from evalgate.statistics.score_pairs import Pair
 
 ALLOWANCE = 0.05
 PASSED, FAILED = 1000, 0

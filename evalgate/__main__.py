@@ -155,8 +155,8 @@ def entry_point() -> None:
 
 
 def _run_isolated(interrupts: InterruptHandler) -> int:
+    from evalgate.system.github_runner_files import hold_runner_files
     from evalgate.system.isolation import request_isolation
-    from evalgate.system.runner_files import hold_runner_files
     from evalgate.system.stdio import ignore_broken_pipes
 
     ignore_broken_pipes()
@@ -166,7 +166,7 @@ def _run_isolated(interrupts: InterruptHandler) -> int:
 
 
 def _release_runner_files() -> None:
-    from evalgate.system.runner_files import release_runner_files
+    from evalgate.system.github_runner_files import release_runner_files
 
     if sentences := release_runner_files():
         from evalgate.ci.github_actions import write_warnings

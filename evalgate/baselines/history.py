@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 
-from evalgate.baselines.breaks import collect_thresholds, mark_breaks
+from evalgate.baselines.failing_since import collect_thresholds, mark_breaks
 from evalgate.core.types import (
     NON_AGENT_OUTCOMES,
     Baseline,

@@ -13,7 +13,7 @@ from evalgate.core.protocols import Document
 from evalgate.core.types import Baseline, BaselineSource, CaseResult, Record
 from evalgate.datasets.results_io import load_record, split_record
 from evalgate.documents.strict_json import parse_json
-from evalgate.documents.validation import Location, translate_validation_error
+from evalgate.documents.validation_errors import Location, translate_validation_error
 from evalgate.system.gc import pause_gc
 
 KIND = "evalgate-baseline"

@@ -15,7 +15,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, shorten_text, strip_invisible, to_one_line
 from evalgate.redaction.redactor import SHORTEST_MASK
-from evalgate.system.runner_files import (
+from evalgate.system.github_runner_files import (
     append_to_command_file,
     is_github_actions,
     measure_command_file,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from evalgate.baselines.history import build_baseline
-from evalgate.cli.stored_runs import (
+from evalgate.cli.reevaluation import (
     EMPTY_RECORD,
     GateRules,
     build_stored_record,

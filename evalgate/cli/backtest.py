@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalgate.baselines.history import select_earlier_runs
-from evalgate.cli.stored_runs import (
+from evalgate.cli.reevaluation import (
     GateRules,
     find_baseline,
     infer_runs_setting,

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from evalgate.baselines.history import add_run, hash_record, prune_runs, replace_runs
-from evalgate.cli.stored_runs import BaselineTarget
+from evalgate.cli.reevaluation import BaselineTarget
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen

@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
-from evalgate.baselines.breaks import find_break, format_failing_since
+from evalgate.baselines.failing_since import find_break, format_failing_since
 from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_staleness
 from evalgate.cli.aa import format_planned_runs
-from evalgate.cli.stored_runs import BaselineTarget
+from evalgate.cli.reevaluation import BaselineTarget
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_score, pluralize

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from evalgate.cli.stored_runs import (
+from evalgate.cli.reevaluation import (
     EMPTY_RECORD,
     GateRules,
     build_stored_record,

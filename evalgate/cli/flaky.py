@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import groupby
 
-from evalgate.baselines.breaks import (
+from evalgate.baselines.failing_since import (
     find_break,
     format_failing_since,
     measure_baseline_flakiness,

@@ -20,10 +20,10 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import CreateUser
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, EvalSet, Record, UserMessage
-from evalgate.datasets.conversion import Dataset, convert_dataset, detect_dataset
+from evalgate.datasets.foreign_datasets import Dataset, convert_dataset, detect_dataset
 from evalgate.datasets.stories import read_stories
 from evalgate.integrations.recordings import is_recording, read_recording
-from evalgate.llm.resolver import JudgeResolver, LlmContext, ModelPool
+from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.scheduler import RunRequest, run_cases

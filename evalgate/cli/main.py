@@ -14,6 +14,7 @@ import click
 
 from evalgate import __version__
 from evalgate.cli.baseline import baseline
+from evalgate.cli.merge import merge
 from evalgate.cli.options import (
     DEFAULT_RESULTS,
     WRITABLE_FORMATS,
@@ -31,7 +32,7 @@ from evalgate.cli.options import (
 )
 from evalgate.cli.project_folder import AGENT, BASELINE, FILE, run_in_project
 from evalgate.cli.redacted_output import build_redactor, print_json, print_report, print_sentence
-from evalgate.cli.run import merge, run
+from evalgate.cli.run import run
 
 
 @click.group(
@@ -316,7 +317,7 @@ def backtest(
 def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int:
     """List flaky cases of the baseline and propose quarantines."""
     from evalgate.cli.flaky import format_flaky_report, rank_flaky_cases
-    from evalgate.cli.stored_runs import load_thresholds_or_default, resolve_target
+    from evalgate.cli.reevaluation import load_thresholds_or_default, resolve_target
 
     target = resolve_target(Path(working_directory), to, thresholds)
     rules = load_thresholds_or_default(target.workspace.folder, thresholds)

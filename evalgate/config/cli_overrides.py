@@ -10,7 +10,7 @@ from evalgate.config.schema.judge import USER_SETTINGS, CacheMode, JudgeConfig, 
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.documents.validation import describe_error_details
+from evalgate.documents.validation_errors import describe_error_details
 
 
 @frozen

@@ -22,7 +22,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import Criterion
 from evalgate.documents.config_file import ConfigDocument, read_config_document
-from evalgate.documents.validation import Location, translate_validation_error
+from evalgate.documents.validation_errors import Location, translate_validation_error
 from evalgate.system.files import is_readable_name, read_text
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
@@ -160,7 +160,7 @@ def _refuse_dataset(path: Path, display_path: str) -> None:
         InvalidInputError: the file is one.
     """
     way_forward: Callable[[Path, str], str] = registry.load_object(
-        "evalgate.datasets.conversion:suggest_conversion"
+        "evalgate.datasets.foreign_datasets:suggest_conversion"
     )
 
     if found := way_forward(path, display_path):

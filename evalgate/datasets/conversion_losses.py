@@ -25,7 +25,7 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
-from evalgate.datasets.turn_shapes import CONTENTS, has_only_another_role
+from evalgate.datasets.adk_turns import CONTENTS, has_only_another_role
 
 
 def omit_empty(**fields: object) -> dict[str, object]:

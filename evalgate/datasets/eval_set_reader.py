@@ -12,7 +12,7 @@ from evalgate.datasets.cases import MakeCase, build_cases, has_repeated_ids
 from evalgate.datasets.ignored_keys import KeyChecker, KeyNormalizer
 from evalgate.documents.key_spelling import KeyFinder, get_member, match_spelling
 from evalgate.documents.strict_json import clear_items, get_items
-from evalgate.documents.validation import Location, find_repeated_ids, validate_model
+from evalgate.documents.validation_errors import Location, find_repeated_ids, validate_model
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from evalgate.core.errors import Problem
 from evalgate.core.formatting import did_you_mean, pluralize
 from evalgate.documents.strict_json import as_sequence
-from evalgate.documents.validation import describe_unknown_key
+from evalgate.documents.validation_errors import describe_unknown_key
 
 Location: TypeAlias = tuple[str | int, ...]
 KeyNormalizer: TypeAlias = Callable[[str], str]

@@ -147,7 +147,7 @@ def _refuse_dataset(file: EvalFile) -> None:
     Raises:
         InvalidInputError: the file is one. The message names the command that converts it.
     """
-    from evalgate.datasets.conversion import suggest_conversion
+    from evalgate.datasets.foreign_datasets import suggest_conversion
 
     if advice := suggest_conversion(file.path, file.shown_as):
         raise InvalidInputError([Problem(file.shown_as, 1, 1, advice)]) from None

@@ -10,9 +10,9 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import join_quoted, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet, Journey, Scenario, SessionInput
-from evalgate.datasets.conversion_rows import read_csv_rows
+from evalgate.datasets.foreign_rows import read_csv_rows
 from evalgate.documents.config_file import read_config_document
-from evalgate.documents.validation import Location, translate_validation_error
+from evalgate.documents.validation_errors import Location, translate_validation_error
 
 _COLUMNS = ("story", "agent")
 

@@ -11,7 +11,7 @@ from evalgate.metrics.aggregation import add_threshold_margins, summarize_metric
 
 if TYPE_CHECKING:
     from evalgate.gating.score_tables import StatisticalPolicy
-    from evalgate.statistics.decision import Decision
+    from evalgate.statistics.gate_decision import Decision
 
 _EPSILON = 1e-9  # a drop is a difference of two means: its last bits are noise
 
@@ -58,7 +58,7 @@ def compare_runs(
             add_threshold_margins(summarize_metrics(scored.cases), scored.cases), scored.cases
         )
     # Only here: a run without a baseline would load the statistics for nothing.
-    from evalgate.gating.baseline_changes import add_deltas, compare_with_baseline
+    from evalgate.gating.case_changes import add_deltas, compare_with_baseline
     from evalgate.gating.follow_ups import classify_failures
     from evalgate.gating.significance import apply_decision
 

@@ -10,9 +10,9 @@ from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseComparison, MetricSummary, ThresholdEstimate
 from evalgate.gating.score_tables import is_line_table
-from evalgate.statistics.assessment import RuleCheck
-from evalgate.statistics.decision import Decision, MetricDecision
+from evalgate.statistics.gate_decision import Decision, MetricDecision
 from evalgate.statistics.mean_difference import MeanDifference
+from evalgate.statistics.metric_assessment import RuleCheck
 from evalgate.statistics.parameters import Parameters
 
 _RAREST = 1_000_000  # rarer events are not worth a number

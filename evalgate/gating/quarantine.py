@@ -18,7 +18,7 @@ from evalgate.core.formatting import join_quoted, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, BaselineCase, CaseKey, CasePolicy, CaseResult, EvalSet, Quarantine
 from evalgate.documents.config_file import ConfigDocument, parse_yaml, read_config_document
-from evalgate.documents.validation import list_case_names, translate_validation_error
+from evalgate.documents.validation_errors import list_case_names, translate_validation_error
 from evalgate.system import git
 
 RECOVERED_RUNS = 10

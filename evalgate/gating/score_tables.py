@@ -17,8 +17,8 @@ from evalgate.core.types import (
 )
 from evalgate.metrics.aggregation import MetricKey, group_by_metric
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
-from evalgate.statistics.pairing import CaseScores, GatingMetric, Score, pair_cases
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
+from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Score, pair_cases
 
 ScoreTables: TypeAlias = Mapping[str, GatingMetric]
 

@@ -38,10 +38,10 @@ from evalgate.gating.score_tables import (
 from evalgate.llm.usage import was_stopped_by_budget
 from evalgate.metrics.aggregation import MetricKey, group_by_metric
 from evalgate.statistics.adaptive_runs import decide_available_runs, estimate_early_stop_bias
-from evalgate.statistics.decision import Decision, MetricDecision, decide_fixed_runs
+from evalgate.statistics.gate_decision import Decision, MetricDecision, decide_fixed_runs
 from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance
-from evalgate.statistics.pairing import Pair, PairedScores, pair_cases
 from evalgate.statistics.parameters import EPSILON, Parameters
+from evalgate.statistics.score_pairs import Pair, PairedScores, pair_cases
 
 
 def decide_metrics(

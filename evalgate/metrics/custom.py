@@ -44,7 +44,7 @@ from evalgate.core.types import (
     TurnScore,
     UserMessage,
 )
-from evalgate.system.code_files import CodeFiles, FolderFiles
+from evalgate.system.committed_files import CodeFiles, FolderFiles
 
 _DIGITS = 16
 _MOST_OF_FILE = 8 * 1024 * 1024

@@ -7,7 +7,7 @@ from typing import Literal
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import escape_invisible, shorten_text
 from evalgate.core.types import Reply, TurnResult
-from evalgate.metrics.trajectory import Sign, diff_trajectories
+from evalgate.metrics.tool_call_matching import Sign, diff_trajectories
 from evalgate.reporting.findings import Finding
 
 

@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_one_line, to_xml_text, truncate_block
 from evalgate.core.types import CaseResult, Record, TurnResult
-from evalgate.metrics.trajectory import diff_trajectories
+from evalgate.metrics.tool_call_matching import diff_trajectories
 from evalgate.reporting.findings import Finding, describe_faults, explain_not_evaluated, list_findings
 from evalgate.reporting.summary_lines import describe_quarantine
 

@@ -12,7 +12,7 @@ from evalgate.core.formatting import format_delta, format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text, to_log_line
 from evalgate.core.types import NON_AGENT_OUTCOMES, MetricSummary, Record, RunResult, Status, VerdictStatus
-from evalgate.metrics.trajectory import diff_trajectories
+from evalgate.metrics.tool_call_matching import diff_trajectories
 from evalgate.reporting.findings import (
     Finding,
     FindingGroup,

@@ -28,7 +28,7 @@ from evalgate.system.files import is_readable_name, read_text
 from evalgate.system.git import is_known_service
 
 if TYPE_CHECKING:
-    from evalgate.system.code_files import CommittedFiles
+    from evalgate.system.committed_files import CommittedFiles
 
 Policy: TypeAlias = Literal["base", "head"]
 """`base`: the rules of the base branch apply; `head`: those that are checked out."""
@@ -150,7 +150,7 @@ class BaseBranchPolicy:
     def read_metric_code(self, entry: str, roots: Sequence[str]) -> MetricCode:
         """Read the code of a custom metric and of its imports, from the base branch if it has the metric."""
         from evalgate.metrics.custom import read_metric_code
-        from evalgate.system.code_files import CommittedFiles, FolderFiles
+        from evalgate.system.committed_files import CommittedFiles, FolderFiles
 
         files = FolderFiles(self.folder)
         code = own = read_metric_code(entry, self.folder, files, roots)

@@ -14,7 +14,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, MetricScore, Reply, Rubric, UserMessage
 from evalgate.documents.config_file import ConfigDocument, read_config_document
-from evalgate.documents.validation import translate_validation_error
+from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.judge_health import Anchor, AnchorVerdict, evaluate_anchors
 from evalgate.metrics.scoring import BoundMetric

@@ -21,8 +21,8 @@ from evalgate.core.protocols import (
 from evalgate.core.registry import find_third_party_plugins, translate_plugin_errors
 from evalgate.core.types import Criterion
 from evalgate.datasets.fingerprint import compute_metric_fingerprint
-from evalgate.documents.validation import Location, translate_validation_error
-from evalgate.llm.resolver import JudgeNotConfiguredError
+from evalgate.documents.validation_errors import Location, translate_validation_error
+from evalgate.llm.judge_resolver import JudgeNotConfiguredError
 from evalgate.metrics.scoring import BoundMetric
 
 

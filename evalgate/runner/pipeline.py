@@ -99,7 +99,7 @@ def _read_baseline(plan: Plan) -> Baseline | None:
     """
     found = plan.baseline.read() if plan.baseline else None
     if found is not None:
-        from evalgate.baselines.breaks import drop_runs_before_breaks
+        from evalgate.baselines.failing_since import drop_runs_before_breaks
 
         return drop_runs_before_breaks(found, plan.thresholds, plan.policy.statistics.pass_score)
     if plan.baseline is None or not plan.needs_baseline:

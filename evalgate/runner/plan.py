@@ -27,7 +27,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser, Metric, StoreContext
 from evalgate.core.types import Baseline
-from evalgate.llm.resolver import JudgeResolver, LlmContext, ModelPool
+from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor

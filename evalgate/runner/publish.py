@@ -33,7 +33,7 @@ from evalgate.reporting.report_files import (
 from evalgate.reporting.terminal import LiveProgress
 from evalgate.runner.plan import resolve_workspace
 from evalgate.system.files import AnchoredFolder
-from evalgate.system.runner_files import is_github_actions
+from evalgate.system.github_runner_files import is_github_actions
 from evalgate.system.workspace import Workspace, has_working_folder
 
 if TYPE_CHECKING:

@@ -167,9 +167,9 @@ def _suggest_first_baseline(evidence: GateInput) -> str:
 
 def _describe_baseline(baseline: Baseline, evidence: GateInput, comparison: Comparison) -> Iterator[str]:
     """Yield notices about the baseline, and about cases and metrics that cannot be compared with it."""
-    from evalgate.baselines.breaks import describe_already_failing
+    from evalgate.baselines.failing_since import describe_already_failing
     from evalgate.baselines.history import describe_staleness
-    from evalgate.gating.baseline_changes import explain_missing_deltas
+    from evalgate.gating.case_changes import explain_missing_deltas
     from evalgate.gating.quarantine import find_recovered
 
     yield from describe_already_failing(evidence.cases, baseline)

@@ -9,7 +9,7 @@ from evalgate.runner.plan import Plan
 
 if TYPE_CHECKING:  # a run without a baseline loads no statistics
     from evalgate.gating.score_tables import StatisticalPolicy
-    from evalgate.statistics.decision import Decision
+    from evalgate.statistics.gate_decision import Decision
 
 RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
 """Index of a case to the numbers (1-based) of the runs to make."""
@@ -78,7 +78,7 @@ class AdaptiveRuns:
         from evalgate.gating.follow_ups import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables
         from evalgate.statistics.adaptive_runs import plan_next_step
-        from evalgate.statistics.decision import Decision
+        from evalgate.statistics.gate_decision import Decision
 
         tables = build_score_tables(cases, self.baseline, self.policy) if self.policy.follows_up else {}
         step = plan_next_step(tables, self.policy.parameters) if tables else None

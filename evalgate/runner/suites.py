@@ -25,8 +25,8 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.cases import fingerprint_cases, map_cases
 from evalgate.datasets.loading import find_rules_file, load_eval_sets
-from evalgate.documents.validation import list_case_names
-from evalgate.llm.resolver import JudgeResolver
+from evalgate.documents.validation_errors import list_case_names
+from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner.base_branch import BaseBranchPolicy
 from evalgate.runner.metric_binding import bind_metrics, build_final_state_metric

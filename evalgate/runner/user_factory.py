@@ -10,7 +10,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import CreateUser, PathResolver, User
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.cases import map_cases
-from evalgate.llm.resolver import JudgeResolver
+from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 
 if TYPE_CHECKING:

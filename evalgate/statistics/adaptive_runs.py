@@ -17,12 +17,12 @@ from statistics import NormalDist
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.assessment import AnalysisStage, Assessment, build_assessments
 from evalgate.statistics.case_regression import Cell, ConfirmationPlan, RegressionStatus, classify_case
-from evalgate.statistics.decision import Decision, build_decision, count_runs_per_case, plan_confirmation
+from evalgate.statistics.gate_decision import Decision, build_decision, count_runs_per_case, plan_confirmation
 from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance
-from evalgate.statistics.pairing import GatingMetric, Pair, Score, Thousandths, normalize_scores
+from evalgate.statistics.metric_assessment import AnalysisStage, Assessment, build_assessments
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
+from evalgate.statistics.score_pairs import GatingMetric, Pair, Score, Thousandths, normalize_scores
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
 _MOST_ROUNDS = 10  # later stops add less than a tenth of a point, and the time grows with each

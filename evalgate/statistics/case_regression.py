@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.statistics.mean_difference import compute_case_p
-from evalgate.statistics.pairing import UNIT, Thousandths, compute_score_mean
 from evalgate.statistics.parameters import EPSILON, P_EPSILON, is_within_level
+from evalgate.statistics.score_pairs import UNIT, Thousandths, compute_score_mean
 
 Cell: TypeAlias = tuple[str, str]
 """(metric, case): confirmation is about one metric on one case."""

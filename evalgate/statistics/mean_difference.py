@@ -14,8 +14,14 @@ from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.pairing import UNIT, Pair, Thousandths, compute_score_mean, compute_score_variance
 from evalgate.statistics.parameters import EPSILON
+from evalgate.statistics.score_pairs import (
+    UNIT,
+    Pair,
+    Thousandths,
+    compute_score_mean,
+    compute_score_variance,
+)
 from evalgate.statistics.threshold_test import compute_half_width, compute_normal_quantile
 
 _BUDGET = 250_000  # multiply-adds of an exact convolution; beyond, the normal law is near enough

@@ -13,9 +13,10 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict
 from evalgate.statistics.adaptive_runs import NextRuns, plan_next_step
 from evalgate.statistics.case_regression import Cell, build_confirmation_plan
-from evalgate.statistics.decision import Decision, decide_fixed_runs
+from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
 from evalgate.statistics.mean_difference import compare_means
-from evalgate.statistics.pairing import (
+from evalgate.statistics.parameters import MetricRule, Parameters
+from evalgate.statistics.score_pairs import (
     UNIT,
     CaseScores,
     GatingMetric,
@@ -25,7 +26,6 @@ from evalgate.statistics.pairing import (
     compute_score_mean,
     normalize_scores,
 )
-from evalgate.statistics.parameters import MetricRule, Parameters
 
 _MOST_RUNS = 50
 

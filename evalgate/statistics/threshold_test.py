@@ -8,8 +8,14 @@ from typing import TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict, ThresholdEstimate
-from evalgate.statistics.pairing import UNIT, Score, Thousandths, compute_score_mean, compute_score_variance
 from evalgate.statistics.parameters import EPSILON, PassKRule, Require
+from evalgate.statistics.score_pairs import (
+    UNIT,
+    Score,
+    Thousandths,
+    compute_score_mean,
+    compute_score_variance,
+)
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from evalgate.core.frozen import frozen
-from evalgate.system.runner_files import read_event
+from evalgate.system.github_runner_files import read_event
 from evalgate.system.workspace import build_agent_environment, open_workspace
 
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

@@ -11,7 +11,7 @@ import pytest
 
 from evalgate.cli.baseline_save import SaveOptions, accept_baseline, prune_baseline, save_baseline
 from evalgate.cli.baseline_show import export_baseline, format_baseline_summary, summarize_baseline
-from evalgate.cli.stored_runs import BaselineTarget, resolve_target
+from evalgate.cli.reevaluation import BaselineTarget, resolve_target
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import CaseMetric, Record, RunMetric, Status, Verdict
 from evalgate.datasets.results_io import dump_record

@@ -512,7 +512,7 @@ def test_a_long_message_makes_no_long_reason(project: Path) -> None:
 
 def test_a_bug_is_never_a_verdict(project: Path) -> None:
     (project / "sitecustomize.py").write_text(
-        "import evalgate.gating.baseline_changes as c\n"
+        "import evalgate.gating.case_changes as c\n"
         "def bug(*_): raise ZeroDivisionError('oops')\n"
         "c.compare_with_baseline = bug\n"
     )

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from evalgate.statistics.adaptive_runs import NextRuns, plan_next_step
-from evalgate.statistics.assessment import compute_holm_levels, decide_mean_verdict, find_discoveries
 from evalgate.statistics.case_regression import build_confirmation_plan, classify_case
-from evalgate.statistics.decision import Decision, decide_fixed_runs
+from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
 from evalgate.statistics.mean_difference import compare_means, compute_case_p
-from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair, normalize_scores
+from evalgate.statistics.metric_assessment import compute_holm_levels, decide_mean_verdict, find_discoveries
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
+from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Pair, normalize_scores
 from evalgate.statistics.threshold_test import (
     WeightedScores,
     compare_mean_with_minimum,

@@ -9,7 +9,7 @@ import pytest
 from evalgate.integrations.trpc.criteria import JsonCriterion, TextCriterion
 from evalgate.integrations.trpc.metrics.final_response import ResponseCriterion
 from evalgate.integrations.trpc.metrics.tool_trajectory import TrajectoryCriterion
-from evalgate.metrics.trajectory import ToolRecord
+from evalgate.metrics.tool_call_matching import ToolRecord
 from tests.conformance.trpc import HAS_RE2
 
 _FOUND = json.loads(Path(__file__).with_name("trpc_go_cases.json").read_text("utf-8"))

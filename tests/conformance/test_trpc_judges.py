@@ -26,7 +26,7 @@ from evalgate.core.types import (
 )
 from evalgate.llm.client import ModelAnswer, ModelRequest
 from evalgate.llm.errors import JudgeError
-from evalgate.llm.resolver import JudgeNotConfiguredError
+from evalgate.llm.judge_resolver import JudgeNotConfiguredError
 from tests.conformance.trpc import choices, reply_of, rows
 from tests.llm.fakes import ScriptedModel
 from tests.llm.resolvers import build_scripted_resolver

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from evalgate.baselines.history import build_baseline
-from evalgate.cli.stored_runs import GateRules, reevaluate
+from evalgate.cli.reevaluation import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import (
     Baseline,

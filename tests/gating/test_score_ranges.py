@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalgate.baselines.history import build_baseline
-from evalgate.cli.stored_runs import GateRules, reevaluate
+from evalgate.cli.reevaluation import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.protocols import Reporter

@@ -3,7 +3,7 @@
 import pytest
 
 from evalgate.baselines.history import build_baseline
-from evalgate.cli.stored_runs import GateRules, reevaluate
+from evalgate.cli.reevaluation import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import BaselineSource, CaseMetric, CaseResult, MetricSummary, Record, RunMetric
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result

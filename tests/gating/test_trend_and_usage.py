@@ -16,7 +16,7 @@ from evalgate.core.types import (
     Record,
     Usage,
 )
-from evalgate.gating.baseline_changes import MOST_POINTS, add_deltas, compare_with_baseline
+from evalgate.gating.case_changes import MOST_POINTS, add_deltas, compare_with_baseline
 from evalgate.reporting.findings import describe_run_costs, find_flaky_cases, find_still_failing
 from evalgate.reporting.repro_command import build_replay_command
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result, a_summary

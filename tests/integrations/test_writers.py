@@ -27,9 +27,9 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
+from evalgate.datasets.adk_turns import normalize_keys
 from evalgate.datasets.conversion_losses import to_adk_part
 from evalgate.datasets.loading import load_eval_sets
-from evalgate.datasets.turn_shapes import normalize_keys
 from evalgate.documents.strict_json import parse_json, read_json
 from tests.conformance import shared_folder
 

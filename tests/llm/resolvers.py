@@ -4,7 +4,7 @@ from pathlib import Path
 
 from evalgate.config.schema.judge import JudgeConfig
 from evalgate.llm.client import ModelClient
-from evalgate.llm.resolver import JudgeResolver, LlmContext, ModelPool, Purpose
+from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool, Purpose
 
 
 class ScriptedJudges(ModelPool):

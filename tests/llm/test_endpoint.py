@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from evalgate.config.schema.budget import load_known_prices
 from evalgate.config.schema.judge import PROVIDERS, CacheConfig, JudgeConfig, parse_model_name
 from evalgate.core.errors import InvalidInputError
-from evalgate.documents.validation import translate_validation_error
+from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.llm.endpoint import resolve_endpoint
 
 KEY = "sk-planted-0123456789abcdef"

@@ -16,8 +16,8 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Usage
 from evalgate.llm.client import ModelAnswer, build_model_request
 from evalgate.llm.errors import JudgeError
-from evalgate.llm.resolver import LlmContext, ModelPool
-from evalgate.llm.sampling import UnparsableAnswerError, take_samples
+from evalgate.llm.judge_resolver import LlmContext, ModelPool
+from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples
 from evalgate.reporting.summary_lines import format_judge_usage
 from tests.llm.fakes import FakeTime
 from tests.openai_server import Body, Cut, Fails, OpenAIServer, Raw, Reply, Says

@@ -17,8 +17,8 @@ import pytest
 from evalgate.config.schema.judge import PROVIDERS, JudgeConfig
 from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelClient, build_model_request
 from evalgate.llm.errors import JudgeError
-from evalgate.llm.resolver import LlmContext, ModelPool
-from evalgate.llm.sampling import UnparsableAnswerError, take_samples
+from evalgate.llm.judge_resolver import LlmContext, ModelPool
+from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples
 from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says
 
 PROVIDER, MODEL = (os.environ.get(f"EVALGATE_JUDGE_{name}", "") for name in ("PROVIDER", "MODEL"))

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import ToolCall
-from evalgate.metrics import trajectory
-from evalgate.metrics.trajectory import ToolCallComparator
+from evalgate.metrics import tool_call_matching
+from evalgate.metrics.tool_call_matching import ToolCallComparator
 from tests.builders import a_call
 from tests.calls import CALLS
 
@@ -47,7 +47,7 @@ def test_ten_thousand_calls_are_counted_not_compared(monkeypatch: pytest.MonkeyP
 
 
 def test_a_value_that_json_does_not_know_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trajectory, "_PAIRS_COMPARED_ONE_BY_ONE", 0)
+    monkeypatch.setattr(tool_call_matching, "_PAIRS_COMPARED_ONE_BY_ONE", 0)
     calls = [a_call("f", a={1, 2})]
 
     assert ToolCallComparator().find_unmatched_calls(calls, calls) == []

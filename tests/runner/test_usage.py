@@ -23,7 +23,7 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.results_io import dump_record, load_record
 from evalgate.documents.strict_json import parse_json
-from evalgate.gating.baseline_changes import compare_usage
+from evalgate.gating.case_changes import compare_usage
 from evalgate.llm.usage import RunUsage
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.reporting.findings import describe_run_costs, format_total_cost

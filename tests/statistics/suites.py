@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from evalgate.statistics.pairing import CaseScores, GatingMetric, Pair, Score, normalize_scores
 from evalgate.statistics.parameters import MetricRule
+from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Pair, Score, normalize_scores
 
 
 def runs(text: str) -> tuple[Score, ...]:

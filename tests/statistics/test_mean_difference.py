@@ -15,7 +15,7 @@ from evalgate.statistics.mean_difference import (
     compute_sum_distribution,
     find_largest_p,
 )
-from evalgate.statistics.pairing import Pair
+from evalgate.statistics.score_pairs import Pair
 from tests.statistics.suites import pair, pairs, runs
 
 scores = st.one_of(st.sampled_from([0.0, 1.0]), st.integers(0, 20).map(lambda n: n / 20), st.floats(0, 1))

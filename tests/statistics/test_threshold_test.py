@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.statistics.pairing import normalize_scores
 from evalgate.statistics.parameters import PassKRule
+from evalgate.statistics.score_pairs import normalize_scores
 from evalgate.statistics.threshold_test import compare_mean_with_minimum, compare_reliability_with_minimum
 from tests.statistics.suites import runs
 

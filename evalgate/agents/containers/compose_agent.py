@@ -28,7 +28,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AgentSession, AgentUnreachableError
 from evalgate.core.types import EvalCase, Failure
-from evalgate.documents.validation import Location, format_location
+from evalgate.documents.validation_errors import Location, format_location
 from evalgate.system.files import is_readable_name
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.documents.config_file import ConfigDocument, parse_yaml
-from evalgate.documents.validation import Location, format_location, validate_model
+from evalgate.documents.validation_errors import Location, format_location, validate_model
 from evalgate.system.files import is_readable_name, read_text
 
 # The empty group `wrong` matches every other `$`, so that a typing error is reported and not passed on.

@@ -7,7 +7,7 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
-from .answers import AnswerCollector
+from .answer_parser import AnswerCollector
 from .channel import Channel
 from .errors import MessageTooLargeError, describe_error
 from .frameworks import AgentHost

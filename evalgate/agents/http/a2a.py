@@ -21,7 +21,7 @@ from evalgate.agents.http.a2a_protocol import (
     parse_result,
 )
 from evalgate.agents.http.connection import AgentConnection
-from evalgate.agents.http.conversation import TurnAnswer
+from evalgate.agents.http.dialect import TurnAnswer
 from evalgate.agents.http.errors import build_format_error, build_unsupported_error
 from evalgate.agents.http.response_body import iter_events, parse_json_body, read_body, run_off_loop
 from evalgate.core.protocols import AgentError

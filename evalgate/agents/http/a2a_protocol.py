@@ -5,7 +5,7 @@
 
 from typing import Any, Literal, TypeAlias
 
-from evalgate.agents.http.conversation import Attachment, read_attachments
+from evalgate.agents.http.dialect import Attachment, read_attachments
 from evalgate.agents.http.errors import build_format_error
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject, UserMessage

@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from evalgate.agents.http import response_body
 from evalgate.agents.http.connection import AgentConnection, append_path
-from evalgate.agents.http.conversation import TurnAnswer
+from evalgate.agents.http.dialect import TurnAnswer
 from evalgate.agents.http.errors import build_format_error
 from evalgate.agents.http.response_body import parse_json_body, read_body, run_off_loop
 from evalgate.core.protocols import AgentError

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from evalgate.agents.http.connection import AgentConnection, AgentServer
-from evalgate.agents.http.conversation import Dialect, RemoteConversation, TurnAnswer, turn_timer
+from evalgate.agents.http.dialect import Dialect, RemoteConversation, TurnAnswer, turn_timer
 from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionResult, SupportsToolMocks
 from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
 from evalgate.system.loop_timer import LoopTimeout

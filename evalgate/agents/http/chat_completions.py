@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from evalgate.agents.http.connection import AgentConnection
-from evalgate.agents.http.conversation import Attachment, TurnAnswer, read_attachments
+from evalgate.agents.http.dialect import Attachment, TurnAnswer, read_attachments
 from evalgate.agents.http.errors import build_format_error, build_unsupported_error
 from evalgate.agents.http.response_body import iter_events, parse_json_body, read_body, run_off_loop
 from evalgate.agents.http.tool_stubs import CaseTools

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
 
-from evalgate.agents.http.conversation import pause_turn_timer
+from evalgate.agents.http.dialect import pause_turn_timer
 from evalgate.agents.http.errors import (
     PROXY_AUTH_REQUIRED,
     TOO_MANY_REQUESTS,

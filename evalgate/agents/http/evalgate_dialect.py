@@ -7,7 +7,7 @@ import uuid
 from functools import partial
 
 from evalgate.agents.http.connection import AgentConnection
-from evalgate.agents.http.conversation import TurnAnswer
+from evalgate.agents.http.dialect import TurnAnswer
 from evalgate.agents.http.errors import build_format_error
 from evalgate.agents.http.response_body import (
     iter_events,

@@ -11,7 +11,7 @@ from evalgate.agents.http.a2a import A2aDialect
 from evalgate.agents.http.adk_server import AdkServerDialect, AdkServerOptions
 from evalgate.agents.http.chat_completions import ChatDialect, ChatOptions
 from evalgate.agents.http.connection import AgentConnection, append_path
-from evalgate.agents.http.conversation import Dialect
+from evalgate.agents.http.dialect import Dialect
 from evalgate.agents.http.evalgate_dialect import EvalgateDialect
 from evalgate.documents.env_expansion import strip_placeholders
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from evalgate.agents.http.conversation import pause_turn_timer
+from evalgate.agents.http.dialect import pause_turn_timer
 from evalgate.agents.http.errors import EXCERPT_BYTES, build_flood_error, build_format_error
 from evalgate.agents.workers.protocol import (
     LARGE,

@@ -243,7 +243,7 @@ class WorkerSession:
 
     def _add_captured(self, message: JsonObject) -> None:
         """Add what the worker captured, which arrives last; the agent's own report takes precedence."""
-        from evalgate.agents.workers.captured import parse_captured
+        from evalgate.agents.workers.captured_calls import parse_captured
 
         captured = parse_captured(message)
         self._transcript.add_captured(captured.events)

@@ -17,7 +17,7 @@ from evalgate.config.schema.judge import JudgeConfig, UserConfig
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
 from evalgate.core.types import Criterion
-from evalgate.documents.validation import Location
+from evalgate.documents.validation_errors import Location
 
 NEWEST_ADK = (2, 13)
 

@@ -109,7 +109,7 @@ class MetricEnvironment:
 class ProvidesJudges(Protocol):
     """Source of the judge model for metrics.
 
-    evalgate's own metrics pass it to `evalgate.llm.resolver.get_judge_resolver`, which returns a typed judge.
+    evalgate's own metrics pass it to `llm.judge_resolver.get_judge_resolver`, which returns a typed judge.
     """
 
     @property

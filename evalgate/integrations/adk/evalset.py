@@ -25,11 +25,11 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
+from evalgate.datasets.adk_turns import CONTENTS, extract_native_data, normalize_keys
 from evalgate.datasets.eval_set_reader import EvalSetReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
-from evalgate.datasets.turn_shapes import CONTENTS, extract_native_data, normalize_keys
 from evalgate.documents.key_spelling import find_snake_or_camel_key, get_member
-from evalgate.documents.validation import Location
+from evalgate.documents.validation_errors import Location
 from evalgate.integrations.adk.file_models import (
     AdkCase,
     AdkEvalSetHeader,

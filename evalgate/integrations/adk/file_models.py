@@ -12,9 +12,9 @@ from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator,
 from pydantic.alias_generators import to_camel
 from typing_extensions import override
 
+from evalgate.datasets.adk_turns import PART_KEYS
 from evalgate.datasets.ignored_keys import KeyModel
-from evalgate.datasets.turn_shapes import PART_KEYS
-from evalgate.documents.validation import Id
+from evalgate.documents.validation_errors import Id
 
 
 class AdkModel(BaseModel):

@@ -36,7 +36,12 @@ from evalgate.documents.strict_json import (
     require_object,
     require_text,
 )
-from evalgate.documents.validation import Id, find_repeated_ids, translate_validation_error, validate_id
+from evalgate.documents.validation_errors import (
+    Id,
+    find_repeated_ids,
+    translate_validation_error,
+    validate_id,
+)
 
 
 class AdkLegacyFormat:

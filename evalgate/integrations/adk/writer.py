@@ -17,8 +17,8 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
+from evalgate.datasets.adk_turns import DURATIONS, get_part_role
 from evalgate.datasets.conversion_losses import build_write_result, describe_losses, omit_empty, to_adk_part
-from evalgate.datasets.turn_shapes import DURATIONS, get_part_role
 
 _HOLDS = frozenset(
     {

@@ -23,9 +23,9 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
-from evalgate.datasets.turn_shapes import PART_KEYS, extract_native_data
+from evalgate.datasets.adk_turns import PART_KEYS, extract_native_data
 from evalgate.documents.strict_json import get_items
-from evalgate.documents.validation import Id
+from evalgate.documents.validation_errors import Id
 
 
 def _drop_nulls(value: object) -> object:

@@ -12,7 +12,7 @@ from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.eval_set_reader import EvalSetReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
 from evalgate.documents.strict_json import LOOKED_AT, as_sequence
-from evalgate.documents.validation import Location
+from evalgate.documents.validation_errors import Location
 
 
 class AdkRsFormat:
@@ -47,7 +47,7 @@ class AdkRsFormat:
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
         """Yield the paths of keys that are ignored when the eval set is read."""
-        from evalgate.datasets.turn_shapes import CONTENTS
+        from evalgate.datasets.adk_turns import CONTENTS
         from evalgate.integrations.adk_rs.cases import AdkRsEvalSetFile
 
         for found in collect_ignored_keys(AdkRsEvalSetFile, document.value):

@@ -26,7 +26,7 @@ from evalgate.core.types import (
     ToolCall,
     TurnScore,
 )
-from evalgate.metrics.trajectory import TOO_DEEP
+from evalgate.metrics.tool_call_matching import TOO_DEEP
 from evalgate.metrics.turnwise import compute_turn_mean_all_pass
 
 _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")

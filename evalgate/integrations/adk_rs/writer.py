@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from evalgate.core.protocols import WriteResult
 from evalgate.core.types import CaseTurn, EvalCase, EvalSet, JsonObject, Message, ToolCall
+from evalgate.datasets.adk_turns import normalize_keys
 from evalgate.datasets.conversion_losses import (
     build_write_result,
     check_cases_remain,
@@ -15,7 +16,6 @@ from evalgate.datasets.conversion_losses import (
     omit_empty,
     to_adk_part,
 )
-from evalgate.datasets.turn_shapes import normalize_keys
 
 _NAME = "adk-rs"
 _HOLDS = frozenset(

@@ -42,7 +42,7 @@ from evalgate.datasets.conversion_losses import find_linear_goal_order
 from evalgate.datasets.eval_set_reader import finish_reading
 from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker, collect_ignored_keys
 from evalgate.documents.strict_json import as_sequence, get_items
-from evalgate.documents.validation import Id, Location, find_repeated_ids, validate_model
+from evalgate.documents.validation_errors import Id, Location, find_repeated_ids, validate_model
 
 _Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 

@@ -32,10 +32,10 @@ from evalgate.integrations.orchestrate.journey.outcome import (
     evaluate_journey,
 )
 from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelClient, ModelRequest
+from evalgate.llm.judge_resolver import Judge, get_judge_resolver
 from evalgate.llm.prompting import load_prompt
-from evalgate.llm.resolver import Judge, get_judge_resolver
-from evalgate.llm.sampling import UnparsableAnswerError, take_samples
-from evalgate.metrics.trajectory import TOO_DEEP
+from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples
+from evalgate.metrics.tool_call_matching import TOO_DEEP
 
 PROMPTS = ("orchestrate_keywords", "orchestrate_text", "orchestrate_check")
 _VERDICT = AnswerSchema(

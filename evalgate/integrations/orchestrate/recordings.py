@@ -26,7 +26,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.documents.strict_json import read_json
-from evalgate.documents.validation import translate_validation_error
+from evalgate.documents.validation_errors import translate_validation_error
 
 ENDING = ".messages.json"
 

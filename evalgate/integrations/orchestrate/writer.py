@@ -15,7 +15,7 @@ from evalgate.datasets.conversion_losses import (
     describe_case_losses,
     omit_empty,
 )
-from evalgate.documents.validation import validate_id
+from evalgate.documents.validation_errors import validate_id
 
 _NAME = "orchestrate"
 _KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload", "user_prompts")

@@ -29,7 +29,7 @@ from evalgate.documents.strict_json import (
     require_object,
     require_text,
 )
-from evalgate.documents.validation import Id, validate_id
+from evalgate.documents.validation_errors import Id, validate_id
 from evalgate.integrations.trpc.file_models import (
     AGENT_ROLES,
     ToolEntry,

@@ -12,7 +12,7 @@ from evalgate.datasets.eval_set_reader import EvalSetReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
 from evalgate.documents.key_spelling import find_key_in_any_case, get_member, normalize_key
 from evalgate.documents.strict_json import LOOKED_AT, as_sequence
-from evalgate.documents.validation import Location
+from evalgate.documents.validation_errors import Location
 
 _TRPC_CASE_KEYS = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled"}
 _TRPC_RUBRIC_KEYS = {"id", "content", "metricname"}

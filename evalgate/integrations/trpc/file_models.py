@@ -21,7 +21,7 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
-from evalgate.datasets.turn_shapes import PART_KEYS
+from evalgate.datasets.adk_turns import PART_KEYS
 from evalgate.documents.key_spelling import normalize_key
 
 AGENT_ROLES = frozenset({"", "assistant", "model"})

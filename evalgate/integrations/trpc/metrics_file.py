@@ -14,7 +14,7 @@ from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
 from evalgate.documents.config_file import ConfigDocument
 from evalgate.documents.env_expansion import expand_go_env
 from evalgate.documents.key_spelling import get_member, match_spelling, normalize_key
-from evalgate.documents.validation import Location, validate_model
+from evalgate.documents.validation_errors import Location, validate_model
 from evalgate.integrations.trpc.file_models import TrpcModel
 
 _PREFIX = "trpc/"

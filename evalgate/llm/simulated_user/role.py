@@ -17,8 +17,8 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, Scenario
 from evalgate.documents.config_file import read_config_document
-from evalgate.documents.validation import translate_validation_error
-from evalgate.llm.sampling import UnparsableAnswerError
+from evalgate.documents.validation_errors import translate_validation_error
+from evalgate.llm.sample_votes import UnparsableAnswerError
 
 
 class Behavior(BaseModel):

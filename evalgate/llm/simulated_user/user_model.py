@@ -11,7 +11,7 @@ from evalgate.core.types import EvalCase, Failure, Message, Reply, ToolCall, Usa
 from evalgate.llm.client import ChatMessage, ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.prompting import Prompt, indent_later_lines, load_prompt
-from evalgate.llm.sampling import ATTEMPTS, UnparsableAnswerError
+from evalgate.llm.sample_votes import ATTEMPTS, UnparsableAnswerError
 from evalgate.llm.simulated_user.role import (
     BUILT_IN,
     Persona,

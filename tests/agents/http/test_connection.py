@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from evalgate.agents.adapters.http import HttpAgentOptions
-from evalgate.agents.http.conversation import pause_turn_timer, turn_timer
+from evalgate.agents.http.dialect import pause_turn_timer, turn_timer
 from evalgate.agents.http.errors import describe_connection_error
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import AgentError

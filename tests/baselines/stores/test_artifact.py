@@ -14,7 +14,7 @@ from evalgate.baselines.stores import artifact
 from evalgate.baselines.stores.artifact import ArtifactStore
 from evalgate.ci.posting import PostTimeouts
 from evalgate.cli.baseline_save import SaveOptions, save_baseline
-from evalgate.cli.stored_runs import resolve_target
+from evalgate.cli.reevaluation import resolve_target
 from evalgate.core.errors import EvalgateError, InvalidInputError, NoVerdictError
 from evalgate.core.protocols import StoreContext, explain_missing_baseline
 from evalgate.core.registry import resolve_baseline_store

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from evalgate.core.protocols import MetricContext, MetricType
 from evalgate.core.types import CaseRun, Criterion, MetricFailure, MetricScore, Reply, ToolCall
-from evalgate.integrations.adk.metrics.trajectory_family import (
+from evalgate.integrations.adk.metrics.vertex_trajectories import (
     TrajectoryAnyOrderMatch,
     TrajectoryExactMatch,
     TrajectoryInOrderMatch,

@@ -16,7 +16,7 @@ from evalgate.integrations.trpc.metrics.tool_trajectory import (
     TrpcToolTrajectory,
     find_unmatched_indices,
 )
-from evalgate.metrics.trajectory import ToolRecord, collect_tool_records
+from evalgate.metrics.tool_call_matching import ToolRecord, collect_tool_records
 from tests.builders import a_case, a_turn
 
 NUMBERS = st.sampled_from([0, 1, 1.0000005, 1.0000015, 2, -3, 10**400])

@@ -50,7 +50,7 @@ from evalgate.integrations.adk.judging.prompts import (
     to_json_line,
 )
 from evalgate.llm.prompting import indent_later_lines
-from evalgate.llm.sampling import Samples
+from evalgate.llm.sample_votes import Samples
 from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 
 

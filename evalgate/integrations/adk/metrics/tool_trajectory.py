@@ -16,7 +16,7 @@ from evalgate.core.types import (
     Reply,
     TurnScore,
 )
-from evalgate.metrics.trajectory import TOO_DEEP, ToolCallComparator
+from evalgate.metrics.tool_call_matching import TOO_DEEP, ToolCallComparator
 from evalgate.metrics.turnwise import compute_turn_mean
 
 _MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")

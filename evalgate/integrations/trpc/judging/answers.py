@@ -14,7 +14,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
 from evalgate.integrations.trpc.go_json import fold_key, reject_constant, trim_go_space
 from evalgate.llm.client import AnswerSchema, TokenChoice, replace_surrogates
-from evalgate.llm.sampling import UnparsableAnswerError
+from evalgate.llm.sample_votes import UnparsableAnswerError
 
 
 @frozen

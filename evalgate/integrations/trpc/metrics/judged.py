@@ -43,8 +43,8 @@ from evalgate.integrations.trpc.judging.prompts import (
 )
 from evalgate.llm.client import ModelAnswer, build_model_request
 from evalgate.llm.prompting import load_prompt
-from evalgate.llm.sampling import UnparsableAnswerError, take_samples
-from evalgate.metrics.trajectory import ToolRecord, collect_tool_records
+from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples
+from evalgate.metrics.tool_call_matching import ToolRecord, collect_tool_records
 from evalgate.metrics.turnwise import Exchange
 
 

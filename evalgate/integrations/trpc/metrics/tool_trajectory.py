@@ -23,7 +23,7 @@ from evalgate.integrations.trpc.criteria import (
     refuse_registered_name,
 )
 from evalgate.integrations.trpc.go_json import as_double, is_number
-from evalgate.metrics.trajectory import ToolRecord, collect_tool_records
+from evalgate.metrics.tool_call_matching import ToolRecord, collect_tool_records
 from evalgate.metrics.turnwise import compute_turn_mean
 
 

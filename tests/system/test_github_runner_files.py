@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.ci.github_actions import PullRequest, find_subject
-from evalgate.system.runner_files import (
+from evalgate.system.github_runner_files import (
     NOT_WRITTEN,
     WRITTEN,
     append_to_command_file,

@@ -25,7 +25,7 @@ from evalgate.core.types import (
     ToolCall,
     TurnScore,
 )
-from evalgate.metrics.trajectory import TOO_DEEP, ToolCallComparator, format_call
+from evalgate.metrics.tool_call_matching import TOO_DEEP, ToolCallComparator, format_call
 from evalgate.metrics.turnwise import compute_turn_mean
 
 

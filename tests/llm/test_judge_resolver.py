@@ -10,7 +10,7 @@ from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
 from evalgate.datasets.fingerprint import compute_metric_fingerprint, is_other_judge
 from evalgate.llm.client import build_model_request
-from evalgate.llm.resolver import JudgeNotConfiguredError, JudgeResolver, LlmContext, ModelPool
+from evalgate.llm.judge_resolver import JudgeNotConfiguredError, JudgeResolver, LlmContext, ModelPool
 from tests.llm.fakes import FakeTime
 from tests.openai_server import OpenAIServer, Says
 

@@ -27,7 +27,7 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.fingerprint import is_other_judge
 from evalgate.statistics.mean_difference import compute_case_p
-from evalgate.statistics.pairing import UNIT
+from evalgate.statistics.score_pairs import UNIT
 
 MOST_POINTS = 12
 """Gate runs that a trend shows at most."""

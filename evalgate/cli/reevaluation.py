@@ -6,7 +6,11 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
-from evalgate.baselines.breaks import collect_thresholds, describe_already_failing, drop_runs_before_breaks
+from evalgate.baselines.failing_since import (
+    collect_thresholds,
+    describe_already_failing,
+    drop_runs_before_breaks,
+)
 from evalgate.baselines.stores.file import FileStore
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
@@ -37,7 +41,7 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import parse_json
-from evalgate.gating.baseline_changes import explain_missing_deltas
+from evalgate.gating.case_changes import explain_missing_deltas
 from evalgate.gating.comparison import ScoredRuns, compare_runs
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy
 from evalgate.gating.significance import decide_metrics

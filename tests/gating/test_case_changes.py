@@ -16,7 +16,7 @@ from evalgate.core.types import (
     RunMetric,
     Status,
 )
-from evalgate.gating.baseline_changes import add_deltas, compare_with_baseline, explain_missing_deltas
+from evalgate.gating.case_changes import add_deltas, compare_with_baseline, explain_missing_deltas
 from evalgate.metrics.aggregation import summarize_metrics
 from evalgate.reporting.findings import find_still_failing, format_change_counts
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result

@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict, ThresholdEstimate
 from evalgate.statistics.mean_difference import MeanDifference, compare_means, compute_case_p, find_largest_p
-from evalgate.statistics.pairing import (
+from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters, is_within_level
+from evalgate.statistics.score_pairs import (
     GatingMetric,
     Pair,
     PairedScores,
@@ -16,7 +17,6 @@ from evalgate.statistics.pairing import (
     compute_score_mean,
     pair_cases,
 )
-from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters, is_within_level
 from evalgate.statistics.threshold_test import (
     compare_mean_with_minimum,
     compare_reliability_with_minimum,

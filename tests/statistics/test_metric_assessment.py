@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.statistics.assessment import (
+from evalgate.statistics.case_regression import build_confirmation_plan
+from evalgate.statistics.metric_assessment import (
     can_detect_total_drop,
     compute_hochberg_levels,
     compute_holm_levels,
     find_discoveries,
 )
-from evalgate.statistics.case_regression import build_confirmation_plan
 from tests.statistics.suites import pair, pairs
 
 levels = st.lists(st.floats(0, 0.2), min_size=1, max_size=6)

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import ToolCall
-from evalgate.metrics.trajectory import diff_trajectories, render_call
+from evalgate.metrics.tool_call_matching import diff_trajectories, render_call
 
 
 def calls(names: str) -> list[ToolCall]:

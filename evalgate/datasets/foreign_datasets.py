@@ -13,7 +13,7 @@ from evalgate.core.errors import MOST_SHOWN, InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.conversion_rows import (
+from evalgate.datasets.foreign_rows import (
     QUESTIONS,
     DamagedRowError,
     Row,

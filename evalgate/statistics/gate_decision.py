@@ -13,14 +13,6 @@ from evalgate.core.types import (
     SamplingCost,
     ThresholdEstimate,
 )
-from evalgate.statistics.assessment import (
-    AnalysisStage,
-    Assessment,
-    Reason,
-    RuleCheck,
-    build_assessments,
-    find_discoveries,
-)
 from evalgate.statistics.case_regression import (
     Cell,
     ConfirmationPlan,
@@ -29,7 +21,16 @@ from evalgate.statistics.case_regression import (
     classify_case,
 )
 from evalgate.statistics.mean_difference import MeanDifference, compute_case_p
-from evalgate.statistics.pairing import (
+from evalgate.statistics.metric_assessment import (
+    AnalysisStage,
+    Assessment,
+    Reason,
+    RuleCheck,
+    build_assessments,
+    find_discoveries,
+)
+from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
+from evalgate.statistics.score_pairs import (
     UNIT,
     CaseScores,
     GatingMetric,
@@ -37,7 +38,6 @@ from evalgate.statistics.pairing import (
     compute_score_mean,
     normalize_scores,
 )
-from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.threshold_test import count_passed
 
 SEVERITY: Mapping[MetricVerdict, int] = {"pass": 0, "inconclusive": 1, "fail": 2}

@@ -1,0 +1,75 @@
+"""The command `merge`: one record and one verdict from the results of all shards."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalgate.cli.options import (
+    SectionedCommand,
+    add_plan_options,
+    add_posting_options,
+    build_overrides,
+    html_page,
+    pop_post_options,
+    project_directory,
+    reports_folder,
+)
+from evalgate.cli.project_folder import FILE
+from evalgate.cli.redacted_output import build_redactor
+from evalgate.cli.run import build_repro_options, post_on_failure
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("shards", nargs=-1, type=FILE, required=True, metavar="RESULTS...")
+@click.option(
+    "--eval-sets",
+    "eval_sets",
+    type=FILE,
+    multiple=True,
+    metavar="PATTERN",
+    help="Eval sets, as for the shards.",
+)
+@add_plan_options
+@add_posting_options
+@html_page
+@reports_folder
+@project_directory
+def merge(
+    shards: tuple[str, ...],
+    eval_sets: tuple[str, ...],
+    html: bool,
+    out: str,
+    working_directory: str,
+    **options: Any,
+) -> int:
+    """Merge the results of all shards and print the verdict.
+
+    RESULTS are the `results.json` of the shards: files, globs, or folders that contain them at any depth.
+    Repeat the other options of the shards.
+    """
+    from dataclasses import replace
+
+    from evalgate.runner.pipeline import merge_shards
+    from evalgate.runner.plan import build_plan
+    from evalgate.runner.publish import Publisher
+    from evalgate.runner.sharding import find_shards, read_shard
+    from evalgate.system.gc import pause_gc
+
+    thresholds, folder = options.pop("thresholds"), Path(working_directory)
+    posting = pop_post_options(options)
+    overrides, files = build_overrides(eval_sets, options), find_shards(shards, base=folder)
+    redactor = build_redactor(overrides.mask)
+    with pause_gc():  # all that is read here stays to the end
+        with post_on_failure(posting, redactor), redactor.redact_errors():
+            plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
+            streams = (sys.stdout, sys.stderr)
+            publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, html)
+            records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
+            record = merge_shards(plan, records, publisher.build_progress())
+            repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
+            record = replace(record, options=repro_options)
+        publisher.clear_previous_reports()
+        return publisher.publish(record)
