@@ -1,4 +1,4 @@
-"""Commands `run` and `merge` with their options, and how a report repeats or resumes their runs."""
+"""The command `run` with its options, and how a report repeats or resumes a run."""
 
 import os
 import shlex
