@@ -1,7 +1,7 @@
 """Start the agent host: `python <folder>/__main__.py '{"entry": "package.module:attribute", "threads": 8}'`.
 
-The folder is loaded as a package with a private name and removed from `sys.path`, so that no module of it can
-shadow a module of the agent.
+The folder is loaded as a package with a private name and removed from `sys.path`, so that its modules cannot
+shadow modules of the agent.
 """
 
 import sys
@@ -10,7 +10,7 @@ _PACKAGE = "_evalgate_worker"
 
 
 def _refuse_old_python() -> None:
-    """Exit with a message, not with a syntax error, on an interpreter that cannot parse the other modules."""
+    """Exit with code 1 and a `fatal` message on Python before 3.9, which cannot run the other modules."""
     if sys.version_info < (3, 9):
         # No f-string in this file: Python 3.5 could not parse it, and would show a syntax error instead.
         # The message holds nothing to escape, so it needs no import of `json`.

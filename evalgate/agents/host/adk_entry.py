@@ -1,7 +1,7 @@
 """Search for a Google ADK agent as ADK does: in a module, an agent folder or a file.
 
-The order is: `app`, `root_agent`, `get_agent_async`; then the same names in `agent`, an attribute or
-submodule; then `root_agent.yaml` in the folder, from which ADK builds an agent.
+The order is: `app`, `root_agent` and `get_agent_async` in the module; then the same names in its attribute
+`agent`, and in its submodule `agent`; then `root_agent.yaml` in the folder, from which ADK builds an agent.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEven
     """Return the agent, workflow or app that `entry` names, relative to the working folder.
 
     Args:
-        entry: `package.module`, `path/to/agent_folder` or `path/file.py`, with `:attribute` for another name
-            than those that ADK searches for. Or `path/file.yaml`: an agent of ADK's configuration.
+        entry: `package.module`, `path/to/agent_folder` or `path/file.py`, with `:attribute` if the agent has
+            a name for which ADK does not search; or `path/file.yaml`, a file from which ADK builds an agent.
         sub_agent: Name of an agent below the root to run instead of the root.
         loop: Event loop in which `get_agent_async` runs.
 
     Raises:
         UnusableEntryError: there is no such agent.
-        BaseException: the module raised it.
+        BaseException: any exception that importing the module raises.
     """
     found = _resolve_entry(entry)
     agent = _call_factory(found, loop) if inspect.isroutine(found) else found
@@ -51,7 +51,10 @@ def _resolve_entry(entry: str) -> object:
 
 
 def _load_config_agent(file: str, where: str) -> object:
-    """Return the agent of a configuration file, which names modules relative to its parent folder."""
+    """Return the agent that ADK builds from a configuration file.
+
+    The file may name modules relative to the parent of its own folder, which is added to `sys.path`.
+    """
     if not os.path.isfile(file):
         raise EntryNotFoundError(f"there is no file {where} in {os.getcwd()}")
     folder = os.path.dirname(file)
@@ -78,7 +81,7 @@ def _load_adk_module(where: str) -> ModuleType:
 
 
 def _load_dotenv(folder: str) -> None:
-    """Set variables of the nearest `.env` that the environment does not have, as ADK's command line does."""
+    """Load the nearest `.env` file as ADK's command line does; variables that are set keep their values."""
     if os.environ.get("ADK_DISABLE_LOAD_DOTENV", "").lower() in ("1", "true"):
         return
     for each in _iter_parent_folders(folder):
@@ -89,7 +92,7 @@ def _load_dotenv(folder: str) -> None:
 
 
 def _iter_parent_folders(folder: str) -> Iterator[str]:
-    """Yield `folder` and its parents up to the working folder; only `folder` if it is elsewhere."""
+    """Yield `folder` and its parents up to the working folder; only `folder` if it lies outside of that."""
     top = os.getcwd()
     yield folder
     while folder != top and folder.startswith(top + os.sep):
@@ -138,7 +141,7 @@ def _call_factory(function: Any, loop: asyncio.AbstractEventLoop) -> object:
 
 
 def _select_sub_agent(agent: Any, name: str) -> object:
-    """Return the agent of that name below the root; for an app, a copy of the app with it as the root."""
+    """Return the agent called `name` below the root; for an app, return a copy with that agent as root."""
     root = agent.root_agent if is_app(agent) else agent
     found = root.find_agent(name) if hasattr(root, "find_agent") else None
     if found is None:

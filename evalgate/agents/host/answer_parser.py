@@ -31,7 +31,7 @@ class AnswerCollector:
         """Add one value of a generator: a piece of the response, an event, or an answer.
 
         Raises:
-            InvalidAnswerError: it is none of them.
+            InvalidAnswerError: the value is none of these.
         """
         if isinstance(value, str):
             self._pieces.append(value)
@@ -49,7 +49,7 @@ class AnswerCollector:
         """Add the return value of a function. None is allowed if the agent reported or yielded something.
 
         Raises:
-            InvalidAnswerError: it is neither a text nor an answer.
+            InvalidAnswerError: the value is neither a text nor an answer, or is None without any report.
         """
         if isinstance(value, str):
             self._response = value
@@ -61,11 +61,11 @@ class AnswerCollector:
             )
 
     def is_empty(self) -> bool:
-        """Return True if the agent has neither yielded, returned nor reported anything yet."""
+        """Return True if the agent has not yielded, returned or reported anything yet."""
         return not self._pieces and self._response is None and self._recorder.events == 0
 
     def get_response(self) -> str | None:
-        """Return the final response: returned, else yielded, else reported as a final message; else None."""
+        """Return the returned text, else the joined yielded texts, else the final message, else None."""
         if self._response is not None:
             return self._response
         return "".join(self._pieces) if self._pieces else self._recorder.final

@@ -1,4 +1,4 @@
-"""Transport of JSON lines between the host and the gate, with many lines in one system call."""
+"""Transport of JSON lines between the host and the gate; one system call writes many lines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .errors import MessageTooLargeError
 from .threads import end_if_forked
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""Size limit of the gate for one turn."""
+"""Largest size of a message in bytes: the gate accepts no more in one turn."""
 _READ_BYTES = 256 * 1024
 
 
 def _convert_unknown(value: object) -> object:
-    """Return a JSON value for an object of another type: its fields if it has any, else its text."""
+    """Return a JSON value for an object that `json` cannot encode: its fields, sorted items or text."""
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         return dump(mode="json")
@@ -37,7 +37,8 @@ def encode_line(message: dict[str, Any]) -> bytes:
     """Return the message as one line of JSON.
 
     Raises:
-        MessageTooLargeError: the gate would refuse it, and sending it would delay other conversations.
+        MessageTooLargeError: the line exceeds 16 MiB. The gate would refuse it, and other conversations would
+            wait while it is sent.
         TypeError, ValueError, RecursionError: the message has a value that JSON cannot express.
     """
     # ASCII with escapes, because a lone surrogate in the agent's text cannot be encoded as UTF-8.
@@ -60,7 +61,7 @@ def _write_all(outgoing: int, data: bytes) -> None:
 
 
 class Channel:
-    """Connection to the gate over two file descriptors; `closed` is True once the gate closed its end."""
+    """Connection to the gate over two file descriptors; `closed` is True once the gate has closed its end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, incoming: int, outgoing: int) -> None:
         self.closed = False

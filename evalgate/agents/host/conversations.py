@@ -34,9 +34,9 @@ class _ActiveTurn:
         self.capture: Optional[TurnCapture] = None
         self.cancelled = False
         self.concurrent = False
-        """True if another turn was in progress at the same time: its agent may have cancelled this one."""
+        """True if another turn was in progress at the same time: its agent may have cancelled this turn."""
         self.is_cancel_reported = False
-        """True once the gate received `cancelled`, after which no message of the turn may follow."""
+        """True once `cancelled` was sent to the gate, after which no message of the turn may follow."""
 
 
 class SessionManager:
@@ -51,7 +51,7 @@ class SessionManager:
         self._threads = threads
         self._sessions: dict[str, tuple[Session, Recorder]] = {}
         self._hosts: dict[str, AgentHost] = {}
-        """Hosts by session, if each conversation has an agent of its own."""
+        """Hosts by session id, if each conversation has an agent of its own."""
         self._turns: dict[str, _ActiveTurn] = {}
         self._captures: dict[str, SessionCapture] = {}
         self._handlers: dict[str, Callable[[_Message], None]] = {
@@ -62,7 +62,7 @@ class SessionManager:
         }
 
     def handle_message(self, message: _Message) -> None:
-        """Handle one message of the gate; ignore unknown types, which later gates may send."""
+        """Handle one message of the gate; ignore unknown types, which later releases of evalgate may send."""
         handler = self._handlers.get(message.get("type", ""))
         if handler is not None:
             handler(message)
@@ -205,7 +205,10 @@ class SessionManager:
         return answer
 
     async def _find_host(self, turn: _ActiveTurn) -> AgentHost:
-        """Return the host of the turn's conversation; the first turn creates it if each has its own."""
+        """Return the host that serves the turn's conversation.
+
+        If each conversation has a host of its own, the first turn creates that host.
+        """
         create_host, session = self._host.create_next_host, turn.session.id
         if create_host is None:
             return self._host
@@ -235,7 +238,10 @@ class SessionManager:
 
 
 def _drain_generator(generator: Any, answer: AnswerCollector) -> object:
-    """Add every value of a generator to `answer`, and return the generator's return value."""
+    """Add every yielded value to `answer`, and return the generator's return value.
+
+    If there is no return value, return None, or an empty text if `answer` is still empty.
+    """
     while True:
         try:
             piece = next(generator)

@@ -15,11 +15,11 @@ _MAX_NAMES = 12
 
 
 def load_entry(entry: str, home: str | None = None) -> object:
-    """Return the object that `entry` names, relative to `home`, else to the working folder.
+    """Return the object that `entry` names; a path is relative to `home`, else to the working folder.
 
     Raises:
         EntryNotFoundError: the entry is malformed, or there is no such object.
-        BaseException: the module raised it.
+        BaseException: any exception that importing the module raises.
     """
     where, colon, attribute = entry.rpartition(":")
     if not colon or not where or not attribute:
@@ -28,11 +28,11 @@ def load_entry(entry: str, home: str | None = None) -> object:
 
 
 def load_module(where: str, home: str | None = None) -> ModuleType:
-    """Import `package.module` or `path/file.py`, relative to `home`, else to the working folder.
+    """Import `package.module` or `path/file.py`; the path is relative to `home`, else to the working folder.
 
     Raises:
         EntryNotFoundError: there is no such module or file.
-        BaseException: the module raised it.
+        BaseException: any exception that importing the module raises.
     """
     return _load_file(where, home) if where.endswith(".py") else _import_module(where)
 
@@ -52,7 +52,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _load_file(path: str, home: str | None = None) -> ModuleType:
-    """Import a file: as a module of its package if it is in one, else by its path, like a script."""
+    """Import a file: as a module of its package if it belongs to one, else by its path, like a script."""
     file = os.path.abspath(os.path.join(home or "", path))
     if not os.path.isfile(file):
         raise EntryNotFoundError(f"there is no file {path} in {_get_working_folder()}")

@@ -1,8 +1,8 @@
 """Exceptions of the host, descriptions of the agent's exceptions, and detection of busy services.
 
-SDKs of providers have no common base class, but all have the HTTP status: openai and anthropic as
-`status_code`, google as `code`, aiohttp as `status`, httpx and requests in `response`, botocore in a dict of
-that name, gRPC as a function `code`. None of them is imported here.
+The exceptions of the providers' SDKs have no common base class, but all hold the HTTP status: openai and
+anthropic in `status_code`, google in `code`, aiohttp in `status`, httpx and requests in `response`, botocore
+in a dict `response`. gRPC has its own status in a method `code`. No SDK is imported here.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _MAX_CAUSES = 8
 
 
 def classify_transient_error(error: BaseException) -> tuple[str, float | None] | None:
-    """Return the kind of a busy service's failure and its Retry-After in seconds; None for other errors.
+    """Return the kind of a busy service's error and its Retry-After in seconds; None for other errors.
 
+    The kind is `rate_limited` or `unavailable`; Retry-After is None if the service sent no such value.
     Causes (`raise … from`) are searched as well. Contexts are not: an error that was merely being handled
     says nothing about the service.
     """
@@ -52,7 +53,7 @@ def _iter_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _get_cause(error: BaseException) -> BaseException | None:
-    """Return the error's cause, or the only member of an exception group."""
+    """Return the only member of an exception group; for any other error, its `__cause__`."""
     members = getattr(error, "exceptions", None)
     # `asyncio.TaskGroup` wraps even a single failure. Of several, none is the cause of the others.
     if isinstance(members, (list, tuple)) and len(members) == 1 and isinstance(members[0], BaseException):
@@ -106,7 +107,7 @@ def _find_retry_after(error: BaseException) -> float | None:
 def _read_retry_delay(details: Any) -> float | None:
     """Return the seconds of `google.rpc.RetryInfo`, which Google's APIs send only in the body.
 
-    Its form is `{"retryDelay": "37s"}`.
+    Such a detail has the form `{"retryDelay": "37s"}`.
     """
     if isinstance(details, dict):
         error = details.get("error", details)
@@ -144,27 +145,27 @@ _MAX_TRACEBACK = 16 * 1024
 
 
 class UnusableEntryError(Exception):
-    """Object of an entry that cannot be used as an agent; the message says why."""
+    """Error for an object that cannot be used as an agent; the message says why."""
 
 
 class EntryNotFoundError(UnusableEntryError):
-    """Entry that names nothing; the message says what is missing."""
+    """Entry that names no existing module, file or attribute; the message says what is missing."""
 
 
 class AgentCreationError(Exception):
-    """Exception of the agent's class or factory, which is the cause; the message summarises it."""
+    """Failure of the agent's class or factory; `__cause__` is its exception, which the message summarises."""
 
 
 class InvalidAnswerError(Exception):
-    """Value of the agent that is no answer; the message says what was expected."""
+    """Value from the agent that is not a valid answer; the message says what was expected."""
 
 
 class UnsupportedCaseError(Exception):
-    """Case with a part that this kind of agent cannot receive; says nothing about the agent."""
+    """Case with a part that this kind of agent cannot receive; not counted against the agent."""
 
 
 class NoMatchingMockError(Exception):
-    """Call of a mocked tool that no mock matches; says nothing about the agent."""
+    """Call of a mocked tool that no mock matches; not counted against the agent."""
 
 
 class MessageTooLargeError(ValueError):
@@ -175,11 +176,11 @@ class MessageTooLargeError(ValueError):
 
 
 class ModelError(Exception):
-    """Error that the agent's model returned instead of an answer, while the agent raised nothing."""
+    """Error that the agent's model returned instead of an answer, although the agent raised no exception."""
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
-    """Return the fields of an `error` message for a turn that raised."""
+    """Return the fields of an `error` message for a turn in which `error` was raised."""
     if isinstance(error, SystemExit):
         code = "" if error.code is None else repr(error.code)
         kind, message = "exited", f"the agent called sys.exit({code})"
@@ -231,7 +232,7 @@ def _describe_load_error(error: BaseException) -> str:
 
 
 def _find_encoding_fault(error: BaseException) -> str | None:
-    """Return the fault in the encoding of a source file that Python refused; None for other errors."""
+    """Return a message about a source file that Python refused for its encoding; None for other errors."""
     if not isinstance(error, (SyntaxError, ValueError)):
         return None
     if isinstance(error, SyntaxError) and error.msg.startswith("(unicode error) 'utf-8' codec"):
@@ -282,14 +283,14 @@ def _guess_encoding(path: str) -> str | None:
 
 
 def _format_location(path: str, line: int | None = None) -> str:
-    """Return a path relative to the working folder, if it is below that, with the line if it is known."""
+    """Return `path` or `path:line`, relative to the working folder if the file lies below that."""
     folder = os.path.join(os.getcwd(), "")
     relative = path.removeprefix(folder)
     return relative if line is None else f"{relative}:{line}"
 
 
 def summarize_error(error: BaseException) -> str:
-    """Return `Type: first line of the message`, of which at most 500 characters are shown."""
+    """Return `Type: first line of the message`, with that line cut after 500 characters."""
     name = type(error).__name__
     try:
         lines = str(error).strip().splitlines()
@@ -301,9 +302,9 @@ def summarize_error(error: BaseException) -> str:
 
 
 def format_traceback(error: BaseException) -> str:
-    """Return the traceback from the agent's first frame on, or the last 16 KiB of it.
+    """Return the traceback from the agent's first frame on; only its end if it exceeds 16,384 characters.
 
-    It is empty for errors that the host raises itself: their message is enough.
+    Return an empty text for errors that the host itself raises: their message is enough.
     """
     if isinstance(
         error, (UnusableEntryError, InvalidAnswerError, ModelError, NoMatchingMockError, UnsupportedCaseError)

@@ -2,8 +2,8 @@
 
 Each request is a case with its run, and each answer is a score. There are three signatures, recognised by
 their parameters: evalgate's `(case, run, **options)`; Google ADK's `(eval_metric, actual_invocations,
-expected_invocations, conversation_scenario)`; and the one of ADK's guide, `(actual_invocation,
-expected_invocation, criterion)`, which is called once per turn.
+expected_invocations, conversation_scenario)`; and the signature in ADK's guide, `(actual_invocation,
+expected_invocation, criterion)`, with which a function is called once per turn.
 
 Metrics written for ADK receive objects with the fields of ADK's classes; ADK itself is not needed.
 """
@@ -21,7 +21,9 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def as_agent(function: object) -> Callable[[str], Any]:
-    """Return a function that answers requests with the scores of `function`, and is asynchronous if that is.
+    """Return a function that answers a request in JSON with the score of `function` in JSON.
+
+    The returned function is a coroutine function if `function` is.
 
     Raises:
         UnusableEntryError: `function` has none of the three signatures.
@@ -51,7 +53,7 @@ def as_agent(function: object) -> Callable[[str], Any]:
 
 
 class InvalidScoreError(Exception):
-    """Result of the metric that is no score; the message says what was expected."""
+    """Result of a metric that is not a score; the message says what was expected."""
 
 
 def _describe_failure(error: BaseException) -> dict[str, str]:
@@ -228,7 +230,7 @@ _DATA = ("args", "result", "state", "final_state", "attachments", "response")
 
 
 def to_namespace(value: Any) -> Any:
-    """Return `value` with its dicts as `JsonNamespace`, except for data: arguments, results, states."""
+    """Return `value` with dicts as `JsonNamespace`, except data such as arguments, results and states."""
     if isinstance(value, list):
         return [to_namespace(each) for each in value]
     if isinstance(value, dict):
@@ -269,7 +271,7 @@ def build_expected_invocations(case: dict[str, Any]) -> list[JsonNamespace]:
 
 
 def build_actual_invocations(case: dict[str, Any], run: dict[str, Any]) -> list[JsonNamespace]:
-    """Return one `Invocation` per reply: the user's message, the reply, the rubrics of case and turn."""
+    """Return one `Invocation` per reply, with the user's message and the rubrics of the case and the turn."""
     turns, sent = case["turns"], run["said"]
     texts = sent + [turn["user"]["text"] for turn in turns[len(sent) :]]
     invocations = []
@@ -348,7 +350,7 @@ def build_criterion(request: dict[str, Any]) -> JsonNamespace:
 
 
 def build_eval_metric(request: dict[str, Any]) -> JsonNamespace:
-    """Return the `EvalMetric`. As in Google ADK, its own `threshold` is None: the criterion has it."""
+    """Return the `EvalMetric`. As in Google ADK, its `threshold` is None: the criterion has the threshold."""
     return _build_object(
         metric_name=request["metric"],
         threshold=None,

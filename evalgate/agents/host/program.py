@@ -49,9 +49,10 @@ def main() -> None:
 
 
 def _take_over_stdio() -> tuple[int, int]:
-    """Return private copies of stdin and stdout; for all other code, also in C and in children, change them.
+    """Return duplicates of the file descriptors of stdin and stdout, and redirect the originals.
 
-    Their stdin becomes empty, and their stdout becomes stderr: nothing may write into the protocol.
+    All other code, also in C and in child processes, then has an empty stdin, and its stdout goes to stderr:
+    only the host may write into the protocol.
     """
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)

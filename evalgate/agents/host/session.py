@@ -11,11 +11,11 @@ FEATURE = "tool_mocks"
 
 
 class Mocks:
-    """Mocks of one session; a tool with mocks is never called itself."""
+    """Tool mocks of one session; a tool that is mocked in the current turn is not called."""
 
     def __init__(self, mocks: list[dict[str, Any]]) -> None:
         self.missing: Optional[NoMatchingMockError] = None
-        """Error of the last call of a mocked tool that no mock matched."""
+        """Error of the last call of a mocked tool that no mock matched; None if there was no such call."""
         self._mocks = mocks
         self._turn = -1  # `begin_turn` counts from 0, as `turn` of a mock does
 
@@ -23,7 +23,7 @@ class Mocks:
         return bool(self._mocks)
 
     def begin_turn(self) -> None:
-        """Start the next turn, which selects the mocks of that turn."""
+        """Start the next turn; a mock with a `turn` (counted from 0) applies only in that turn."""
         self._turn += 1
 
     def is_mocked(self, name: str) -> bool:
@@ -38,7 +38,7 @@ class Mocks:
         """Return the result of the first mock that matches the arguments.
 
         Raises:
-            NoMatchingMockError: none does. `missing` holds it too, since frameworks hide errors of tools.
+            NoMatchingMockError: no mock matches. `missing` holds the error too, which frameworks may hide.
         """
         for mock in self._list_mocks(name):
             if _matches_args(mock.get("args"), args, mock.get("exact") is True):
@@ -89,14 +89,14 @@ class Recorder:
         self._send = send
 
     def begin_turn(self) -> None:
-        """Start a turn and forget the events of the one before."""
+        """Start a turn; reset the events, calls and final response of the previous turn."""
         self.open, self.events, self.has_calls, self.final = True, 0, False, None
 
     def report_event(self, kind: str, **fields: object) -> None:
         """Send one event.
 
         Raises:
-            RuntimeError: no turn is in progress: it ended or was cancelled.
+            RuntimeError: no turn is in progress: the turn ended or was cancelled.
             TypeError, ValueError, RecursionError: the event cannot be written as JSON.
         """
         if not self.open:
@@ -108,7 +108,7 @@ class Recorder:
 
 
 class Session:
-    """One conversation, for agents that take a second argument. All methods may be called in any thread."""
+    """Conversation, passed to agents with a second parameter. All methods may be called in any thread."""
 
     def __init__(self, start: dict[str, Any], recorder: Recorder) -> None:
         self.id: str = start["session"]
@@ -124,9 +124,9 @@ class Session:
         self.attachments: list[Any] = []
         """Parts of the user's message that are not text, as in the eval set."""
         self.mocks = Mocks(start.get("tool_mocks") or [])
-        """Fixed results that replace tools, for hosts that apply them."""
+        """Fixed tool results, for hosts that apply tool mocks."""
         self.recorder = recorder
-        """Recorder for hosts, which reports events without checking their types."""
+        """Recorder for hosts, which reports events without type checks."""
 
     def tool_call(
         self,

@@ -20,10 +20,10 @@ _PID = os.getpid()
 
 
 def watch_forks(loop: asyncio.AbstractEventLoop) -> None:
-    """Terminate each forked child in the first iteration of the host's event loop that it runs.
+    """Terminate a forked child as soon as it runs an iteration of the host's event loop.
 
-    A child that exits by itself, or runs another program or event loop, as those of `subprocess` and
-    `multiprocessing` do, never runs that loop.
+    Children that exit by themselves or run another program or event loop never do so. Those that `subprocess`
+    and `multiprocessing` start are of this kind.
     """
     register = getattr(os, "register_at_fork", None)
     if register is not None:
@@ -38,9 +38,10 @@ def _schedule_end_check(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def end_if_forked(error: Optional[BaseException] = None) -> None:
-    """Terminate this process if it is a forked child; `error` ended the agent's code in it and sets the code.
+    """Terminate this process if it is a forked child.
 
-    `os._exit` is used because buffers and exit handlers are copies of the parent's, and must not run twice.
+    The exit code is 0, that of a `SystemExit`, or 1 if any other `error` ended the agent's code. `os._exit`
+    is used because buffers and exit handlers are copies of the parent's, and must not run twice.
     """
     if os.getpid() == _PID:
         return
@@ -67,7 +68,10 @@ class DaemonThreadPool:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
 
     def run_in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Call `work` in a thread with the caller's context variables; call this in the event loop."""
+        """Call `work` in a thread, with the caller's context variables, and return the future of its result.
+
+        This method must be called in the event loop.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         # The context variable of the capture assigns requests in the thread to this turn.

@@ -24,18 +24,18 @@ from typing import Any, NoReturn
 from .errors import UnusableEntryError
 
 MANIFEST = ".evalgate-digests.json"
-"""File in the folder with the SHA-256 of each other file."""
+"""Name of the file in a metric's folder that holds the SHA-256 of each other file by relative path."""
 
 _homes: dict[str, dict[str, str]] = {}
-"""SHA-256 digests by folder and by the path below it."""
+"""SHA-256 digests by folder, and by path relative to the folder."""
 
 
 def verify_code(home: str, digest: str) -> None:
-    """Check every file of a folder, and let imports from it check each file again.
+    """Verify the digests of all files in a folder, and let imports verify each file again.
 
     Args:
-        home: The folder.
-        digest: SHA-256 of its manifest.
+        home: Folder with the metric's code and its manifest.
+        digest: SHA-256 of the manifest, in hexadecimal.
 
     Raises:
         UnusableEntryError: a file was changed or removed.
@@ -53,12 +53,12 @@ def verify_code(home: str, digest: str) -> None:
 
 
 def find_loader(name: str, file: str) -> SourceFileLoader | None:
-    """Return a loader that checks a file of a verified folder; None for all other files."""
+    """Return a loader that verifies `file` if it is in a verified folder; None for all other files."""
     return _VerifiedSourceLoader(name, file) if _find_home(file) else None
 
 
 class _VerifiedSourceLoader(SourceFileLoader):
-    """Loader that compiles the bytes that it has checked."""
+    """Loader that compiles only bytes with a verified digest."""
 
     def get_data(self, path: str) -> bytes:
         return _read_verified(path) if _find_home(path) else super().get_data(path)
@@ -69,7 +69,7 @@ class _VerifiedSourceLoader(SourceFileLoader):
 
 
 class _VerifiedExtensionLoader(ExtensionFileLoader):
-    """Loader of extension modules that checks the file just before."""
+    """Loader of extension modules that verifies the digest of the file just before it is loaded."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         # The dynamic linker reads the file itself, so it cannot get the bytes that were checked.
@@ -89,10 +89,10 @@ def _find_home(path: str) -> str:
 
 
 def _read_verified(path: str) -> bytes:
-    """Return the content of a file.
+    """Return the content of a file in a verified folder.
 
     Raises:
-        UnusableEntryError: its digest is not the one of the manifest.
+        UnusableEntryError: the file cannot be read, or its digest differs from that in the manifest.
     """
     home = _find_home(path)
     inner = os.path.relpath(path, home)

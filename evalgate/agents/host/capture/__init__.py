@@ -1,8 +1,8 @@
 """Capture of model calls in the agent's process: requests of the providers' SDKs, and OpenTelemetry spans.
 
-Nothing is imported for it: each package is patched when the agent imports it. An event belongs to the turn in
-the context of which it happens, and is sent to the gate when the turn ends. No error of the capture may reach
-the agent.
+No package is imported for the capture: each is patched when the agent imports it. An event belongs to the
+turn that a context variable names where the event happens. The events of a turn are sent to the gate when the
+turn ends. No error of the capture may reach the agent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HTTP_CLIENTS = ("httpx", "httpx2")
 
 
 def install_capture() -> None:
-    """Register a patch for each package that is captured, which is applied when the package is imported."""
+    """Patch `threading` now, and each captured package as soon as the agent has imported it."""
     for name in _HTTP_CLIENTS:
         run_after_import(name, watch_clients)
     run_after_import("opentelemetry.sdk.trace", watch_providers)

@@ -1,7 +1,7 @@
 """Parsers of model requests and answers: OpenAI's chat completions and responses, Anthropic's messages.
 
-The end of the path and the shape of the request decide on the dialect, not the host, so that proxies and
-compatible servers are read as well. Unknown shapes are ignored.
+The dialect is detected from the end of the path and the shape of the request, not from the host, so that
+proxies and compatible servers are read as well. Unknown shapes are ignored.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ _MAX_DEPTH = 50
 
 
 def read_object(text: Any) -> Optional[dict[str, Any]]:
-    """Return the arguments of a call from an object or its JSON; None for anything else."""
+    """Return a tool call's arguments from a dict or its JSON text (empty: no arguments); else None."""
     value = read_json(text) if isinstance(text, str) and text else ({} if text == "" else text)
     return value if isinstance(value, dict) else None
 
 
 def read_result(content: Any) -> Any:
-    """Return the result of a tool; parse a text that is the JSON of an object or a list."""
+    """Return a tool's result, parsed if it is the JSON text of an object or a list."""
     if isinstance(content, str) and content.lstrip()[:1] in ("{", "["):
         return read_json(content)
     return content
 
 
 def read_json(text: str) -> Any:
-    """Return the value of a JSON text, or the text itself if it is no JSON."""
+    """Return the value of a JSON text, or the text itself if it is not valid JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -35,7 +35,7 @@ def read_json(text: str) -> Any:
 
 
 def limit_json_depth(value: Any) -> Any:
-    """Return a value as it is, or its JSON text if it nests too deep to be sent."""
+    """Return `value`, or its JSON text if it nests deeper than 50 levels (its type's name if that fails)."""
     # Level by level: recursion would fail on the values that this function looks for.
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(_MAX_DEPTH):
@@ -53,10 +53,10 @@ _Json = dict[str, Any]
 
 
 class ToolAnswer(NamedTuple):
-    """Result of a tool in a request to a model."""
+    """Tool result that a request passes to a model."""
 
     key: str
-    """Id of the call, or `name …` if calls have no id."""
+    """Id of the tool call; if calls have no id, `name ` followed by the tool's name."""
     result: Any
 
 
@@ -65,14 +65,14 @@ class ModelToolCall(NamedTuple):
 
     name: str
     args: Optional[_Json]
-    """Arguments; None if the model wrote something else than a JSON object."""
+    """Arguments; None if the model wrote anything but a JSON object."""
     id: Optional[str]
     result: Any = None
     """Result of a tool that the provider runs itself, if the answer has it."""
 
     @property
     def key(self) -> str:
-        """Return the key of the `ToolAnswer` to this call."""
+        """Return the key that the `ToolAnswer` to this call has."""
         return self.id or f"name {self.name}"
 
 
@@ -98,7 +98,7 @@ class ModelDialect(Protocol):
         ...
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
-        """Return the content of a whole answer; None if the body is no answer of this API."""
+        """Return the content of a complete answer; None if the body is no answer of this API."""
         ...
 
     def create_assembler(self) -> StreamAssembler:
@@ -110,7 +110,7 @@ class StreamAssembler(Protocol):
     """Collector of the events of a streamed answer."""
 
     body: Optional[_Json]
-    """The answer so far, in the form of a whole one; None before the first event."""
+    """Answer so far, in the form of an answer that is not streamed; None before the first event."""
 
     def add_event(self, event: _Json) -> bool:
         """Add one event; return True if it is the last one."""
@@ -118,7 +118,7 @@ class StreamAssembler(Protocol):
 
 
 def detect_dialect(path: str, body: Any) -> Optional[ModelDialect]:
-    """Return the dialect of a POST of `body` to `path`; None if it is no request to a model."""
+    """Return the dialect of a request that posts `body` to `path`; None if it is not a request to a model."""
     if not isinstance(body, dict):
         return None
     path = path.rstrip("/")
@@ -151,14 +151,14 @@ class ChatCompletionsDialect:
         return results
 
     def find_forced_tool(self, body: _Json) -> Optional[str]:
-        """Return the tool of `tool_choice` or of its predecessor `function_call`."""
+        """Return the name of the tool in `tool_choice` or in its predecessor `function_call`, or None."""
         choice = body.get("tool_choice") or body.get("function_call")
         if not isinstance(choice, dict):
             return None
         return _read_name(choice.get("function") or choice.get("custom") or choice)
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
-        """Return the content of the first choice."""
+        """Return the content of the first choice; None if there is no choice."""
         choices = filter_objects(body.get("choices"))
         if not choices or not isinstance(choices[0].get("message"), dict):
             return None
@@ -172,7 +172,7 @@ class ChatCompletionsDialect:
         return CapturedAnswer(calls, text if isinstance(text, str) else "", tokens, _read_model(body))
 
     def create_assembler(self) -> StreamAssembler:
-        """Return an assembler of chunks."""
+        """Return an assembler of streamed chunks."""
         return _ChatAssembler()
 
 
@@ -239,7 +239,7 @@ class ResponsesDialect:
         ]
 
     def find_forced_tool(self, body: _Json) -> Optional[str]:
-        """Return the tool of `tool_choice`, if that names one."""
+        """Return the name of the tool in `tool_choice`; None if it names no tool."""
         choice = body.get("tool_choice")
         return _read_name(choice) if isinstance(choice, dict) else None
 
@@ -259,7 +259,7 @@ class ResponsesDialect:
         return CapturedAnswer(calls, "\n".join(filter(None, texts)), tokens, _read_model(body))
 
     def create_assembler(self) -> StreamAssembler:
-        """Return an assembler, which needs only the last event: it has the whole response."""
+        """Return an assembler that reads only the last event, which holds the whole response."""
         return _ResponseAssembler()
 
 
@@ -298,7 +298,7 @@ class MessagesDialect:
         ]
 
     def find_forced_tool(self, body: _Json) -> Optional[str]:
-        """Return the tool of `tool_choice`, if that names one."""
+        """Return the name of the tool in `tool_choice`; None if it names no tool."""
         choice = body.get("tool_choice")
         return _read_name(choice) if isinstance(choice, dict) else None
 
@@ -329,7 +329,10 @@ class MessagesDialect:
 
 
 def _count_anthropic_tokens(usage: Any) -> Optional[tuple[int, int]]:
-    """Return input and output tokens; unlike OpenAI, Anthropic counts cached input tokens separately."""
+    """Return the numbers of input and output tokens; None if the usage has neither.
+
+    Cached input tokens are added: Anthropic, unlike OpenAI, counts them separately.
+    """
     tokens = _read_tokens(usage, "input_tokens", "output_tokens")
     if tokens is None:
         return None
@@ -388,13 +391,13 @@ def _read_model(body: _Json) -> str:
 
 
 def _wrap_custom_input(text: Any) -> Any:
-    """Return the free text of a custom tool's call as arguments: a JSON object as it is, else as `input`."""
+    """Return the input of a custom tool as arguments: the dict of a JSON object, else `{"input": text}`."""
     value = read_json(text) if isinstance(text, str) else text
     return value if isinstance(value, dict) else {"input": text}
 
 
 def _join_texts(content: Any) -> Any:
-    """Return content as one text if all its parts are texts, else as it is."""
+    """Return the joined text of `content` if all of its parts are texts, else `content` unchanged."""
     if not isinstance(content, list):
         return content
     texts = [each.get("text") for each in filter_objects(content)]
@@ -414,7 +417,7 @@ def _read_count(found: Any) -> int:
 
 
 def load_json(data: bytes) -> Any:
-    """Return the value of a JSON document; None if it is no JSON."""
+    """Return the value of a JSON document; None if it is not valid JSON."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

@@ -20,7 +20,7 @@ _reported: set[str] = set()
 
 
 def suppress_errors(function: Callable[..., _Result]) -> Callable[..., Any]:
-    """Return `function` wrapped so that it returns None on an exception, which is reported once on stderr."""
+    """Return a wrapper of `function` that reports an exception once on stderr and then returns None."""
 
     @functools.wraps(function)
     def call_safely(*args: Any, **options: Any) -> Any:
@@ -40,7 +40,7 @@ _Action = Callable[[ModuleType], None]
 
 
 def run_after_import(name: str, action: _Action) -> None:
-    """Call `action` with the module of that name: now if it is loaded, else right after its import."""
+    """Call `action` with the module called `name`: now if it is loaded, else right after its import."""
     action = suppress_errors(action)
     module = sys.modules.get(name)
     if module is not None:
@@ -50,7 +50,7 @@ def run_after_import(name: str, action: _Action) -> None:
 
 
 class _PostImportFinder:
-    """Meta path finder of one module, which finds it by the other finders and acts after its execution."""
+    """Meta path finder that calls `action` after one module was executed; other finders find the module."""
 
     def __init__(self, name: str, action: _Action) -> None:
         self._name = name

@@ -1,8 +1,8 @@
 """Capture of requests to models, and of the answers, in httpx and its successor httpx2.
 
 `Client.send` is patched and not the SDKs: these differ from release to release, and each has a dozen methods
-(`create`, `parse`, `stream`, raw answers, asynchronous or not) that all end there. A request that the SDK
-repeats is an exchange of its own, and counts if it is answered.
+(`create`, `parse`, `stream`, raw answers, asynchronous or not) that all call `send`. Each retry of an SDK is
+an exchange of its own, and counts if it is answered.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _begin_exchange(request: Any) -> Optional[ModelExchange]:
 
 @suppress_errors
 def _read_request(request: Any) -> Optional[ModelExchange]:
-    """Return the exchange of a request to a model, after recording its tool results; None for others."""
+    """Record the tool results of a request to a model and return its exchange; None for other requests."""
     turn = get_current_turn()
     if turn is None or request.method != "POST":
         return None
@@ -68,7 +68,7 @@ def _read_request(request: Any) -> Optional[ModelExchange]:
 
 
 class ModelExchange:
-    """Request to a model, with the answer to it."""
+    """Request to a model; the answer is recorded in the turn."""
 
     def __init__(self, turn: TurnCapture, dialect: ModelDialect, forced: Optional[str]) -> None:
         self._turn = turn
@@ -77,7 +77,7 @@ class ModelExchange:
 
     @suppress_errors
     def watch_response(self, response: Any) -> None:
-        """Read the answer if its body is loaded, else copy the chunks that the agent reads."""
+        """Record the answer of a 200 response: now if its body is loaded, else while the agent reads it."""
         if response.status_code != _OK:
             return
         try:
@@ -102,7 +102,7 @@ class ModelExchange:
 
     @suppress_errors
     def record_body(self, body: Any) -> None:
-        """Record the content of a whole answer in the turn."""
+        """Record the content of a complete answer in the turn."""
         answer = self._dialect.read_answer(body) if isinstance(body, dict) else None
         if answer is not None:
             self._turn.add_answer(answer, self._forced)
@@ -113,7 +113,7 @@ def _is_stream(response: Any) -> bool:
 
 
 class _BodyReader:
-    """Collector of an answer that is no stream of events, while the agent reads its bytes."""
+    """Collector of the bytes of an answer without server-sent events, while the agent reads them."""
 
     def __init__(self, exchange: ModelExchange) -> None:
         self._exchange: Optional[ModelExchange] = exchange
@@ -137,7 +137,7 @@ class _BodyReader:
 class _EventReader:
     """Parser of server-sent events while the agent reads them.
 
-    It does not wait for the end of the stream: an agent that has the last event may leave the rest unread.
+    The answer is recorded at its last event, because the agent may leave the rest of the stream unread.
     """
 
     def __init__(self, exchange: ModelExchange) -> None:

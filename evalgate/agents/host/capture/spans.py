@@ -1,7 +1,7 @@
 """Capture of the spans that the agent's process creates with the OpenTelemetry SDK.
 
-A processor is added to each TracerProvider, next to the agent's own exporters. No provider is created for the
-agent: OpenTelemetry lets a global provider be set only once, so the agent's own would be refused.
+A processor is added to each TracerProvider, next to the agent's own exporters. The host creates no provider:
+OpenTelemetry lets a global provider be set only once, and would then refuse a provider of the agent.
 """
 
 from __future__ import annotations

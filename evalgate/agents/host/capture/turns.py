@@ -36,24 +36,24 @@ def set_turn(turn: Optional[TurnCapture]) -> contextvars.Token[Optional[TurnCapt
 
 
 def reset_turn(token: contextvars.Token[Optional[TurnCapture]]) -> None:
-    """Restore the turn of the context before `set_turn` returned the token."""
+    """Restore the turn that was set before the call of `set_turn` that returned `token`."""
     _current.reset(token)
 
 
 def get_inherited_turn() -> Optional[TurnCapture]:
-    """Return the turn of the current context, open or not, for a thread that is started in it."""
+    """Return the turn of the current context, even if it has ended, for a new thread to inherit."""
     return _current.get()
 
 
 class SessionCapture:
-    """Captured data of a session that later turns need."""
+    """Captured data of a session that its later turns need."""
 
     def __init__(self) -> None:
         self.unanswered: dict[str, dict[str, Any]] = {}
-        """Events of tool calls by key, of which no request had the result yet."""
+        """Events of tool calls by key; a call is removed when a request contains its result."""
 
     def begin_turn(self) -> TurnCapture:
-        """Begin the capture of a turn in the current context, and in all tasks and threads started in it."""
+        """Begin the capture of a turn in the current context, and in tasks and threads started there."""
         turn = TurnCapture(self.unanswered)
         _in_progress.add(turn)
         set_turn(turn)
@@ -77,7 +77,7 @@ class TurnCapture:
         self._lock = threading.Lock()
 
     def add_results(self, results: list[ToolAnswer]) -> None:
-        """Add the tool results of a request; results that earlier requests had are skipped."""
+        """Add the tool results of a request, except those that an earlier request already contained."""
         last = {each.key: each for each in results}  # an id may occur again: the last result is the newest
         with self._lock:
             for key, answered in last.items():
@@ -118,7 +118,7 @@ class TurnCapture:
             self._models.append(answer.model)
 
     def add_span(self, span: dict[str, Any], size: int) -> None:
-        """Add a span that ended and takes about `size` bytes; drop it if the turn's limit is reached."""
+        """Add an ended span of about `size` bytes; drop and count it if the turn would exceed 16 MiB."""
         with self._lock:
             if not self.is_open:
                 return
@@ -129,7 +129,7 @@ class TurnCapture:
             self._spans.append(span)
 
     def add_stream(self, stream: Any) -> None:
-        """Add a stream to end with the turn, in case the agent does not read it to its end."""
+        """Register a stream that `close` ends, in case the agent does not read all of it."""
         with self._lock:
             self._streams.append(stream)
 

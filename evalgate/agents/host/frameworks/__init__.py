@@ -27,26 +27,26 @@ class AgentHost(NamedTuple):
     """Function that runs the turns of an agent, with the properties of the agent."""
 
     run_turn: Callable[[str, Session], object]
-    """Runs a turn; returns a text, a dict, an awaitable of those, or a generator, synchronous or not."""
+    """Function that runs a turn and returns a text, a dict, an awaitable of either, or any generator."""
     asynchronous: bool
     """True if `run_turn` may be called in the event loop; otherwise it is called in a thread."""
     features: tuple[str, ...] = ()
     """Optional features of the protocol that this host supports."""
     shareable: bool = True
-    """True if one agent may serve many conversations, since it stores nothing of them."""
+    """True if one agent may serve many conversations, because it stores none of them."""
     shared_parts: tuple[object, ...] = ()
-    """Parts that copies of an agent may share, such as the client of its model, if it is not shareable."""
+    """Objects that copies of an agent may share, such as its model client; used only if not `shareable`."""
     create_next_host: Callable[[], Any] | None = None
-    """Returns the host of the next conversation, or an awaitable of it; None if this one serves all of them.
+    """Function that returns the next conversation's host or an awaitable of it; None: one host serves all.
 
-    It is called where `run_turn` may be called.
+    Like `run_turn`, it is called in the event loop if `asynchronous` is True, else in a thread.
     """
     capture: bool = False
-    """True to add captured requests to models and spans, for agents that report no events themselves."""
+    """True to capture model requests and spans, for agents that report no events themselves."""
 
 
 def is_a(agent: object, package: str, name: str) -> bool:
-    """Return True if `agent` is of a class of that name in that package, without importing the package."""
+    """Return True if `agent` is an instance of class `name` of `package`, without importing the package."""
     # `isinstance` would need an import of each framework, which takes seconds where it is installed.
     return any(
         each.__name__ == name and (each.__module__ + ".").startswith(package + ".")
@@ -55,12 +55,14 @@ def is_a(agent: object, package: str, name: str) -> bool:
 
 
 def find_entry_host(named: object, where: str, loop: asyncio.AbstractEventLoop) -> AgentHost:
-    """Return the host of the object that the entry names; it creates the next ones if it cannot be shared.
+    """Return the host of the object that the entry names.
+
+    If conversations cannot share the agent, the host's `create_next_host` creates an agent for each of them.
 
     Args:
         named: An agent, or a class or function without parameters that creates one.
         where: Module or file of the entry, for messages.
-        loop: Event loop in which a factory that is a coroutine function runs.
+        loop: Event loop that awaits the result of an asynchronous factory.
 
     Raises:
         UnusableEntryError: the object is no agent, or all conversations would share its memory.
@@ -79,7 +81,7 @@ def find_host(agent: object) -> AgentHost:
     """Return the host of one agent: of a framework, a function, or an object with a known method.
 
     Raises:
-        UnusableEntryError: it is none of them.
+        UnusableEntryError: the object is none of these.
     """
     from . import callables
 

@@ -56,7 +56,7 @@ class _ConversationStore:
 
 
 class _AdkConversation:
-    """Session in a Runner of its own, which is never closed: that would close toolsets that cases share."""
+    """Conversation in its own Runner. No Runner is closed: that would close toolsets that cases share."""
 
     def __init__(self, agent: Any, session: Session) -> None:
         self._types = importlib.import_module("google.genai.types")
@@ -106,7 +106,7 @@ class _AdkConversation:
 
         Raises:
             ModelError: there is no response because the model returned an error.
-            BaseException: the agent raised it.
+            BaseException: any exception that the agent raises.
         """
         events: list[Any] = []
         try:
@@ -164,7 +164,7 @@ def _add_mocks(options: dict[str, Any], mocks: Mocks) -> dict[str, Any]:
 
 
 def _create_mock_plugin(mocks: Mocks) -> Any:
-    """Return a plugin that answers mocked tools; as the first one, before plugins of the agent."""
+    """Return an ADK plugin that answers mocked tools; it must be listed before the agent's own plugins."""
 
     async def before_tool_callback(_self: Any, *, tool: Any, tool_args: Any, **_: Any) -> Any:
         if not mocks.is_mocked(tool.name):
@@ -186,7 +186,7 @@ def _get_parts(event: Any) -> list[Any]:
 
 
 def _find_final_event(events: list[Any]) -> Any:
-    """Return the last final event with text, else the last final one (only audio or an image), else None."""
+    """Return the last final event with text, else the last final event (audio or image), else None."""
     final = None
     for event in events:
         if _get_parts(event) and event.is_final_response() and (not _has_text(final) or _has_text(event)):

@@ -1,8 +1,9 @@
 """Creation of an agent for each conversation, so that no conversation sees messages of another one.
 
 A class or a function without parameters is called once per conversation. A ready-made object is copied once
-per conversation, unless its framework stores conversations outside of it. An object that can be neither
-created nor copied is refused: a shared agent would answer one user's question with another user's data.
+per conversation, unless its framework stores conversations outside of the object. An agent that can be
+neither created anew nor copied is refused: a shared agent would answer one user's question with another
+user's data.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def find_factory(named: object) -> Optional[Callable[[], object]]:
     """Return `named` if it is a class or a function that creates agents, else None.
 
     Raises:
-        UnusableEntryError: it is a class that needs arguments, or a method without an object.
+        UnusableEntryError: `named` is a class that needs arguments, or a method that is not bound.
     """
     if inspect.isclass(named):
         _check_class(named)
@@ -83,7 +84,7 @@ def create_factory_host(
 
     Raises:
         AgentCreationError: `make` raised.
-        UnusableEntryError: its result is no agent, or is always the same one and cannot be copied.
+        UnusableEntryError: `make` returns no agent, or always the same agent, which cannot be copied.
     """
     agents = [_create_agent(make, loop) for _ in range(2)]
     hosts = [_require_host(each, make, find) for each in agents]
@@ -129,10 +130,10 @@ def _require_host(agent: object, make: Callable[[], object], find: _Find) -> Age
 
 
 def create_copied_host(agent: object, find: _Find, where: str) -> AgentHost:
-    """Return the host of copies of a ready-made agent: one per conversation; the original is never run.
+    """Return a host that runs a copy of a ready-made agent for each conversation; the original never runs.
 
     Raises:
-        UnusableEntryError: it cannot be copied.
+        UnusableEntryError: the agent cannot be copied.
     """
     shared_parts = find(agent).shared_parts
     # At once, so that an agent that cannot be copied is refused before any case runs.
@@ -145,7 +146,7 @@ def create_copied_host(agent: object, find: _Find, where: str) -> AgentHost:
 
 
 def _build_copy_memo(shared_parts: tuple[object, ...]) -> dict[int, Any]:
-    """Return a memo for `copy.deepcopy` in which the shared parts are already copied, as themselves."""
+    """Return a memo with which `copy.deepcopy` keeps the shared parts instead of copying them."""
     return {id(each): each for each in shared_parts}
 
 
@@ -174,7 +175,10 @@ def _explain_shared_agent(agent: object, why: str, where: str) -> str:
 
 
 def _is_users_class(owner: type) -> bool:
-    """Return True if the class is the user's own: only that creates the same agent without arguments."""
+    """Return True if the class is the user's own, and not of the standard library or an installed package.
+
+    Only the user's own class is likely to create the same agent without arguments.
+    """
     import sysconfig  # only needed for this sentence
 
     file = getattr(sys.modules.get(owner.__module__), "__file__", None) or ""

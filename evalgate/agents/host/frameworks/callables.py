@@ -25,7 +25,10 @@ def create_host(agent: object) -> Optional[AgentHost]:
 
 
 def _is_stateless(agent: object) -> bool:
-    """Return True if the function has no object of the user that could store a conversation."""
+    """Return True if no object of the user behind `agent` could store a conversation.
+
+    This holds for functions, and for methods of an agent that its framework lets conversations share.
+    """
     owner = getattr(agent, "__self__", None)
     if inspect.ismethod(agent) and not inspect.isclass(owner):
         known = find_framework(owner)

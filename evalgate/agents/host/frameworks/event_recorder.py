@@ -16,12 +16,12 @@ from . import AgentHost
 class HostedConversation(Protocol):
     """Conversation of a framework for one session.
 
-    It must not refer to the session: the host finds it by a weak reference to the session, which would
-    never be released.
+    The conversation must not refer to the session: the host stores conversations by weak references to their
+    sessions, and a session to which its conversation refers would never be released.
     """
 
     def run_turn(self, text: str, session: Session) -> Any:
-        """Run one turn, report its events, and return the response: a text, None or an awaitable of them."""
+        """Run one turn, report its events, and return the response (a text or None) or an awaitable of it."""
         ...
 
 
@@ -34,7 +34,7 @@ def create_conversation_host(
     """Return a host that calls `begin` in the first turn of each session, and refuses attachments.
 
     Args:
-        framework: The kind of agent in messages, such as "an agent of Strands".
+        framework: Name of the kind of agent for messages, such as "an agent of Strands".
         begin: Function that creates the conversation of a session.
         features: Optional features of the protocol that the conversations support.
         asynchronous: True if `run_turn` of the conversations is a coroutine function.
@@ -82,7 +82,7 @@ def read_context_messages(session: Session, framework: str) -> List[Tuple[str, s
 
 
 def parse_tool_output(content: object) -> object:
-    """Return the result of a tool, from the text that a framework makes of it for the model.
+    """Return a tool's result, parsed from the text in which a framework passes it to the model.
 
     Frameworks write objects and lists as JSON or as Python literals; any other text is the result itself.
     """
@@ -99,7 +99,7 @@ def parse_tool_output(content: object) -> object:
 
 
 class EventRecorder:
-    """Recorder of a turn's events, in order. A text that no event follows is the response."""
+    """Recorder of a turn's events, in order. The last text is the response, unless an event follows it."""
 
     def __init__(self, session: Session) -> None:
         self.response: Optional[str] = None
@@ -124,13 +124,13 @@ class EventRecorder:
     def record_result(
         self, name: Optional[str], result: object, id_: Optional[str], author: Optional[str] = None
     ) -> None:
-        """Record a tool result; without a name, it is of the tool that was called with that id."""
+        """Record a tool result; a `name` of None stands for the tool that was called with the same id."""
         self._flush_text()
         name = name or self._names.get(id_ or "", "")
         self._report("tool_result", name=name, result=result, id=id_, author=author)
 
     def record_usage(self, input_tokens: object, output_tokens: object) -> None:
-        """Record the tokens of a model call; ignore one without any."""
+        """Record the tokens of a model call; ignore a call without tokens."""
         if input_tokens or output_tokens:
             self._report("usage", input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
 

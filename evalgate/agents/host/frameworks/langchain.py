@@ -1,8 +1,8 @@
 """LangGraph's graphs and LangChain's runnables.
 
-The events of a graph with `messages` are read from these; for all other runnables, callbacks report the tools
-that ran. Callbacks always report the usage of models. A graph with a checkpointer stores its conversation;
-any other gets the values at the end of a turn again in the next one.
+The events of a graph with `messages` in its state are read from these messages; for all other runnables,
+callbacks report the tools that ran. Callbacks always report the usage of models. A graph with a checkpointer
+stores its conversation; for any other graph, the state at the end of a turn is part of the next turn's input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def create_host(agent: object) -> Optional[AgentHost]:
     """Return a host for a compiled graph or any other runnable of LangChain, else None.
 
     Raises:
-        UnusableEntryError: it is a graph that is not compiled, or the key of its input is unclear.
+        UnusableEntryError: the graph is not compiled, or it is unclear which input key takes the user's text.
     """
     if is_a(agent, "langgraph", "StateGraph"):
         raise UnusableEntryError("it is a graph that is not compiled: name what `compile()` gives")
@@ -97,7 +97,7 @@ class _GraphConversation:
         return self._finish_turn(session, recorder)
 
     def _record_messages(self, messages: Any, recorder: EventRecorder, sent: object) -> None:
-        """Record new messages; with `sent`, the user's own message, only mark them as known."""
+        """Record new messages; if `sent`, the user's own message, is given, only mark them as known."""
         convert = importlib.import_module("langchain_core.messages").convert_to_messages
         for index, message in enumerate(convert(messages)):
             key = getattr(message, "id", None) or index
@@ -139,7 +139,7 @@ def _join_text(content: Any) -> str:
 
 
 def _parse_result(content: Any) -> Any:
-    """Return the result of a tool; LangChain writes objects and lists as JSON, which is parsed."""
+    """Return a tool's result, parsed if it is the JSON text that LangChain writes for an object or a list."""
     if isinstance(content, str) and content[:1] in ("{", "["):
         try:
             return json.loads(content)
@@ -149,12 +149,12 @@ def _parse_result(content: Any) -> Any:
 
 
 class _RunnableConversation:
-    """Conversation with any other runnable: a model, a chain, a graph without messages."""
+    """Conversation with a runnable without `messages` in a state: a model, a chain, any other graph."""
 
     def __init__(self, runnable: Any, key: Optional[str], session: Session) -> None:
         self._runnable = runnable
         self._key = key
-        """Key of the user's text in the input; "" if it is the whole input; None for a list of messages."""
+        """Key of the user's text in the input; "" if the input is the text, None if it is all messages."""
         self._id = str(uuid.uuid4())
         self._messages: list[dict[str, Any]] = list(session.context_messages)
 

@@ -21,7 +21,7 @@ def clone_with_mocks(agent: Any, mocks: Mocks) -> Any:
     """Return a clone of the agent, and of all agents that it hands over to, with mocked tools replaced.
 
     Raises:
-        UnsupportedCaseError: an agent has tools that cannot be replaced: of an MCP server or the provider.
+        UnsupportedCaseError: an agent has MCP servers, or a mocked tool is run by the model's provider.
     """
     return _MockCloner(mocks).clone_agent(agent)
 

@@ -1,4 +1,4 @@
-"""Objects of frameworks that cannot be used as agents: each error names the function to write instead."""
+"""Objects of frameworks that cannot be used as agents: each error says what to name instead."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _REFUSED = (
 
 
 def create_host(agent: object) -> Optional[AgentHost]:
-    """Return None, unless the object cannot be used as an agent.
+    """Return None; refuse objects that are known to be unusable as agents.
 
     Raises:
-        UnusableEntryError: it cannot; the message says what to name instead.
+        UnusableEntryError: the object cannot be used as an agent; the message says what to name instead.
     """
     for package, names, why in _REFUSED:
         if any(is_a(agent, package, name) for name in names):
