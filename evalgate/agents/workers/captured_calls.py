@@ -19,7 +19,7 @@ class CapturedTurn:
     events: tuple[Event, ...]
     usage: Usage | None
     dropped_spans: int = 0
-    """Spans that the worker left out because they exceeded what a turn may send."""
+    """Number of spans that the worker left out because the turn exceeded its size limit."""
 
 
 def parse_captured(message: JsonObject) -> CapturedTurn:

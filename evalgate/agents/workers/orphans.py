@@ -1,13 +1,13 @@
 """Find and end processes that an agent left behind, also after the gate itself was killed.
 
-A signal to the worker's process group does not reach them. Every process that a worker starts inherits its
-environment, and with it a mark; Linux shows the environment of each process in `/proc`. One that cleared its
-environment is found once its parent is gone: it becomes a child of the gate.
+A signal to the worker's process group does not reach a process that left the group. The environment of each
+worker therefore contains a mark, which all of its descendants inherit and which Linux shows in `/proc`. A
+process that cleared its environment becomes a child of the gate once its parent is gone, and is found there.
 
 The watchdog is a small process that waits until the gate is gone. The kernel closes the pipe between them
 however the gate ended. Then the watchdog ends every process that carries a mark of this gate: agents that do
-not read their stdin, and their children, also those in another session. It runs this module, which therefore
-imports little.
+not read their stdin, and their children, also those in another session. The watchdog runs this module, which
+therefore imports little.
 """
 
 import os
@@ -32,15 +32,15 @@ MARK_PREFIX = os.urandom(16).hex()
 
 
 def create_mark() -> str:
-    """Return a mark that no other process has."""
+    """Return a new mark: `MARK_PREFIX` followed by 32 random hexadecimal digits."""
     return MARK_PREFIX + os.urandom(16).hex()
 
 
 def kill_orphans(mark: str) -> None:
-    """Kill every process that carries `mark`. Without `/proc`, none is found.
+    """Kill every process that carries `mark`. Without `/proc`, no process is found.
 
-    A process that cleared its environment is not found either (`kill_reparented` finds it), nor one that the
-    gate may not inspect.
+    Processes that the gate may not inspect are not found, nor those that cleared their environment, which
+    `kill_reparented` finds.
     """
     for _ in range(_KILL_ROUNDS):
         if not signal_orphans(mark, signal.SIGKILL):
@@ -50,7 +50,7 @@ def kill_orphans(mark: str) -> None:
 def signal_orphans(mark: str, number: int) -> bool:
     """Signal every process with a mark that begins with `mark`; return True if there was one.
 
-    The signal 0 only looks.
+    With the signal 0, nothing is sent: the call only looks for such a process.
     """
     wanted = f"{MARK_VARIABLE}={mark}".encode()
     # A list and not `any`, which would stop at the first process.
@@ -58,7 +58,7 @@ def signal_orphans(mark: str, number: int) -> bool:
 
 
 def kill_reparented() -> None:
-    """Kill processes that became children of the gate. Call it only while no process of an agent runs."""
+    """Kill orphans that became children of the gate. Call this only while no process of an agent runs."""
     for _ in range(_KILL_ROUNDS):
         found = find_reparented_children()
         if not found:
@@ -111,7 +111,7 @@ def _signal_if_marked(pid: int, wanted: bytes, number: int) -> bool:
 
 
 def _has_mark(pid: int, wanted: bytes) -> bool:
-    """Return True if the process lives and has the mark; a dead process has no environment."""
+    """Return True if a variable in the process's environment begins with `wanted`; False if it is dead."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123  as above
             return any(each.startswith(wanted) for each in file.read().split(b"\0"))
@@ -146,7 +146,7 @@ def run_watchdog(gate: str) -> None:
 
 
 def _wait_until_gone(gate: str) -> bool:
-    """Return True if all processes of the gate end within the grace period."""
+    """Wait until no process has a mark that begins with `gate`; return False if that takes over a second."""
     end = time.monotonic() + _GRACE_S
     while signal_orphans(gate, 0):
         if time.monotonic() > end:
@@ -164,7 +164,7 @@ run_watchdog(sys.argv[2])
 
 
 class _Watchdog:
-    """The end of the watchdog's pipe that the kernel closes together with this process."""
+    """Holder of the write end of the watchdog's pipe, which the kernel closes when this process ends."""
 
     def __init__(self) -> None:
         self.pipe: int | None = None

@@ -21,16 +21,16 @@ _KILL_WAIT_S = 10.0
 # One crash can lose every session of a worker. Up to this many processes start them again, even if fewer are
 # allowed otherwise. The surplus ends when no session waits any more.
 _ISOLATION_WORKERS = 4
-# A worker that dies while a session waits for it is replaced until so many were tried.
+# Number of workers that are tried for a session if each of them dies while the session waits.
 _MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
-    """Number of workers, and time limits."""
+    """Options of a pool: number of workers and time limits."""
 
     workers: int
-    """Maximum of processes; a few more run for a short time when sessions must be started again alone."""
+    """Largest number of processes; sessions that must run alone may use up to 4, even if this is less."""
     timeout_s: float
     """Seconds that one turn may take."""
     start_timeout_s: float = 60.0
@@ -38,7 +38,7 @@ class PoolOptions:
 
 
 class WorkerPool:
-    """An `Agent` hosted in worker processes. All of them end with its context."""
+    """`Agent` in worker processes, all of which end when its context is exited."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class WorkerPool:
         self._starting: set[asyncio.Task[None]] = set()
         self._waiting: list[asyncio.Future[None]] = []
         self._dropped_spans: list[int] = []
-        """Numbers of spans that turns could not send."""
+        """Number of dropped spans of each turn that exceeded its size limit."""
 
     async def __aenter__(self) -> Self:
         self._first = self._add_worker()
@@ -92,7 +92,7 @@ class WorkerPool:
         return (sentence,)
 
     async def check_entry(self) -> None:
-        """Raise InvalidInputError if the first worker cannot find the agent's entry."""
+        """Wait for the first worker; raise InvalidInputError if it cannot find the agent's entry."""
         try:
             if self._first is not None:
                 await asyncio.shield(self._first.ready)
@@ -101,7 +101,7 @@ class WorkerPool:
                 raise InvalidInputError(error.failure.message) from None
 
     async def acquire_session(self, case: EvalCase, *, alone: bool) -> WorkerSession:
-        """Return a session in a worker that is ready; with `alone`, the only one in its worker.
+        """Return a session in a worker that is ready; with `alone`, the only session in its worker.
 
         Raises:
             AgentUnreachableError: the worker cannot start.
@@ -133,7 +133,7 @@ class WorkerPool:
             await self._wait_for_change()
 
     def on_worker_changed(self) -> None:
-        """Drop workers that are gone and wake all waiting sessions, after a worker's state changed."""
+        """Drop workers that are gone or retiring, and wake all waiting sessions, after a worker changed."""
         self._workers = [each for each in self._workers if not (each.gone or each.retiring)]
         if len(self._workers) > self._options.workers and not self._waiting:
             self._end_idle_worker()
@@ -149,7 +149,7 @@ class WorkerPool:
             idle.kill_process()
 
     def _choose_worker(self, *, alone: bool) -> Worker | None:
-        """Return an idle, a new or else the least busy worker; None if all are reserved."""
+        """Return an idle worker, else a new one, else the least busy one; None if all are reserved."""
         free = [each for each in self._workers if not each.reserved]
         best = min(free, key=lambda worker: len(worker.sessions), default=None)
         if best is not None and not best.sessions:
@@ -200,7 +200,7 @@ class WorkerPool:
 
 
 class _SessionContext:
-    """The async context of one conversation."""
+    """Asynchronous context manager of one conversation."""
 
     __slots__ = ("_alone", "_case", "_pool", "_session")
 

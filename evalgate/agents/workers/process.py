@@ -32,7 +32,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def parse_memory_size(text: str) -> int:
-    """Return a size as `64m` in bytes; a number without a unit is bytes."""
+    """Return the number of bytes of a size such as `64m`. The unit is b, k, m or g; without one, bytes."""
     unit = text[-1].lower()
     return int(text[:-1]) * _UNITS[unit] if unit in _UNITS else int(text)
 
@@ -46,11 +46,11 @@ def _validate_memory_limit(text: str | None) -> str | None:
 MemoryOption: TypeAlias = Annotated[
     str | None, Field(default=None, pattern="^[0-9]+[bkmgBKMG]?$"), AfterValidator(_validate_memory_limit)
 ]
-"""Memory that a worker process and its children may use, as `512m`."""
+"""Memory that a worker process and its descendants may use, such as `512m`."""
 
 
 def measure_memory(pid: int) -> int:
-    """Return the unshared bytes of a process and all its descendants; 0 if it is gone."""
+    """Return the bytes of unshared memory of a process and all its descendants; 0 if it is gone."""
     found, left = 0, [pid]
     while left:
         current = left.pop()
@@ -69,9 +69,9 @@ def _measure_private_memory(pid: int) -> int:
 
 
 STDERR_BYTES = 64 * 1024
-"""Bytes of the end of a worker's stderr that are kept in memory."""
+"""Number of bytes at the end of a worker's stderr that are kept in memory."""
 DETAIL_BYTES = 8 * 1024
-"""Bytes of it that a failure shows."""
+"""Number of bytes at the end of stderr that a failure shows."""
 # A descendant that was not found can hold the pipes open for ever, although the process itself is gone.
 _ORPHANED_PIPES_S = 1.0
 # Lines of a burst are written in parts, each twice as long as the one before, up to `_MAX_BURST_LINES`. The
@@ -90,9 +90,9 @@ class LaunchSpec:
     """The whole environment of the process."""
     uid: int | None = None
     gid: int | None = None
-    """User and group of the process; None: those of the gate."""
+    """User and group of the process; None for those of the gate."""
     memory: int | None = None
-    """Bytes that the process and its children may use; None: no limit."""
+    """Bytes of memory that the process and its descendants may use; None for no limit."""
 
 
 class ProcessListener(Protocol):
@@ -103,7 +103,7 @@ class ProcessListener(Protocol):
         ...
 
     def on_protocol_error(self, error: WorkerProtocolError) -> None:
-        """Handle a process that wrote too long a line."""
+        """Handle a line of stdout that exceeds `MAX_LINE_BYTES`."""
         ...
 
     def on_process_ended(self) -> None:
@@ -112,10 +112,10 @@ class ProcessListener(Protocol):
 
 
 class AgentProcess(asyncio.SubprocessProtocol):
-    """A child process in a session of its own. All methods are called in the event loop."""
+    """Child process in its own POSIX session. All methods must be called in the event loop."""
 
     _running: ClassVar[set["AgentProcess"]] = set()
-    """Processes that the gate has started and that run."""
+    """Processes of the gate that are being started or are running."""
 
     def __init__(self, listener: ProcessListener) -> None:
         self._listener = listener
@@ -124,7 +124,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self._stdin: asyncio.WriteTransport | None = None
         self._pending: list[bytes] = []
         self._burst_part = 0
-        """Lines of the next part of the burst; 0: there is no burst."""
+        """Number of lines that the next part of the burst holds; 0 if there is no burst."""
         self._stdout_parts: list[bytes] = []
         self._stdout_size = 0
         self._stderr = bytearray()
@@ -138,7 +138,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         """Start the process.
 
         Raises:
-            OSError: it cannot be started.
+            OSError, ValueError: the process cannot be started.
         """
         start_watchdog()
         isolate_process()
@@ -167,12 +167,15 @@ class AgentProcess(asyncio.SubprocessProtocol):
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code; negative: the signal that ended it; None: it runs, or the code is unknown."""
+        """Return the exit code or minus the signal number; None while the process runs or if unknown."""
         return None if self._transport is None else self._transport.get_returncode()
 
     @property
     def exit_failure(self) -> Failure:
-        """Return how the process ended, as the beginning of a sentence, with the end of stderr as detail."""
+        """Return a failure that says how the process ended, with the end of stderr as its detail.
+
+        The message is the beginning of a sentence, to which the caller adds when the process ended.
+        """
         code = self.exit_code
         if self._exceeded_limit is not None:
             sentence = f"the agent's process used more than {self._exceeded_limit >> 20} MiB of memory"
@@ -189,7 +192,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         return truncate_start(self._stderr.decode("utf-8", "replace"), DETAIL_BYTES)
 
     def write(self, line: bytes) -> None:
-        """Send a line together with others of the same iteration of the event loop."""
+        """Send a line; lines of one iteration of the event loop are written together, at most 16 at once."""
         if not self._burst_part:
             self._burst_part = _FIRST_BURST_LINES
             self._loop.call_soon(self._end_burst)
@@ -199,13 +202,13 @@ class AgentProcess(asyncio.SubprocessProtocol):
             self._flush_pending()
 
     def close_stdin(self) -> None:
-        """Close stdin after all pending lines; the worker ends when it has read them."""
+        """Close stdin after all pending lines; a worker ends when it has read these lines."""
         self._flush_pending()
         if self._stdin is not None:
             self._stdin.close()
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Signal the whole process group."""
+        """Send a signal to the whole process group."""
         if self._transport is None:
             return
         try:
@@ -307,7 +310,7 @@ def _get_signal_name(number: int) -> str:
 
 
 def describe_start_error(error: OSError | ValueError, launch: LaunchSpec) -> str:
-    """Return the reason for which a process could not be started."""
+    """Return the reason why a process could not be started, for an error message."""
     if isinstance(error, FileNotFoundError) and not launch.cwd.is_dir():
         return f"there is no folder {launch.cwd}"
     if isinstance(error, FileNotFoundError):

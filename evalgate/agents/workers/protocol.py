@@ -22,9 +22,9 @@ from evalgate.core.types import (
 )
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Length of a line without an end that stops the worker, as no session can be blamed for it."""
+"""Largest number of bytes without a line end. A worker that sends more is ended: no session can be blamed."""
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""Limit of what an agent may send in one turn. Parsing JSON without objects can block all cases."""
+"""Largest number of bytes that an agent may send in one turn. Parsing more JSON could block all cases."""
 TOO_LARGE = (
     f"the agent sent more than {MAX_ANSWER_BYTES >> 20} MiB in one turn; "
     "let it send large data as a reference"
@@ -39,7 +39,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class WorkerProtocolError(Exception):
-    """A worker wrote something that is no message. Nothing that it writes afterwards can be trusted."""
+    """Output of a worker that is not a valid message. No later output of this worker can be trusted."""
 
     def __init__(self, sentence: str, kind: str = "protocol") -> None:
         super().__init__(sentence)
@@ -68,7 +68,7 @@ _YIELDING_DECODER = json.JSONDecoder(
     parse_float=_parse_float, parse_int=_parse_int, parse_constant=str, object_hook=lambda value: value
 )
 LARGE = 64 * 1024
-"""Bytes of JSON above which parsing in a thread pays: shorter texts take at most 10 ms."""
+"""Size of JSON text above which it should be parsed in a thread; a shorter text takes at most 10 ms."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -81,7 +81,8 @@ def decode_message(line: bytes) -> dict[str, object]:
     """Return the message of a line. Bytes that are not UTF-8 and lone surrogates become U+FFFD.
 
     Raises:
-        WorkerProtocolError: it is not a JSON object, nests too deep or holds a number of too many digits.
+        WorkerProtocolError: the line is not a JSON object, nests too deep, or holds a number of more than
+            4,300 digits.
     """
     value = _decode_fast(line)
     if isinstance(value, dict):
@@ -97,9 +98,9 @@ def decode_message(line: bytes) -> dict[str, object]:
 
 
 def _decode_fast(line: bytes) -> object:
-    """Return the value of a line, or None if only the strict parser can decide.
+    """Return the value of a line, or None if `parse_untrusted_json` must parse it.
 
-    This takes half the time. Equal short texts, as the keys of tool calls, share their memory.
+    This function takes half the time of `parse_untrusted_json`, and equal short texts share their memory.
     """
     if _MAY_OVERFLOW.search(line) or line.count(b"{") + line.count(b"[") > MAX_DEPTH:
         return None
@@ -116,17 +117,19 @@ _MAY_OVERFLOW = re.compile(rb"\d\d\d(?:(?<=[eE]\d\d\d)|(?<=[eE]\+\d\d\d)|\d{197}
 
 
 def peek_session_key(line: bytes) -> str | None:
-    """Return the session that a line names without parsing it; None if its first 200 bytes name none."""
+    """Return the session key in the first 200 bytes of a line, without parsing the line, or None."""
     found = _NAMED_SESSION.match(line[:_HEAD_BYTES])
     return None if found is None else found[1].decode()
 
 
 def parse_untrusted_json(text: str) -> object:
-    """Return the value of an untrusted JSON text, without infinite floats and lone surrogates.
+    """Return the value of an untrusted JSON text.
+
+    NaN and infinite numbers become strings; lone surrogates become U+FFFD.
 
     Raises:
-        json.JSONDecodeError: it is not JSON.
-        WorkerProtocolError: it nests too deep or holds a number of too many digits.
+        json.JSONDecodeError: the text is not JSON.
+        WorkerProtocolError: the value nests too deep, or holds a number of more than 4,300 digits.
     """
     try:
         value: object = (_DECODER if len(text) <= LARGE else _YIELDING_DECODER).decode(text)
@@ -193,7 +196,7 @@ _EXTERNAL_FAULTS = TRANSIENT_FAILURES | {"unsupported", "no_mock"}
 
 
 class InvalidMessageError(Exception):
-    """A message lacks a field or has one of a wrong type; the text says which."""
+    """Message with a missing field or a field of a wrong type; the error's text names the field."""
 
 
 def parse_tool_call(message: JsonObject) -> ToolCall:
@@ -273,12 +276,12 @@ def parse_failure(message: JsonObject, *, kind: str) -> Failure:
 
 
 def classify_failure(failure: Failure) -> Outcome:
-    """Return `faulted` if the agent is not to blame, as when its provider is busy; else `crashed`."""
+    """Return `faulted` if the agent is not to blame, such as when its provider is busy; else `crashed`."""
     return "faulted" if failure.kind in _EXTERNAL_FAULTS else "crashed"
 
 
 def encode_tool_mock(mock: ToolMock) -> dict[str, object]:
-    """Return a mock as the worker reads it; an absent condition matches everything."""
+    """Return a mock in the form of the protocol; a condition that is absent matches every call."""
     found = {"name": mock.tool, "args": mock.args, "turn": mock.turn, "exact": mock.exact or None}
     return {**{key: value for key, value in found.items() if value is not None}, "result": mock.result}
 
@@ -334,7 +337,7 @@ class Transcript:
         self._events.append(event)
 
     def add_message(self, message: JsonObject) -> None:
-        """Append a message; the last one marked final is the response unless `done` names one.
+        """Append a message; the last message marked final is the response, unless `done` has another one.
 
         Raises:
             InvalidMessageError: a field is wrong.
@@ -344,7 +347,7 @@ class Transcript:
         self._events.append(parse_message(message))
 
     def add_captured(self, events: tuple[Event, ...]) -> None:
-        """Insert captured events before the reported ones, unless the agent reported tool calls itself."""
+        """Insert captured events before the reported events, unless the agent itself reported tool calls."""
         if any(isinstance(event, ToolCall) for event in self._events):
             return
         texts = {event.text for event in self._events if isinstance(event, Message)}

@@ -13,21 +13,21 @@ from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, U
 from evalgate.system.loop_timer import LoopTimer
 
 STALL_S = 0.5
-"""Seconds after which an unconfirmed cancel shows that the worker blocked all its sessions."""
+"""Seconds without an answer to a cancel that show that the worker had blocked all its sessions."""
 
 
 class SessionState(Enum):
-    """State of a conversation."""
+    """State of a conversation in a worker."""
 
     IDLE = auto()
     RUNNING = auto()
     CANCELLING = auto()
-    """A cancel was sent and not yet answered: other messages that arrive belong to the abandoned turn."""
+    """Cancel sent and not yet answered; all other messages belong to the abandoned turn and are ignored."""
     OVER = auto()
 
 
 class SessionOwner(Protocol):
-    """The worker that hosts a session."""
+    """Interface to the worker that hosts a session."""
 
     features: frozenset[str]
     """Optional parts of the protocol that the worker announced."""
@@ -37,7 +37,7 @@ class SessionOwner(Protocol):
         ...
 
     def cancel_turn(self, session: "WorkerSession") -> None:
-        """Send a cancel and watch that it is answered."""
+        """Send a cancel for the session's turn, and check that the worker answers the cancel."""
         ...
 
     def on_cancelled(self, session: "WorkerSession", *, still_running: bool) -> None:
@@ -49,12 +49,12 @@ class SessionOwner(Protocol):
         ...
 
     def note_dropped_spans(self, count: int) -> None:
-        """Count spans that a turn could not send."""
+        """Record that a turn dropped `count` spans."""
         ...
 
 
 class WorkerSession:
-    """An `AgentSession` in a worker, which passes it the messages that name it."""
+    """`AgentSession` in a worker, which passes on each message with the key of this session."""
 
     __slots__ = (
         "_answer",
@@ -124,7 +124,7 @@ class WorkerSession:
         return SessionResult(self._usage, self._final_state)
 
     def close(self) -> None:
-        """End the session, or let the answer to a pending cancel end it."""
+        """End an idle session; a session with a pending cancel ends when the worker answers the cancel."""
         if self.state is SessionState.IDLE:
             self._end_session()
 
@@ -167,7 +167,7 @@ class WorkerSession:
 
     @property
     def busy(self) -> bool:
-        """Return True while the agent works on a turn of this session, also on a cancelled one."""
+        """Return True while the agent works on a turn of this session, even if the turn was cancelled."""
         return self.state in (SessionState.RUNNING, SessionState.CANCELLING)
 
     def handle_message(self, kind: str, message: JsonObject, size: int) -> None:
@@ -187,12 +187,12 @@ class WorkerSession:
             self._owner.cancel_turn(self)
 
     def fail_turn(self, error: AgentError | SessionLostError) -> None:
-        """Fail the turn in progress, or else the next one, because the worker is gone."""
+        """Fail the turn in progress, or else the next turn, because the worker is gone."""
         self.state = SessionState.OVER
         self._settle_answer(error)
 
     def build_timeout_error(self, *, ended: bool) -> AgentError:
-        """Return the error of a turn that took too long; `ended`: its process had to be ended."""
+        """Return the error of a turn that timed out; `ended` adds that the agent's process was ended."""
         seconds = f"{self._timeout_s:g} s"
         sentence = f"no answer within {seconds} (turn {self.turns})"
         if ended:
@@ -204,7 +204,7 @@ class WorkerSession:
         return AgentError(failure, "crashed", self._usage)
 
     def build_lost_error(self, failure: Failure, outcome: Outcome) -> SessionLostError:
-        """Return the error of a session that must be started again, as others may have ended its process."""
+        """Return the error that restarts the session alone, because another session may be at fault."""
         return SessionLostError(failure, outcome, self._usage)
 
     def _accept_message(self, kind: str, message: JsonObject, size: int) -> None:
@@ -242,7 +242,7 @@ class WorkerSession:
                 self._settle_answer(AgentError(failure, outcome, self._usage, retry_after_s))
 
     def _add_captured(self, message: JsonObject) -> None:
-        """Add what the worker captured, which arrives last; the agent's own report takes precedence."""
+        """Add captured events unless the agent reported tool calls, and usage unless it reported usage."""
         from evalgate.agents.workers.captured_calls import parse_captured
 
         captured = parse_captured(message)

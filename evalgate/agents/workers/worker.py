@@ -1,4 +1,4 @@
-"""One worker: its handshake, its sessions, and which of them is blamed when it stalls or dies."""
+"""One worker: its handshake, its sessions, and the choice of the session to blame when it stalls or dies."""
 
 import asyncio
 import time
@@ -31,9 +31,9 @@ _MAX_KEY_DIGITS = 12
 
 
 class Worker:
-    """A process that hosts the agent.
+    """Process that hosts the agent, with the sessions in it.
 
-    `on_change` is called whenever a session of it ends, and when the process is gone.
+    `on_change` is called when one of these sessions ends, and when the worker is shut down.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class Worker:
         note_dropped_spans: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.note_dropped_spans = note_dropped_spans
-        """Count spans that a turn could not send."""
+        """Callback that receives the number of spans that a turn dropped."""
         self.sessions: dict[str, WorkerSession] = {}
         self.reserved = False
-        """True if it is reserved for one session that must be alone."""
+        """True if the worker is reserved for one session, which must run alone."""
         self.retiring = False
-        """True if it takes no new session because something in it cannot be stopped."""
+        """True if the worker takes no new session, because a cancelled turn in it is still running."""
         self.features: frozenset[str] = frozenset()
         """Optional parts of the protocol that the worker announced."""
         self.gone = False
-        """True if it has ended or must be ended."""
+        """True if the process has ended or was killed."""
         self.process = process_factory(self)
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self._loop.create_future()
@@ -92,7 +92,7 @@ class Worker:
         self.process.write(encode_message(message))
 
     def cancel_turn(self, session: WorkerSession) -> None:
-        """Send a cancel and watch that it is answered within the grace period."""
+        """Send a cancel; if no answer arrives within `GRACE_S`, the worker is shut down as stalled."""
         session.concurrent = sum(each.busy for each in self.sessions.values()) > 1
         session.state = SessionState.CANCELLING
         session.cancelled_at = self._unanswered[session] = time.monotonic()
@@ -102,13 +102,13 @@ class Worker:
             self._grace_timer = LoopTimer(GRACE_S, self._check_stall)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Handle the answer to a cancel; a turn that still runs will end with the process."""
+        """Handle the answer to a cancel; if the turn is still running, let the worker take no new session."""
         self._unanswered.pop(session, None)
         if still_running:
             self.retiring = True
 
     def release_session(self, session: WorkerSession) -> None:
-        """Forget a session that is over; end the process if it is retiring and this was the last."""
+        """Forget a session that is over; kill the process if the worker is retiring and has no sessions."""
         self.sessions.pop(session.key, None)
         if not self.sessions:
             self.reserved = False
@@ -124,7 +124,7 @@ class Worker:
     # --- called by its process ------------------------------------------------------------------------------
 
     def on_line(self, line: bytes) -> None:
-        """Handle a line of the process; one that is too large fails only the session that it names."""
+        """Handle a line of stdout; a line above 16 MiB fails only the session with the key in the line."""
         if self.gone:  # lines that were in the pipe when the worker was given up
             return
         if len(line) > MAX_ANSWER_BYTES:
@@ -142,7 +142,7 @@ class Worker:
         self._shut_down(replace(error.failure, detail=self.process.get_stderr_tail()))
 
     def on_process_ended(self) -> None:
-        """Settle the sessions of a process that ended."""
+        """Shut the worker down after its process ended, and settle its sessions."""
         failure = self.process.exit_failure
         when = " while it answered" if self.ready.done() else " before it was ready"
         self._shut_down(replace(failure, message=failure.message + when))
@@ -178,10 +178,10 @@ class Worker:
         self.ready.set_result(None)
 
     def _find_session(self, message: JsonObject, kind: str) -> WorkerSession | None:
-        """Return the session that a message names; None if it is over.
+        """Return the session that a message names; None if the session is over.
 
         Raises:
-            WorkerProtocolError: there was never such a session.
+            WorkerProtocolError: the message names no session, or one that never existed.
         """
         key = message.get("session")
         if not isinstance(key, str):
@@ -217,7 +217,8 @@ class Worker:
     def _shut_down(self, failure: Failure, *, stalled: bool = False) -> None:
         """End the process and settle every session in it.
 
-        A single busy session is to blame. Of several, each is lost: alone, it will show its own fault.
+        If exactly one session is busy, it is to blame and fails. All other sessions are lost and are started
+        again alone, which shows whether they are at fault.
         """
         if self.gone:
             return
