@@ -47,7 +47,7 @@ _MAX_POLL_S = 2.0
 
 
 class A2aDialect:
-    """`Dialect` of A2A, with the agent's card once it has been read."""
+    """`Dialect` of A2A, with the endpoint from the agent's card once the card has been read."""
 
     def __init__(self, connection: AgentConnection, *, stream: bool | None = None) -> None:
         self._connection = connection
@@ -63,7 +63,7 @@ class A2aDialect:
         """Return the endpoint that the agent's card names; fetch the card at the first call only.
 
         Raises:
-            AgentError: the card cannot be fetched or read, or it leads from https to http.
+            AgentError: the card cannot be fetched or read, or its address would send headers in plain text.
         """
         async with self._card_lock:  # conversations start at the same time, and one request is enough
             if self._endpoint is None:
@@ -99,7 +99,7 @@ class A2aDialect:
                 turn.add_result(await run_off_loop(len(data), partial(_parse_answer, data)))
 
     async def fetch_task(self, id_: str) -> A2aResult:
-        """Return a task as it is now, without its history from release 1.0 on.
+        """Return the current state of a task; in release 1.0, its history is left out.
 
         Raises:
             AgentError: the request failed, or the answer is not A2A.
@@ -129,7 +129,7 @@ def _parse_answer(answer: bytes | str) -> A2aResult:
 
 
 def _refuse_plaintext(connection: AgentConnection, url: str) -> None:
-    """Raise AgentError if headers of the user would leave TLS: the card is from https and names http."""
+    """Raise AgentError if headers would be sent in plain text: the card is at an https URL and names http."""
     if connection.sends_headers and connection.url.startswith("https:") and not url.startswith("https:"):
         raise build_format_error(
             f"the agent's card leads from https to {shorten_text(url, 300)}, where `headers` "
@@ -149,10 +149,10 @@ class A2aConversation:
         self._is_unsupported = bool(case.context_messages or case.session.state)
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """Send the message, poll the task until it ends, and return its reply. A2A reports no usage.
+        """Send the message, poll the task while it is pending, and return the reply. A2A reports no usage.
 
         Raises:
-            AgentError: a request failed, the task ended badly, or the case needs what A2A cannot send.
+            AgentError: a request failed, the task ended without an answer, or A2A cannot express the case.
         """
         if self._is_unsupported:
             raise build_unsupported_error(
@@ -211,14 +211,14 @@ class _A2aTurn:
                 self._seen_ids.add(message.id)
 
     def is_over(self) -> bool:
-        """Return True if the task ended or waits for input, or if there is a message without a task."""
+        """Return True if the task ended or waits for input, or if a message came without a task."""
         return bool(self._messages) if self.state is None else self.state not in _PENDING_STATES
 
     def build_reply(self) -> Reply:
-        """Return the reply that the messages and artifacts make up.
+        """Return the reply that consists of the messages and artifacts.
 
-        The response is the text of the artifacts. It is the last message if there are none, or if the agent
-        asks for input.
+        The response is the text of the artifacts. If they have no text, or if the agent asks for input, the
+        response is the last message.
 
         Raises:
             AgentError: the task failed, or the stream ended before any answer.
@@ -241,7 +241,7 @@ class _A2aTurn:
 
 
 def _iter_events(groups: Iterable[tuple[A2aPart, ...]], *, texts: bool) -> Iterator[Event]:
-    """Yield the tool calls and results in messages and artifacts, and with `texts` their texts too."""
+    """Yield the tool calls and results in messages and artifacts; with `texts`, yield their texts too."""
     for part in (part for parts in groups for part in parts):
         event = _read_tool_event(part)
         if event is not None:
@@ -276,7 +276,7 @@ def _join_texts(parts: Iterable[A2aPart], separator: str) -> str:
 
 
 def _build_version_header(endpoint: A2aEndpoint) -> dict[str, str]:
-    """Return the header of release 1.0, without which a server takes a request for one of 0.3."""
+    """Return the version header for release 1.0, as servers otherwise assume 0.3; else no header."""
     return {"A2A-Version": "1.0"} if endpoint.release == "1.0" else {}
 
 

@@ -1,6 +1,6 @@
 """JSON of the A2A protocol over JSON-RPC, releases 0.3 and 1.0: parameters to send, and a parser of results.
 
-1.0 is the JSON of the protocol's Protobuf definition; 0.3 marks each object with its `kind`.
+Release 1.0 uses the JSON form of the Protobuf definition; release 0.3 adds a `kind` to each object.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -31,10 +31,10 @@ class A2aEndpoint:
 
 
 def parse_agent_card(card: object, base_url: str) -> A2aEndpoint:
-    """Return the JSON-RPC endpoint of an agent card, of the newest release that it offers.
+    """Return the JSON-RPC endpoint for the newest release that an agent card offers.
 
     Raises:
-        AgentError: the card offers none.
+        AgentError: the card offers no JSON-RPC endpoint of release 1.0 or 0.3.
     """
     if not isinstance(card, dict):
         raise build_format_error("the agent card is not a JSON object")
@@ -103,14 +103,14 @@ class A2aMessage:
 
 @frozen
 class A2aResult:
-    """One result in either release. Fields that the result does not have are empty."""
+    """Result of a request, in one form for both releases. Fields that the result does not have are empty."""
 
     kind: Literal["task", "message", "status", "artifact"]
     task: str = ""
     context: str = ""
     state: TaskState | None = None
     messages: tuple[A2aMessage, ...] = ()
-    """Messages of the agent in order: a task's history, the one of a status, or a message by itself."""
+    """Messages of the agent in order: those in a task's history and status, or a message by itself."""
     artifacts: tuple[tuple[str, tuple[A2aPart, ...]], ...] = ()
     """Id and parts of each artifact."""
     append: bool = False
@@ -121,7 +121,7 @@ def parse_result(result: object) -> A2aResult:
     """Return the content of a result or of an event of a stream.
 
     Raises:
-        AgentError: it is neither a task nor a message nor an update of a task.
+        AgentError: the result is neither a task nor a message nor an update of a task.
     """
     if not isinstance(result, dict):
         raise build_format_error("the agent's result is not a JSON object")

@@ -48,7 +48,7 @@ def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
 
 
 def read_recorded_reply(events: Iterable[object]) -> Reply:
-    """Return the reply of one recorded turn, without a response if its model failed.
+    """Return the reply of one recorded turn; the response is None if there is no final event.
 
     Raises:
         AgentError: an event is malformed.
@@ -128,7 +128,7 @@ _OUTPUT_COUNTS = ("candidates_token_count", "thoughts_token_count")
 
 
 def _get_field(found: Mapping[str, Any], name: str) -> Any:
-    """Return a field by its name in snake case, which ADK's JSON may write in camel case."""
+    """Return the field with a name in snake case; ADK's JSON may write the name in camel case."""
     value = found.get(to_camel(name))
     return found.get(name) if value is None else value
 
@@ -183,7 +183,7 @@ class AdkServerOptions:
     """Options of the dialect: the app of the server, and streaming."""
 
     app: str | None = None
-    """None: the app that the case names if the server has it, else the server's only app."""
+    """App of the server; None for the app that the case names if the server has it, else for the only app."""
     stream: bool = False
 
 
@@ -200,10 +200,10 @@ class AdkServerDialect:
         return AdkServerConversation(self._connection, self._options, self, case)
 
     async def choose_app(self, case: EvalCase) -> str:
-        """Return the name of the app to run the case with; ask the server for its apps if need be.
+        """Return the name of the app for a case; request the server's list of apps once, when it is needed.
 
         Raises:
-            AgentError: the server has several apps or none, or the request failed.
+            AgentError: the case names no app of the server, which has several or none; or the request failed.
         """
         if self._options.app is not None:
             return self._options.app
@@ -269,7 +269,7 @@ class AdkServerConversation:
 
         Raises:
             AgentError: the request failed.
-            TimeoutError: it took longer than 5 s.
+            TimeoutError: the request took longer than 5 s.
         """
         if self._session:
             async with asyncio.timeout(_DELETE_TIMEOUT_S):
@@ -306,7 +306,7 @@ class AdkServerConversation:
 
 
 def _parse_events(body: bytes) -> list[object]:
-    """Return the events of an answer; raise AgentError if it is no list."""
+    """Return the events of an answer; raise AgentError if the answer is not a list."""
     found = parse_json_body(body)
     if not isinstance(found, list):
         raise build_format_error("the agent's answer is not a list of events")

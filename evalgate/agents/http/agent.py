@@ -1,6 +1,6 @@
 """`Agent` and `AgentSession` for an agent behind a URL, in any dialect.
 
-The agent waits once until the server answers; each session waits for that before its first turn.
+The agent probes the server until it answers; no session starts before that.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class RemoteAgent:
         """Wait until the server answers.
 
         Raises:
-            AgentUnreachableError: it did not within the time limit, or its certificate is not trusted.
+            AgentUnreachableError: no answer came within the time limit, or the certificate is not trusted.
         """
         if self._startup is None:
             raise RuntimeError("the agent was not entered")
@@ -109,7 +109,7 @@ class RemoteAgent:
 
 
 class RemoteSession:
-    """`AgentSession` over HTTP, and its own context manager."""
+    """`AgentSession` over HTTP, which is also its own context manager."""
 
     def __init__(self, agent: RemoteAgent, conversation: RemoteConversation, timeout_s: float) -> None:
         self._agent = agent
@@ -139,7 +139,7 @@ class RemoteSession:
         """Send the message and return the reply.
 
         Raises:
-            AgentError: the dialect raised it, or the turn took longer than its time limit.
+            AgentError: the dialect raised an error, or the turn took longer than its time limit.
         """
         self._turns += 1
         try:

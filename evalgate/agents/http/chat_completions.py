@@ -33,12 +33,12 @@ from evalgate.core.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions:
-    """Options of the dialect that every request carries, and the limit of requests per turn."""
+    """Options that every request carries, and the largest number of requests in one turn."""
 
     model: str
     stream: bool = False
     instructions: str | None = None
-    """System message before everything else."""
+    """System message that is sent before all other messages."""
     body: Mapping[str, object] = field(default_factory=dict)
     """Further fields of the request, such as `tools` and `temperature`."""
     max_rounds: int = 16
@@ -58,7 +58,7 @@ class ChatDialect:
 
 
 class ChatConversation:
-    """`RemoteConversation` that holds all of its messages, since the server remembers none."""
+    """`RemoteConversation` that holds all of its messages, since the server stores none."""
 
     def __init__(self, connection: AgentConnection, options: ChatOptions, case: EvalCase) -> None:
         self._connection = connection
@@ -76,7 +76,7 @@ class ChatConversation:
         return True
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """Request completions and answer their tool calls until one has no calls; return its text.
+        """Request completions and answer their tool calls, until a completion has no calls; return its text.
 
         Raises:
             AgentError: a request failed, a mock is missing, or the agent exceeds `max_rounds`.
@@ -108,7 +108,7 @@ class ChatConversation:
         raise AgentError(Failure("rounds", sentence), usage=usage)
 
     async def end_conversation(self) -> None:
-        """Do nothing: the server remembers nothing."""
+        """Do nothing: the server does not store the conversation."""
 
     def _get_results(self, calls: Sequence[ToolCall], spent: Usage | None) -> list[ToolResult]:
         try:
@@ -163,7 +163,7 @@ class Completion:
     """Message of the model, with the usage that the server reports."""
 
     message: JsonObject
-    """The message in the form in which the next request sends it back."""
+    """Message in the form in which the next request repeats it."""
     usage: Usage | None
 
     @property
@@ -171,7 +171,7 @@ class Completion:
         """Return the text of the message, or its refusal if it has no text; None if it has neither.
 
         Raises:
-            AgentError: `content` is no text.
+            AgentError: `content` is neither a text nor a list of parts.
         """
         text = self.message.get("content")
         if isinstance(text, str) or text is None:
@@ -184,13 +184,13 @@ class Completion:
 
     @property
     def size(self) -> int:
-        """Return the number of characters in the arguments of its tool calls."""
+        """Return the number of characters in the arguments of all tool calls in the message."""
         functions = (call.get("function") for call in _filter_objects(self.message.get("tool_calls")))
         texts = (each.get("arguments") for each in functions if isinstance(each, dict))
         return sum(len(text) for text in texts if isinstance(text, str))
 
     def read_calls(self, spent: Usage | None) -> tuple[ToolCall, ...]:
-        """Return its tool calls.
+        """Return the tool calls in the message, with their arguments parsed from JSON.
 
         Args:
             spent: Usage of the turn so far, for the error.
@@ -224,7 +224,7 @@ def parse_chat_completion(found: object) -> Completion:
     """Return the completion in the JSON of an answer.
 
     Raises:
-        AgentError: there is none.
+        AgentError: the answer is not a chat completion, or has no message.
     """
     choices = found.get("choices") if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(choices, list):
@@ -249,7 +249,7 @@ class CompletionAssembler:
         self._texts: dict[str, list[str]] = {"content": [], "refusal": []}
         self._calls: list[tuple[int, dict[str, str]]] = []
         self._open: dict[int, dict[str, str]] = {}
-        """The call that the next piece of an index continues."""
+        """Calls by index: the next piece with that index continues the call."""
         self._usage: Usage | None = None
         self._is_over = False
         self.is_done = False
@@ -259,7 +259,7 @@ class CompletionAssembler:
         """Add the data of one event of the stream.
 
         Raises:
-            AgentError: it is no chunk, or it reports an error.
+            AgentError: the data is not a chunk, or reports an error.
         """
         if data.strip() == "[DONE]":
             self._is_over = self.is_done = True
@@ -308,7 +308,7 @@ class CompletionAssembler:
                     call[name] = call.get(name, "") + part
 
     def _find_call(self, piece: JsonObject, position: int) -> dict[str, str]:
-        """Return the call that a piece continues, or a new one; another id means another call.
+        """Return the call that a piece continues; return a new call if there is none, or if the ids differ.
 
         The index alone does not identify a call: some servers send each call as a whole, all with the
         index 0 or without an index.

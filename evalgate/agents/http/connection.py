@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def is_http_url(text: str) -> bool:
-    """Return True if a text is an `http://` or `https://` address with a host and no port 0."""
+    """Return True if a text is an `http://` or `https://` URL with a host, without port 0 or whitespace."""
     try:
         parts = urlsplit(text)
         is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -96,9 +96,9 @@ def _matches_exemption(entry: str, host: str, netloc: str) -> bool:
 
 
 def _validate_proxy(name: str, proxy: str) -> str:
-    """Return the address of the proxy, or raise InvalidInputError.
+    """Return the URL of a proxy; raise InvalidInputError if it is not an HTTP proxy.
 
-    No message shows the address: it may hold a password.
+    No error message shows the URL, because it may hold a password.
     """
     variable, address = f"{name.upper()}_PROXY", proxy if "://" in proxy else f"http://{proxy}"
     kind = address.partition(":")[0].lower()
@@ -121,7 +121,7 @@ _CONNECT_S = 30
 
 @frozen
 class AgentServer:
-    """Address of the agent with the options of the HTTP client. Its repr shows no header's value."""
+    """Address of the agent with the options of the HTTP client. Its repr hides headers and secrets."""
 
     url: str
     """Address without a slash at its end."""
@@ -134,7 +134,7 @@ class AgentServer:
     ca_file: Path | None = None
     """Certificates that are trusted instead of the system's."""
     relocated: bool = False
-    """True if the server's own host and port are not those of `url`, as in a container."""
+    """True if the server reports another host and port than `url` has, such as in a container."""
     connections: int = 100
     """Largest number of open connections."""
 
@@ -207,9 +207,9 @@ class AgentConnection:
         """Client that uses each connection once, for requests that must not be sent twice.
 
         A server or load balancer may close a kept connection at the moment in which it is used again. A
-        reset does not prove that nothing was read (RFC 9110, 9.2.2): the agent may be at work. With a
-        connection of its own, a request that breaks has failed. It is repeated only if the connection could
-        not be made.
+        reset does not prove that the request was not read (RFC 9110, 9.2.2): the agent may be at work. A
+        request with its own connection is repeated only if the connection could not be made; if the
+        connection breaks later, the request has failed.
         """
 
     def hide_secrets(self, text: str) -> str:
@@ -228,9 +228,9 @@ class AgentConnection:
         self._single_use_client = create_http_client(self._server, keepalive=False)
 
     def relocate_url(self, address: str) -> str:
-        """Return the address at which the gate reaches an address that the server reports of itself.
+        """Return the URL at which the gate reaches `address`, which the server reported as its own.
 
-        A server in a container reports the host and port inside the container; only the path is kept.
+        A server in a container reports its host and port inside the container; those of `url` replace them.
         """
         if not self._server.relocated:
             return address
@@ -238,7 +238,7 @@ class AgentConnection:
         return reported._replace(scheme=known.scheme, netloc=known.netloc).geturl()
 
     def build_url(self, path: str) -> str:
-        """Return the server's address with `path` appended, before a query."""
+        """Return the server's URL with `path` appended to its path; a query stays at the end."""
         return append_path(self.url, path)
 
     @property
@@ -278,7 +278,7 @@ class AgentConnection:
         """Send a request and return the JSON of the answer, or None if the answer is empty.
 
         Raises:
-            AgentError: there is no answer, its status is not 2xx, or it is no JSON.
+            AgentError: there is no answer, its status is not 2xx, or it is not JSON.
         """
         async with self.open_response(method, url, body, headers) as response:
             body = await read_body(response)
@@ -290,7 +290,7 @@ class AgentConnection:
         """Return a context manager that sends the request; its value is a 2xx response with an unread body.
 
         Raises:
-            AgentError: on entering, if there is no such response; within, if the connection breaks.
+            AgentError: there is no such response (on entering), or the connection breaks (on leaving).
         """
         return _ResponseContext(self._send_with_retries(method, url, body, headers))
 
@@ -301,7 +301,7 @@ class AgentConnection:
     async def _send_with_retries(
         self, method: Method, url: str, body: object, headers: Mapping[str, str]
     ) -> "ClientResponse":
-        """Return the first 2xx response; wait and repeat the request while the server is busy."""
+        """Return the first 2xx response; send the request up to 4 times if the server is busy or down."""
         data = None if body is None else _COMPACT.encode(body).encode()
         sent = {"Accept": "application/json", **headers}
         if (trace := current_turn.get()) is not None:
@@ -329,7 +329,8 @@ class AgentConnection:
     ) -> "ClientResponse | None":
         """Return a response, or None if there is none and the request may be repeated.
 
-        It may if no connection was made, or if the method is not POST. A POST starts a turn of the agent.
+        A request may be repeated if no connection was made, or if its method is not POST: a POST may already
+        have started a turn of the agent.
         """
         import aiohttp
 
@@ -354,7 +355,7 @@ class AgentConnection:
 
 
 class _ResponseContext:
-    """Context manager of a response; `contextlib` would cost time in each turn."""
+    """Context manager of a response; one from `contextlib` would cost more time in each turn."""
 
     __slots__ = ("_request", "_response")
 

@@ -38,7 +38,7 @@ class RemoteConversation(Protocol):
 
         Raises:
             AgentError: the request failed.
-            TimeoutError: it took too long.
+            TimeoutError: the request took too long.
         """
         ...
 
@@ -55,11 +55,11 @@ class TurnTimer(Protocol):
     """Timer that ends a turn that takes too long. The methods are those of `asyncio.Timeout`."""
 
     def when(self) -> float | None:
-        """Return the loop's time at which the turn ends; None for never."""
+        """Return the time of the event loop's clock at which the turn ends; None for never."""
         ...
 
     def reschedule(self, when: float | None, /) -> None:
-        """Set the loop's time at which the turn ends; None for never."""
+        """Set the time of the event loop's clock at which the turn ends; None for never."""
         ...
 
 
@@ -69,7 +69,7 @@ turn_timer: ContextVar[TurnTimer | None] = ContextVar("turn_timer", default=None
 
 @contextmanager
 def pause_turn_timer() -> Iterator[None]:
-    """Stop the turn's timer within the block: time that the gate itself needs or waits is not the agent's."""
+    """Stop the turn's timer within the block, because not the agent but the gate works or waits there."""
     timer, clock = turn_timer.get(), asyncio.get_running_loop().time
     if timer is None or (when := timer.when()) is None:
         yield

@@ -23,7 +23,7 @@ _WRONG_NAME, _WRONG_TIME = {62, 64}, {9, 10}
 # OpenSSL's reasons for an answer in plain text, which differ by its release.
 _NO_TLS_AT_ALL = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}
 EXCERPT_BYTES = 8 * 1024
-"""Size of the part of an error answer that is shown."""
+"""Largest number of bytes of an error answer that are shown."""
 TOO_MANY_REQUESTS = 429
 PROXY_AUTH_REQUIRED = 407
 _TRANSIENT_STATUSES: Mapping[int, str] = {
@@ -126,14 +126,14 @@ def describe_connection_error(error: BaseException) -> str:
 
 
 def _describe_tls_error(reason: str) -> str:
-    """Return OpenSSL's reason as words; its error numbers mean other errors to the operating system."""
+    """Return OpenSSL's reason in words; its error numbers are not those of the operating system."""
     words = reason.lower().replace("_", " ")
     advice = "; does it speak http://?" if reason in _NO_TLS_AT_ALL else ""
     return f"TLS failed: {words}{advice}"
 
 
 def _describe_payload_error(error: BaseException) -> str:
-    """Return the reason of an incomplete body; aiohttp has one error for a bad encoding and a missing end."""
+    """Return the reason of a bad body; aiohttp raises one error for a bad encoding and for a missing end."""
     cause: BaseException = error.__cause__ or error
     why = getattr(cause, "message", None) or str(cause)
     what = "the answer cannot be unpacked" if "decode" in why.lower() else "the answer broke off"
@@ -146,10 +146,10 @@ def build_flood_error() -> AgentError:
 
 
 def build_format_error(sentence: str, detail: str = "") -> AgentError:
-    """Return the error for an answer that is not in the format."""
+    """Return the error for an answer that is not in the format of the dialect."""
     return AgentError(Failure("protocol", sentence, detail))
 
 
 def build_unsupported_error(sentence: str) -> AgentError:
-    """Return the error for a message that the format cannot express, which is not the agent's fault."""
+    """Return the error for a message that the dialect cannot express; `faulted`: not the agent's fault."""
     return AgentError(Failure("unsupported", sentence), "faulted")

@@ -38,7 +38,7 @@ class EvalgateDialect:
 
 
 class EvalgateConversation:
-    """`RemoteConversation` that sends history and state each time, for servers that remember nothing."""
+    """`RemoteConversation` that sends history and state in each request, for servers that store nothing."""
 
     def __init__(self, connection: AgentConnection, case: EvalCase) -> None:
         self._connection = connection
@@ -48,7 +48,7 @@ class EvalgateConversation:
         self._history: list[JsonObject] = []
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """Post the message with history and state, and return the answer in any of its three forms.
+        """Post the message with history and state; read the answer as one object, as events or as JSON lines.
 
         Raises:
             AgentError: the request failed, the answer is malformed, or it reports an error.
@@ -104,18 +104,18 @@ class _TurnResponse:
         self._done: TurnAnswer | None = None
 
     def read_whole(self, body: bytes) -> None:
-        """Read the body that is the whole answer; raise AgentError if it is malformed."""
+        """Read a body that is the whole answer; raise AgentError if the body is malformed."""
         self.accept_answer(parse_json_body(body))
 
     def read_event(self, data: bytes | str) -> None:
-        """Read the JSON of one event; raise AgentError if it is malformed."""
+        """Read the JSON of one event; raise AgentError if the event is malformed."""
         self.accept_event(parse_json_body(data))
 
     def accept_answer(self, found: object) -> None:
-        """Accept the object that is the whole answer: its parts are handled like events of a stream.
+        """Accept an object that is the whole answer; its parts are handled like the events of a stream.
 
         Raises:
-            AgentError: it is malformed, or it reports an error.
+            AgentError: the object is malformed or reports an error.
         """
         if found is None:
             raise build_format_error("the agent's answer is empty: it must be a JSON object")
@@ -139,7 +139,7 @@ class _TurnResponse:
         """Accept one event of the turn; None, an empty line, is ignored.
 
         Raises:
-            AgentError: it is malformed, it follows `done`, or it reports an error.
+            AgentError: the event is malformed, follows `done`, or reports an error.
         """
         if event is None:  # an empty line
             return

@@ -1,4 +1,4 @@
-"""Readers of response bodies, within a size limit: whole, as server-sent events or lines, and their JSON."""
+"""Readers of response bodies within a size limit (whole, as server-sent events, as lines), and of JSON."""
 
 import asyncio
 import json
@@ -49,9 +49,9 @@ class SseReader:
         del self._rest[:start]
 
     def finish_stream(self) -> Iterator[str]:
-        """Yield the data of a last event that lacks the empty line after it, now that the stream ended.
+        """Yield the data of a last event without an empty line after it. Call this at the end of the stream.
 
-        The standard drops such an event. Some servers forget the last line end, and their answer counts.
+        The standard drops such an event. Here it counts, since some servers forget the last line end.
         """
         if self._rest:
             yield from self._parse_line(bytes(self._rest).rstrip(b"\r"))
@@ -71,7 +71,7 @@ class SseReader:
 
 
 IsOver: TypeAlias = Callable[[], bool]
-"""Returns True if the events read so far are the whole answer."""
+"""Function that returns True if the events read so far are the whole answer."""
 
 _SMALL = 64 * 1024
 # Some servers send their last event and do not end the stream: this is how long they may take.
@@ -82,7 +82,7 @@ async def read_body(response: "ClientResponse") -> bytes:
     """Return the whole body.
 
     Raises:
-        AgentError: it is larger than `MAX_ANSWER_BYTES`.
+        AgentError: the body is larger than `MAX_ANSWER_BYTES`.
     """
     # A short plain body cannot exceed the limit. A compressed one can: its length is that before unpacking.
     if (response.content_length or _SMALL) < _SMALL and "Content-Encoding" not in response.headers:
@@ -145,7 +145,7 @@ def parse_json_body(body: bytes | str) -> object:
     """Return the JSON value of an answer; None if the answer is empty.
 
     Raises:
-        AgentError: it is no JSON, or it nests too deep.
+        AgentError: the answer is not JSON, nests too deep, or holds a number of more than 4,300 digits.
     """
     text = body if isinstance(body, str) else body.decode("utf-8-sig", "replace")
     if not text or text.isspace():
@@ -161,10 +161,10 @@ def parse_json_body(body: bytes | str) -> object:
 
 
 async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
-    """Return the result of `work` on an answer of `size` bytes; call it in a thread if that is large.
+    """Return the result of `work` on an answer of `size` bytes; call it in a thread if the answer is large.
 
     The thread releases the GIL from time to time while `parse_untrusted_json` runs. The turn's timer is
-    stopped: the time is the gate's and not the agent's.
+    stopped meanwhile, because the gate and not the agent takes this time.
     """
     if size <= LARGE:
         return work()

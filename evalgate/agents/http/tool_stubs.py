@@ -14,7 +14,7 @@ NO_ARGUMENTS = {"error": "the arguments are not a JSON object"}
 
 
 class CaseTools:
-    """Tools of one case, turn by turn. A mocked tool is answered only by its mocks."""
+    """Source of the tool results in one case, turn by turn. For a mocked tool, only its mocks count."""
 
     def __init__(self, mocks: Iterable[ToolMock]) -> None:
         self._mocks = Mocks([encode_tool_mock(mock) for mock in mocks])
@@ -48,7 +48,7 @@ class RecordedTools:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the recorded result of an equal call, else the next one of that tool.
+        """Return the recorded result of an equal call, else the next recorded result of that tool.
 
         Without a recorded result, return an error for the agent to read. The call is in the transcript and
         is scored, the conversation continues, and no result is invented.
@@ -63,7 +63,7 @@ class RecordedTools:
 
 
 def _list_pairs(expected: Reply) -> list[tuple[ToolCall | None, ToolResult]]:
-    """Return each result after its call: the one with the same id, else the next one of the same tool."""
+    """Return each result with its call: that with the same id, else the tool's next call, else None."""
     calls = list(expected.tool_calls)
     pairs: list[tuple[ToolCall | None, ToolResult]] = []
     for event in expected.events:
