@@ -24,12 +24,13 @@ class ConfigDocument:
 
 
 def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> ConfigDocument:
-    """Decode a `.yaml`, `.yml`, `.toml` or `.json` file; of a `pyproject.toml` its [tool.evalgate] table.
+    """Decode a `.toml` or `.json` file by its suffix, and any other file as YAML.
 
-    `otherwise`: a sentence to add if there is no such file.
+    The value of a `pyproject.toml` is its table `[tool.evalgate]`. `otherwise` is a sentence that the message
+    for a missing file ends with.
 
     Raises:
-        InvalidInputError: the file cannot be read, or its content does not match its suffix.
+        InvalidInputError: the file cannot be read, or its content is not in the format of its suffix.
     """
     try:
         data = read_input_file(path, shown_as)
@@ -55,7 +56,7 @@ def _parse_json_config(text: str, shown_as: str) -> ConfigDocument:
 
 
 def parse_yaml(text: str, shown_as: str) -> ConfigDocument:
-    """Decode YAML.
+    """Decode the text of a YAML file, which messages call `shown_as`.
 
     Raises:
         InvalidInputError: the syntax is wrong, or a key is given twice.

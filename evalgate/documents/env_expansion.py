@@ -1,4 +1,4 @@
-"""`$NAME` and `${NAME}` replaced from an environment. No message shows a value."""
+"""Replacement of `$NAME` and `${NAME}` by environment variables. No message shows a value."""
 
 import re
 from collections.abc import Mapping
@@ -18,11 +18,14 @@ class Expansion(NamedTuple):
     text: str
     """The text as Go expands it: an unset name becomes empty."""
     unset: tuple[str, ...]
-    """Names without a value, in the order of the text."""
+    """Names that are not in the environment, in the order of the text."""
 
 
 def expand_go_env(text: str, environ: Mapping[str, str]) -> Expansion:
-    """Replace placeholders by values of `environ`, as Go does: no escape, and no second expansion."""
+    """Replace placeholders by values of `environ`, as Go's `os.ExpandEnv` does.
+
+    A `$` cannot be escaped, and inserted values are not expanded again.
+    """
     unset: list[str] = []
 
     def replace_placeholder(found: re.Match[str]) -> str:
@@ -36,21 +39,21 @@ def expand_go_env(text: str, environ: Mapping[str, str]) -> Expansion:
 
 _NAME_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST_SECRET = 6
-"""Shorter values are in too many texts to be blotted out of them."""
+"""Minimum length of a value in `secrets`. Shorter values occur by chance in too many texts to be redacted."""
 
 
 def list_placeholders(text: str) -> tuple[str, ...]:
-    """Return the names of the text's placeholders, each once."""
+    """Return the names in the `${NAME}` placeholders of a text, each once."""
     return tuple(dict.fromkeys(_NAME_PLACEHOLDER.findall(text)))
 
 
 def strip_placeholders(text: str) -> str:
-    """Remove the placeholders from a text."""
+    """Remove all `${NAME}` placeholders from a text."""
     return _NAME_PLACEHOLDER.sub("", text)
 
 
 class PlaceholderExpander:
-    """Replaces placeholders, and collects their values and what is missing."""
+    """Expander of `${NAME}` placeholders that collects the inserted values and all problems."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -58,7 +61,10 @@ class PlaceholderExpander:
         self._values: set[str] = set()
 
     def expand_text(self, option: str, text: str) -> str:
-        """Return the text of an `agent` option with its placeholders replaced."""
+        """Return the text of an `agent` option with its placeholders replaced.
+
+        A variable that is unset, empty or not printable ASCII is a problem for `raise_problems`.
+        """
         for name in list_placeholders(text):
             value = self._environ.get(name, "").strip()
             if not value:
@@ -75,13 +81,13 @@ class PlaceholderExpander:
         return _NAME_PLACEHOLDER.sub(lambda found: self._environ.get(found[1], "").strip(), text)
 
     def raise_problems(self) -> None:
-        """Raise `InvalidInputError` with everything that is missing, if anything is."""
+        """Raise `InvalidInputError` with all collected problems, if there are any."""
         if self._problems:
             raise InvalidInputError(self._problems)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return the inserted values, the longest first."""
+        """Return the inserted values of at least 6 characters, the longest first."""
         return tuple(
             sorted(filter(lambda value: len(value) >= _SHORTEST_SECRET, self._values), key=len)[::-1]
         )

@@ -26,7 +26,7 @@ _FOR_PYTHON = {"True": "true", "False": "false", "None": "null", "undefined": "n
 
 
 def explain_decode_error(error: JSONDecodeError) -> str:
-    """Return the decoder's complaint as one sentence with the correction."""
+    """Return one sentence that explains a decoder's error and, where possible, how to correct it."""
     text, at = error.doc, error.pos
     if error.msg.startswith("Unterminated string"):
         return "not JSON: this text has no closing quote"
@@ -42,7 +42,7 @@ def explain_decode_error(error: JSONDecodeError) -> str:
 
 
 def find_error_position(error: JSONDecodeError) -> LineColumn:
-    """Return line and column of the error; for a trailing comma the comma, as Python 3.13 does."""
+    """Return line and column of a decoder's error; a trailing comma itself, as Python 3.13 does."""
     text, at = error.doc, error.pos
     before = _skip_blanks_back(text, at)
     trailing = text[at : at + 1] in {"]", "}"} and before and text[before - 1] == ","
@@ -107,16 +107,17 @@ _escape = re.compile(
 
 
 def find_lone_surrogates(text: str) -> Iterator[re.Match[str]]:
-    """Yield each escape in JSON that is half of a surrogate pair without its other half."""
+    """Yield a match for each escape in JSON that is half of a surrogate pair and lacks the other half."""
     if "\\" in text and ("\\ud" in text or "\\uD" in text):
         yield from (found for found in _escape.finditer(text) if found[1])
 
 
 def find_value_problems(text: str, deepest: int) -> list[tuple[LineColumn, str]]:
-    """Return problems of values in syntactically valid JSON, in file order; at most 100.
+    """Return position and message of each problem in syntactically valid JSON, in file order; at most 100.
 
-    Checked: numbers that no double or no sensible integer holds, halves of surrogate pairs, a key twice in
-    one object, nesting deeper than `deepest`. Walks without recursion.
+    Problems are NaN and infinities, numbers beyond a double's range, whole numbers of more than 4,300 digits,
+    halves of surrogate pairs, a key twice in one object, and nesting deeper than `deepest`. The search does
+    not recurse.
     """
     found = [
         *islice(_find_bad_tokens(text, deepest), _MOST_REPORTED),

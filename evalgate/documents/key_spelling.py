@@ -9,27 +9,28 @@ from pydantic.alias_generators import to_camel
 from evalgate.documents.strict_json import Location, as_sequence
 
 KeyFinder: TypeAlias = Callable[[object, str], str]
-"""Returns the spelling that an object has of a key, or the key itself if it has none."""
+"""Returns the spelling of a key that an object uses, or the key unchanged if the object lacks it."""
 
 # The same few keys are looked up in every case, and `to_camel` matches regular expressions.
 _to_camel = cache(to_camel)
 
 
 def find_snake_or_camel_key(value: object, name: str) -> str:
-    """Return `evalId` for `eval_id` if the object has that key, else `name`, which is in snake_case."""
+    """Return the camelCase form of `name`, which is in snake_case, if the object has it; else `name`."""
     camel = _to_camel(name)
     return camel if isinstance(value, dict) and camel in value else name
 
 
 def normalize_key(key: str) -> str:
-    """Return `evalid` for `evalId`, `EvalID` and `eval_id`."""
+    """Return a key in lower case without underscores: `evalid` for `evalId`, `EvalID` and `eval_id`."""
     return key.replace("_", "").lower()
 
 
 def find_key_in_any_case(value: object, name: str) -> str:
-    """Return the first key of the object that differs from `name` in case and underscores at most.
+    """Return the object's first key that equals `name` except for case and underscores.
 
-    This is how Go's `encoding/json` finds a key, except for the underscores.
+    The result is `name` itself if the object has this exact key, or no such key. Go's `encoding/json` also
+    ignores case, but not underscores.
     """
     if not isinstance(value, dict) or name in value:
         return name
@@ -37,12 +38,12 @@ def find_key_in_any_case(value: object, name: str) -> str:
 
 
 def get_member(value: object, name: str, find_key: KeyFinder = find_key_in_any_case) -> object:
-    """Return the member of an object under any spelling of `name`, or None."""
+    """Return the value of an object's key under any spelling of `name`, or None if there is no such key."""
     return value.get(find_key(value, name)) if isinstance(value, dict) else None
 
 
 def match_spelling(value: object, location: Location, find_key: KeyFinder = find_key_in_any_case) -> Location:
-    """Return `location`, a path of a model's keys, in the spelling of the document `value`."""
+    """Convert `location`, a path of a model's keys, to the spelling that the document `value` uses."""
     spelled: list[str | int] = []
     for part in location:
         own = find_key(value, part) if isinstance(part, str) else part

@@ -11,7 +11,8 @@ def list_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[s
     """Return the valid keys at the parent of `location`, sorted.
 
     `location` is from one of pydantic's errors for `model`: it may contain names of a union's members, which
-    are no keys of the file. An alias replaces its field if the last key of the location is in camelCase.
+    are no keys of the file. A field is listed by its alias if the last key of the location is in camelCase
+    or if the model accepts only the alias.
     """
     types: list[Any] = [model]
     for part in location[:-1]:
@@ -28,7 +29,7 @@ def _iter_keys(model: type[BaseModel], *, in_camel_case: bool) -> Iterator[str]:
 
 
 def _iter_inner_types(annotation: Any, part: str | int) -> Iterator[Any]:
-    """Yield the types of a key's or an index's value in a value of that type."""
+    """Yield the possible types of the item at `part`, a key or index, in a value of type `annotation`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         for name, field in annotation.model_fields.items():
             choices = (
@@ -41,7 +42,7 @@ def _iter_inner_types(annotation: Any, part: str | int) -> Iterator[Any]:
 
 
 def _unfold_union(annotation: Any) -> Iterable[Any]:
-    """Return the types that a value of that type may have."""
+    """Return the member types of a union, without `Annotated`; any other type is returned alone."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _unfold_union(args[0])

@@ -1,7 +1,7 @@
 """Strict JSON with positions: mistakes that Python's decoder accepts are reported with line and column.
 
-The fast path is the standard library's C decoder with hooks. Only if a hook finds something, or a position is
-asked for, is the text parsed again.
+The fast path is the standard library's C decoder with hooks. The text is parsed again only if a
+hook finds a problem, or if a position is requested.
 """
 
 import json
@@ -25,7 +25,7 @@ from evalgate.system.files import decode_text, read_input_file
 from evalgate.system.gc import pause_gc
 
 LOOKED_AT = 100
-"""Items that are inspected to detect a list's format: all items of a file have the same."""
+"""Number of items that are inspected to detect the format of a list; all its items have the same format."""
 
 
 def as_sequence(value: object) -> Sequence[Any] | None:
@@ -39,39 +39,42 @@ def get_items(value: object, key: str) -> Sequence[Any]:
 
 
 def clear_items(value: object, key: str) -> object:
-    """Return a copy of the object with an empty list at the key."""
+    """Return a copy of the object with an empty list at the key; `value` itself if there is no list."""
     if not isinstance(value, dict) or as_sequence(value.get(key)) is None:
         return value
     return {**value, key: []}
 
 
 class UnexpectedShapeError(Exception):
-    """The value has another shape, valid or not: the caller falls back to the full validation."""
+    """A value does not have the common shape that a fast path reads.
+
+    The value may be valid nevertheless: the caller falls back to the full validation.
+    """
 
 
 def require_members(value: object, known: frozenset[str]) -> dict[str, object]:
-    """Return the object if it has no other keys than those. Raises UnexpectedShapeError."""
+    """Return `value` if it is an object with `known` keys only; else raise UnexpectedShapeError."""
     if isinstance(value, dict) and value.keys() <= known:
         return value
     raise UnexpectedShapeError
 
 
 def require_list(value: object) -> list[object]:
-    """Return the value if it is a list. Raises UnexpectedShapeError."""
+    """Return `value` if it is a list; else raise UnexpectedShapeError."""
     if isinstance(value, list):
         return value
     raise UnexpectedShapeError
 
 
 def require_object(value: object) -> dict[str, object]:
-    """Return the value if it is an object. Raises UnexpectedShapeError."""
+    """Return `value` if it is an object; else raise UnexpectedShapeError."""
     if isinstance(value, dict):
         return value
     raise UnexpectedShapeError
 
 
 def require_text(value: object) -> str:
-    """Return the value if it is a text. Raises UnexpectedShapeError."""
+    """Return `value` if it is a text; else raise UnexpectedShapeError."""
     if isinstance(value, str):
         return value
     raise UnexpectedShapeError
@@ -81,10 +84,10 @@ Location: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down to a value."""
 
 _MemberOffsets: TypeAlias = dict[int, dict[str | int, int]]
-"""Offset of an object or list → offsets of its values."""
+"""For the offset of each object or list: the offsets of its values, by key or index."""
 
 DEEPEST = 200
-"""Levels of nesting that are read. Deeper data would break what walks through it later."""
+"""Maximum depth of nesting. Functions that walk through deeper data would exceed the recursion limit."""
 
 
 @dataclass(slots=True)
@@ -96,10 +99,14 @@ class JsonDocument:
     _text: str = field(repr=False)
     _offsets: _MemberOffsets = field(repr=False)
     _found: tuple[int, int, int] = field(default=(0, 1, 0), repr=False)
-    """An offset that was asked for before, its line, and where that starts: most ask in file order."""
+    """Offset of the last lookup, its line, and the offset at which that line starts. The next lookup counts
+    lines from there, because most lookups are in file order."""
 
     def find_position(self, location: Location) -> tuple[int, int]:
-        """Return line and column (1-based, in characters) of the value at `location`, or of its parent."""
+        """Return line and column (1-based, in characters) of the value at `location`.
+
+        If there is no such value, this is the position of the nearest value around it.
+        """
         offset = skip_blanks(self._text, 0)
         for part in location:
             inner = self._locate_members(offset).get(part)
@@ -123,11 +130,10 @@ class JsonDocument:
 
 
 def read_json(path: Path | str, shown_as: str) -> JsonDocument:
-    """Read and decode one file.
+    """Read and decode a file of strict JSON, which messages call `shown_as`.
 
     Raises:
-        InvalidInputError: it cannot be read, or is not strict JSON; every problem that was found, at its
-            place.
+        InvalidInputError: the file cannot be read, or `parse_json` rejects its content.
     """
     try:
         data = read_input_file(Path(path), shown_as)
@@ -180,9 +186,9 @@ _NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}":')))
 
 
 def extract_marks(data: bytes) -> bytes:
-    """Return the brackets (all as square ones) and colons of valid JSON outside its strings.
+    """Return the brackets and colons of valid JSON outside of strings, with curly brackets made square.
 
-    Unreliable for text that is not JSON.
+    The result is unreliable for text that is not JSON.
     """
     if b"\\" in data:
         data = _ESCAPE.sub(b"", data)
@@ -191,7 +197,10 @@ def extract_marks(data: bytes) -> bytes:
 
 
 def is_deeper(marks: bytes, levels: int = DEEPEST) -> bool:
-    """Return True if brackets are nested deeper than that: drops the innermost pairs, again and again."""
+    """Return True if the brackets in `marks` are nested deeper than `levels`.
+
+    `marks` is the result of `extract_marks`. Each of at most `levels` passes removes the innermost pairs.
+    """
     marks = marks.replace(b":", b"")
     for _ in range(levels):
         outer = marks.replace(b"[]", b"")
@@ -205,16 +214,20 @@ def is_deeper(marks: bytes, levels: int = DEEPEST) -> bool:
 
 
 class NotStrictJsonError(Exception):
-    """The text is no strict JSON. Python's decoder may accept it; a slower pass says what is wrong."""
+    """The text is not strict JSON. A slower second pass finds the problem and its position."""
 
 
 def reject_constant(_: str) -> NoReturn:
-    """Reject `NaN` and infinities, as `parse_constant` of a decoder."""
+    """Raise NotStrictJsonError for `NaN` and infinities; used as `parse_constant` of a decoder."""
     raise NotStrictJsonError
 
 
 def parse_finite_float(literal: str) -> float:
-    """Parse a number, as `parse_float` of a decoder. Raises NotStrictJsonError if it is beyond a double."""
+    """Parse a number; used as `parse_float` of a decoder.
+
+    Raises:
+        NotStrictJsonError: the number is beyond the range of a double.
+    """
     value = float(literal)
     if not math.isfinite(value):
         raise NotStrictJsonError
@@ -222,7 +235,10 @@ def parse_finite_float(literal: str) -> float:
 
 
 class _StrictDecoder:
-    """Decodes, and counts the members of all objects: of a key that is given twice, one is left."""
+    """Decoder that counts the members of all decoded objects.
+
+    If an object has a key twice, only one member is left, so the count is less than in the text.
+    """
 
     def __init__(self) -> None:
         self.members = 0
@@ -236,7 +252,7 @@ class _StrictDecoder:
 
 
 _LENIENT = json.JSONDecoder(parse_constant=str, parse_float=str, parse_int=str)
-"""Takes every number for text: for a second look, and to step over values."""
+"""Decoder that reads every number as a text, to find syntax errors and to locate values."""
 
 _LEVELS_NOTED = 2
 
@@ -254,7 +270,12 @@ def _parse_text(text: str, shown_as: str, marks: bytes) -> JsonDocument:
 
 
 def _decode_document(text: str, offsets: _MemberOffsets, members: int) -> object:
-    """Return the value of the whole text; `members` is the number of object members in it."""
+    """Decode the whole text; `members` is the number of all object members that are written in it.
+
+    Raises:
+        NotStrictJsonError: more text follows the value, or an object has a key twice.
+        ValueError: the text is not JSON.
+    """
     strict = _StrictDecoder()
     value, end = _decode_value(text, skip_blanks(text, 0), _LEVELS_NOTED, strict.decoder, offsets)
     noted = sum(len(known) for start, known in offsets.items() if text[start] == "{")
@@ -264,7 +285,7 @@ def _decode_document(text: str, offsets: _MemberOffsets, members: int) -> object
 
 
 def _raise_problems(text: str, shown_as: str) -> None:
-    """Raise every problem of a text that may have some."""
+    """Raise InvalidInputError with the syntax error or all invalid values of a text, if it has any."""
     try:
         _LENIENT.decode(text)
     except JSONDecodeError as error:
@@ -282,12 +303,13 @@ def _raise_problems(text: str, shown_as: str) -> None:
 def _decode_value(
     text: str, start: int, levels: int, decoder: json.JSONDecoder, offsets: _MemberOffsets
 ) -> tuple[object, int]:
-    """Return the value at `start` and its end, and note the positions of members in the outermost `levels`.
+    """Return the value at `start` and the offset of its end, and add the positions of members to `offsets`.
 
-    Those levels are walked in Python; the C decoder reads everything below, and the items of lists.
+    Only the outermost `levels` are walked in Python and have their positions added. The C decoder reads
+    everything below, and the items of lists.
 
     Raises:
-        ValueError, NotStrictJsonError: it is not JSON, or the decoder rejects it.
+        ValueError, NotStrictJsonError: the text is not JSON, or the decoder rejects it.
     """
     opening = text[start : start + 1]
     if levels and opening == "{":

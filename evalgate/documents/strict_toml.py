@@ -1,4 +1,4 @@
-"""TOML with a position for every error, decoded in linear time."""
+"""Decoder of TOML that reports errors with their position and takes linear time."""
 
 import re
 import tomllib
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from evalgate.core.errors import InvalidInputError, Problem
 
 DEEPEST = 200
-"""Levels of nesting, and parts of a dotted key, that are read: as of JSON. `tomllib` calls itself for each
-level, and takes memory that grows with the square of the parts."""
+"""Maximum depth of nesting, and maximum number of parts of a dotted key; the same limit as for JSON.
+`tomllib` recurses once for each level, and its memory grows with the square of the number of parts."""
 _MOST_DIGITS = 4300
-"""Of a whole number that Python reads."""
+"""Maximum number of digits of a whole number, as Python's own default."""
 
 _word = r"""(?:[\w+-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')"""
 _token = re.compile(
@@ -21,10 +21,10 @@ _own_position = re.compile(r" ?\(at (?:line (\d+), column (\d+)|end of document)
 
 
 def load_toml(text: str, shown_as: str) -> dict[str, object]:
-    """Decode TOML.
+    """Decode the text of a TOML file, which messages call `shown_as`.
 
     Raises:
-        InvalidInputError: it is none, or nothing that can be read; with the place.
+        InvalidInputError: the text is not TOML, or exceeds a limit of this module. Contains the position.
     """
     extremes = [
         Problem(shown_as, *_get_line_column(text, at), message) for at, message in _find_extremes(text)
@@ -42,7 +42,10 @@ def load_toml(text: str, shown_as: str) -> dict[str, object]:
 
 
 def _find_extremes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the first place of each kind that `tomllib` would not end well with."""
+    """Yield offset and message of the first nesting, number or key that exceeds a limit; at most one.
+
+    `tomllib` would fail on it without a position, or take too much memory.
+    """
     depth = 0
     for token in _token.finditer(text):
         word = token.group()

@@ -1,4 +1,7 @@
-"""YAML with a position for every error: PyYAML's own, and those that its constructors leave to Python."""
+"""Decoder of YAML that reports errors with their position.
+
+This includes values for which PyYAML's constructors raise an exception of Python without a position.
+"""
 
 from typing import Any
 
@@ -8,11 +11,11 @@ from yaml.constructor import ConstructorError
 from evalgate.core.errors import InvalidInputError, Problem
 
 DEEPEST = 200
-"""Levels of nesting that are read, as of JSON. PyYAML's composer ends the process at some 100,000."""
+"""Maximum depth of nesting, as for JSON. PyYAML's composer crashes the process at some 100,000 levels."""
 _MOST_MERGED = 10_000
-"""Entries of a mapping once `<<` is filled in: merges of merges grow tenfold on every line."""
+"""Maximum number of entries of a mapping after its `<<` merges, which can grow tenfold with every line."""
 _MOST_DIGITS = 4300
-"""Of a whole number that Python reads."""
+"""Maximum number of digits of a whole number, as Python's own default."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # either has the same methods
@@ -32,10 +35,12 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
-    """Return the node of a YAML document, which knows its places, and its value; {} for an empty one.
+    """Return the root node of a YAML document, which holds positions, and the decoded value.
+
+    An empty document has no node and the value {}.
 
     Raises:
-        InvalidInputError: it is no YAML, or a key is given twice; with the place.
+        InvalidInputError: the text is not YAML, nests too deep or has a key twice. Contains the position.
     """
     loader = None
     try:
@@ -63,7 +68,7 @@ def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
 
 
 def _check_depth(text: str, shown_as: str) -> None:
-    """Reject nesting that is too deep, before any recursive function sees it."""
+    """Raise InvalidInputError for nesting that is too deep, before any recursive function is called."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):

@@ -1,4 +1,4 @@
-"""Pydantic's errors, and repeated ids, as problems that a user can fix."""
+"""Conversion of pydantic's errors, and of repeated ids, to problems that a user can fix."""
 
 import json
 import re
@@ -103,9 +103,9 @@ def _format_message(details: ErrorDetails, location: Location, known: Iterable[s
 
 
 def describe_unknown_key(location: Location, known: Sequence[str], hint: str = "") -> str:
-    """Return the sentence for an unknown key, with the nearest known key, or all of them.
+    """Return a sentence about an unknown key that suggests the nearest known key, or else lists all of them.
 
-    `hint` replaces the suggestion.
+    `hint` replaces both if it is not empty.
     """
     near = hint or did_you_mean(str(location[-1]), known)
     hint = near or (f" Known here: {join_quoted(known)}." if known else "")
@@ -113,7 +113,7 @@ def describe_unknown_key(location: Location, known: Sequence[str], hint: str = "
 
 
 def describe_error_details(details: ErrorDetails) -> str:
-    """Return the rest of a sentence that begins with the name of a value."""
+    """Describe one pydantic error as the rest of a sentence that begins with the name of the value."""
     if (kind := details["type"]) in _EXPECTED:
         return f"must be {_EXPECTED[kind]}, not {_describe_value(details['input'])}"
     return _describe_other_error(details)
@@ -135,7 +135,10 @@ def _describe_other_error(details: ErrorDetails) -> str:
 
 
 def _describe_wrong_choice(expected: str, value: object) -> str:
-    """Return the rest of the sentence for a value that is none of some, which pydantic has put in words."""
+    """Return the rest of the sentence about a value that is not one of the expected ones.
+
+    `expected` is pydantic's text for them, as `'a', 'b' or 'c'`.
+    """
     values = re.findall(r"'([^']*)'", expected)
     written = value if isinstance(value, str) else ""
     near = did_you_mean(written, values) or did_you_mean(written.upper(), values)
@@ -155,10 +158,10 @@ _control_character = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def validate_id(name: str) -> str:
-    """Return `name`. Paths, inner blanks and any script are fine: real files use them all.
+    """Return `name` if it is a valid id. Paths, inner blanks and all scripts are valid: real files use them.
 
     Raises:
-        ValueError: it is blank or holds control characters.
+        ValueError: `name` is blank or holds control characters.
     """
     if not name.strip():
         raise ValueError("must not be empty")
@@ -172,14 +175,14 @@ Id: TypeAlias = Annotated[str, AfterValidator(validate_id)]
 
 
 def list_case_names(eval_set_id: str, path: str, eval_id: str) -> tuple[str, str, str]:
-    """Return the names of a case in a thresholds file: `id`, `eval set:id` and `file:id`."""
+    """Return the three names that a thresholds file may use for a case: `id`, `eval set:id` and `file:id`."""
     return eval_id, f"{eval_set_id}:{eval_id}", f"{path}:{eval_id}"
 
 
 def find_repeated_ids(
     ids: Iterable[tuple[object, Location]], *, file: str, position: Callable[[Location], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each id at a second location. Values that are no text are checked elsewhere."""
+    """Yield a problem for each id that an earlier location has too. Ids that are not a text are skipped."""
     first: dict[str, Location] = {}
     for name, location in ids:
         if isinstance(name, str) and first.setdefault(name, location) != location:
