@@ -113,11 +113,10 @@ _SESSION_KEYS = {"app_name", "user_id", "state"}
 
 
 def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
-    """Return True if the case holds only the most common keys, and False when in doubt.
+    """Return True if the case surely has only the most common keys, so that none needs to be reported.
 
-    This is true of nearly every case, and saves a second look through its contents. `extract_native_data` has
-    already looked through them: what a turn holds beyond our fields is in its `native`, and parts without
-    text are attachments.
+    Nearly every case does. Its contents need no second search: `extract_native_data` put all data that a
+    `CaseTurn` cannot hold into `native`, and parts without text are attachments.
     """
     return (
         case is not None

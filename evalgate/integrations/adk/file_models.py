@@ -31,7 +31,7 @@ class AdkModel(BaseModel):
 
 
 class StrictAdkModel(AdkModel):
-    """An object of which Google ADK refuses unknown keys."""
+    """An object in which Google ADK refuses unknown keys."""
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
@@ -54,12 +54,12 @@ class GenaiModel(AdkModel):
 
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """Return True if nothing that is scored can be missing from the object."""
+        """Return True if the object has every key that is read, so that no scored value is missing."""
         return value.keys() >= cls.model_fields.keys()
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        """Return True if the unknown key must be taken for a mistake."""
+        """Return True if `key` is probably a mistake: it resembles a known key, or a known key is missing."""
         known = {*cls.model_fields, *cls.kept_keys()}
         near = difflib.get_close_matches(key, [*known, *map(to_camel, known)], n=1, cutoff=0.6)
         return bool(near) or not cls.is_complete(value)
@@ -158,7 +158,7 @@ class AdkUserContent(AdkContentBase):
 
 
 class AdkInvocationEvent(AdkModel):
-    """A step of an agent, in the order in which the steps happened."""
+    """A step of an agent. A turn lists its steps in the order in which they happened."""
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:

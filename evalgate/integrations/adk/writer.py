@@ -128,9 +128,9 @@ _ORDER = (ToolCall, ToolResult, Message)
 
 
 def _is_sorted(events: Sequence[Event]) -> bool:
-    """Return True if the older shape holds all of the events.
+    """Return True if the older shape of a turn can hold the events without loss.
 
-    It has no order between kinds of events, and no author of a call.
+    That shape has no order between kinds of events, and no author of a call or result.
     """
     kinds = [_ORDER.index(type(event)) for event in events]
     authored = any(event.author is not None for event in events if not isinstance(event, Message))

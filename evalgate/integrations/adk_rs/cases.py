@@ -78,7 +78,11 @@ _CONTENT_KEYS = (
 
 
 def _select_content(part: object) -> object:
-    """Return the part with only the content that adk-rs takes if it has several."""
+    """Return a part with only the first content in the order of `_CONTENT_KEYS`, as adk-rs reads it.
+
+    Raises:
+        ValueError: the part has no content.
+    """
     if not isinstance(part, dict):
         return part
     for spellings in _CONTENT_KEYS:
@@ -177,7 +181,7 @@ class AdkRsEvalSetFile(_AdkRsModel):
 
 
 def build_adk_rs_case(wire: AdkRsCase, line: int, raw: object) -> EvalCase:
-    """Convert a case that begins in that line; `raw` is the JSON that it was parsed from."""
+    """Convert a parsed case; `line` is its first line in the file, and `raw` its decoded JSON."""
     session = wire.session_input
     invocations = zip(wire.conversation, get_items(raw, "conversation"), strict=True)
     return EvalCase(

@@ -128,9 +128,9 @@ def _get_args(call: ToolCall) -> object:
 
 
 def _is_equal(one: object, other: object) -> bool:
-    """Compare as serde_json does.
+    """Return True if two JSON values are equal in serde_json.
 
-    1 differs from 1.0 and from true, and null from {}. Keys may be in any order, lists may not.
+    1 differs from 1.0 and from true, and null from {}. The order of keys is ignored, that of lists is not.
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_is_equal(value, other[key]) for key, value in one.items())

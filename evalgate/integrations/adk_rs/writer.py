@@ -53,7 +53,10 @@ class AdkRsWriter:
 
 
 def _choose_id_key(eval_set: EvalSet) -> str:
-    """Return the older key if some arguments are not an object; the file is then not taken for ADK's."""
+    """Return the key of the set's id: `eval_set_id`, or `id` if some call's arguments are not an object.
+
+    A file with `id` is not taken for an eval set of Google ADK.
+    """
     turns = (turn for case in eval_set.cases for turn in case.turns)
     calls = (call for turn in turns for call in turn.expected.tool_calls)
     return "id" if any(call.other_args is not None for call in calls) else "eval_set_id"

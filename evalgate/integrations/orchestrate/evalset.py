@@ -73,9 +73,9 @@ class ToolCallGoal(_Goal):
 
 
 def _iter_paths(args: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted paths of all values.
+    """Yield the dotted path of each value in `args`, at every level.
 
-    An empty object has none that could be matched, except at the top.
+    Empty objects are left out, except at the top level.
     """
     for key, value in args.items():
         if value != {} or not prefix:
@@ -149,7 +149,7 @@ def _replace_null(value: object) -> object:
 
 
 def _validate_goal_names(value: object) -> list[str] | str:
-    """Return the names that follow a goal: a list, or one name alone; null is none."""
+    """Return the names of the goals that follow a goal: a list, or a single name; [] for null."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
@@ -160,7 +160,7 @@ def _validate_goal_names(value: object) -> list[str] | str:
 
 
 def ensure_name_list(value: Any) -> Any:
-    """Return a list of names, given a list or one name alone."""
+    """Return a list of names unchanged, and a single name as a list of one."""
     # The original reads a name alone as a list of its letters, so that the goal is never reached.
     return [value] if isinstance(value, str) else value
 
@@ -289,7 +289,10 @@ def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) 
 
 
 def _build_default_name(document: Document, index: int) -> str:
-    """Return the name of a dataset without `dataset_name`: the file's, with a number in a longer list."""
+    """Return the file's name without its ending, for a dataset without `dataset_name`.
+
+    If the file holds several datasets, the dataset's number (from 1) follows.
+    """
     stem, listed = PurePath(document.path).name.removesuffix(_ENDING), as_sequence(document.value)
     return f"{stem}-{index + 1}" if listed is not None and len(listed) > 1 else stem
 

@@ -8,14 +8,14 @@ from evalgate.core.types import EvalCase, EvalSet, Goal, Journey
 from evalgate.integrations.orchestrate.journey.outcome import get_goals
 
 _RANK = {"tool_call": 0, "interaction": 1, "text": 2}
-"""Goals of a kind with a lower rank always count as reached before those with a higher one."""
+"""Ranks of the types of goals. A goal always counts as reached before all goals of a higher rank."""
 
 
 class JourneyLint:
     """A lint of the goals of every case that has a journey."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """Return the checker of one case; it needs neither the set nor the metrics."""
+        """Return the checker of the journey of a case; both arguments are unused."""
         del eval_set, metrics
         return _describe_journey_faults
 

@@ -81,7 +81,7 @@ def build_recorded_case(document: Document) -> EvalCase:
     """Build a case from the conversation in `<case>.messages.json` or `<case>.run2.messages.json`.
 
     Raises:
-        InvalidInputError: as `read_conversation`.
+        InvalidInputError: `read_conversation` rejects the file.
     """
     stem = PurePath(document.path).name.removesuffix(ENDING)
     name, dot, run = stem.rpartition(".run")
@@ -188,7 +188,7 @@ def read_conversations(path: Path, display_path: str) -> EvalSet:
     A case occurs once for each of its runs.
 
     Raises:
-        InvalidInputError: there is no conversation, or with every problem of every file.
+        InvalidInputError: there is no conversation, or a file is invalid. Lists the problems of all files.
     """
     files = sorted(_find_files(path), key=_get_sort_key)
     if not files:

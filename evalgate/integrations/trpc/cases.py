@@ -43,7 +43,7 @@ _TREES = ("onlyTree", "ignoreTree", "numberTolerance")
 
 
 def parse_tool_mocks(given: object, turn: int) -> Iterator[ToolMock]:
-    """Yield the mocks of turn number `turn`, from 0; the first that matches a call answers it."""
+    """Yield the mocks of the turn at index `turn`. The first mock that matches a call answers the call."""
     rules = given.get("actual") if isinstance(given, Mapping) else None
     for rule in rules if isinstance(rules, list) else ():
         if isinstance(rule, Mapping) and isinstance(rule.get("name"), str) and rule["name"]:
@@ -107,7 +107,7 @@ class TrpcRubric(TrpcModel):
         return self
 
     def to_rubric(self, number: int) -> Rubric:
-        """Convert to evalgate's rubric; without an id it is named after its number."""
+        """Convert to evalgate's rubric. A rubric without an id gets one from `number`, which is 1-based."""
         own = self.id if self.id.strip() else build_default_rubric_id(number)
         return Rubric(own, self.content.text, self.type, self.description, self.metric_name)
 
@@ -127,8 +127,8 @@ class _Scenario(TrpcModel):
     def to_scenario(self) -> Scenario:
         """Convert to evalgate's scenario.
 
-        A limit of 0 means no limit. Without a stop signal only the limit ends the conversation, and without
-        either the run's own settings do.
+        A limit of 0 means no limit. With a positive limit and no stop signal, only the limit ends the
+        conversation. Otherwise the run's settings replace a missing stop signal or limit.
         """
         limit = self.max_allowed_invocations
         is_limited = type(limit) is int and limit >= 0
@@ -198,7 +198,7 @@ class TrpcEvalSetFile(TrpcModel):
 
 
 def build_trpc_case(wire: TrpcCase, line: int) -> EvalCase:
-    """Convert a case that begins in that line."""
+    """Convert a parsed case; `line` is its first line in the file."""
     plan, recorded = wire.scenario, None
     if wire.eval_mode == "trace":
         recorded = tuple([turn.to_reply() for turn in wire.actual_conversation or wire.conversation])
@@ -283,10 +283,10 @@ _USER_ROLES = frozenset({"", "user"})
 
 
 def parse_common_case(raw: object, line: int) -> EvalCase | None:
-    """Build the same case as the models in a third of the time, or return None if they have to read it.
+    """Build a common case without pydantic in a third of the time; return None for any other case.
 
-    Nearly every file holds only such cases: those with today's keys, texts, calls and a session only. Any
-    other content and any error is left to the models.
+    Common cases, which are nearly all, hold only today's keys, texts, calls and a session. The models read
+    all others, and report errors.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

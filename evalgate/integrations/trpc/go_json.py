@@ -152,9 +152,9 @@ def truncate_text(text: str) -> str:
 
 
 def parse_json_text(text: str, *, exact: bool = False) -> tuple[object, str]:
-    """Return the one JSON value that a text holds, and the fault of the text, or "".
+    """Return the JSON value of a text and "", or None and a description of the fault.
 
-    Numbers are doubles and must fit into one. With `exact`, integers stay whole, as JSON Schema needs them.
+    Numbers become doubles, beyond which they are a fault. With `exact`, whole numbers become ints.
     """
     try:
         value = json.loads(
@@ -193,9 +193,10 @@ _LONGEST_VALUE = 120
 
 
 def find_difference(actual: object, expected: object, tolerance: float = DEFAULT_TOLERANCE) -> str:
-    """Compare every key and element, with lists in order, and integers as doubles.
+    """Describe the first difference between two JSON values; return "" if they match.
 
-    A number equals neither a boolean nor a text.
+    Lists are compared in order, and numbers as doubles within `tolerance`. A number equals neither a boolean
+    nor a text.
     """
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
         return _compare_objects(actual, expected, None, tolerance)
@@ -226,7 +227,7 @@ def find_unignored_difference(
 def find_selected_difference(
     actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
 ) -> str:
-    """Compare only the keys that `tree` selects.
+    """Describe the first difference in the keys that `tree` selects; return "" if there is none.
 
     True selects all below, an object selects keys of the object below, and false selects nothing. A selected
     key must exist on both sides. Values other than objects are compared whole.

@@ -38,7 +38,7 @@ class JudgeOpinion:
 
 
 def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], JudgeOpinion]:
-    """Build a parser for whether a response is valid; the first label decides.
+    """Build a parser of verdicts on whether a response is valid; the first label in an answer decides.
 
     `release` is the release of Google ADK to agree with. The parser raises UnparsableAnswerError if there is
     no label that Google ADK knows.
@@ -107,7 +107,7 @@ RubricVerdicts: TypeAlias = tuple[tuple[str, RubricVerdict], ...]
 
 
 def build_rubric_parser(rubrics: Mapping[str, str], release: tuple[int, int]) -> "RubricParser":
-    """Build a parser of answers about these rubrics (id → text) for a release of Google ADK."""
+    """Build a parser of answers about `rubrics` (texts by id) for a release of Google ADK."""
     return RubricParser(rubrics, is_lenient=release >= _LENIENT)
 
 
@@ -120,7 +120,7 @@ class RubricParser:
     """Later releases ignore markup, read `ID:` lines, and refuse answers whose lines do not pair."""
 
     def __call__(self, answer: ModelAnswer) -> RubricVerdicts:
-        """Return the verdicts; those on unknown rubrics do not count.
+        """Return the verdicts on known rubrics; verdicts on unknown ones are left out.
 
         Raises:
             UnparsableAnswerError: no verdict on any of the rubrics is yes or no.
@@ -163,7 +163,10 @@ def _find_lines(text: str, key: str) -> Sequence[str]:
 
 
 def _find_property_lines(text: str) -> Sequence[tuple[str, str]]:
-    """Return each property line with the last id between it and the property before it."""
+    """Return each property with the last id since the previous property, as (id, property).
+
+    The id is "" if there is none.
+    """
     found, own_id = [], ""
     for line in re.finditer(r"^[^\S\n]*(ID|Property): (.*)$", text, re.MULTILINE):
         if line[1] == "ID":
@@ -178,7 +181,7 @@ def parse_sentences(answer: ModelAnswer) -> tuple[str, ...]:
     """Parse the sentences of a response.
 
     Raises:
-        UnparsableAnswerError: there is none.
+        UnparsableAnswerError: the answer holds no sentence.
     """
     found = tuple(str(each) for each in _SENTENCE.findall(answer.text))
     if not found:
@@ -213,7 +216,7 @@ def _describe_unsupported(blocks: Sequence[re.Match[str]]) -> Iterator[str]:
 def build_number_parser(low: float, high: float) -> Callable[[ModelAnswer], JudgeOpinion]:
     """Build a parser of JSON with a `score` from `low` to `high`.
 
-    The parser raises UnparsableAnswerError if there is none.
+    The parser raises UnparsableAnswerError if an answer has no such score.
     """
 
     def parse_number(answer: ModelAnswer) -> JudgeOpinion:

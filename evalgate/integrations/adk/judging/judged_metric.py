@@ -179,7 +179,7 @@ def build_zero_turn(reason: str) -> JudgedTurn:
 
 
 def score_by_vote(samples: Samples[JudgeOpinion]) -> JudgedTurn:
-    """Return 1.0 if more than half of the opinions are positive, else 0.0, a tie included."""
+    """Build a turn that scores 1.0 if more than half of the opinions are positive, else 0.0."""
     if not samples.good:
         return build_failed_turn(samples)
     positive = [opinion for opinion in samples.values if opinion.score > 0]
@@ -193,7 +193,7 @@ def score_by_vote(samples: Samples[JudgeOpinion]) -> JudgedTurn:
 
 
 def score_by_mean(samples: Samples[JudgeOpinion]) -> JudgedTurn:
-    """Return the mean of the opinions, with the reason of the opinion nearest to it."""
+    """Build a turn with the mean of the opinions, and the reason of the opinion nearest to the mean."""
     if not samples.good:
         return build_failed_turn(samples)
     scores = [opinion.score for opinion in samples.values]
@@ -348,7 +348,7 @@ class RubricMetric(JudgedMetric):
     async def ask_verdicts(
         self, rubrics: Mapping[str, str], material: Mapping[str, str]
     ) -> Samples[RubricVerdicts]:
-        """Ask the judge for a verdict on each rubric (id → text)."""
+        """Ask the judge for a verdict on each of `rubrics` (texts by id)."""
         release = (2, 6) if self.answers == "adk>=2.6" else (2, 3)
         listed = "\n".join(f"* {text}" for text in rubrics.values())
         return await self.ask_judge(build_rubric_parser(rubrics, release), {**material, "rubrics": listed})
@@ -393,9 +393,9 @@ def _to_opinion(sample: Sample[RubricVerdicts]) -> Sample[JudgeOpinion]:
 
 
 def _take_majority(verdicts: Sequence[RubricVerdict]) -> tuple[float | None, str]:
-    """Return 1.0 for more yes than no, 0.0 otherwise, or None if nothing is decided.
+    """Return a score and the first reason on the winning side.
 
-    With it comes the first reason on the winning side.
+    The score is 1.0 for more yes than no, otherwise 0.0, or None if no verdict is yes or no.
     """
     decided = [verdict for verdict in verdicts if verdict.score is not None]
     if not decided:

@@ -65,7 +65,10 @@ class Moment:
 
 
 def is_same_moment(one: Moment, other: Moment) -> bool:
-    """Return True if both mean the same; midnight and the weekday of a known date may be left out."""
+    """Return True if two moments are equal.
+
+    A missing time equals midnight, and the weekday of a full date is ignored.
+    """
     return _normalize_moment(one) == _normalize_moment(other)
 
 
@@ -160,7 +163,7 @@ def _parse_worded_date(text: str) -> Moment | None:
 
 
 def _find_name_index(word: str, short: tuple[str, ...], full: tuple[str, ...] | list[str]) -> int:
-    """Return the 1-based index of a name, or 0."""
+    """Return the 1-based index of `word` in the short or the full names; 0 if it is in neither."""
     if word == "sept":
         word = "sep"
     names = short if len(word) == 3 else full
@@ -181,7 +184,7 @@ def _add_numbers(moment: Moment, numbers: list[str]) -> Moment | None:
 
 
 def _expand_year(digits: str) -> int:
-    """Return the full year; two digits up to 68 mean this century, as in POSIX."""
+    """Return the year as a number. Two digits mean 1969 to 2068, as in POSIX."""
     year = int(digits)
     return year if len(digits) > 2 else year + (2000 if year <= 68 else 1900)
 
@@ -204,7 +207,7 @@ def _is_real_date(moment: Moment) -> bool:
 
 
 IGNORED = "<IGNORE>"
-"""An expected value that equals any other."""
+"""Expected value that matches any actual value, even a missing one."""
 
 _TOLERANCE = 0.001
 _LIKE = 0.8
@@ -212,10 +215,10 @@ _WORD = re.compile(r"\w+")
 
 
 def normalize_value(value: object) -> object:
-    """Return `value` without what does not count: case, number format and the order of lists.
+    """Return a form that is equal for values that differ only in case, number format or order of lists.
 
     Whole numbers stay exact, however long they are. The original converts digits in a text to a float, so
-    that it takes ids for equal that differ in their 17th digit.
+    that ids which differ only in their 17th digit are equal there.
     """
     if isinstance(value, Mapping):
         return {str(key): normalize_value(item) for key, item in value.items()}
@@ -276,7 +279,10 @@ def _to_float(value: object) -> float | None:
 
 
 def is_similar(actual: object, expected: object) -> bool:
-    """Return True if the texts of two values share at least 0.8 of their words (Dice's coefficient)."""
+    """Return True if two numbers or dates are equal, or two texts share 0.8 of their words or more.
+
+    The share is Dice's coefficient. Numbers may differ by 0.001.
+    """
     if (found := compare_as_date_or_number(actual, expected)) is not None:
         return found
     # The original compares embeddings. Without a model it takes a score of 0 to 100 for a share, and nearly
@@ -320,7 +326,7 @@ def find_argument_mismatch(goal: Goal, actual: JsonObject) -> str:
 def iter_leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield the dotted path and value of each value that is not an object.
 
-    An empty object has none.
+    An empty object yields nothing.
     """
     for key, value in args.items():
         path = f"{prefix}.{key}" if prefix else str(key)

@@ -35,7 +35,7 @@ _BLANKS = re.compile(r"\s+")
 
 
 class TextJudge(Protocol):
-    """A judge of texts. Its methods return None if it cannot tell."""
+    """A judge of texts. Its methods return None if the judge cannot decide."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
         """Return True if all of `keywords`, at least one, occur in `text`."""
@@ -52,10 +52,10 @@ class TextJudge(Protocol):
 
 @frozen
 class LiteralTextJudge:
-    """A judge that compares letters only, ignoring case and blanks. It knows no meanings."""
+    """A judge that compares letters only, ignoring case and the amount of white space."""
 
     knows_only_equal: bool = True
-    """True: texts that differ may still mean the same, which stays undecided. False: they do not match."""
+    """If True, texts that differ stay undecided, as they may mean the same; if False, they do not match."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
         """Return True if every keyword occurs in the text literally."""
@@ -88,7 +88,7 @@ class TextFinding:
     has_keywords: bool | None
     """True if one text holds all keywords; None if the goal names none."""
     is_response_judged: bool
-    """False if the expected response could not be compared; then at most the keywords decided."""
+    """False if only a judge could compare the response; then keywords alone decide, if there are any."""
 
 
 async def evaluate_text_goals(
@@ -185,7 +185,7 @@ def _format_event(event: Event) -> str:
 
 @frozen
 class ToolCallReport:
-    """The result of all tool calls, and of all goals that ask for one."""
+    """The result of matching all tool calls with the goals that ask for a call."""
 
     expected: int
     """Number of goals that ask for a tool call."""
@@ -254,7 +254,7 @@ def get_goals(journey: Journey, *types: str) -> tuple[Goal, ...]:
 def match_tool_calls(journey: Journey, calls: Sequence[ToolCall]) -> ToolCallReport:
     """Match the calls, in order, with the goals.
 
-    Each call fulfils the first goal that is still open and matches it.
+    Each call fulfils the first goal that it matches and that no earlier call fulfilled.
     """
     goals = get_goals(journey, "tool_call")
     names = {goal.tool_name.strip() for goal in goals}
@@ -311,7 +311,7 @@ class JourneyOutcome:
 
     @property
     def undecided(self) -> str:
-        """Return what only a judge can decide, or "" if nothing is undecided."""
+        """Return a sentence about a goal or check that only a judge can decide; "" if there is none."""
         for text in self.texts:
             if text.is_reached is None:
                 return f"only a judge can tell whether a text says what the goal `{text.goal.name}` expects"
@@ -330,9 +330,9 @@ class JourneyOutcome:
         return next(self._iter_failures(position, doubts_count=doubts_count), "")
 
     def _iter_reached_texts(self, *, doubts_count: bool) -> Iterator[str]:
-        """Yield reached names once each, at the position of their first goal.
+        """Yield the names of reached text goals, each once, in the order of the first goal of each name.
 
-        A name with two goals is reached if either is.
+        A name that two goals share is reached if either goal is.
         """
         reached = {
             text.goal.name

@@ -107,7 +107,7 @@ def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[
 
 
 def _collect_logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
-    """Return the steps of the scale (0 is the best), each with the best logprob of its tokens."""
+    """Return the best logprob of each step of the scale that has one; step 0 is the best grade."""
     found: dict[int, float] = {}
     for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):
         letter = trim_go_space(token.removeprefix(before)).upper() if token.startswith(before) else ""
@@ -198,7 +198,10 @@ def _parse_sentence(number: int, block: Sequence[str]) -> ItemScore:
 
 
 def _iter_blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -> Iterator[list[str]]:
-    """Yield the trimmed values after each of `names`; `end` matches the end of the last one."""
+    """Yield the trimmed values after `names` for each block in which all of them follow one another.
+
+    Each value ends at the next name, and the last value at the next match of `end`.
+    """
     at = 0
     while True:
         starts: list[int] = []
@@ -363,7 +366,7 @@ def _parse_object(text: str) -> Mapping[str, object]:
 
 
 def _strip_fence(text: str) -> str:
-    """Return the content of a code block, if the answer is nothing else; of JSON, or of no language."""
+    """Return an answer without the code fence around it, if it has one of JSON or of no language."""
     text = trim_go_space(text)
     # As in Go, only a fence at the very start counts.
     if not text.startswith(_FENCE):

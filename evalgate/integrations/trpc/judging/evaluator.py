@@ -258,13 +258,13 @@ class LlmEvaluator(ABC):
         return MetricScore(mean, tuple(turns), _find_first_reason(turns, self.threshold))
 
     def collect_rubrics(self, case: EvalCase) -> tuple[JudgedRubric, ...]:
-        """Return the metric's rubrics, then those of the case that are meant for it."""
+        """Return the metric's rubrics, then the case's rubrics for this metric or any metric."""
         return (*iter_visible_rubrics(self.settings.rubrics), *iter_case_rubrics(case, self.name))
 
     def _find_repeated_id(
         self, case: EvalCase, found: Sequence[Exchange], rubrics: Sequence[Sequence[JudgedRubric]]
     ) -> str:
-        """Return an id that two rubrics of one turn have; "" when the metric alone has rubrics."""
+        """Return an id that two rubrics of a turn share; "" if none does, or only the metric has rubrics."""
         has_turn_rubrics = any(each.turn and each.turn.rubrics for each in found)
         if not has_turn_rubrics and not any(iter_case_rubrics(case, self.name)):
             return ""
@@ -320,7 +320,7 @@ class LlmEvaluator(ABC):
 
         Raises:
             TurnNotJudgeableError: the turn lacks something.
-            JudgeError: the judge had to be asked something before, and did not answer.
+            JudgeError: a preliminary question to the judge failed.
         """
 
     @abstractmethod

@@ -73,7 +73,7 @@ def iter_case_rubrics(case: EvalCase, metric: str) -> Iterator[JudgedRubric]:
 
 
 def iter_turn_rubrics(exchange: Exchange) -> Iterator[JudgedRubric]:
-    """Yield rubrics of a turn that have no type; with one they are meant for a metric of Google ADK."""
+    """Yield rubrics of a turn without a type. Rubrics with a type are for metrics of Google ADK."""
     for each in exchange.turn.rubrics if exchange.turn else ():
         if not (each.type or "").strip():
             yield _to_judged_rubric(each)
@@ -115,7 +115,7 @@ def parse_path(path: str) -> JsonPath:
     """Parse the steps of `path`; "" and "$" have none and mean the whole.
 
     Raises:
-        ValueError: it is not such a path.
+        ValueError: `path` has another form.
     """
     rest = path.removeprefix("$")
     if rest == path and path and not path.startswith((".", "[")):
@@ -262,7 +262,7 @@ class VariableSource(GoModel):
         """Return the text of the variable.
 
         Raises:
-            TemplateError: there is none.
+            TemplateError: the turn has no such value.
         """
         try:
             text = self._read_field(exchange, rubrics)
