@@ -55,7 +55,7 @@ def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
 
 
 def has_only_another_role(word: str, content: Any) -> bool:
-    """Return True if kept content of that key differs from a plain turn only in its role."""
+    """Return True if `content`, kept under the key `word`, differs from plain content only in its role."""
     return isinstance(content, dict) and _PLAIN_CHECKS[word]({**content, "role": _ROLES.get(word)})
 
 
@@ -144,7 +144,7 @@ def _is_plain_event(event: Mapping[str, Any]) -> bool:
 
 
 def get_part_role(kind: str) -> str:
-    """Return Google ADK's role for a part: a tool's answer is sent to the model, so it is the user's."""
+    """Return Google ADK's role for a part: "user" for a tool's answer, which is sent to the model."""
     return "user" if kind == "function_response" else "model"
 
 

@@ -61,11 +61,11 @@ def finish_reading(
 
 
 class EvalSetReader:
-    """Reads a file that holds an object with a list of cases.
+    """Reader of a file that holds an object with a list of cases.
 
     `cases_key` and `id_key` are the keys of the list and of a case's id, as the format's models name them.
-    `find_key` finds the spelling of the file, in which problems are located. `spelled` and `elsewhere` are
-    those of `KeyChecker`.
+    `find_key` finds the spelling of a key in the file, so that problems get a position. `spelled` and
+    `elsewhere` are passed to `KeyChecker`.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ _KeyScanners: TypeAlias = tuple[_KeyScanner, ...]
 
 
 class _ModelScanner:
-    """Scans objects that one model reads."""
+    """Scanner of objects that one model reads."""
 
     def __init__(self, model: type[BaseModel], spelled: KeyNormalizer) -> None:
         self._spelled = spelled
@@ -163,7 +163,7 @@ def _iter_annotated_scanners(metadata: Iterable[object], spelled: KeyNormalizer)
 
 
 class _MappingScanner:
-    """Scans the values of objects with arbitrary keys."""
+    """Scanner of the values of objects with arbitrary keys."""
 
     def __init__(self, look: _KeyScanner) -> None:
         self._look = look
@@ -177,7 +177,7 @@ class _MappingScanner:
 
 
 class _ListScanner:
-    """Scans the items of a list or tuple."""
+    """Scanner of the items of a list or tuple."""
 
     def __init__(self, look: _KeyScanner) -> None:
         self._look = look
@@ -206,7 +206,7 @@ class _KeyOccurrences:
 
 @dataclass(slots=True)
 class KeyChecker:
-    """Collects and reports the unread keys of one file."""
+    """Collector of the unread keys of one file, which become notices or problems."""
 
     file: str
     """Path as the user wrote it."""

@@ -30,7 +30,7 @@ _GOALS = b'"goal_details"'
 """Key in every data set of watsonx Orchestrate, whose files may have any name."""
 
 LARGE_FILE = 32 * 2**20
-"""Bytes from which on the lists of a file are not held in memory."""
+"""Size of a file, in bytes, from which on its lists are not held in memory."""
 
 
 @frozen

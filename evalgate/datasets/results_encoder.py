@@ -49,7 +49,7 @@ class EncodedTurns:
     __slots__ = ()
 
     def load_turn_values(self) -> list[object] | None:
-        """Return the turns as plain values in the form of a record; None if only `turns` has them."""
+        """Return the turns as plain values in the form of a record; None if they exist only as objects."""
         raise NotImplementedError
 
 

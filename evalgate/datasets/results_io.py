@@ -221,7 +221,7 @@ _BEGINNING = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*(\d{1,6})\s*[,}]')
 
 @cache
 def _get_record_adapter() -> "TypeAdapter[Record]":
-    """Return Pydantic's adapter of a record, built on first use: that takes longer than a small run."""
+    """Return Pydantic's adapter of a record, built on first use, since that takes longer than a small run."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(Record)

@@ -42,7 +42,7 @@ def build_metric_key(metric: CaseMetric) -> MetricKey:
 
 
 class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
-    """Pairs of case and metric of one row of the table of metrics.
+    """The cases of one row of the table of metrics, each paired with its metric.
 
     Two lists take a fifth of the memory that a list of pairs takes.
     """
@@ -137,7 +137,7 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
 def add_threshold_margins(
     metrics: Sequence[MetricSummary], cases: Sequence[CaseResult]
 ) -> tuple[MetricSummary, ...]:
-    """Return the summaries of `cases`, each with the distance of its mean from its minimum."""
+    """Return `metrics`, the summaries of `cases`, each with the margin of its mean over its minimum."""
     groups = group_by_metric(cases).values()
     return tuple(
         replace(
@@ -154,7 +154,7 @@ def compute_threshold_margin(
     members: Sequence[tuple[CaseResult, CaseMetric]],
     score_range: Range = UNIT_RANGE,
 ) -> Margin | None:
-    """Return the distance of a mean from its threshold, and the fewest runs that could turn the result.
+    """Return the distance of a mean from its threshold, and the fewest runs that could change the result.
 
     Such runs would score best if the mean is below the threshold, and worst otherwise. `members` are the
     cases of the mean, those without a score included. Return None without a mean, or for scores outside

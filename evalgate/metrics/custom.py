@@ -254,7 +254,7 @@ _SHOWN_FILES = 5
 
 
 class CustomMetric:
-    """A metric that calls the user's function. Its process starts with the first case, until `aclose`."""
+    """A metric that calls the user's function in a process, from the first case until `aclose`."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class CustomMetric:
         return self._add_file_hint(self._check_range(_parse_result(json.loads(reply.response or "{}"))))
 
     def _add_file_hint(self, result: MetricResult) -> MetricResult:
-        """Return the result; a failure about a missing file gets a hint where the metric may read."""
+        """Return the result; a failure about a missing file gets a hint about the files that are copied."""
         if not isinstance(result, MetricFailure) or "FileNotFoundError" not in result.reason:
             return result
         hint = "The metric runs from a copy of its module's folder: keep the files that it reads in there"
@@ -382,7 +382,7 @@ def build_custom_metric(
 
 
 def _describe_failure(failure: Failure) -> str:
-    """Return the host's sentence about the metric: the host calls everything that it runs an agent."""
+    """Return the host's message, in which everything is called an agent, as a message about the metric."""
     message = failure.message.replace("the agent", "the metric").removesuffix(" (turn 1)")
     return f"the metric gave {message}" if message.startswith("no answer") else message
 

@@ -44,7 +44,7 @@ from evalgate.llm.usage import track_usage
 
 
 def estimate_reliability(wanted: ReliabilityRule, *, passed: int, runs: int) -> float:
-    """Estimate pass^k or pass@k, in [0, 1] and exact at both ends.
+    """Estimate pass^k or pass@k, in [0, 1]: exactly 0.0 if no run passed, and 1.0 if every run did.
 
     `runs` must be at least `wanted.k`, and `passed` at most `runs`.
     """

@@ -93,7 +93,7 @@ class ToolCallComparator:
         return ""
 
     def compare_any_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """Require all expected calls in any order, each with an actual one of its own; others may exist."""
+        """Require a different actual call for each expected one, in any order; more calls may exist."""
         missing = next(iter(self.find_unmatched_calls(expected, actual)), None)
         if missing is None:
             return ""
@@ -104,7 +104,7 @@ class ToolCallComparator:
         return f"call {missing + 1}: expected {format_call(wanted)}{often} in any order, got {got}"
 
     def find_unmatched_calls(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
-        """Return the indices of those `calls` that match none of `others`; each of these matches once."""
+        """Return the indices of those `calls` that match none of `others`; each other matches once."""
         if len(calls) * len(others) <= _PAIRS_COMPARED_ONE_BY_ONE:
             return self._match_by_pairs(calls, others)
         try:

@@ -76,7 +76,7 @@ class _CaseMetadataTable:
 
 
 class _ItemReader:
-    """Reads items of a list in any order; those that are read in file order are decoded in blocks."""
+    """Reader of list items in any order; items that are read in file order are decoded in blocks."""
 
     def __init__(self, items: LongList) -> None:
         self._items = items
@@ -96,7 +96,7 @@ _CASE_FIELDS = tuple(field.name for field in fields(EvalCase))
 
 
 class StoredCase(EvalCase):
-    """A case that is decoded when more is read of it than its metadata. It equals the decoded `EvalCase`."""
+    """A case that is decoded on the first access beyond its metadata. It equals the decoded `EvalCase`."""
 
     __slots__ = ("_index", "_metadata", "_reader", "_source")
     _index: int
@@ -105,7 +105,7 @@ class StoredCase(EvalCase):
     _source: "StoredCases"
 
     def __new__(cls, *values: Any, **fields: Any) -> Any:
-        """Return an ordinary case: that is what `dataclasses.replace` asks for."""
+        """Return an ordinary `EvalCase`, because `dataclasses.replace` calls this class with all fields."""
         return EvalCase(*values, **fields)
 
     def __getattr__(self, name: str) -> Any:
