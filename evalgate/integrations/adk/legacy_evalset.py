@@ -1,8 +1,8 @@
 """The two list formats that Google ADK read before eval sets, and its `initial_session_file`.
 
 A *turn list* (`[{query, expected_tool_use, reference, …}, …]`) is one case. A *case list*
-(`[{name, data: [turns], initial_session}, …]`) is several. Neither holds a name: the file's path is the id of
-the set, and of a turn list's only case.
+(`[{name, data: [turns], initial_session}, …]`) is several. Neither names the set: its id is the file's path,
+as is the id of a turn list's only case.
 """
 
 from collections.abc import Iterator, Sequence
@@ -253,10 +253,10 @@ def _parse_common_session(raw: object) -> SessionInput:
 
 
 def read_session_file(path: Path, display_path: str) -> SessionInput:
-    """Read the session in the file.
+    """Read the session in an `initial_session_file`.
 
     Raises:
-        InvalidInputError: it cannot be read, or is not a session; with every problem at its line.
+        InvalidInputError: the file cannot be read, or is not a session. Lists every problem.
     """
     document = read_json(path, display_path)
     try:

@@ -29,7 +29,7 @@ def read_sessions(folder: Path, display_path: str) -> EvalSet:
     """Read every session in a folder.
 
     Raises:
-        InvalidInputError: with the problems of every file.
+        InvalidInputError: a session is invalid. Lists the problems of all files.
     """
     cases: list[EvalCase] = []
     problems: list[Problem] = []
@@ -51,7 +51,7 @@ def parse_session(document: Document) -> EvalSet:
     evaluation does. A turn that its model ended with an error has no response.
 
     Raises:
-        InvalidInputError: it is no session, or holds no message of the user.
+        InvalidInputError: the document is no session, or holds no message of the user.
     """
     session, path = document.value, Path(document.path)
     if (

@@ -66,7 +66,7 @@ class AdkRsResponseMatch(_AdkRsMetric):
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0 and fails."""
         return await compute_turn_mean_all_pass(case, run, self._score_turn)
 
     def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
@@ -93,7 +93,7 @@ class AdkRsToolTrajectory(_AdkRsMetric):
     """Score a turn 1.0 that expects no call and has none. The default scores it 0.0, as adk-rs does."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0 and fails."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0 and fails."""
         try:
             return await compute_turn_mean_all_pass(case, run, self._score_turn)
         except RecursionError:

@@ -219,7 +219,7 @@ class TextCriterion(GoModel):
 
     @property
     def compares_whole_names(self) -> bool:
-        """Return True if equal texts meet the criterion, and no others do."""
+        """Return True if texts meet the criterion exactly when they are equal."""
         return self.match_strategy in {"", "exact"} and not (
             self.ignore or self.case_insensitive or self.length is not None
         )
@@ -252,7 +252,7 @@ class JsonCriterion(GoModel):
     def find_mismatch(self, actual: object, expected: object) -> str:
         """Return the reason why the values do not match, or "" if they do.
 
-        With `valid`, a text must hold JSON itself.
+        If `valid` is set and the actual value is a text, this text must be JSON.
         """
         if self.ignore:
             return ""
@@ -268,7 +268,8 @@ class JsonCriterion(GoModel):
     def find_text_mismatch(self, actual: str, expected: str) -> str:
         """Return the reason why two texts with JSON do not match, or "" if they do.
 
-        Only what the criterion looks at has to be JSON.
+        With `ignore`, no text has to be JSON. With the strategy `skip`, only the actual one has to be, if
+        `valid` or a schema is set.
         """
         if self.ignore:
             return ""
@@ -314,7 +315,7 @@ class JsonCriterion(GoModel):
 
     @property
     def compares_whole_values(self) -> bool:
-        """Return True if every key of the values counts."""
+        """Return True if the criterion compares every key of the values."""
         return not (self.ignore or self.ignore_tree or self.only_tree) and self.match_strategy in {
             "",
             "exact",

@@ -60,7 +60,7 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def convert_older_shape(cls, value: dict[str, object]) -> dict[str, object]:
-        """Return the object in today's shape, given one in the shape of any release."""
+        """Convert an object from the shape of any release to today's shape."""
         return value
 
     @classmethod
@@ -248,7 +248,10 @@ ToolEntry: TypeAlias = tuple[str, str, object, object]
 
 
 def build_tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
-    """Yield each call, with its result right after it."""
+    """Yield the call of each entry, followed by its result if it has one.
+
+    The entries keep their ids if all are present and unique; else their numbers from 1 are the ids.
+    """
     ids = [entry[0] for entry in entries]
     # A result finds its call by an id of its own only.
     are_names = all(ids) and len(set(ids)) == len(ids)
@@ -267,7 +270,7 @@ def _has_extra_fields(message: TrpcMessage, roles: Container[str]) -> bool:
 
 
 def _normalize_messages(responses: object) -> object:
-    """Return messages; in the first releases they were pairs of an author and parts."""
+    """Convert messages that are pairs of an author and parts, as in the first releases, to objects."""
     if not isinstance(responses, list):
         return responses
     return [

@@ -142,7 +142,7 @@ def _reclassify_token(token: _Token, following: _Token) -> None:
 
 
 def _starts_sentence(token: _Token) -> bool | None:
-    """Return True if the word's spelling starts a sentence, or None if it does not tell."""
+    """Return True if the token starts a sentence, False if it does not, or None if that is unclear."""
     if token.text in _PUNCTUATION or token.text[0].islower():
         return False
     return True if token.text[0].isupper() and token.word in _STARTERS else None

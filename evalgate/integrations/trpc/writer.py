@@ -199,7 +199,7 @@ _SIGNAL = "</finished>"
 
 
 def _iter_writable_rubrics(case: EvalCase) -> Iterator[Rubric]:
-    """Yield rubrics that the original accepts; without a metric or text it would fail the case."""
+    """Yield rubrics that the original accepts: it fails a case with a rubric without a metric or text."""
     return (rubric for rubric in case.rubrics if rubric.metric.strip() and rubric.text.strip())
 
 

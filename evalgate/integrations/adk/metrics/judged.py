@@ -61,7 +61,7 @@ class FinalResponseMatch(JudgedMetric):
     prompt_names = ("adk_final_response_match",)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0."""
         if not case.turns:
             return NotApplicable("the case has no written turns to compare with")
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
@@ -88,7 +88,7 @@ class Hallucinations(JudgedMetric):
     """Judge messages before the final response too."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]: the mean over the turns that say anything."""
+        """Return the score in [0, 1]: the mean over the turns in which the agent says anything."""
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said", mean=compute_exact_mean)
 
@@ -126,7 +126,7 @@ class Hallucinations(JudgedMetric):
         return score_by_mean(await self.ask_judge(parse_support, material, at=1, samples=1))
 
     def _build_context(self, exchange: Exchange, until: int | None) -> str:
-        """Format what the agent knew before its event number `until`; None: before the final response."""
+        """Format what the agent knew before its event at index `until`, or for None before its response."""
         parts: Sequence[tuple[str, str]] = (
             ("Developer instructions", format_instructions([exchange])),
             ("User", exchange.user),
@@ -216,7 +216,7 @@ class _RubricsTurnByTurn(RubricMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1].
 
-        A turn that is missing or unasked counts as one rubric that does not hold.
+        A turn that is missing or unexpected counts as one rubric that does not hold.
         """
         found = build_exchanges(case, run)
         try:

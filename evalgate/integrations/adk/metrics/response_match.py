@@ -41,7 +41,7 @@ class ResponseMatch(BaseModel):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1].
 
-        A turn that is missing, unasked, or has no expected response scores 0.0.
+        A turn that is missing, unexpected, or has no expected response scores 0.0.
         """
         return await compute_turn_mean(case, run, self._score_turn)
 

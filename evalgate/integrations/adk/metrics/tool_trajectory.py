@@ -79,7 +79,7 @@ class ToolTrajectory(BaseModel):
         return metric if context.adk_release >= (2, 9) else metric.model_copy(update={"ignore_args": False})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0."""
         try:
             return await compute_turn_mean(case, run, self._score_turn)
         except RecursionError:

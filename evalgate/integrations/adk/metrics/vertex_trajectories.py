@@ -39,7 +39,7 @@ class _TrajectoryOptions(BaseModel):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """Build the metric with the criterion's options; the same for every release.
+        """Build the metric with the criterion's options; every release has the same metric.
 
         Raises:
             ValidationError: an option is wrong.
@@ -58,7 +58,7 @@ class _TrajectoryMetric(_TrajectoryOptions):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1], the mean over the turns.
 
-        A turn that is missing or unasked scores 0.0.
+        A turn that is missing or unexpected scores 0.0.
         """
         try:
             return await compute_turn_mean(

@@ -196,7 +196,7 @@ class TrpcFinalResponse(TrpcTurnMetric):
     llm_judge: Any = Field(default=None, alias="llmJudge")
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0."""
         return await compute_turn_mean(case, run, self._score_turn)
 
     def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:

@@ -123,7 +123,7 @@ class CallIndex:
         for at, call in enumerate(calls):
             groups.setdefault(_get_call_key(call), []).append((_find_first_number(call.arguments), at))
         self.order: list[int] = []
-        """Position in the index → position in `calls`."""
+        """Position in `calls` of each call of the index."""
         self._blocks: dict[_CallKey, tuple[int, list[float]]] = {}
         for key, members in groups.items():
             members.sort()
@@ -131,7 +131,7 @@ class CallIndex:
             self.order += [at for _, at in members]
 
     def find_candidates(self, call: ToolRecord) -> range:
-        """Return the positions in the index that a call may be equal to."""
+        """Return the positions in the index of all calls that may equal `call`."""
         start, numbers = self._blocks.get(_get_call_key(call), (0, []))
         if next(_find_numbers(call.arguments), None) is None:
             return range(start, start + len(numbers))
@@ -290,7 +290,7 @@ class TrajectoryCriterion(GoModel):
         return "; ".join(["cannot match all left vertices", *faults])
 
     def _explain_missing(self, wanted: ToolRecord, actual: Sequence[ToolRecord]) -> str:
-        """Name a call without a partner, and how the first call of the same tool differs from it."""
+        """Describe a call without a partner, and how the first call of the same tool differs from it."""
         near = (self._describe_difference(given, wanted) for given in actual if given.name == wanted.name)
         fault = next(filter(None, near), "")
         return f"{_format_tool(wanted)} mismatch{fault and ': '}{fault}"
@@ -337,7 +337,7 @@ class TrpcToolTrajectory(TrpcTurnMetric):
         return self.tool_trajectory.subset_matching
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unasked scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0."""
         try:
             return await compute_turn_mean(case, run, self._score_turn)
         except RecursionError:
