@@ -138,7 +138,7 @@ metric and are checked elsewhere."""
 
 
 def describe_ignored_adk_keys(document: ConfigDocument) -> tuple[str, ...]:
-    """Return the notices for keys outside of criteria that Google ADK ignores, such as misspelt ones."""
+    """Return notices about keys outside of criteria that Google ADK ignores, such as misspelt ones."""
     # Google ADK ignores them silently: with `criterias` for `criteria` nothing is evaluated.
     check = KeyChecker(document.path, document.find_position, [])
     check.add_keys(

@@ -1,8 +1,8 @@
 """Datasets of watsonx Orchestrate, by the rules of its evaluation framework 1.6.9.
 
-Unlike there, a file may be a list of datasets. Keys that are not evaluated here (`attack_data`,
-`file_upload`, …) are kept so that a writer can restore them. `max_user_turns` limits a simulated user as well
-as a script.
+Unlike in that framework, called the original below, a file may be a list of datasets. Keys that are not
+evaluated here (`attack_data`, `file_upload`, …) are kept so that a writer can restore them. `max_user_turns`
+limits a simulated user as well as a script.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Writer of cases as datasets of watsonx Orchestrate: one object, or a list if there are several.
 
 If a case has turns but no goals, its goals are built from the turns: the calls in their order, then the
-responses in theirs. This is the only order that the original can find fulfilled.
+responses in theirs. The original can find no other order fulfilled.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ class OrchestrateWriter:
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """Return the file's text, and a list of what the format cannot hold.
 
-        It cannot hold the turn in which something is said or called.
+        The format cannot hold the turn to which a response or call belongs.
 
         Raises:
             InvalidInputError: no case can be written at all.

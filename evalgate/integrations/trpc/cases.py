@@ -1,8 +1,8 @@
 """Pydantic models of tRPC-Agent-Go's cases, with their tool mocks and rubrics, and their conversion.
 
-Of tool mocks only the rules of `actual` are read, which are for the agent. Those of `expected` are for a
-runner that makes expectations, which a gate does not need. A rule that cannot be applied is marked as
-unsupported, so that its case is not run.
+Of tool mocks only the rules under `actual`, which are for the agent, are read. The rules under `expected`
+are for a runner that generates expectations, which a gate does not need. A rule that cannot be applied is
+marked as unsupported, so that its case is not run.
 """
 
 from collections.abc import Iterator, Mapping

@@ -2,9 +2,9 @@
 
 Source: "Why evaluate agents" in https://google.github.io/adk-docs/evaluate/ and "Trajectory evaluation" in
 https://cloud.google.com/vertex-ai/generative-ai/docs/models/evaluation-agents. Both define them in words for
-one trajectory; here each turn has one and a case's score is the mean over its turns. Each expected call
-matches one actual call only, which the definitions leave open: one expected call does not make two actual
-calls relevant.
+one trajectory; here each turn has one and a case's score is the mean over its turns. The
+definitions leave open how often an expected call may match. Here it matches one actual call only, so it does
+not make two actual calls relevant.
 """
 
 from collections.abc import Sequence

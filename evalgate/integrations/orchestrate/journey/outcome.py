@@ -1,7 +1,7 @@
 """Evaluate which goals of its journey a conversation reached: tool calls, texts, and their order.
 
-Only a judge can decide whether two different texts mean the same. Without one, keywords are searched for,
-equal texts match, and the rest stays undecided.
+Only a judge can decide whether two different texts mean the same. Without a judge, keywords are searched
+for, equal texts match, and the rest stays undecided.
 
 The rules are those of watsonx Orchestrate's evaluation framework 1.6.9: goals of tool calls come first, in
 the order in which they were reached, then widgets, then texts, both in the order of the file.

@@ -1,7 +1,7 @@
 """Parse a judge's answers: JSON, text fields or letter scores, and choose among samples.
 
-Go finds text fields with lazy groups between their names. Here each name is searched for after the one before
-it, which finds the same in one pass over any answer.
+tRPC-Agent-Go finds text fields with a regular expression that has lazy groups between their names. Here each
+name is searched for after the previous one, which has the same result in one pass over any answer.
 """
 
 import json
@@ -31,16 +31,16 @@ class Scorecard:
     """The scores in one answer."""
 
     score: float
-    """In [0, 1]."""
+    """Score in the range [0, 1]."""
     reason: str = ""
     items: tuple[ItemScore, ...] = ()
-    """In the judge's order; empty if one score is asked for."""
+    """Scores of single items in the judge's order; empty if the judge was asked for one score."""
     value: bool | str | None = None
     """The judge's choice, if that is not a number."""
 
     @property
     def details(self) -> JsonObject:
-        """Return what the record holds next to score and reason."""
+        """Return the data that a record holds in addition to score and reason."""
         items = [{"id": item.id, "score": item.score, "reason": item.reason} for item in self.items]
         value = {} if self.value is None else {"value": self.value}
         return {**({"rubric_scores": items} if items else {}), **value}
@@ -79,7 +79,7 @@ def parse_pairwise_score(choices: Sequence[TokenChoice]) -> Scorecard:
 
 
 def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
-    """Return the expected score of the letter after the first such tag, in [0, 1]."""
+    """Return the expected score, in [0, 1], of the letter after the first tag `<name>`."""
     if not choices:
         raise UnparsableAnswerError("it has no log probabilities: the model must give them (`logprobs`)")
     tag = f"<{name}>"
