@@ -27,11 +27,13 @@ class AgentSpec:
     """Settings that apply to every kind of agent."""
     options: AgentOptions
     what: str
-    """The agent, as reports name it."""
+    """Value that names the agent in reports."""
 
 
 def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentSpec:
-    """Return the agent of a thresholds file; `what` is that of `--agent KIND:WHAT`, or "".
+    """Return the agent of a thresholds file, with validated options.
+
+    `what` is the WHAT of `--agent KIND:WHAT`, which replaces the option that names the agent; else "".
 
     Raises:
         InvalidInputError: there is no such kind, or its options are wrong; with the line of each problem.
@@ -62,9 +64,9 @@ _RECORDING = "replay"
 def build_agent(
     chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str], executor: ExecutorConfig = LOCAL
 ) -> Agent:
-    """Build the agent, not started yet: in workers of this machine, or in actors of a Ray cluster.
+    """Build the agent without starting it, in workers on this machine or in actors of a Ray cluster.
 
-    For this machine, what the agent depends on is installed now; in a cluster, each actor does it.
+    On this machine, the agent's dependencies are installed now. In a cluster, each actor installs them.
 
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.
@@ -83,7 +85,7 @@ def build_agent(
 
 
 def _prepare_context(config: AgentConfig, workspace: Workspace, environ: Mapping[str, str]) -> AgentContext:
-    """Return what every kind of agent is built from, after the `setup` command has run."""
+    """Run the `setup` command if there is one, and return the context from which the agent is built."""
     python = config.python
     home = workspace.choose_home(environ)
     env = {**build_agent_environment(environ, config.env), "HOME": str(home)}
@@ -123,7 +125,7 @@ def _prepare_context(config: AgentConfig, workspace: Workspace, environ: Mapping
 
 
 def find_agent_problems(settings: AgentConfig | None, what: str, rules: Thresholds) -> tuple[Problem, ...]:
-    """Return the problems of an agent's section; `what` is that of `--agent KIND:WHAT`, or ""."""
+    """Return the problems of an `agent` section; `what` is the WHAT of `--agent KIND:WHAT`, else ""."""
     try:
         if settings is not None:
             resolve_agent(settings, what, rules)

@@ -40,7 +40,7 @@ class Recording:
 
 
 Recordings: TypeAlias = Mapping[tuple[str, str], Sequence[Recording]]
-"""Recorded runs by eval set and case; a crashed run is among them as crashed."""
+"""Recorded runs by ids of eval set and case, failed runs included."""
 
 
 def extract_record_recordings(record: Record) -> Recordings:
@@ -64,7 +64,7 @@ def _extract_recording(run: RunResult) -> Recording:
 def extract_eval_set_recordings(eval_set: EvalSet) -> Recordings:
     """Return the expected conversations of an eval set as recordings.
 
-    A case that occurs several times was recorded in as many runs.
+    Each occurrence of a case in the eval set is one recorded run.
     """
     recordings: dict[tuple[str, str], list[Recording]] = {}
     for case in filter(lambda case: case.turns, eval_set.cases):
@@ -79,7 +79,7 @@ def extract_eval_set_recordings(eval_set: EvalSet) -> Recordings:
 
 
 class ReplayAgent:
-    """An `Agent` that answers from recordings. Run n of a case replays run n of its recording.
+    """An `Agent` that answers from recordings. Run n of a case replays the n-th recorded run of the case.
 
     A single recorded run that was answered is used for every run. Several recorded runs are a sample, and
     none of them is used twice: a repeated run would look like an independent one.
@@ -107,7 +107,7 @@ class ReplayAgent:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if recorded runs were left over."""
+        """Return a notice if some recorded runs were not replayed."""
         left = [len(self._recordings[case]) - played for case, played in self._last_played.items()]
         if not (cases := sum(more > 0 for more in left)):
             return ()
@@ -158,7 +158,7 @@ class ReplayAgent:
 
 
 class _ReplaySession:
-    """A recorded conversation; it is its own context."""
+    """A recorded conversation, which is its own async context manager."""
 
     def __init__(self, recording: Recording, path: str) -> None:
         self._recording = recording

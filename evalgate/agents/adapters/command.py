@@ -56,7 +56,7 @@ class PerTurnAgent:
 
 
 class PerTurnSession:
-    """An `AgentSession` that starts a process for each turn; it is its own context."""
+    """An `AgentSession` that starts a process for each turn, and is its own async context manager."""
 
     def __init__(self, launch: LaunchSpec, case: EvalCase, timeout_s: float) -> None:
         self._launch = launch
@@ -91,7 +91,7 @@ class PerTurnSession:
             process.close_stdin()  # many programs read to the end before they answer
             return Reply(await self._wait_for_answer(process))
         finally:
-            process.kill()  # also what it started and left behind
+            process.kill()  # also the processes that it started and left behind
             await process.ended
 
     async def end(self) -> SessionResult:
@@ -122,17 +122,17 @@ class PerTurnSession:
 
 
 class _TurnProcess(AgentProcess):
-    """A process with one answer as its whole output; it is its own listener."""
+    """A process whose whole stdout is one answer. It is also the listener that receives its own events."""
 
     def __init__(self) -> None:
         super().__init__(self)
         self._stdout = bytearray()
         self.flood: Failure | None = None
-        """Set if it wrote more than an answer may have."""
+        """Failure of an answer that is longer than `MAX_ANSWER_BYTES`; None while it is not."""
 
     @property
     def answer(self) -> str:
-        """Return the output without line ends at its end, as a shell's `$(…)` does."""
+        """Return the process's stdout without trailing line ends, as a shell's `$(…)` does."""
         return self._stdout.decode("utf-8", "replace").rstrip("\r\n")
 
     def on_line(self, line: bytes) -> None:
@@ -171,7 +171,7 @@ def build_command_agent(
 
     Args:
         command: Executable and arguments; no shell is involved.
-        cwd: Where the agent runs.
+        cwd: Working folder of the agent.
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
         workers: Maximum of processes.

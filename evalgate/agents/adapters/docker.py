@@ -216,7 +216,7 @@ class DockerAgentOptions(HttpDialectOptions):
         )
 
     def _override_service(self, service: ContainerSpec, own: ContainerSpec) -> ContainerSpec:
-        """Return a service's container with the settings that the agent's own section overrides."""
+        """Return the service's container, with every setting replaced that the `agent` section gives."""
         given = self.model_fields_set  # tells `read_only: false` from no `read_only`
         limits = ContainerLimits(
             memory=self.memory or service.limits.memory,

@@ -31,9 +31,9 @@ def build_python_launch(
 
     Args:
         what: Options of the host: `entry`, and others that depend on the kind of agent.
-        cwd: Its working folder, which is first on its `sys.path`.
-        env: Its whole environment.
-        concurrency: Conversations at once, and number of threads for an agent that is not asynchronous.
+        cwd: Working folder of the process, which is first on its `sys.path`.
+        env: Whole environment of the process.
+        concurrency: Maximum of concurrent conversations, and of threads for a synchronous agent.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as.

@@ -50,13 +50,13 @@ class PlannedService:
 
 
 class Sidecars:
-    """Services that the agent depends on, with their network and volumes. Starting and stopping blocks."""
+    """Services that the agent depends on, with their network and volumes. Starting and stopping block."""
 
     def __init__(self, services: Mapping[str, PlannedService], timeout_s: float) -> None:
         """Create the services without starting them.
 
         Args:
-            services: Each after those that it waits for.
+            services: Services by name, each after the services that it waits for.
             timeout_s: Seconds until the condition of a dependency must be true.
         """
         self._services = services
@@ -64,7 +64,7 @@ class Sidecars:
         self._client: DockerClient | None = None
         self._network: Network | None = None
         self._gate_container = ""
-        """The gate's own container, once it is connected to the network; else ""."""
+        """Id of the container that the gate runs in, once it is connected to the network; else ""."""
         self._volumes: dict[str, DockerVolume] = {}
         self._running: dict[str, Container] = {}
         self._is_cancelled = threading.Event()
@@ -73,7 +73,7 @@ class Sidecars:
         """Start all services that the agent waits for; return the agent's container in their network.
 
         Raises:
-            AgentUnreachableError: one cannot be started, or its condition does not become true.
+            AgentUnreachableError: a service cannot be started, or its condition does not become true.
             InvalidInputError: the SDK is missing.
         """
         client = self._client = docker_client.connect_to_daemon()
@@ -94,7 +94,7 @@ class Sidecars:
         self._is_cancelled.set()
 
     def stop(self) -> None:
-        """Remove everything that was created. It may be called at any time, also after a failed start."""
+        """Remove the containers, the network and the volumes, at any time and also after a failed start."""
         # The daemon removes no network or volume that a container still uses.
         for container in reversed(list(self._running.values())):
             docker_client.remove_container(container)
@@ -151,7 +151,7 @@ class Sidecars:
 
 
 def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
-    """Return why the condition can never become true, or "", and True if it is true now."""
+    """Return (reason, is_true): the reason why the condition can never become true, or "", and its value."""
     is_over = state["Status"] in {"exited", "dead"}
     if condition == "service_completed_successfully":
         code = state["ExitCode"]
@@ -172,12 +172,12 @@ def _remove_quietly(found: "Network | DockerVolume") -> None:
 
 
 class ComposeAgent:
-    """An `Agent` in a container that is created once its sidecars run."""
+    """An `Agent` in a container, which is created once the services that it depends on run."""
 
     def __init__(
         self, sidecars: Sidecars, agent: PlannedService, build_agent: Callable[[ContainerSpec], Agent]
     ) -> None:
-        """Create the agent without starting anything; `build_agent` receives its final container."""
+        """Create the agent without starting it; `build_agent` receives the final container specification."""
         self._sidecars = sidecars
         self._own = agent
         self._build_agent = build_agent
@@ -228,10 +228,11 @@ class ContainerSpecBuilder:
         self._problems: list[Problem] = []
 
     def build_specs(self) -> Mapping[str, ContainerSpec]:
-        """Return the container of each service; its network and volumes have the file's own names.
+        """Return the container of each service, by name. Volumes keep their names in the Compose file.
 
         Raises:
-            InvalidInputError: a file that is to be copied or read is missing, or outside the working folder.
+            InvalidInputError: an env file cannot be read, or a mounted path is missing or outside the
+                working folder. Lists every problem.
         """
         found = {name: self._build_spec(name, each) for name, each in self._composition.services.items()}
         if self._problems:
@@ -298,13 +299,13 @@ class ContainerSpecBuilder:
         return {}
 
     def _fill_missing_values(self, given: Mapping[str, str | None]) -> dict[str, str]:
-        """Return `given` with values for names without one; without those that no variable has either."""
+        """Return `given` with each None replaced by the variable's value; drop names without a value."""
         values = self._composition.values
         filled = {name: values.get(name) if value is None else value for name, value in given.items()}
         return {name: value for name, value in filled.items() if value is not None}
 
     def _resolve_mount(self, name: str, index: int, volume: Volume) -> Path:
-        """Return the path that is copied instead of mounted; report a problem if it cannot be."""
+        """Return the path to copy in place of a bind mount; report a path that is missing or outside."""
         location, source = ("services", name, "volumes", index), volume.source or ""
         # Resolved before it is compared: a link in the working folder may lead out of it.
         path = (self._composition.folder / source).resolve()
@@ -323,7 +324,7 @@ class ContainerSpecBuilder:
 
 
 def place_in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) -> ContainerSpec:
-    """Return the container in an existing network, with existing volumes instead of the file's."""
+    """Return `spec` in the network `network`, with its volume names mapped to those that were created."""
     return replace(
         spec,
         limits=replace(spec.limits, network=network),
@@ -357,10 +358,10 @@ def build_compose_agent(
     """Build an agent that is a service of a Compose file.
 
     Args:
-        service: Its name.
-        file: The file, relative to `folder`; None: the one that Compose would find there.
+        service: Name of the agent's service.
+        file: The Compose file, relative to `folder`; None: the first default name that exists there.
         folder: The working folder.
-        environ: Values of the file's variables.
+        environ: Values of the Compose file's variables.
         timeout_s: Seconds until the condition of a dependency must be true.
         adapt_spec: Function that applies the user's own settings to the agent's container.
         build_agent: Function that builds the agent in its container.

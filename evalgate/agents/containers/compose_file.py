@@ -27,7 +27,7 @@ class InterpolationError(Exception):
 
 
 def interpolate_text(text: str, values: Mapping[str, str]) -> str:
-    """Return `text` with values for its variables; one that is not set and has no default is empty.
+    """Return `text` with its variables replaced; a variable without a value and a default becomes empty.
 
     Raises:
         InterpolationError: a required variable is not set, or the text holds a lone dollar sign.
@@ -70,7 +70,7 @@ def read_env_file(path: Path) -> dict[str, str]:
     """Return the variables of an env file; lines that assign no value are ignored.
 
     Raises:
-        OSError, UnicodeDecodeError: it cannot be read.
+        OSError, UnicodeDecodeError: the file cannot be read.
     """
     values: dict[str, str] = {}
     for line in filter(None, map(_LINE.match, read_text(path).splitlines())):
@@ -83,7 +83,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def describe_read_error(error: OSError | UnicodeDecodeError) -> str:
-    """Return the reason for which a file cannot be read."""
+    """Return the reason why a file cannot be read."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"
 
 
@@ -104,7 +104,7 @@ IGNORED_KEYS = frozenset(
         *("stop_signal", "tty"),
     }
 )
-"""Keys without effect here: all services share one network of their own, and end with the run."""
+"""Keys of a service that are ignored: all services share one private network, and end with the run."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -218,7 +218,7 @@ def _parse_volume(value: object) -> object:
 class ComposeService(BaseModel):
     """One service, with its variables interpolated."""
 
-    # Further keys are checked before, at their line: most have no effect here, and the others are refused.
+    # Other keys are checked before, with their lines: `IGNORED_KEYS` have no effect, and the rest is refused.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     image: str | None = None
@@ -259,14 +259,14 @@ _TOP_LEVEL_KEYS = frozenset({"services", "volumes", "networks", "name", "version
 
 @frozen
 class ComposeProject:
-    """The agent's service and all that it depends on."""
+    """The agent's service and all services that it depends on."""
 
     folder: Path
     """The file's folder, to which its paths are relative."""
     services: Mapping[str, ComposeService]
-    """Each after those that it depends on; the agent's last."""
+    """Services by name, each after the services that it depends on; the agent's service is last."""
     values: Mapping[str, str]
-    """Values of variables."""
+    """Values of the variables that the file may use."""
     aliases: Mapping[str, tuple[str, ...]]
     """Network names of each service."""
     path: str
@@ -288,11 +288,11 @@ def find_compose_file(folder: Path, named: str | None) -> Path:
 def read_compose_project(
     path: Path, display_path: str, service: str, environ: Mapping[str, str]
 ) -> ComposeProject:
-    """Read a service and all that it depends on.
+    """Read a service and all services that it depends on.
 
     Args:
         path: The Compose file.
-        display_path: Its name in messages.
+        display_path: Path of the file in messages.
         service: The agent's service.
         environ: Values of variables; they take precedence over the `.env` next to the file.
 
@@ -349,7 +349,7 @@ class _ProjectReader:
             self._report_problem(at, f"depends on itself: {' → '.join([*above[above.index(name) :], name])}")
         elif name not in found and (service := self._parse_service(name, at)) is not None:
             listed = self._services[name].get("depends_on")
-            # Only these are read: the file's other services may ask for what is refused here.
+            # Only dependencies are read: the file's other services may use keys that are refused here.
             for other, dependency in service.depends_on.items():
                 if other in self._services or dependency.required:
                     key = listed.index(other) if isinstance(listed, list) else other

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 
 LABEL = "dev.evalgate.gate"
-"""Label of all that a gate creates. Its value is `machine/process/start`: the boot or container that the gate
-runs in, its process id, and its start time."""
+"""Label of every container, network and volume that a gate creates. The value is `machine/process/start`:
+the container that the gate runs in (else the machine's boot and PID namespace), the gate's process id, and
+its start time."""
 _FOREIGN_AGE_S = 24 * 3600
-"""Age in seconds above which containers of gates on other machines are removed: those cannot be asked."""
+"""Age in seconds above which leftovers of other machines are removed: their gates cannot be checked."""
 _OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/\S+ /etc/(?:hosts|hostname|resolv\.conf) ")
-# Only as the source of one of these files: the machine itself has mounts with such paths for all containers.
+# Only mounts at these three files count: the machine itself has mounts with such paths for all containers.
 
 
 def find_own_container() -> str:
@@ -51,9 +52,9 @@ def build_labels() -> dict[str, str]:
 
 
 def remove_orphans(client: "DockerClient") -> int:
-    """Remove containers, then networks and volumes of gates that are gone; return how many.
+    """Remove the containers, then the networks and volumes, of gates that ended; return their number.
 
-    What cannot be inspected or removed is left to the next run.
+    Objects that cannot be inspected or removed are left to the next run.
     """
     import docker.errors
 
@@ -125,7 +126,7 @@ def _compute_age(attrs: Mapping[str, Any]) -> float:
 _LEFT_OUT = frozenset(
     {".git", ".venv", "venv", "node_modules", "__pycache__", ".evalgate", "evalgate-report"}
 )
-"""Files and folders that are not copied into containers: they can be created again."""
+"""Names of files and folders that are not copied into containers, because they can be created again."""
 
 
 def build_file_archive(file: Path, target: str) -> bytes:
@@ -189,10 +190,10 @@ def connect_to_daemon() -> "DockerClient":
 
 
 def ensure_image(client: "DockerClient", spec: ContainerSpec) -> str:
-    """Return the name or id of the image, after pulling it if it is missing, or building it.
+    """Return the name of the image, pulled if it is missing; or the id of the image that was built.
 
     Raises:
-        AgentUnreachableError: it can be neither found, nor pulled, nor built.
+        AgentUnreachableError: the image can be neither found nor pulled, or the build fails.
     """
     import docker.errors
 
@@ -284,7 +285,7 @@ def remove_container(container: "Container") -> None:
 
 
 def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
-    """Return a client and the image, after removing what earlier runs left.
+    """Return a client, and the image's name or id, after removing leftovers of earlier runs.
 
     Raises:
         InvalidInputError: the SDK is missing.
@@ -344,18 +345,21 @@ def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict
 
 
 def find_gate_container(client: "DockerClient") -> str:
-    """Return the container that the gate runs in; "" if it runs on the machine or in its network."""
+    """Return the id of the gate's own container; "" without one, or if it uses the machine's network."""
     own = find_own_container()
     return own if own and find_container_network(client, own) != "host" else ""
 
 
 def find_shared_network(client: "DockerClient", own: str, spec: ContainerSpec) -> str:
-    """Return the network in which both the gate's container and the agent's are."""
+    """Return the name of the network that the gate's container `own` and the agent's container share."""
     return find_container_network(client, own) if spec.limits.network == "bridge" else spec.limits.network
 
 
 def _list_volumes(spec: ContainerSpec) -> list[str]:
-    """Return all volumes. Those without a name are writable in a read-only container, and end with it."""
+    """Return all volumes, as `path` or `name:path[:ro]`.
+
+    Volumes without a name can be written in a read-only container, and are removed with the container.
+    """
     copies = [target for source, target in spec.copied if source.is_dir()]
     named = [f"{name}:{target}{':ro' if is_read else ''}" for name, target, is_read in spec.volumes]
     return [*copies, *spec.scratch, *named]
@@ -373,13 +377,13 @@ def _build_healthcheck(health: HealthTest | None) -> dict[str, Any] | None:
 
 
 def find_container_network(client: "DockerClient", container: str) -> str:
-    """Return the first network of a container; `host` is the machine's own."""
+    """Return the name of a container's first network; `host` is the machine's own network."""
     networks = client.containers.get(container).attrs["NetworkSettings"]["Networks"]
     return next(iter(networks), "bridge")
 
 
 def find_address(container: "Container", port: int) -> str:
-    """Return the `host:port` at which a started container's port is reached; "" while there is none."""
+    """Return the `host:port` at which the gate reaches a container's port; "" while it has no address."""
     container.reload()
     settings = container.attrs["NetworkSettings"]
     published = (settings.get("Ports") or {}).get(f"{port}/tcp")

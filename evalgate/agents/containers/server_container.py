@@ -1,7 +1,8 @@
-"""An agent that is a server in a container, asked over HTTP at its published port.
+"""Agent that is a server in a container, which the gate reaches over HTTP.
 
-One container serves all conversations, and is replaced when it ends. It cannot be told which of several
-conversations ended it: each is lost, and started again in a container of its own.
+One container serves all conversations, and is replaced when it ends. If several conversations were running,
+the gate cannot know which of them ended the container. So all of them are lost, and each is started again in
+a separate container.
 """
 
 import asyncio
@@ -49,9 +50,9 @@ class ServerContainer:
         self.busy = 0
         """Turns in progress."""
         self.affected_turns = 0
-        """Turns that were in progress when a connection broke."""
+        """Greatest number of turns in progress when a connection broke; 0 if the container still runs."""
         self.end_failure: Failure | None = None
-        """The end of the container, once it is known."""
+        """Failure that describes the end of the container; None until the end is known."""
         self._plan = plan
         self._container: Container | None = None
         self._agent: RemoteAgent | None = None
@@ -68,7 +69,7 @@ class ServerContainer:
         """Create the container and wait until its server answers.
 
         Raises:
-            AgentUnreachableError: it does not answer; with the end of the container's log.
+            AgentUnreachableError: the server does not answer; carries the end of the container's log.
         """
         # Shielded, as a thread cannot be cancelled: until it ends, it is not known which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
@@ -108,7 +109,7 @@ class ServerContainer:
         )
 
     async def detect_end(self) -> Failure | None:
-        """Return how the container ended, after waiting for the daemon to notice; None: it still runs."""
+        """Wait for the daemon to notice an end; return the container's failure, or None if it still runs."""
         self.affected_turns = max(self.affected_turns, self.busy)
         if self._end_watch is None or (self._end_watch.done() and self.end_failure is None):
             self._end_watch = asyncio.create_task(self._watch_end())
@@ -186,20 +187,20 @@ class ServerContainer:
 
 
 _MAX_ISOLATED = 4
-"""Containers for single conversations, at the same time."""
+"""Maximum of concurrent containers that serve one conversation each."""
 _BROKEN_KINDS = frozenset({"connection", "unavailable"})
 """Kinds of failures after which the container may be gone."""
 
 
 class ServerContainerAgent:
-    """An `Agent` that listens in a container."""
+    """An `Agent` that is a server in a container."""
 
     def __init__(self, spec: ContainerSpec, port: int, agent_factory: Callable[[str], RemoteAgent]) -> None:
         """Create the agent without starting anything.
 
         Args:
-            spec: The container.
-            port: Port of the server in it.
+            spec: Specification of the container.
+            port: Port of the server in the container.
             agent_factory: Function that creates the agent from its URL.
         """
         self._spec = spec
@@ -237,10 +238,10 @@ class ServerContainerAgent:
         return _ServerSession(self, case, run, alone=alone)
 
     async def acquire_server(self, *, alone: bool) -> ServerContainer:
-        """Return a server that answers; with `alone`, in a container for the caller only.
+        """Return a started server; with `alone`, one in a new container for this caller only.
 
         Raises:
-            AgentUnreachableError: another one was needed, and does not start.
+            AgentUnreachableError: a new container was needed, and did not start.
         """
         if alone:
             await self._isolated.acquire()

@@ -24,7 +24,7 @@ class ContainerLimits:
     """Resources that a container may use."""
 
     memory: str | None = None
-    """In Docker's notation: `512m`, `2g`."""
+    """Limit of memory in Docker's notation: `512m`, `2g`."""
     cpus: float | None = None
     pids: int | None = None
     network: str = "bridge"
@@ -47,11 +47,11 @@ class HealthTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """A container that hosts the agent, or something that it needs."""
+    """A container of the agent, or of a service that the agent needs."""
 
     image: str | ImageBuild
     command: tuple[str, ...] | None = None
-    """None: the image's own."""
+    """Command and arguments; None: the image's own."""
     env: Mapping[str, str] = field(default_factory=dict)
     user: str | None = None
     limits: ContainerLimits = ContainerLimits()
@@ -61,22 +61,22 @@ class ContainerSpec:
     folder: str | None = None
     """Working folder; None: the image's own."""
     port: int | None = None
-    """Port on which it listens; None: it is reached through its streams, or not at all."""
+    """Port on which the container listens; None: the gate uses its standard streams, or nothing."""
     owner: str = "the agent"
-    """Owner of the container, as messages name it."""
+    """Name of the container's owner in messages, such as `the agent`."""
     is_agent: bool = True
     """True for the agent's own container: the gate uses its streams or its port."""
     calls_gate: bool = False
-    """True if something in it connects to the gate, as to send spans."""
+    """True if the container connects to the gate, for example to send spans."""
     entrypoint: tuple[str, ...] | None = None
-    """None: the image's own."""
+    """Program before the command; None: the image's own."""
     volumes: tuple[tuple[str, str, bool], ...] = ()
     """Name of each volume, its path in the container, and True if it is read-only."""
     scratch: tuple[str, ...] = ()
     """Paths of volumes without a name."""
     tmpfs: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
-    """Names under which the others in its network reach it."""
+    """Host names of the container for other containers in its network."""
     hostname: str | None = None
     extra_hosts: Mapping[str, str] = field(default_factory=dict)
     cap_drop: tuple[str, ...] = ()

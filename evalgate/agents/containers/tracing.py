@@ -33,9 +33,9 @@ def find_reachable_endpoint(
 ) -> CollectorEndpoint:
     """Return an endpoint that the container can reach, exposed to as few others as possible. Blocks.
 
-    This is the gateway's address in the container's network, which is the machine. If the gate runs in a
-    container too, it is the gate's own address in the network of both. A container in the machine's own
-    network reaches the gate's endpoint as it is.
+    This is the gateway's address in the container's network, which leads to the machine. If the gate runs in
+    a container too, it is the gate's own address in the network that both containers share. For a container
+    in the machine's own network, the wanted endpoint is returned unchanged.
 
     Raises:
         AgentUnreachableError: the network has no such address.
@@ -51,15 +51,15 @@ def find_reachable_endpoint(
     finally:
         client.close()
     if not address or not (host_is_given or _is_local_address(address)):
-        # The daemon is in a virtual machine, as Docker Desktop's is: this name leads to what listens here.
+        # The daemon is in a virtual machine, as Docker Desktop's is: this name leads to this machine.
         return replace(wanted, known_as=HOST_GATEWAY_NAME)
     return replace(wanted, host=wanted.host if host_is_given else address, known_as=address)
 
 
 def _find_gateway_address(client: "DockerClient", spec: ContainerSpec) -> str | None:
-    """Return the gate's IPv4 address as the container reaches it; "" if there is none.
+    """Return the IPv4 address at which the container reaches the gate; "" if there is none.
 
-    None: there is no such network, which creating the container will report.
+    Return None if the container's network does not exist; creating the container will report that.
     """
     import docker.errors
 
@@ -72,9 +72,9 @@ def _find_gateway_address(client: "DockerClient", spec: ContainerSpec) -> str | 
 
 
 def _is_local_daemon(client: "DockerClient") -> bool:
-    """Return True if containers share this kernel, and no virtual machine leads them to what listens here.
+    """Return True if containers share this kernel, and the daemon is not Docker Desktop's.
 
-    In WSL, Docker Desktop shares the kernel and leads them to it nevertheless.
+    In WSL, Docker Desktop shares the kernel, but still routes containers through a virtual machine.
     """
     import docker.errors
 
@@ -106,7 +106,7 @@ def find_network_gateway(network: Mapping[str, Any]) -> str:
     """Return the machine's IPv4 address in a Docker network; "" if it cannot be known.
 
     A daemon that found an existing default bridge reports its subnet without a gateway. Then the address is
-    that of the bridge's interface, if this machine has the interface and not a virtual machine.
+    read from the bridge's interface, if this machine, and not a virtual machine, has the interface.
     """
     settings = network["IPAM"]["Config"] or ()
     reported = next((str(each["Gateway"]) for each in settings if "." in each.get("Gateway", "")), "")

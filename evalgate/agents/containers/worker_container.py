@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ENDING_S = 5.0
 # The daemon of a busy machine reports an end late.
 _FRAME = struct.Struct(">BxxxL")
-"""Stream (1 stdout, 2 stderr) and length of what follows: Docker's stream format for attached containers."""
+"""Header of a frame from an attached container: stream (1 stdout, 2 stderr) and length of the data."""
 
 
 class ContainerProcess(AgentProcess):
@@ -50,7 +50,7 @@ class ContainerProcess(AgentProcess):
 
     @override
     async def start(self, launch: LaunchSpec) -> None:
-        """Create and start the container; ignore `launch`, as its specification already holds all of it."""
+        """Create and start the container. `launch` is ignored: the container's specification replaces it."""
         del launch
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
         try:
@@ -93,7 +93,7 @@ class ContainerProcess(AgentProcess):
 
     @override
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Signal the container, and with it all that runs in it."""
+        """Send a signal to the container; SIGKILL ends all of its processes."""
         if self._container is not None and not self.ended.done():
             task = asyncio.create_task(self._send_signal(number))
             self._tasks.add(task)

@@ -78,7 +78,7 @@ class ActorFailure:
                 return cls("unreachable", error.failure)
 
     def to_error(self) -> AgentError | SessionLostError | AgentUnreachableError:
-        """Return the error again, to be raised in the gate."""
+        """Return the error that `from_error` converted, to be raised in the gate."""
         match self.how:
             case "failed":
                 return AgentError(self.failure, self.outcome, self.usage, self.retry_after_s)
@@ -138,18 +138,18 @@ def load_failure(text: str) -> ActorFailure:
 
 @frozen
 class ActorSpec:
-    """Description of the agent for an actor. It holds only what the agent may know of the gate."""
+    """Description of the agent for an actor. It holds nothing of the gate that the agent must not see."""
 
     section: Mapping[str, object]
     """The `agent` section of the thresholds file."""
     what: str
-    """The agent, as reports name it; it takes precedence over the section."""
+    """Value that names the agent in reports; it overrides the same option of the section."""
     folder: str | None
-    """The working folder; None: the one that Ray sent, in which the actor was started."""
+    """Working folder; None: the folder that Ray sent to the node, which is the actor's current folder."""
     environ: Mapping[str, str]
-    """Variables of the gate's machine."""
+    """Environment variables that the gate passes to the agent."""
     is_gates_machine: bool
-    """True if `environ` is complete; else it overrides the node's own variables."""
+    """True on the gate's machine, where `environ` is complete; else it overrides the node's variables."""
     owner: tuple[int, int] | None = None
     """Owner of the folder, as in `Workspace.owner`."""
 
@@ -165,7 +165,7 @@ class ActorSpec:
         return cls(**found, owner=None if owner is None else (owner[0], owner[1]))
 
     def build_agent(self) -> Agent:
-        """Build the agent with what it needs installed, not started yet.
+        """Install the agent's dependencies, and build the agent without starting it.
 
         Raises:
             EvalgateError: as `resolve_agent` and `build_agent`.
@@ -204,7 +204,7 @@ class _OpenSession:
 
 
 class ActorHost:
-    """The agent of one actor. All of it runs in one event loop."""
+    """Host of the agent in one actor. The agent and its conversations run in one event loop."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent

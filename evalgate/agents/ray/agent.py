@@ -38,7 +38,7 @@ class ActorSlot:
     ready: bool = False
     sessions: int = 0
     pending: dict[int, asyncio.Future[ActorResponse]] = field(default_factory=dict)
-    """Answers that are not there yet, by the key of the request."""
+    """Futures of the outstanding answers, by the key of the request."""
 
 
 class ActorPool(Protocol):
@@ -49,7 +49,7 @@ class ActorPool(Protocol):
         ...
 
     async def acquire_actor(self) -> ActorSlot:
-        """Return an actor that is ready; it counts one more session."""
+        """Return a ready actor, after adding one to the number of its sessions."""
         ...
 
     async def run_step(self, slot: ActorSlot, ask: ActorRequest) -> ActorResponse:
@@ -90,13 +90,13 @@ class ClusterSessionContext:
 
 
 class ClusterSession:
-    """An `AgentSession` in an actor. The first turn opens it, as each round trip takes milliseconds."""
+    """An `AgentSession` in an actor. The first turn also opens the session, which saves a round trip."""
 
     def __init__(self, pool: ActorPool, slot: ActorSlot, beginning: SessionStart) -> None:
         self._pool = pool
         self._slot = slot
         self._beginning: SessionStart | None = beginning
-        """Set until the session is open in the actor."""
+        """Case and run of the session; None once they were sent to the actor."""
         self._key = pool.create_session_key()
         self._is_over = False
         self.applies_mocks = False
@@ -134,7 +134,7 @@ class ClusterSession:
 
 
 _MAX_LOST_AT_START = 3
-"""Actors lost in a row, without one that was ready, after which the cluster is given up."""
+"""Number of actors lost in a row before they were ready, at which all sessions are refused."""
 _SILENCE_S = 300.0
 # Added to twice the time of a turn. The agent's own limits apply in the actor, also to requests that wait
 # there. This limit is for a node that hangs and that Ray does not report as lost.
@@ -192,7 +192,7 @@ class ClusterAgent:
         """Return the ready actor with the fewest sessions, and count one more.
 
         Raises:
-            AgentUnreachableError: there is none, and will be none.
+            AgentUnreachableError: no actor is ready, and none will be.
         """
         while True:
             if self._refusal is not None:
@@ -310,7 +310,7 @@ class ClusterAgent:
         self.on_lost(slot.number, f"it said nothing for {seconds:g} s")
 
     def _watch_readiness(self) -> None:
-        """Start a timeout while no actor is ready, and stop it otherwise: the cluster may be full."""
+        """Start the timeout if no actor is ready, else stop it: a full cluster never starts an actor."""
         if any(slot.ready for slot in self._slots.values()):
             if self._readiness_timer is not None:
                 self._readiness_timer.cancel()
@@ -324,7 +324,7 @@ class ClusterAgent:
         self._refuse_sessions(Failure("start", sentence))
 
     def _refuse_sessions(self, failure: Failure) -> None:
-        """Fail all requests, and refuse those to come."""
+        """Fail all outstanding requests, and refuse all further sessions and requests."""
         self._refusal = self._refusal or AgentUnreachableError(failure)
         for slot in self._slots.values():
             for answer in list(slot.pending.values()):
@@ -368,7 +368,7 @@ _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "PYTHON
 def build_ray_agent(
     executor: ExecutorConfig, chosen: AgentSpec, workspace: Workspace, environ: Mapping[str, str]
 ) -> ClusterAgent:
-    """Build an agent in as many actors as it has workers; nothing is started yet."""
+    """Build an agent that runs in one Ray actor for each configured worker, without starting anything."""
     settings = chosen.settings
     address = executor.address or environ.get("RAY_ADDRESS") or None
     if address == "local":  # Ray's word for a cluster of one's own
@@ -418,7 +418,11 @@ def _build_cluster_spec(
 def _select_agent_env(
     settings: AgentConfig, what: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """Return the gate's variables for an actor: those of the agent, and those that its section names."""
+    """Return the agent's environment variables for an actor, and those that its options name as `${NAME}`.
+
+    Without `with_harmless`, variables that only describe this machine (PATH, HOME, …) are left out unless
+    the agent's `env` lists them.
+    """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:
         harmless = build_agent_environment(environ, ())

@@ -30,9 +30,9 @@ _READ_BYTES = 256 * 1024
 
 
 class AgentActor:
-    """The actor. It is pickled by value, so that nodes need no file of this module.
+    """Ray actor that hosts one agent. It is pickled by value, so that nodes need no file of this module.
 
-    The agent has an event loop of its own, because the one of Ray may be uvloop's.
+    The agent runs in a separate event loop, because Ray's own loop may be uvloop's.
     """
 
     def __init__(self, spec: str) -> None:
@@ -85,7 +85,7 @@ class GateWriter:
 
 
 class Bridge:
-    """The actors of one run."""
+    """Owner of the actors of one run, which executes the gate's commands."""
 
     def __init__(self, ray: Any, given: dict[str, Any], wire: GateWriter) -> None:
         self._ray = ray

@@ -16,7 +16,7 @@ from evalgate.core.errors import InvalidInputError
 
 _BRIDGE = Path(__file__).with_name("bridge.py")
 _LEAVE_S = 15.0
-"""Seconds that the bridge may take to leave the cluster, or to end its own."""
+"""Seconds that the bridge may take to leave the cluster, or to end the cluster that it started."""
 _KILL_WAIT_S = 10.0
 _MAX_SHOWN = 1_000
 _LONGEST_FOLDER = 40
@@ -74,7 +74,7 @@ class ClusterClient(Protocol):
     """Connection to a cluster of actors."""
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Join the cluster; return its capacity as a sentence, for the case that no actor fits into it.
+        """Join the cluster; return a sentence about its capacity, for the error if no actor fits into it.
 
         Raises:
             InvalidInputError: there is no such cluster.

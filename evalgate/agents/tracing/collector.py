@@ -104,7 +104,7 @@ class SpanCollector:
     async def take_spans(self, turn: TurnTrace, wait_s: float) -> list[Span]:
         """Remove and return the spans of a turn.
 
-        Wait until the topmost one has arrived, `wait_s` seconds at most.
+        Wait until the topmost span of the turn has arrived, `wait_s` seconds at most.
         """
         try:
             async with asyncio.timeout(wait_s), self._arrived:
@@ -165,7 +165,7 @@ class _SpanCounts:
     def __init__(self) -> None:
         self.spans = 0
         self.genai = 0
-        """Number of those spans that are of a tool, a model or an agent."""
+        """Number of spans that describe a tool, a model or an agent."""
 
     def add_spans(self, spans: list[Span]) -> None:
         self.spans += len(spans)
@@ -173,7 +173,7 @@ class _SpanCounts:
 
 
 class TracedAgent:
-    """`Agent` around another, which is built as soon as the address of the collector is known."""
+    """`Agent` that reads the spans of an inner agent, built once the collector's address is known."""
 
     def __init__(
         self,
@@ -189,8 +189,8 @@ class TracedAgent:
             build_agent: Builds the inner agent, given the variables of its OpenTelemetry exporter.
             settings: Options of the user.
             port: Port of the collector unless `settings` has one; 0 for any free port.
-            resolve_endpoint: Returns the endpoint that the agent can reach for the one of the settings.
-                May block. None: the agent reaches the endpoint as it is.
+            resolve_endpoint: Converts the endpoint of the settings to one that the agent can reach. May
+                block. None: the agent can reach the endpoint of the settings.
         """
         self._build_agent = build_agent
         self._settings = settings
@@ -226,7 +226,7 @@ class TracedAgent:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return sentences for the user about dropped spans, and about spans of which none is GenAI's."""
+        """Return sentences for the user about dropped spans, and about a run without any GenAI span."""
         return tuple(self._iter_notices())
 
     def _iter_notices(self) -> Iterator[str]:
@@ -244,7 +244,7 @@ class TracedAgent:
         yield sentence
 
     async def check_entry(self) -> None:
-        """Check the inner agent's entry point, if the inner agent can do that."""
+        """Check the inner agent's entry point, if the inner agent supports the check."""
         agent: object = self._agent
         if isinstance(agent, ChecksEntry):
             await agent.check_entry()

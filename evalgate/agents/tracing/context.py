@@ -1,6 +1,6 @@
 """Trace context of one turn, which the agent receives with the message.
 
-The ids in it tell the spans of one turn from those of all others.
+The ids of the trace context distinguish the spans of one turn from all other spans.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class TurnTrace:
         }
 
     def owns_span(self, span: "Span") -> bool:
-        """Return True if the span is of this turn: by its trace id, else by the baggage in its attributes."""
+        """Return True if the span belongs to this turn by its trace id, else by its baggage attributes."""
         if span.trace_id == self.trace_id:
             return True
         return span.get_text("evalgate.session") == self.session and str(

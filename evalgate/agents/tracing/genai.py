@@ -154,7 +154,7 @@ def _iter_executions(tools: Sequence[Span], spans: Sequence[Span]) -> Iterator[t
 
 
 def _find_author(span: Span, parents: dict[str, Span]) -> str | None:
-    """Return the agent's name of the span or of its nearest ancestor that has one."""
+    """Return the agent name of the span, or of its nearest ancestor with an agent name; None without any."""
     seen: set[str] = set()  # spans come from the agent, and a cycle of parents must not hang the gate
     ancestor: Span | None = span
     while ancestor is not None and ancestor.span_id not in seen:
@@ -166,7 +166,7 @@ def _find_author(span: Span, parents: dict[str, Span]) -> str | None:
 
 
 def _iter_requested_calls(models: Sequence[Span]) -> Iterator[tuple[int, Event]]:
-    """Yield the tool calls that models asked for, and the results that a later request hands them."""
+    """Yield the tool calls that models requested, and the results in later requests to the models."""
     names: dict[str, str] = {}
     answered: set[str] = set()
     for span in models:

@@ -43,7 +43,7 @@ class Span:
     events: tuple[SpanEvent, ...] = ()
 
     def get_attribute(self, *names: str) -> object:
-        """Return the first of the named attributes of the span, else of its resource; None without any."""
+        """Return the first of `names` among the span's attributes, else among its resource's; else None."""
         for attributes in (self.attributes, self.resource):
             for name in names:
                 if name in attributes:
@@ -51,7 +51,7 @@ class Span:
         return None
 
     def get_text(self, *names: str) -> str:
-        """Return the attribute that `get_attribute` finds if it is a text, else an empty text."""
+        """Return the attribute that `get_attribute` finds; "" if the attribute is no string."""
         value = self.get_attribute(*names)
         return value if isinstance(value, str) else ""
 
@@ -215,7 +215,7 @@ def _read_int(found: object) -> int:
 
 
 def is_trace_file(path: Path) -> bool:
-    """Return True if one of the keys of trace files is in the first 64 KiB."""
+    """Return True if the first 64 KiB of a file hold a key of OTLP or Jaeger traces."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -224,10 +224,10 @@ def is_trace_file(path: Path) -> bool:
 
 
 def iter_file_spans(path: Path, display_path: str) -> Iterator[Span]:
-    """Yield the spans of a trace file: OTLP/JSON (one request, or one a line) or Jaeger's JSON.
+    """Yield the spans of a trace file: OTLP/JSON (one request per file or per line) or Jaeger's JSON.
 
     Raises:
-        InvalidInputError: it holds something else; with the line.
+        InvalidInputError: the file has another format; the error names the line.
     """
     text = read_text(path, errors="replace")
     for line, found in _iter_json_values(text, display_path):
