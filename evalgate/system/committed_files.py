@@ -1,4 +1,4 @@
-"""Files of a workspace, from its folder or from a commit, read for code that decides."""
+"""Files of a workspace, read from its folder or from a commit, for the code of custom metrics."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -25,9 +25,9 @@ class CodeFiles(Protocol):
         ...
 
     def list_folder(self, folder: str) -> Mapping[str, int]:
-        """Return the files in a folder and below it with their sizes; in the workspace itself, only its own.
+        """Return the size in bytes of each file below a folder, by path; "" lists the workspace's top level.
 
-        Hidden files and folders and those of installed packages do not count.
+        Hidden files and folders, and folders of installed packages, are left out.
         """
         ...
 
@@ -54,7 +54,7 @@ class FolderFiles:
             return b""
 
     def list_folder(self, folder: str) -> Mapping[str, int]:
-        """Return the files below `folder` with their sizes, links that lead out left out."""
+        """Return the sizes of files below `folder`, without links that lead out of the workspace."""
         found: dict[str, int] = {}
         for parent, folders, names in os.walk(self._home / folder):
             folders[:] = sorted(each for each in folders if folder and self._is_own(Path(parent, each)))
@@ -77,7 +77,7 @@ class CommittedFiles:
         self._blobs = dict(_list_blobs(home, commit))
 
     def is_file(self, path: str) -> bool:
-        """Return True if the commit has a file there, through symbolic links."""
+        """Return True if the commit has a file at `path`, or a symbolic link to one."""
         return bool(self._resolve_blob(path))
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
@@ -96,7 +96,7 @@ class CommittedFiles:
         }
 
     def _resolve_blob(self, path: str) -> str:
-        """Return the name of the blob at a path, through symbolic links; "" if there is none."""
+        """Return the hash of the blob at a path, following symbolic links; "" if there is none."""
         for _ in range(_MOST_LINKS):
             mode, blob, _size = self._blobs.get(path, (b"", "", 0))
             if mode != _LINK:
@@ -115,7 +115,7 @@ def _is_below(path: PurePosixPath, folder: str, above: int) -> bool:
 
 
 def _list_blobs(home: Path, commit: str) -> Iterator[tuple[str, tuple[bytes, str, int]]]:
-    """Yield path, and mode, name and size of the blob there."""
+    """Yield the path of each blob of a commit, with its mode, hash and size in bytes."""
     for line in run_git_bytes(home, "ls-tree", "-r", "-l", "-z", commit).split(b"\0"):
         about, _, path = line.partition(b"\t")
         words = about.split()
@@ -124,7 +124,7 @@ def _list_blobs(home: Path, commit: str) -> Iterator[tuple[str, tuple[bytes, str
 
 
 def _read_blobs(home: Path, blobs: Collection[str]) -> Mapping[str, bytes]:
-    """Return the contents of blobs by their names; one that git does not have is missing."""
+    """Return the contents of blobs by their hashes, without blobs that git does not have."""
     if not blobs:
         return {}
     given = "".join(f"{blob}\n" for blob in blobs).encode()

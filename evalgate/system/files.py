@@ -33,7 +33,7 @@ _SPECIAL = {
 
 
 class SpecialFileError(OSError):
-    """A device, a pipe or a socket, of which reading may never begin or never end."""
+    """Error for a device, a pipe or a socket: reading it might never begin or never end."""
 
     def __init__(self, kind: str) -> None:
         message = f"is {kind}: only files are read; write what it gives into a file first"
@@ -54,7 +54,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
-    """Return the text of a regular file, every end of a line as a newline.
+    """Return the text of a regular file, with every line end converted to a newline.
 
     Raises:
         UnicodeDecodeError: it is in another encoding.
@@ -64,10 +64,10 @@ def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> st
 
 
 def decode_text(data: bytes, shown_as: str) -> str:
-    """Decode UTF-8.
+    """Decode UTF-8, with or without a byte order mark; `shown_as` names the file in errors.
 
     Raises:
-        InvalidInputError: it is another encoding, which the message names if it can be detected.
+        InvalidInputError: the data has another encoding, which the message names if it can be detected.
     """
     if data.startswith(_UTF_16_MARKS) or b"\0" in data[:4]:
         message = (
@@ -99,10 +99,10 @@ def read_input_file(path: Path, shown_as: str) -> bytes:
 
 
 def read_input_text(path: Path, shown_as: str) -> str:
-    """Read a file.
+    """Return the text of a UTF-8 file that a user names.
 
     Raises:
-        InvalidInputError: it cannot be read, or is not UTF-8.
+        InvalidInputError: the file cannot be read, or is not UTF-8.
     """
     try:
         data = read_input_file(path, shown_as)
@@ -151,10 +151,11 @@ def _build_temporary_prefix(path: Path) -> str:
 
 
 def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None = None) -> None:
-    """Replace `path` by `text`, whole or in pieces, in UTF-8, readable by all, or leave everything as it was.
+    """Replace the file at `path` with `text` in UTF-8, readable by every user; change nothing on failure.
 
-    Missing folders are created. A symbolic link at `path` is replaced, not followed. With `owner`, the file
-    and the created folders belong to it: a container's root writes into its user's checkout.
+    `text` is one string or its pieces. Missing folders are created. A symbolic link at `path` is replaced,
+    not followed. With `owner`, the file and the created folders belong to that user: root in a container may
+    write into the checkout of another user.
 
     Raises:
         OSError: it cannot be written; no temporary file is left behind.
@@ -183,7 +184,7 @@ def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None 
 
 
 def remove_temporaries(path: Path) -> None:
-    """Remove the halves of `path` that a killed `write_atomically` left. Nothing else may be writing it."""
+    """Remove temporary files of `path` that a killed `write_atomically` left. Nothing may be writing it."""
     with contextlib.suppress(OSError):
         for left in path.parent.glob(f"{glob.escape(_build_temporary_prefix(path))}*{_TEMPORARY}"):
             left.unlink()
@@ -209,26 +210,27 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 
 @dataclass(frozen=True)
 class AnchoredFolder:
-    """A folder that is reached from one that was opened early, through folders that are no links.
+    """A folder that is opened, without following links, from an ancestor that was opened early.
 
-    An agent may run as the owner of the folder and put a link in its place. Checking the path first would not
-    do: the agent could swap it between the check and the writing. So every step is taken from a descriptor.
-    Links that were there before the agent started are the user's, and are followed once.
+    An agent may run as the owner of the folder and replace it with a link. Checking the path first is not
+    enough: the agent could replace the folder between the check and the write. So each folder on the path is
+    opened relative to the descriptor of the one above. Links that existed before the agent started belong to
+    the user, and are resolved once.
     """
 
     path: Path
-    """As the user named it."""
+    """Path as the user gave it."""
     anchor: int
-    """A descriptor of a folder above it."""
+    """Descriptor of the ancestor that was opened early."""
     parts: tuple[str, ...]
-    """The way from there."""
+    """Names of the folders from the ancestor to the folder."""
 
     @classmethod
     def open_anchor(cls, root: Path, path: Path) -> "AnchoredFolder":
-        """Open `root`, or the parent of `path` if that lies elsewhere. To be called before the agent starts.
+        """Open `root`, or the parent of `path` if `path` is not below `root`. Call before the agent starts.
 
         Raises:
-            OSError: the folder is not there.
+            OSError: the folder to open does not exist.
         """
         real, top = path.resolve(), root.resolve()
         if real == top or not real.is_relative_to(top):

@@ -27,32 +27,32 @@ _GITHUB_EVENTS = {
 
 @frozen
 class PullRequestContext:
-    """A change that is not merged yet. Nothing in it is decided by the change itself."""
+    """The unmerged change that a CI job tests. The CI service sets all fields, never the change itself."""
 
     kind: str
-    """In words, with its article."""
+    """Kind of change with its article, such as `a merge request`."""
     fetch: str
-    """Sentence that says how the job makes the base known to git."""
+    """Instruction that makes the base commit known to git, such as `Check out with …`."""
     branch: str = ""
-    """The branch that the change goes to; "" if the service does not say."""
+    """Target branch of the change; "" if the CI service does not report it."""
     first_commit: str = ""
-    """A commit of that branch that counts before all others; full or abbreviated."""
+    """Full or abbreviated hash of a commit on the target branch, which is tried first as the base."""
     last_commit: str = ""
-    """A commit of that branch that counts if nothing newer is known."""
+    """Full or abbreviated hash of a commit on the target branch, which is tried last as the base."""
     merge_commit: str = ""
-    """The commit that the service made by merging the change into its base: its first parent is the base."""
+    """Hash of the CI service's merge of the change into the base, which is its first parent."""
 
 
 def read_pull_request(environ: Mapping[str, str]) -> PullRequestContext | None:
-    """Return the pull request that this job tests, or None if it tests a branch to stay."""
+    """Return the pull request that this job tests; None if the job tests a permanent branch."""
     readers = (_read_github, _read_gitlab, _read_azure, _read_bitbucket, _read_jenkins, _read_buildkite)
     return next(filter(None, (read(environ) for read in readers)), None)
 
 
 def is_known_service(environ: Mapping[str, str]) -> bool:
-    """Return True if jobs of the CI service always have a variable that is read here.
+    """Return True if the job runs in a CI service that `read_pull_request` supports.
 
-    Without a pull request's variables such a job tests a branch to stay. Elsewhere nothing is known.
+    Only in such a job does the absence of a pull request's variables mean a permanent branch.
     """
     found = (
         environ.get("GITHUB_EVENT_NAME"),
@@ -164,17 +164,17 @@ SAFE_SETTINGS = (
     "gpg.program=false",
     "protocol.ext.allow=never",
 )
-"""Settings of git for a repository that may belong to another user; no program that it names is run."""
+"""Git settings for a repository of another user, so that git runs no program that its configuration names."""
 
 
 def describe_unmerged_change(environ: Mapping[str, str]) -> str:
-    """Return what a CI job tests if it is not on a permanent branch, in words; else ""."""
+    """Return the kind of change that a CI job tests, such as `a pull request`; "" on a permanent branch."""
     found = read_pull_request(environ)
     return found.kind if found else ""
 
 
 def read_commit(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """Return the commit in `folder`, if the CI service or git knows it."""
+    """Return the checked-out commit, from the CI service or else git; None if neither knows it."""
     known = (
         environ.get("GITHUB_SHA")
         or environ.get("CI_COMMIT_SHA")
@@ -185,7 +185,7 @@ def read_commit(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def read_branch(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """Return its branch, if there is one and the CI service or git knows it."""
+    """Return the checked-out branch, from the CI service or else git; None if neither knows one."""
     if environ.get("GITHUB_REF_TYPE") == "branch" and environ.get("GITHUB_REF_NAME"):
         return environ["GITHUB_REF_NAME"]
     ref = environ.get("BUILD_SOURCEBRANCH", "")
@@ -206,7 +206,7 @@ def read_commit_time(folder: Path) -> datetime | None:
 
 
 def read_text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
-    """Return a file's text at the base of a change; "" if it has none, None if git does not know the base."""
+    """Return a file's text at the base commit; "" without such a file, None if git does not know the base."""
     base = find_base_commit(folder, environ)
     return read_blob(folder, base, path).decode("utf-8", "replace").removesuffix("\n") if base else None
 
@@ -226,7 +226,7 @@ def read_blob(folder: Path, commit: str, path: str) -> bytes:
 
 
 def find_base_commit(folder: Path, environ: Mapping[str, str]) -> str:
-    """Return the commit of the branch that a change goes to; "" if git does not know it."""
+    """Return the hash of the base commit on a change's target branch; "" if git does not know it."""
     request = read_pull_request(environ)
     found = (
         _find_commit(folder, each) for each in (_iter_base_revisions(folder, request) if request else ())
@@ -235,14 +235,14 @@ def find_base_commit(folder: Path, environ: Mapping[str, str]) -> str:
 
 
 def describe_base_fetch(environ: Mapping[str, str]) -> str:
-    """Return the sentence that says how the job makes the base known to git."""
+    """Return a sentence that tells the user how to make the base commit known to git."""
     request = read_pull_request(environ)
     how = request.fetch if request else "Give the gate the variables of the CI service"
     return f"{how}, so that no change can soften its own rules."
 
 
 def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[str]:
-    """Yield revisions of the target branch, the newest first; none that the change itself can set."""
+    """Yield revisions of the target branch, the preferred one first. The change can set none of them."""
     if request.first_commit:
         yield request.first_commit
     if request.branch:
@@ -280,10 +280,10 @@ def run_git(folder: Path, *words: str) -> str:
 
 
 def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
-    """Return git's output for the input `given`; b"" if it fails or is not installed.
+    """Return git's stdout for `given` on stdin; b"" if git fails or is not installed.
 
-    It runs as the agent's user and sees none of our secrets: the agent can write what git reads. The
-    configuration of the machine and of the user is left out, unless `with_own_settings` wants it read.
+    Git runs as the agent's user and without the gate's secrets, because the agent can write the files that
+    git reads. The configuration of the machine and of the user is read only if `with_own_settings` is True.
     """
     unread = {} if with_own_settings else {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     never = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}

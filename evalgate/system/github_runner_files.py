@@ -1,6 +1,6 @@
 """The files through which GitHub's runner and a step communicate: the event, and the command files.
 
-The runner's user owns them, and so does the agent in a container action. So they are opened before the first
+In a container action the agent runs as the runner's user, who owns them. So they are opened before the first
 process of an agent starts: the event is read once, and a command file is written through the descriptor that
 was opened then. At the end each command file is checked: it must contain its earlier content and the gate's
 output, and nothing else. Otherwise an agent could name another pull request, set outputs, or put `LD_PRELOAD`
@@ -21,7 +21,7 @@ from evalgate.core.frozen import frozen
 WRITTEN = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 """Variables that name the command files that the gate writes."""
 NOT_WRITTEN = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE")
-"""Those that the gate never writes; later steps take their environment from them."""
+"""Variables that name files that the gate never writes; later steps take their environment from these."""
 
 _EVENT = "GITHUB_EVENT_PATH"
 _LARGEST_EVENT = 30 * 1024 * 1024
@@ -57,7 +57,7 @@ def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:
 
 @frozen
 class _CommandFile:
-    """A command file that is open since before the agent started."""
+    """A command file that was opened before the agent started."""
 
     variable: str
     path: str
@@ -66,7 +66,7 @@ class _CommandFile:
     descriptor: int
     before: os.stat_result
     content: bytearray
-    """Bytes that it must hold in the end."""
+    """Bytes that the file must hold in the end: its earlier content and the gate's output."""
 
     @property
     def is_private(self) -> bool:
@@ -94,8 +94,8 @@ _HELD = _HeldFiles()
 def hold_runner_files(environ: Mapping[str, str]) -> None:
     """Read the event and open the command files, before anything of the agent runs.
 
-    Where the gate is root and the runner's user is not, the command files are root's until
-    `release_runner_files`. A file that cannot be held is left as it is.
+    If the gate is root and the runner's user is not, the command files belong to root until
+    `release_runner_files`. A file that cannot be opened is skipped.
     """
     if not is_github_actions(environ):
         return
@@ -109,7 +109,7 @@ def hold_runner_files(environ: Mapping[str, str]) -> None:
 
 
 def read_event(environ: Mapping[str, str]) -> bytes | None:
-    """Return the payload of the event that started the job, as it was before the agent; None without one."""
+    """Return the payload of the job's event, as `hold_runner_files` read it, or as it is now; else None."""
     path = environ.get(_EVENT, "")
     if path in _HELD.events:
         return _HELD.events[path]
@@ -117,10 +117,10 @@ def read_event(environ: Mapping[str, str]) -> bytes | None:
 
 
 def append_to_command_file(path: str, data: bytes) -> None:
-    """Append to a command file, through the descriptor that is held.
+    """Append to a command file, through the descriptor of `hold_runner_files` if there is one.
 
     Raises:
-        OSError: it cannot be written, or is no regular file.
+        OSError: the file cannot be written, or is no regular file.
     """
     if held := _HELD.files.get(path):
         held.content.extend(data)
@@ -134,7 +134,7 @@ def append_to_command_file(path: str, data: bytes) -> None:
 
 
 def measure_command_file(path: str) -> int:
-    """Return the bytes that a command file holds; 0 without one."""
+    """Return the size of a command file in bytes; 0 if there is no such file."""
     held = _HELD.files.get(path)
     try:
         return os.fstat(held.descriptor).st_size if held else os.lstat(path).st_size
@@ -143,9 +143,9 @@ def measure_command_file(path: str) -> int:
 
 
 def release_runner_files() -> list[str]:
-    """Return the command files to the runner with only their earlier content and the gate's output.
+    """Close the command files, with only their earlier content and the gate's output in them.
 
-    Returns a sentence for each file that something else had changed.
+    Return a sentence for each file that another process had changed, or that cannot be restored.
     """
     if _HELD.process != os.getpid():
         return []  # a copy of the process: the files are its parent's
@@ -169,9 +169,9 @@ def release_runner_files() -> list[str]:
 
 
 def _end_container() -> None:
-    """End all other processes of a container that ends with this one, which is its first.
+    """Kill all other processes of the container. Call this only in its process 1.
 
-    A process that `setup` or an agent left behind could otherwise write once more, after the last look.
+    A process that `setup` or an agent left behind could otherwise write to a file after the last check.
     """
     try:
         os.kill(-1, signal.SIGKILL)

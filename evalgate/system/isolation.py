@@ -1,7 +1,8 @@
-"""Keep an agent of the same user out of the gate and away from container engines. Linux only.
+"""Protect the gate's process and the sockets of container engines from the agent. Linux only.
 
-An engine's socket is as good as root on its machine. GitHub mounts Docker's into every container action, with
-the group that it has on the runner: a workspace of that group would hand it to the agent.
+A process that can open an engine's socket can become root on the engine's machine. GitHub mounts Docker's
+socket into every container action, with the group that the socket has on the runner. If the workspace belongs
+to the same group, an agent with that group could open the socket.
 """
 
 import os
@@ -38,7 +39,7 @@ def choose_agent_user(owner: UserIds, environ: Mapping[str, str]) -> UserIds:
     """Return the user and group that the agent of a workspace of `owner` runs as.
 
     The group is the owner's, unless a container engine's socket belongs to that group. Then it is a group
-    that no socket has: the one with the user's number, else the group 65534, else the next free one.
+    that no socket has: the group with the id of the user, else 65534, else the next id that is free.
     """
     uid, gid = owner
     taken = {status.st_gid for _, status in _stat_sockets(uid, environ)}
@@ -86,7 +87,7 @@ def _iter_candidate_paths(uid: int, environ: Mapping[str, str]) -> Iterator[str]
     except OSError:
         return
     # A socket that is mounted by itself, as runners do, may lie anywhere. The 5th field is the mount point;
-    # the type of file system follows a lone dash. A look at one of a network's could take for ever.
+    # the type of file system follows a lone dash. Network file systems are skipped, as a look could hang.
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
         if not kind.startswith(_REMOTE):
@@ -110,7 +111,7 @@ _ISOLATION = _Isolation()
 
 
 def request_isolation() -> None:
-    """Request that this process is isolated before an agent starts: it runs nothing but the gate."""
+    """Request that `isolate_process` isolates this process, which must run nothing but the gate."""
     _ISOLATION.is_wanted = sys.platform == "linux"
 
 
@@ -120,11 +121,11 @@ def is_isolation_requested() -> bool:
 
 
 def isolate_process() -> None:
-    """Isolate this process before the first process of an agent: only root can look into it then.
+    """Isolate this process from others of the same user. Call this before an agent's first process starts.
 
-    Its environment, memory and open files are hidden from processes of the same user (`/proc`, ptrace),
-    unless they may trace any process. Processes that lose their parent become children of this one. Does
-    nothing if isolation was not requested, or the second time.
+    Its environment, memory and open files are hidden (`/proc`, ptrace) from processes that may not trace any
+    process. Processes that lose their parent become children of this one. Does nothing if isolation was not
+    requested, or on a second call.
     """
     if not _ISOLATION.is_wanted or _ISOLATION.children_before is not None:
         return
@@ -138,10 +139,10 @@ def isolate_process() -> None:
 
 
 def find_reparented_children() -> list[int]:
-    """Return the children of this process that lost their parent: an agent's processes.
+    """Return the ids of an agent's leftover processes, which are children of this one without their parent.
 
-    They have another session: all processes started here stay in our session, except the agents themselves.
-    So call this only when no agent is alive.
+    They are found by their session: all processes that the gate starts stay in the gate's session, except
+    agents. So call this only when no agent is alive.
     """
     if _ISOLATION.children_before is None:
         return []

@@ -17,7 +17,7 @@ _LATE_S = 0.05
 
 
 class LoopTimer:
-    """Timer that calls `act` after some seconds, plus the time that the loop was blocked at the end."""
+    """Timer that calls `act` after `seconds`, plus the time that the loop was blocked at their end."""
 
     __slots__ = ("_act", "_due", "_handle", "_loop", "_rounds")
 
@@ -74,7 +74,7 @@ class LoopTimeout:
         return self._when
 
     def reschedule(self, when: float | None) -> None:
-        """End the block then; never, if None."""
+        """End the block when the loop's time is `when`; never if None."""
         self._when = when
         if self._timer is not None:
             self._timer.cancel()

@@ -27,7 +27,7 @@ _NETWORK = re.compile(r"(?:https?|ssh|git|git\+ssh)://|(?!-)[\w.@-]+:(?!//)|\[[^
 _PROTOCOLS = "file:git:http:https:ssh"
 _GITHUB_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _FROM_JOB = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GIT_ASKPASS", "SSH_ASKPASS", "DISPLAY")
-"""Variables that a job or a person sets for pushing by hand; not used on GitHub, which has another way."""
+"""Variables that a job or a person sets to push; not used on GitHub, where a token serves."""
 _HEADERS = r"^http\..*\.extraheader$"
 _CONNECTIONS = r"^http\.(.*\.)?(extraheader|proxy|sslcainfo)$"
 _PERSONS = r"^(credential\..*|http\..*|url\..*\.(push)?insteadof)$"
@@ -42,7 +42,7 @@ class GitError(Exception):
 
 @frozen
 class PrivateRepository:
-    """A bare repository outside of the workspace, and the remote that belongs to the workspace's."""
+    """A bare repository outside of the workspace, with the remote of the workspace's own repository."""
 
     folder: Path
     fetch_url: str
@@ -55,10 +55,10 @@ class PrivateRepository:
     def run_git(
         self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None, missing: int = 0
     ) -> str:
-        """Run git and return what it prints; "" for the exit code `missing`.
+        """Run git and return its stdout; "" if git ends with the exit code `missing`.
 
         Raises:
-            GitError: it cannot be run, or fails.
+            GitError: git cannot be run, or fails.
         """
         settings = (*SAFE_SETTINGS, "gc.auto=0")
         command = ("git", *(word for each in settings for word in ("-c", each)), *arguments)
@@ -91,13 +91,13 @@ class PrivateRepository:
 def open_private_repository(
     folder: Path, remote: str, environ: Mapping[str, str]
 ) -> Iterator[PrivateRepository]:
-    """Make an empty repository for the remote of the one in `folder`; it is removed after the block.
+    """Create an empty repository with a remote of the repository in `folder`; remove it after the block.
 
-    A remote that is a folder of this machine brings programs of its own, its hooks: where the gate is root,
-    git then runs as the agent's user, and without credentials.
+    A remote that is a folder of this machine may run its own programs, as hooks. If the gate is root and the
+    workspace another user's, git then runs as the agent's user, and without credentials.
 
     Raises:
-        GitError: there is no such remote, or no git.
+        GitError: there is no such remote, or git cannot be run.
     """
     found = dict(_read_settings(folder, rf"^remote\.{re.escape(remote)}\.(url|pushurl)$", "--local"))
     url = found.get(f"remote.{remote}.url", "")
@@ -141,8 +141,8 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
     """Yield git's credentials: those that the checkout left, else the token of the job.
 
-    Outside GitHub the user's own configuration may name a helper that knows the password. It is not read if
-    the agent is another user than the gate.
+    Outside GitHub the user's own configuration may name a helper that knows the password. That
+    configuration is not read if the agent runs as another user than the gate.
     """
     in_github = environ.get("GITHUB_ACTIONS") == "true"
     found = list(_read_settings(folder, _HEADERS if is_foreign or in_github else _CONNECTIONS, "--local"))
@@ -157,9 +157,10 @@ def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: b
 
 
 def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
-    """Return the address without user and password, and these two, which must be no argument of git's.
+    """Return the address without user and password, and the git setting that holds both, or None.
 
-    Every user of the machine can read the arguments of a process. A path is relative to `folder`.
+    Every user of the machine can read the arguments of a process, so a password must not be one. An address
+    that is a path is relative to `folder`.
     """
     if not _NETWORK.match(url):
         return str(folder / url.removeprefix("file://")), None
@@ -182,7 +183,7 @@ def _build_authorization(url: str, user: str, password: str) -> Setting:
 
 
 def _read_settings(folder: Path, pattern: str, where: str) -> Iterator[Setting]:
-    """Yield keys and values of a configuration; to read them runs no program."""
+    """Yield the git settings with keys that match `pattern`. Reading them runs no configured program."""
     person = where != "--local"
     text = run_git_bytes(
         folder, "config", where, "--includes", "-z", "--get-regexp", pattern, with_own_settings=person

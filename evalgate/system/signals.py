@@ -10,14 +10,14 @@ from typing import TypeAlias
 _Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""They end a command, unless they were ignored from the start (`nohup`)."""
+"""Signals that end a command, unless they were ignored from the start (`nohup`)."""
 
 
 class InterruptHandler:
-    """Handler of the end signals of a command: the first one interrupts it, unless its result is certain.
+    """Handler of the end signals: the first one interrupts the command, unless its result is certain.
 
-    From then on (`is_certain`) they are ignored: writing and cleaning up take a moment, and a runner that
-    cancels a job sends one signal after the other, as does a person at a keyboard.
+    Once `is_certain` is True, all signals are ignored: writing reports and cleaning up take a moment, and a
+    runner that cancels a job sends several signals, as does a person at a keyboard.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class InterruptHandler:
             self._interrupt_command()
 
     def install_handlers(self) -> None:
-        """Handle the signals from here on, in the main thread of a program that is evalgate's own."""
+        """Handle the signals until the process ends. Call this in the main thread of evalgate's command."""
         _install_handler(self)
         self._mark_ready()
 
@@ -47,7 +47,7 @@ class InterruptHandler:
             yield
 
     def _mark_ready(self) -> None:
-        """Mark all handlers as installed; a signal that came before the last of them interrupts now."""
+        """Mark all handlers as installed; interrupt the command now if a signal arrived before."""
         self._is_ready = True
         if self._was_asked:
             self._interrupt_command()

@@ -1,4 +1,4 @@
-"""Standard streams with failures that never change the exit code."""
+"""Standard streams that never raise, so that a failed write does not change the exit code."""
 
 import io
 import os

@@ -35,7 +35,7 @@ class SetupResult:
     """Location of the agent's packages after the setup."""
 
     python: str
-    """Interpreter that sees them."""
+    """Name or path of the interpreter that can import the packages."""
     env: Mapping[str, str]
     """The agent's environment, with that interpreter first on PATH."""
 

@@ -29,7 +29,7 @@ _ALLOWED = (
     *(name.lower() for name in _PROXIES),
 )
 
-# Whoever holds these can act as the workflow: write its outputs, read its inputs, take its identity.
+# A process with these can act as the workflow: write its outputs, read its inputs, take its identity.
 _NEVER = (
     "GITHUB_OUTPUT",
     "GITHUB_ENV",
@@ -49,7 +49,7 @@ def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> 
 
 
 def list_withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
-    """Return the variables of `source` that the agent does not get, and would if `names` held them."""
+    """Return the names in `source` that the agent does not get, but would get if `names` listed them."""
     given = build_agent_environment(source, names)
     return frozenset(name for name in source if name not in given and not _is_listed(name, _NEVER))
 
@@ -100,7 +100,7 @@ class Workspace:
     def agent_user(self) -> tuple[int, int] | None:
         """Return the uid and gid that the agent and its commands run as; None: those of the gate.
 
-        They are the owner's, but for a group that would open the socket of a container engine.
+        They are the owner's, except for a group that could open the socket of a container engine.
         """
         return None if self.owner is None else choose_agent_user(self.owner, os.environ)
 
