@@ -13,7 +13,7 @@ _RAMP_STEP_S = 0.05
 
 
 class AdaptiveConcurrency:
-    """A number of slots that halves when a task is throttled, and grows by one a round while none is.
+    """A limit of slots that halves when a task is throttled, and grows by one per round of finished tasks.
 
     Additive increase, multiplicative decrease (Chiu and Jain 1989, "Analysis of the Increase and Decrease
     Algorithms for Congestion Avoidance"). A task that was already running when the limit was halved does not

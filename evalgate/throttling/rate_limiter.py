@@ -13,7 +13,7 @@ from typing import TypeAlias
 from evalgate.core.frozen import frozen
 
 SlotRelease: TypeAlias = Callable[[float, bool], Awaitable[None]]
-"""Waits for the given seconds. The flag is True after a rate limit, and False after an outage."""
+"""Function that waits for seconds (first argument); the second is True after a rate limit, else False."""
 
 # A context variable instead of an argument: HTTP clients retry far below the conversation that holds the
 # slot, behind the interface of agents, which knows nothing of slots.
