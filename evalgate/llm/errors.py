@@ -38,7 +38,7 @@ RANDOM_FAILURES: frozenset[FailureKind] = frozenset({"unparsable", "refused"})
 
 
 class JudgeError(Exception):
-    """A model gave no usable answer. The message says what happened and what to do; it never holds a key."""
+    """Error of a model that gave no usable answer. The message holds the cause and advice, never a key."""
 
     def __init__(
         self,

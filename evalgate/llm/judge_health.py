@@ -61,7 +61,7 @@ class AnchorVerdict:
 
 
 def evaluate_anchors(anchors: Sequence[Anchor], floor: float) -> AnchorVerdict:
-    """Return how many anchors the judge meets. `floor` is the share that it must meet, in [0, 1]."""
+    """Compare the judge with the labels of all anchors. `floor` is the least share met, in [0, 1]."""
     missed = [anchor for anchor in anchors if not anchor.is_met]
     return AnchorVerdict(
         met=len(anchors) - len(missed),

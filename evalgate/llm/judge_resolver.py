@@ -355,7 +355,7 @@ class JudgeResolver:
 
 
 def get_judge_resolver(judges: ProvidesJudges | None) -> JudgeResolver:
-    """Return the resolver that a metric's context has.
+    """Return the judge resolver of a metric's context.
 
     Raises:
         JudgeNotConfiguredError: the context has none.

@@ -59,7 +59,7 @@ class Prompt:
     def render_text(self, **values: object) -> str:
         """Return the prompt with `values` filled in. They are inserted as text, never as templates.
 
-        The variable `mark` is computed from them; lines with it separate them from the prompt.
+        The variable `mark` is computed from the values; lines with the mark separate them from the prompt.
         """
         mark = compute_fence_mark(*map(str, values.values()))
         # Compiled only once: Jinja's own cache has templates of a loader, but none that come from a text.
@@ -68,7 +68,7 @@ class Prompt:
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    """Load the prompt of that name from evalgate's own ones."""
+    """Load evalgate's own prompt of that name, from `prompts/`."""
     return Prompt((_FOLDER / f"{name}.j2").read_text("utf-8"))
 
 

@@ -86,7 +86,7 @@ class Samples(Generic[T]):
     def build_details(self, describe: Callable[[T], tuple[float | None, str]]) -> JsonObject:
         """Return the rows of all samples, and the agreement between the scores of the usable ones.
 
-        There is no agreement between fewer than two. `describe` is that of `to_rows`.
+        The agreement is left out for fewer than two usable samples. `describe` is as in `to_rows`.
         """
         details: dict[str, object] = {"samples": self.to_rows(describe)}
         agreed = compute_agreement([describe(value)[0] for value in self.values])
@@ -130,7 +130,7 @@ async def _replace_cached_failure(
     parse: Callable[[ModelAnswer], T],
     found: Sample[T] | FailedSample,
 ) -> Sample[T] | FailedSample:
-    """Return the sample itself, or for a failed one from the cache the first that is usable or is new."""
+    """Return `found`; for a failed cached sample, the first new attempt that is usable or not cached."""
     while isinstance(found, FailedSample) and found.is_cached:
         found = await _take_sample(model, replace(request, attempt=found.attempts + 1), parse)
     return found

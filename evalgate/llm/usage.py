@@ -13,7 +13,7 @@ from evalgate.core.types import CaseResult, CaseRun, Failure, ModelUsage, RunRes
 
 @dataclass(slots=True)
 class UsageTally:
-    """Running total of what models were asked."""
+    """Running total of the usage of models in a block."""
 
     usage: ModelUsage | None = None
     """None: no model was asked."""
@@ -56,7 +56,7 @@ class RunUsage:
 
 
 class BudgetGuard:
-    """Counts the agent's usage, and stops new work once the budget is spent."""
+    """Guard that counts the agent's usage, and stops new work once the budget is spent."""
 
     def __init__(self, meter: UsageMeter) -> None:
         self._meter = meter
