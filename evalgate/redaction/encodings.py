@@ -45,7 +45,7 @@ class DecodedPart:
 def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
     """Decode each part of `text` that is long enough for a token, in time linear in its length.
 
-    `words` are those of `text` in their order, between white space; short ones may be left out.
+    `words` are the words of `text` in order, separated by white space; short words may be missing.
     """
     if "%" in text:
         yield from (_decode_url(match) for match in _ESCAPED_WORD.finditer(text))

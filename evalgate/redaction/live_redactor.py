@@ -190,7 +190,7 @@ class LiveRedactor:
         return redacted
 
     def _replace_redactor(self, redactor: Redactor) -> None:
-        """Use another redactor from now on, and forget what seemed clean: it may hold a new secret."""
+        """Use another redactor from now on, and forget which data is clean: it may hold a new secret."""
         if redactor is not self.redactor:
             self.redactor = redactor
             self._first = JsonPrefilter(redactor)

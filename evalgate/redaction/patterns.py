@@ -48,7 +48,7 @@ _AFTER = r"(?<![A-Za-z0-9])"
 _SLASH = r"\\{0,4}/"
 _SENTRY = r"[0-9a-f]{32}(?::[0-9a-f]{32})?(?=@[A-Za-z0-9.\-]{1,253}(?::\d{1,5})?[\\/])"
 _PRIVATE_KEY = "PRIVATE KEY"
-"""The only sign with a blank in it."""
+"""The only key of `_SHAPES` that contains a space."""
 _SHAPES = {
     "gh": rf"{_AFTER}gh[pousr]_[A-Za-z0-9]{{20,255}}",  # GitHub
     "github_pat_": r"github_pat_[A-Za-z0-9_]{20,255}",
@@ -161,7 +161,7 @@ _STRONG = re.compile(
     r"|(?:api|access|private|account|signing|shared)[_\-.]?key"
     r"|(?:access|auth|refresh|session|bearer|api|bot|id)[_\-.]?token"
 )
-"""After one of these, a value need only be no plain word; after the other signs it must look random."""
+"""Labels after which every value but a plain word is a secret; after other signs it must look random."""
 
 _SCHEMES = ("bearer", "basic", "token", "digest")
 _QUOTES = r"[\\\"'`]"
@@ -195,7 +195,7 @@ _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
 def find_labeled_secrets(text: str) -> Iterator[TextSpan]:
-    """Yield the spans of values that the words before them call a secret. Spans may overlap."""
+    """Yield the spans of values that the words before them label as secrets. Spans may overlap."""
     if len(text) < _MIN_LABELED_LENGTH:
         return
     if "://" in text:
