@@ -57,7 +57,7 @@ _NAMED = 5
 _SHOWN_OF_COMMIT = 12
 
 Thresholds: TypeAlias = Mapping[tuple[str, str], Mapping[str, float]]
-"""(Eval set, case) to metric to the lowest passing score."""
+"""Lowest passing scores, by (eval set id, case id) and by metric name."""
 
 
 def collect_thresholds(cases: Sequence[CaseResult]) -> Thresholds:
@@ -71,10 +71,10 @@ def find_break(
     thresholds: Mapping[str, float],
     pass_score: float = 1.0,
 ) -> FailingSince | None:
-    """Return since when the case fails on the default branch, or None if it does not or never passed.
+    """Return the gate run since which a case fails on the default branch; None if there is no such break.
 
-    It fails if every run of its newest gate runs failed, at least two, and the runs before did not. Were
-    the failures spread by luck, all of them would be the last ones less than once in twenty times.
+    A break is at least two failed runs, which are all runs of the newest gate runs, after others that passed.
+    In a random order of all runs, failures would fill these places with a probability of at most 5 %.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)
@@ -97,7 +97,7 @@ def find_break(
 
 
 def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Baseline:
-    """Return `after`, with every break that its runs show; it holds one more gate run than `before`.
+    """Return `after` with every case that broke marked; `after` holds one more gate run than `before`.
 
     A known break of a case stays as long as the case fails, even after the baseline dropped the runs that
     passed.
@@ -117,7 +117,7 @@ def mark_breaks(after: Baseline, before: Baseline, thresholds: Thresholds) -> Ba
 
 
 def drop_runs_before_breaks(baseline: Baseline, thresholds: Thresholds, pass_score: float = 1.0) -> Baseline:
-    """Return the baseline; every case that broke is marked and has only its runs since then."""
+    """Return the baseline with every case that broke marked, and without the runs before its break."""
 
     def drop_case_runs(case: BaselineCase) -> BaselineCase:
         own = thresholds.get(case.key)

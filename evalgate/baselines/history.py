@@ -27,7 +27,7 @@ DEFAULT_KEEP = 20
 """Gate runs that a baseline keeps of each eval set by default."""
 
 STALE_DAYS = 14
-"""Age from which a notice is shown, because the model of an agent drifts."""
+"""Age in days above which a notice is shown, because the model of an agent drifts."""
 
 _LONGEST_REPLIES = 4096
 """Characters of the replies of one case: reports show ten lines of it, and every run reads the baseline."""
@@ -36,8 +36,8 @@ _LONGEST_REPLIES = 4096
 def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
     """Build a baseline from the runs of `record` alone.
 
-    Runs that followed up a suspicion are left out: they were made because a case looked bad. So are those
-    that do not reflect the agent.
+    Follow-up runs are left out, because they were made only of cases that looked bad. So are runs that do
+    not reflect the agent.
     """
     cases = tuple(map(build_baseline_case, record.cases))
     return Baseline(cases, (source or BaselineSource(record.created_at),), path)
@@ -176,7 +176,7 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 
 
 def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
-    """Return the case as the gate run at `at` had it."""
+    """Return the case with only the runs of the gate run at index `at`."""
     runs = tuple(replace(run, source=0) for run in case.runs if run.source == at)
     asked = {name for run in runs for name in run.scores}
     prints = {name: found for name, found in case.metric_fingerprints.items() if name in asked}
@@ -247,7 +247,7 @@ def _build_score_filter(names: Sequence[str]) -> Callable[[BaselineRun], Baselin
 def _find_kept_sources(
     cases: Iterable[BaselineCase], age: Mapping[int, int], keep: int
 ) -> frozenset[tuple[str, int]]:
-    """Return eval set and source of every run that stays."""
+    """Return eval set id and source index of the newest `keep` gate runs of each eval set."""
     by_set: dict[str, set[int]] = {}
     for case in cases:
         by_set.setdefault(case.eval_set_id, set()).update(run.source for run in case.runs)

@@ -122,7 +122,7 @@ def load_baseline_or_results(data: bytes, shown_as: str) -> Baseline:
 
 
 def _load_results_by_case(data: bytes, shown_as: str) -> Baseline | None:
-    """Read a result case by case, or return None if it is not one as evalgate writes it.
+    """Read a `results.json` case by case; return None unless it has the form that evalgate writes.
 
     The full case results are never in memory together.
     """
@@ -147,5 +147,5 @@ def _build_from_cases(record: Record, cases: Iterable[CaseResult], shown_as: str
 
 
 def is_baseline(document: Document) -> bool:
-    """Return True if the document was saved as a baseline; results are never added to."""
+    """Return True if the document was saved as a baseline, and is not a `results.json`."""
     return isinstance(document.value, Mapping) and document.value.get("kind") == KIND

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class InvalidZipError(Exception):
-    """Raised if a zip cannot be used; the message says why."""
+    """Error for a zip that cannot be used; the message gives the reason."""
 
 
 def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:
@@ -163,7 +163,7 @@ class ArtifactStore:
         return replace(found, path=self.shown_as, version=f"run {kept.run}")
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Read, change, and write the file to be uploaded, on top of the file of an earlier step if any."""
+        """Change the baseline of an earlier step's file, else of the artifact; write the file to upload."""
         path = self.context.folder / self.name / self.file
         after = change(self._load_written(self._read_written(path)) if path.exists() else self.read())
         write_atomically(path, dump_baseline(after), owner=self.context.owner)
@@ -228,7 +228,7 @@ class _ArtifactSearch:
     account: Account
     connection: GitHubConnection
     deadline: float
-    """In time.monotonic()."""
+    """Time of `time.monotonic()` at which the search ends."""
 
     def find_newest(self) -> _StoredArtifact | str:
         """Return the artifact of the newest good run that has it, or the reason why there is none."""

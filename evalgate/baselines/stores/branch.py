@@ -1,8 +1,8 @@
 """Store a baseline on a branch that holds nothing else: `branch:NAME` or `branch:NAME:FILE`.
 
-The branch is written with git alone, so it works with every host. A push names the commit that it replaces,
-and the host refuses it if another one came first: then the update is repeated on top of that commit. All of
-it happens in a private repository: the one in the workspace, which the agent can write, is not touched.
+The branch is written with git alone, so it works with every host. Each push names the commit that it
+replaces, and the host refuses it if another job pushed first. Then the update is repeated on top of the newer
+commit. Git runs in a private repository: the one in the workspace, which the agent can write, stays as it is.
 """
 
 import os

@@ -42,10 +42,10 @@ PACKAGES: Mapping[str, str] = {
     "http": "fsspec aiohttp",
     "https": "fsspec aiohttp",
 }
-"""URL scheme to the packages that it needs."""
+"""Names of the packages that each URL scheme needs, separated by spaces."""
 
 EXTRAS: Mapping[str, str] = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "fsspec": "fsspec"}
-"""Package to the extra of evalgate that installs it."""
+"""Extra of evalgate that installs each package."""
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s?#*\[\]{}\x00-\x1f\x7f]+")
 _WITH_ACCOUNT = frozenset({"abfs", "abfss", "sftp", "ssh"})
