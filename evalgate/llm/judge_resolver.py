@@ -294,7 +294,7 @@ HOW_TO_CONFIGURE = (
 
 
 class JudgeNotConfiguredError(Exception):
-    """A metric needs a judge, and none is configured."""
+    """Error for a metric that needs a judge while none is configured."""
 
     def __init__(self) -> None:
         super().__init__(f"no judging model is configured: {HOW_TO_CONFIGURE}")
@@ -317,7 +317,7 @@ class Judge:
 
 @frozen
 class JudgeResolver:
-    """Finds the judge of each metric, from the run's configuration and the metric's options."""
+    """Resolver of each metric's judge, from the run's configuration and the metric's options."""
 
     judges: ModelPool
     config: JudgeConfig | None = None

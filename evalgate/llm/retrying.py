@@ -19,7 +19,7 @@ _TOKENS_OF_AN_ANSWER = 500
 
 
 class EndpointLimiter:
-    """Limits one endpoint's concurrent requests, and requests and tokens per minute, in order of arrival."""
+    """Limiter of an endpoint's concurrent requests, and its requests and tokens per minute, first come first."""
 
     def __init__(
         self, limiter: RateLimiter, *, concurrency: int, longest_hold: float, clock: Clock = REAL_CLOCK

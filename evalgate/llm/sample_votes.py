@@ -19,7 +19,7 @@ ATTEMPTS = 2
 
 
 class UnparsableAnswerError(ValueError):
-    """An answer does not have the requested form; the text says what is missing."""
+    """Error for an answer without the requested form; the text says what is missing."""
 
 
 @frozen

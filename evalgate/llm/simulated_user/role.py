@@ -143,7 +143,7 @@ def read_personas(path: Path, shown_as: str) -> Mapping[str, Persona]:
 
 
 class UnknownPersonaError(ValueError):
-    """A case names an unknown persona, or describes one in an invalid form."""
+    """Error for a case that names an unknown persona, or describes a persona in an invalid form."""
 
 
 def resolve_persona(value: str | Mapping[str, Any] | None, known: Mapping[str, Persona]) -> Persona | None:

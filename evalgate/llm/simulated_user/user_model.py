@@ -38,7 +38,7 @@ class UserModel:
     prompt: Prompt | None = None
     """The user's own prompt; None for evalgate's."""
     compute_cost: Callable[[ModelAnswer], float | None] = get_unknown_cost
-    """Returns the US dollars that an answer cost now, or None if unknown."""
+    """Function that returns the cost of an answer in US dollars, or None if the cost is unknown."""
     sees_calls: bool = False
     """True if the prompt shows the agent's tool calls and their results."""
 
@@ -170,7 +170,7 @@ def _as_json(value: object) -> str:
 
 @frozen
 class UserFactory:
-    """Creates the users of a run: scripted ones, and simulated ones if a model is configured."""
+    """Factory of the users of a run: scripted users, and simulated users if a model is configured."""
 
     model: UserModel | None = None
     """The model for simulated users; None if only written turns can be sent."""
