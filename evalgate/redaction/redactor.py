@@ -272,7 +272,7 @@ def rewrite_tree(
 
 @dataclass(slots=True)
 class TextCollector:
-    """Collects every text in a tree that `rewrite_tree` would rewrite."""
+    """Collector of every text in a tree that `rewrite_tree` would rewrite."""
 
     found: list[str] = field(default_factory=list)
     under_keys: list[tuple[str, str]] = field(default_factory=list)
