@@ -169,7 +169,7 @@ def _group_outcomes(
 
 
 def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
-    """Return the newest sources in which every run failed, the oldest of them first."""
+    """Return the indexes of the newest sources in which every run failed, the oldest first."""
     found: list[int] = []
     for at in reversed(list(by_source)):
         if any(by_source[at]):
@@ -181,5 +181,5 @@ def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
 def _find_sources_since(
     known: FailingSince, by_source: Mapping[int, object], sources: Sequence[BaselineSource]
 ) -> Iterator[int]:
-    """Yield the source in which the case broke, and all later ones."""
+    """Yield the index of the source in which the case broke, and the indexes of all later sources."""
     return (at for at in by_source if (sources[at].created_at or "") >= (known.created_at or ""))

@@ -30,7 +30,7 @@ STALE_DAYS = 14
 """Age in days above which a notice is shown, because the model of an agent drifts."""
 
 _LONGEST_REPLIES = 4096
-"""Characters of the replies of one case: reports show ten lines of it, and every run reads the baseline."""
+"""Most characters of a case's stored replies: reports show ten lines, and every run reads the baseline."""
 
 
 def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
