@@ -19,7 +19,7 @@ _TOKENS_OF_AN_ANSWER = 500
 
 
 class EndpointLimiter:
-    """Limiter of an endpoint's concurrent requests, and its requests and tokens per minute, first come first."""
+    """Limiter of an endpoint's concurrent requests, and of its requests and tokens per minute, in order."""
 
     def __init__(
         self, limiter: RateLimiter, *, concurrency: int, longest_hold: float, clock: Clock = REAL_CLOCK
