@@ -20,7 +20,7 @@ MOST_SHOWN = 100
 # Not `@frozen`, which generates no order: problems are sorted by file, line and column.
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that is wrong with one place of the input."""
+    """One problem at one place of the input."""
 
     file: str
     """Path as the user wrote it, or "" when the problem is in no file."""

@@ -13,7 +13,7 @@ class ExitCode(IntEnum):
     INVALID_INPUT = 2
     """Usage, configuration, eval sets: the user can fix it."""
     NO_VERDICT = 3
-    """The agent or the judge is unreachable, a shard is missing, or memory ended."""
+    """The agent or the judge is unreachable, a shard is missing, or memory ran out."""
     INCONCLUSIVE = 4
     """Too close to call; only with `on_inconclusive: distinguish`."""
     BUG = 70

@@ -1,9 +1,9 @@
-"""The command that installs one of evalgate's extras into the environment that it runs in.
+"""Build the command that installs an extra of evalgate into the running environment.
 
-The name `evalgate` on the Python index belongs to another project, which
-`pip install "evalgate[judge]"` would
-install. So the command says where this evalgate came from (PEP 610), and calls the installer that made the
-environment. In a container, nothing that is installed stays; there the sentence names another image.
+The name `evalgate` on the Python index belongs to another project, so `pip install "evalgate[judge]"` would
+install that project. The command therefore names the source of this installation (PEP 610), and calls the
+installer that made the environment. In a container nothing that is installed stays, so another image is named
+instead.
 """
 
 import json
@@ -21,7 +21,7 @@ RELEASED = "git+https://github.com/org/evalgate@v1"
 
 
 ONLY_IN_FULL = ("azure", "fsspec", "gcs", "s3")
-"""Extras that are missing from the image and present in the image with the tag suffix `-full`."""
+"""Extras that only the image with the tag suffix `-full` has."""
 
 _IMAGE_MARK = "evalgate-image"
 """The file that the Dockerfile leaves in the environment."""
@@ -30,7 +30,7 @@ _IMAGE_MARK = "evalgate-image"
 def describe_install(extra: str) -> str:
     """Return "install evalgate with its extra `judge`: " and a command line that does it.
 
-    In the image, a sentence that says which image to use, or what to build.
+    In evalgate's image, return a sentence about the image to use or to build instead.
     """
     if _is_in_image() and extra in ONLY_IN_FULL:
         return (
@@ -46,7 +46,7 @@ def describe_install(extra: str) -> str:
 
 
 def build_install_command(extra: str) -> str:
-    """Return the command line, quoted for a shell."""
+    """Return the command line that installs the extra, quoted for a shell."""
     return " ".join(
         (*_find_installer(), *_build_requirement(extra, {} if _is_in_image() else _read_origin()))
     )

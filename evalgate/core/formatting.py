@@ -10,7 +10,7 @@ _MOST_DIGITS = 7
 """Most decimals that are printed; a longer number is cut and ends in "…"."""
 
 _LAST_BITS = 12
-"""Decimals from which on two sums of the same numbers may differ."""
+"""Decimals to which two sums of the same numbers agree, whatever their order."""
 
 _NOISE = 1e-9
 """Largest rounding error in a difference of two means; a smaller difference decides nothing."""
@@ -32,9 +32,10 @@ def compute_mean(values: Collection[float]) -> float:
 
 
 def compute_sequential_mean(values: Sequence[float]) -> float:
-    """Return the mean of at least one value, summed one after another as some engines do.
+    """Return the mean of at least one value, summed from left to right.
 
-    That bit decides at a threshold, and the built-in `sum` rounds differently from Python 3.12 on.
+    Some engines sum like this, and the last bit of the result can decide at a threshold. The built-in `sum`
+    rounds differently from Python 3.12 on.
     """
     return functools.reduce(operator.add, values, 0.0) / len(values)
 
@@ -42,7 +43,8 @@ def compute_sequential_mean(values: Sequence[float]) -> float:
 def compute_exact_mean(values: Iterable[float]) -> float:
     """Return the mean of at least one finite value, rounded once.
 
-    Engines that use Python's `statistics.mean` get this last bit, which can decide at a threshold.
+    Some engines use `statistics.mean`: only the same function has the same last bit, which can decide at a
+    threshold.
     """
     import statistics
 
@@ -66,7 +68,7 @@ def format_score(value: float | None, *, beside: float | None = None, digits: in
     """Return `value` with at least `digits` decimals, and enough to differ visibly from `beside`.
 
     Compared with 0.8, 0.7999999 is "0.7999999", never "0.80". If seven decimals do not show the difference,
-    the rest is cut, which keeps the number on its side: 0.7999999999999999 is "0.7999999…". None is "–".
+    the number is cut instead of rounded: 0.7999999999999999 is "0.7999999…". None is "–".
     """
     if value is None:
         return "–"
@@ -92,7 +94,7 @@ def _rounded(value: float, digits: int) -> str:
 
 
 def format_delta(delta: float | None, *, beside: float | None = None, digits: int = 2) -> str:
-    """Return a difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" below any effect.
+    """Return a difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" for rounding errors.
 
     `beside` is the limit that the difference is compared with, as in `format_score`.
     """
@@ -110,7 +112,7 @@ _SMALLEST_SPAN = 0.1
 
 
 def format_sparkline(values: Sequence[float]) -> str:
-    """Return one bar per value, scaled from the smallest to the largest; small differences stay small."""
+    """Return one bar per value; the scale ends at the largest value and spans at least 0.1."""
     low, high = min(values), max(values)
     span = max(high - low, _SMALLEST_SPAN)
     return "".join(

@@ -1,6 +1,6 @@
 """Data that does not change.
 
-`@frozen` is `@dataclass(frozen=True, slots=True)` at a fifth of the price. The standard library writes and
+`@frozen` is `@dataclass(frozen=True, slots=True)` at a fifth of the cost. The standard library writes and
 compiles six methods for every class, and a gate defines some two hundred: a quarter of the time in which it
 starts. Here `__init__` alone is compiled; the others are the same for all classes.
 """

@@ -75,7 +75,7 @@ def find_local_packages(folder: Path) -> Mapping[str, Path]:
 
 
 def _find_install_folder(package: "Distribution") -> Path:
-    """Return the folder that a package was installed from (PEP 610); the root folder if it was none."""
+    """Return the folder that a package was installed from (PEP 610); `/` if it came from elsewhere."""
     try:
         address = json.loads(package.read_text("direct_url.json") or "{}")["url"]
         return Path(unquote(urlsplit(address).path)) if address.startswith("file:") else Path("/")
@@ -256,7 +256,7 @@ BASELINES: Mapping[str, str] = {
 
 
 class _Formats(Mapping[str, EvalFormat]):
-    """Formats by name, each loaded when it is reached: those of other packages after all of ours."""
+    """Formats by name, each loaded on access; formats of other packages come after evalgate's own."""
 
     def __getitem__(self, name: str) -> EvalFormat:
         found = _find_plugin("formats", FORMATS, name)
@@ -310,7 +310,7 @@ def resolve_baseline_store(text: str, context: StoreContext) -> BaselineStore | 
 
 
 def _check_path(text: str, kind: str, context: StoreContext) -> None:
-    """Raise an error for a misspelt store, which would else be taken for a path that is not there yet."""
+    """Raise an error for a misspelt store, which would otherwise be taken for the path of a new file."""
     hint = did_you_mean(kind, BASELINES) if kind else ""
     if (hint or "://" in text) and not (context.folder / text).exists():
         raise InvalidInputError(f"`{kind}` is no kind of baseline that evalgate knows.{hint}")
@@ -383,9 +383,9 @@ def get_own_metric_type(name: str) -> MetricType:
 
 
 def load_object(path: str) -> Any:
-    """Return the object that a line of the registry names; lower layers reach integrations by it.
+    """Return the object that a registry entry (`module:name`) names, for layers below integrations.
 
-    The type is that of the line: callers write it at the variable.
+    Callers annotate the variable with the type of the object.
     """
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

@@ -49,7 +49,8 @@ _LINKED = re.compile(
     r"|(?<=[!&])(?=\d)|(?<=[%~])(?=[\w\"])|(?<=\*)(?=iteration:)|(?<=\[)(?=[a-z_]+:|\[)|(?-i:(?<=[A-Z]-)(?=\d))"
 )
 _COMMIT = re.compile(r"(?i)(?<![a-z\d])(?=\d*[a-f])([a-f\d]{3})([a-f\d]{4,37})(?![a-z\d])")
-"""Text that GitHub links to a commit. A number without a letter may be one, too, but people copy numbers."""
+"""Text that GitHub links to a commit. A number without a letter may be one, too, but is kept as it is,
+because people copy numbers."""
 _LINE_ENDS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _COMMAND_AT_START = re.compile(f"((?:^|[{_LINE_ENDS}])[^\\S{_LINE_ENDS}]*)::")
 _COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[|teamcity\[)")
@@ -215,8 +216,8 @@ def to_html_text(text: str) -> str:
 def to_md_fence(text: str, language: str = "") -> str:
     """Return a fenced code block that `text` cannot close. `language` must be trusted.
 
-    GitLab's quick actions (`/merge`) and commands to bots (`@bot rebase`) are searched in the Markdown
-    source, without regard to fences: so no line begins with one.
+    GitLab looks for quick actions (`/merge`), and bots for commands (`@bot rebase`), in the Markdown source,
+    even inside fences. So no line begins with one.
     """
     body = _ORDER.sub(_append_zero_width, _disable_markup(strip_invisible(text))).strip("\n")
     fence = "`" * max(3, _count_longest_run(body) + 1)
@@ -224,7 +225,7 @@ def to_md_fence(text: str, language: str = "") -> str:
 
 
 def _disable_markup(text: str) -> str:
-    """Return text for a code span or a fence that ends neither of them and that holds no order or marker."""
+    """Return text that cannot close a code span or fence, and that holds no CI command or HTML comment."""
     text = disable_commands(_HTML_COMMENT.sub("<! -", text))
     return _LONG_BACKTICKS.sub(_append_zero_width, text) if "`" * (_MOST_BACKTICKS + 1) in text else text
 

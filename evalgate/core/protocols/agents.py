@@ -21,7 +21,7 @@ from evalgate.core.types import (
 
 
 class SimulatedUserError(Exception):
-    """The user cannot go on, through no fault of the agent: the simulated one left its script or is down."""
+    """A failure of the user and not of the agent, such as a simulated user whose model is down."""
 
     def __init__(self, failure: Failure, usage: Usage | None = None) -> None:
         super().__init__(failure.message)
@@ -47,11 +47,11 @@ class User(Protocol):
 
 
 CreateUser: TypeAlias = Callable[[EvalCase, int], User]
-"""Factory of the user of a case in one run (1-based) of it. May raise `SimulatedUserError`."""
+"""Function that creates the user for one run (1-based) of a case. May raise `SimulatedUserError`."""
 
 
 class AgentError(Exception):
-    """A turn has no reply. Raised by a session; the case carries it as its outcome."""
+    """A turn without a reply. Raised by a session; `outcome` becomes the outcome of the run."""
 
     def __init__(
         self,
@@ -65,14 +65,15 @@ class AgentError(Exception):
         self.outcome = outcome
         self.usage = usage
         self.retry_after_s = retry_after_s
-        """Seconds after which whoever is busy wants to be asked again; None when it does not say."""
+        """Seconds that the overloaded service asks callers to wait; None if it names no time."""
 
 
 class SessionLostError(Exception):
-    """The session ended through no fault that can be pinned on it: its worker died with others in flight.
+    """The end of a session that may not be the fault of its case: the worker died while it ran others, too.
 
-    The case is started again, alone, so that only a case that brings its worker down by itself is blamed. Not
-    `alone` when nothing in the worker can have done it, as when its whole machine is gone.
+    With `alone`, the case is started again without other cases in its worker, so that only a case that brings
+    its worker down by itself is blamed. Without, no case in the worker can be the cause, as when the whole
+    machine is lost.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class SessionLostError(Exception):
 
 
 class AgentUnreachableError(Exception):
-    """No case can run: the agent cannot be imported, started or connected to."""
+    """The agent cannot be imported, started or connected to, so no case can run."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -100,12 +101,12 @@ class AgentUnreachableError(Exception):
 
 @frozen
 class SessionResult:
-    """Data that a session leaves behind."""
+    """Data that a session returns at its end."""
 
     usage: Usage | None = None
     final_state: JsonObject | None = None
     unasked: tuple[Reply, ...] = ()
-    """Turns beyond the case: a recording can be longer than its case."""
+    """Replies after the last turn of the case: a recording can be longer than its case."""
 
 
 class AgentSession(Protocol):
@@ -119,7 +120,7 @@ class AgentSession(Protocol):
         Raises:
             AgentError: the agent raised, exited, broke the protocol or took longer than its timeout.
             SessionLostError: the session must be started again.
-            AgentUnreachableError: nothing can run.
+            AgentUnreachableError: no case can run.
         """
         ...
 
@@ -130,12 +131,12 @@ class AgentSession(Protocol):
 
 @frozen
 class AgentContext:
-    """Surroundings of an agent that the plan decides, not the agent's own section."""
+    """Settings of an agent that the plan decides; its own options are in the section `agent`."""
 
     folder: Path
-    """Its working folder."""
+    """Working folder of the agent."""
     env: Mapping[str, str]
-    """Its whole environment."""
+    """All environment variables that the agent gets."""
     timeout: float
     """Seconds that one turn may take."""
     workers: int
@@ -147,10 +148,10 @@ class AgentContext:
     python: str | None = None
     """Interpreter that runs a Python agent; None: the gate's own."""
     uid: int | None = None
-    """The user that it runs as; None: the gate's own."""
+    """Numeric id of the user that the agent runs as; None: the gate's own."""
     gid: int | None = None
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The gate's own environment: for placeholders in the agent's section, never handed on as a whole."""
+    """The gate's own environment, for placeholders in the agent's section. Never passed on as a whole."""
 
 
 class Agent(Protocol):
@@ -163,7 +164,7 @@ class Agent(Protocol):
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> AbstractAsyncContextManager[AgentSession]:
-        """Open a fresh conversation for `case`. `alone`: nothing else shares its process meanwhile."""
+        """Open a fresh conversation for `case`. `alone`: no other one shares its process."""
         ...
 
 
@@ -227,7 +228,7 @@ class ChecksEntry(Protocol):
 
 @runtime_checkable
 class HasNotices(Protocol):
-    """An agent with notices about the whole run once it is over."""
+    """An agent that has notices about the whole run after its end."""
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -237,7 +238,7 @@ class HasNotices(Protocol):
 
 @runtime_checkable
 class ProvidesUser(Protocol):
-    """An agent that brings the user along: a recording holds the user's messages."""
+    """An agent that also provides the user, as a recording does, which holds the user's messages."""
 
     def create_user(self, case: EvalCase, run: int) -> User:
         """Return the user of one run of a case."""

@@ -18,9 +18,9 @@ class Document(Protocol):
 
     @property
     def value(self) -> object:
-        """Return the decoded JSON. Of a large file, a long list is a `Sequence` that is no `list`.
+        """Return the decoded JSON; a long list of a large file is a lazy `Sequence` and not a `list`.
 
-        Each access decodes an item again: iterate once, and keep no item.
+        Each access to an item of a lazy sequence decodes the item again: iterate once, and keep no item.
         """
         ...
 
@@ -76,7 +76,7 @@ class EvalSetWriter(Protocol):
 
 @frozen
 class LintWarning:
-    """Something in a readable eval set that its author hardly meant."""
+    """Likely mistake in a readable eval set."""
 
     line: int
     """1-based; 0 when unknown."""
@@ -86,7 +86,7 @@ class LintWarning:
 
 
 CaseChecker: TypeAlias = Callable[[EvalCase], Iterable[str]]
-"""A sentence for each thing about a case that is suspicious. Asked once for each, in file order."""
+"""Function that returns one sentence per likely mistake in a case. Called once per case, in file order."""
 
 
 class Lint(Protocol):

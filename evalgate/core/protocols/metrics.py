@@ -9,7 +9,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseRun, Criterion, EvalCase, JsonObject, MetricResult, Rubric
 
 PathResolver: TypeAlias = Callable[[Path], Path]
-"""Returns where to read a file that decides: the path itself, or a copy of what the base branch has there."""
+"""Function that returns the path to read for a file with rules: the path itself, or a copy of the base
+branch's version."""
 
 
 class Metric(Protocol):
@@ -35,7 +36,7 @@ class RequiresReference(Protocol):
     """A metric that compares each turn with the expectation of the case."""
 
     compares_with: ClassVar[Literal["response", "tools"]]
-    """The part of an expected reply without which it has nothing to say."""
+    """The part of an expected reply that the metric compares with."""
 
 
 @runtime_checkable
@@ -75,7 +76,7 @@ class AsyncCloseable(Protocol):
 
 @frozen
 class MetricCode:
-    """The files of a metric, which are read once."""
+    """The source files of a custom metric, which are read once."""
 
     entry: str
     """Entry point as the thresholds file names it."""
@@ -93,17 +94,17 @@ class MetricCode:
 
 @frozen
 class MetricEnvironment:
-    """Surroundings of a custom metric, as the plan decides them."""
+    """Settings of a custom metric that the plan decides."""
 
     folder: Path
-    """Its working folder."""
+    """Working folder of the metric."""
     env: Mapping[str, str]
-    """Its whole environment."""
+    """All environment variables that the metric gets."""
     uid: int | None = None
-    """The user that it runs as; None: the gate's own."""
+    """Numeric id of the user that the metric runs as; None: the gate's own."""
     gid: int | None = None
     read_code: Callable[[str, Sequence[str]], MetricCode] | None = None
-    """Reader of the code of an entry below the given code roots. None: it is read from the folder."""
+    """Reader of the code of an entry below the given code roots. None: the code is read from `folder`."""
 
 
 class ProvidesJudges(Protocol):
@@ -114,7 +115,7 @@ class ProvidesJudges(Protocol):
 
     @property
     def forced_by_cli(self) -> bool:
-        """Return True if the command line names the model, which no file overrides then."""
+        """Return True if the command line names the model, so that no file overrides it."""
         ...
 
     @property
@@ -128,16 +129,15 @@ class MetricContext:
     """Inputs of a metric in addition to its own options. New fields must have defaults."""
 
     adk_release: tuple[int, int]
-    """The release of Google ADK whose scores are wanted."""
+    """Release (major, minor) of Google ADK with scores that the metric must reproduce."""
     judges: ProvidesJudges | None = None
     """Source of judges; None: no judge is available."""
     folder: Path = field(default_factory=Path)
-    """Of the file with the criteria: paths in a metric's options are relative to it."""
+    """Folder of the file with the criteria; paths in a metric's options are relative to it."""
     locate: PathResolver = field(default=lambda path: path)
-    """Of the files that the options name."""
+    """Resolver of the paths of files that the options name."""
     is_literal: bool = True
-    """True: the criteria are in a file of Google ADK or tRPC-Agent-Go, which is read as its owner reads it.
-    """
+    """True: the criteria are in a file of Google ADK or tRPC-Agent-Go, and mean what they mean there."""
 
 
 class MetricType(Protocol):

@@ -10,7 +10,7 @@ from evalgate.core.types import Baseline, Record, RunResult
 
 
 class Reporter(Protocol):
-    """A rendering of the record."""
+    """A renderer of one kind of report from the record."""
 
     file_name: str
     """Name of the report's file in the folder of `--out`."""
@@ -22,7 +22,7 @@ class Reporter(Protocol):
 
 @runtime_checkable
 class StreamingReporter(Protocol):
-    """A reporter of large texts."""
+    """A reporter that renders large texts in pieces."""
 
     def iter_chunks(self, record: Record) -> Iterator[str]:
         """Yield the text of `render` in pieces, in order."""
@@ -31,7 +31,7 @@ class StreamingReporter(Protocol):
 
 @frozen
 class ReportContext:
-    """Surroundings of a report, which its record does not hold."""
+    """Facts about the place of a report, which its record does not hold."""
 
     folder: str = ""
     """The folder that paths in the record start from, relative to the repository's root; "" is the root."""
@@ -43,7 +43,7 @@ class ReportContext:
 class ContextualReporter(Protocol):
     """A reporter that names other reports, or files as seen from the repository's root.
 
-    It is rendered after the reporters without a context, so `files` lacks what they could not write.
+    Such reporters run after those without a context, so `files` lacks reports that could not be written.
     """
 
     def with_context(self, context: ReportContext) -> Reporter:
@@ -58,7 +58,7 @@ class BaselineStore(Protocol):
         """Read the stored baseline; return None if there is none yet.
 
         Raises:
-            InvalidInputError: it exists and cannot be read.
+            InvalidInputError: the baseline exists and cannot be read.
             NoVerdictError: the service that stores it does not answer.
         """
         ...
@@ -70,8 +70,8 @@ class BaselineStore(Protocol):
         pure and may raise; then nothing is replaced.
 
         Raises:
-            InvalidInputError: as `read`, or raised by `change`.
-            OSError: it cannot be written.
+            InvalidInputError: the stored baseline cannot be read, or `change` raised the error.
+            OSError: the baseline cannot be written.
         """
         ...
 
@@ -81,7 +81,7 @@ class StoreContext:
     """Surroundings of a baseline store."""
 
     folder: Path
-    """The workspace."""
+    """Root folder of the workspace."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The gate's own environment, which holds the credentials."""
     owner: tuple[int, int] | None = None
@@ -90,7 +90,7 @@ class StoreContext:
 
 @runtime_checkable
 class HasFollowUpStep(Protocol):
-    """A store with updates that others cannot see yet."""
+    """A store with updates that others see only after a further step."""
 
     @property
     def next_step(self) -> str:

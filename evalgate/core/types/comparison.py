@@ -16,7 +16,7 @@ MetricVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
 @frozen
 class ThresholdEstimate:
-    """A mean, or a pass^k, compared with its minimum, with its interval."""
+    """A mean or a pass^k with its confidence interval, compared with its minimum."""
 
     value: float
     minimum: float
@@ -32,14 +32,15 @@ class ThresholdEstimate:
 
 @frozen
 class Margin:
-    """The smallest change with which the metric would have ended otherwise."""
+    """The smallest change that would have turned the verdict on a metric."""
 
     limit: float
     """The average at which the verdict turns."""
     distance: float
     """Distance of the average from the limit."""
     runs: int | None = None
-    """Fewest runs that would have to fail (or pass) instead; None: these runs cannot turn it."""
+    """Fewest runs that would have to fail (or pass) instead; None: no change of these runs turns the verdict.
+    """
 
     def to_scores(self, score_range: Range) -> "Margin":
         """Convert the figures from shares of the range to scores."""
@@ -48,20 +49,20 @@ class Margin:
 
 @frozen
 class MetricComparison:
-    """Comparison of a metric with its baseline. Figures are points of its scores, on these cases."""
+    """Comparison of a metric with its baseline. Figures are on the scale of its scores."""
 
     verdict: MetricVerdict
     reason: str
     """A stable word: no_sign, average_fell, case_broke, noisy_drop, no_baseline, missing_runs, …"""
     sentences: tuple[str, ...]
-    """The same for people."""
+    """The reasons as sentences for people."""
     max_drop: float | None
-    """A drop of the mean of this size or more is too much; None: not compared with the baseline."""
+    """Smallest drop of the mean that is too large; None: not compared with the baseline."""
     require: Literal["guard", "proof"] = "guard"
     rounds: int = 0
     """Runs of every case that the mean is computed from."""
     missing: int = 0
-    """Runs without a score, of `planned`."""
+    """Number of the `planned` runs that have no score."""
     planned: int = 0
     drop: float | None = None
     """Baseline minus now: positive is worse. None: nothing was compared."""
@@ -74,7 +75,7 @@ class MetricComparison:
     """Significance level that `p` is compared with."""
     low: float | None = None
     high: float | None = None
-    """Interval of the drop."""
+    """Upper end of the confidence interval of the drop; `low` is the lower end."""
     notice: float | None = None
     """Drops of this size or more are caught about four times in five."""
     minimum: ThresholdEstimate | None = None
@@ -82,15 +83,16 @@ class MetricComparison:
     flip: Margin | None = None
     shared: tuple[str, ...] = ()
     """Sentences about all lines of the metric together, if several share one comparison; only one of the
-    lines has them. `verdict`, `p` and `level` are then of the whole metric, `drop` and `noise` of the line.
-    """
+    lines has them. Then `verdict`, `p` and `level` belong to the whole metric, `drop` and `noise` to the
+    line."""
 
 
 CaseStatus: TypeAlias = Literal["ok", "suspect", "broken", "rerun", "new", "removed", "changed", "no_score"]
-"""Of one case compared with its baseline. `rerun`: it needs further runs, which no decision leaves open."""
+"""Status of one case compared with its baseline. `rerun`: the case needs further runs; no final decision has
+it."""
 
 MEASURED_STATUSES: frozenset[str] = frozenset({"ok", "suspect", "broken"})
-"""Statuses of cases with noise that was measured."""
+"""Statuses of cases that the statistics could judge."""
 
 
 @frozen
@@ -103,13 +105,13 @@ class CaseComparison:
     baseline_passed: int
     baseline_mean: float | None
     runs: int
-    """Runs that have a score, those that follow up a suspicion included."""
+    """Runs that have a score, follow-up runs included."""
     passed: int
     mean: float | None
     p: float | None = None
     """Probability that luck alone causes so large a fall of this case; None if it did not fall."""
     need: int | None = None
-    """Failed runs that would confirm that it broke; None: its baseline is too short."""
+    """Failed runs that would confirm a break of the case; None: its baseline has too few runs."""
 
     @property
     def drop(self) -> float | None:
@@ -130,21 +132,20 @@ class CaseComparison:
 
 @frozen
 class FollowUp:
-    """Result of further runs of a case that failed although its baseline does not explain that."""
+    """Explanation of a failed case by its baseline, or by further runs."""
 
     outcome: Literal["broke", "flake", "excused", "open"]
-    """`broke`: it failed in its first `need` runs, one after the other, or in all but one of some more.
-    `flake`: it did not. `excused`: runs of its baseline failed in the same way. `open`: it could not be run
-    often enough to decide."""
+    """`broke`: the first `need` runs all failed, or all but one of a larger number. `flake`: too few of them
+    failed. `excused`: runs of the baseline failed in the same way. `open`: too few runs to decide."""
     runs: int
     """Runs that ended in a pass or a failure, further ones included."""
     failed: int
-    """Runs of these that failed as no stored run did."""
+    """Number of these runs that failed in a way in which no stored run did."""
     need: int
-    """Failed runs in a row from the first one on that no luck explains."""
+    """Number of failures in a row, from the first run on, that luck does not explain."""
     baseline_runs: int
     baseline_failed: int
-    """Stored runs that failed in the same way: by a crash, or by a metric that is missed now."""
+    """Stored runs that failed in the same way: by a crash, or by a missed threshold of the same metric."""
     crashed: bool = False
     """The agent crashed or timed out in a run that counts."""
 

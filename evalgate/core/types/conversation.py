@@ -18,7 +18,7 @@ NO_JSON: JsonObject = {}
 
 @frozen
 class ToolCall:
-    """The agent called a tool."""
+    """One tool call of the agent."""
 
     name: str
     args: JsonObject | None = None
@@ -27,12 +27,12 @@ class ToolCall:
     author: str | None = None
     type: Literal["tool_call"] = "tool_call"
     other_args: object = None
-    """Arguments that are no JSON object (a text, a list), where a source has such; `args` is None then."""
+    """Arguments that are not a JSON object, such as a text or a list; `args` is then None."""
 
 
 @frozen
 class ToolResult:
-    """A tool answered the agent."""
+    """One answer of a tool to the agent."""
 
     name: str
     result: object = None
@@ -43,7 +43,7 @@ class ToolResult:
 
 @frozen
 class Message:
-    """The agent said something on its way to the final response."""
+    """A message of the agent before its final response."""
 
     text: str
     author: str | None = None
@@ -57,7 +57,7 @@ Event: TypeAlias = ToolCall | ToolResult | Message
 
 @frozen
 class Reply:
-    """An agent's behaviour in one turn; the expected and the actual one have the same shape."""
+    """Behaviour of an agent in one turn, either expected or actual."""
 
     response: str | None = None
     """Text of the final response; None when there is none."""
@@ -96,7 +96,7 @@ ENTRY_NOT_FOUND = "entry"
 RATE_LIMITED = "rate_limited"
 """Kind of failure: a service that the agent calls refuses further calls for now."""
 TRANSIENT_FAILURES = frozenset({RATE_LIMITED, "unavailable"})
-"""Kinds of failure that are not the agent's, and may be gone a moment later."""
+"""Kinds of failure that are not the agent's fault and may be over a moment later."""
 
 
 @frozen
@@ -116,7 +116,7 @@ class Usage:
     def from_tokens(
         cls, given: int, made: int, cost_usd: float | None = None, models: tuple[str, ...] = ()
     ) -> "Usage":
-        """Return the usage of `given` and `made` tokens. No tokens cost nothing, unless a cost is named."""
+        """Return the usage of `given` input and `made` output tokens; without tokens, no cost means 0."""
         if cost_usd is None and not (given or made):
             cost_usd = 0.0
         return cls(given, made, cost_usd, models)
@@ -157,14 +157,14 @@ class Failure:
 
     @classmethod
     def from_plugin(cls, error: Exception) -> "Failure":
-        """Return the failure for an exception that an agent's plugin raised although no agent may."""
+        """Return the failure for an exception that an agent's plugin must not raise."""
         detail = truncate_start("".join(traceback.format_exception(error)), _MAX_TRACEBACK)
         return cls("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)
 
 
 @frozen
 class Attempt:
-    """A start of a case that produced nothing, and was not the last."""
+    """A failed start of a run, which was followed by another start."""
 
     outcome: Outcome
     failure: Failure
@@ -181,14 +181,15 @@ class CaseRun:
     """1-based."""
     outcome: Outcome
     replies: tuple[Reply | None, ...] = ()
-    """One per turn that was played; None where a recording has none. May be longer than the case."""
+    """One reply per turn that was run; None if a recording lacks the turn. May have more turns than the case.
+    """
     duration_s: float = 0.0
     usage: Usage | None = None
     failure: Failure | None = None
     """Set exactly when `outcome` is not `answered`."""
     final_state: JsonObject | None = None
     earlier_attempts: tuple[Attempt, ...] = ()
-    """Starts before this one, as when a neighbour took the worker down."""
+    """Failed starts before this one, for example because another case brought the worker down."""
     said: tuple[UserMessage, ...] = ()
     """The user's messages, turn by turn: written in the case, or made up by a simulated user."""
     user_usage: Usage | None = None

@@ -10,7 +10,7 @@ from evalgate.core.types.conversation import NOTHING_EXPECTED, CaseKey, JsonObje
 
 @frozen
 class Rubric:
-    """Something that a judge must affirm."""
+    """A statement that a judge must affirm."""
 
     rubric_id: str
     text: str
@@ -41,7 +41,7 @@ class CaseTurn:
     `instructions` and `tool_declarations`."""
     invocation_id: str = ""
     creation_timestamp: float = 0.0
-    """Unix seconds; 0 when unknown, here and below."""
+    """Unix seconds; 0 when unknown."""
     native: NativeData = field(default_factory=lambda: NO_NATIVE_DATA)
     execution: JsonObject | None = None
     """Trace of the recorded agent's nodes, as tRPC-Agent-Go writes it (`Steps`); None: untraced."""
@@ -49,20 +49,20 @@ class CaseTurn:
 
 @frozen
 class Scenario:
-    """A conversation that is not written down: a simulated user makes it up from this plan."""
+    """Plan of a conversation in which a simulated user makes up the messages."""
 
     starting_prompt: str
     conversation_plan: str
     user_persona: str | JsonObject | None = None
     stop_signal: str | None = None
-    """The user's message that ends the conversation, and nothing else; "": no message ends it. None: the
-    source has a signal of its own."""
+    """Message of the user that ends the conversation; "": no message does. None: the default signal of the
+    simulated user."""
     max_turns: int | None = None
-    """Turns of the user at most, the first included; -1: unlimited. None: the run's limit."""
+    """Most turns of the user, the first included; -1: unlimited. None: the run's limit."""
     driver: str = ""
     """Partner of the user: "expected" is a reference agent, "" the agent under test."""
     script: tuple[str, ...] | None = None
-    """The user's messages after the opening, and then nothing more; None: the user follows the plan."""
+    """Fixed messages of the user after the opening; None: the user follows the plan."""
 
 
 ArgMatching: TypeAlias = Literal["strict", "optional", "ignore", "fuzzy"]
@@ -74,13 +74,13 @@ class Goal:
     """One thing that a conversation should reach."""
 
     name: str
-    """"" for checks, which belong to no order."""
+    """Name that `Journey.order` refers to; "" for checks, which have no order."""
     type: Literal["tool_call", "text", "interaction", "check", "conversational_search", "tool_response"]
     tool_name: str = ""
     args: JsonObject | None = None
-    """Of a tool call; None: it must have none."""
+    """Expected arguments of a tool call; None: the call must have none."""
     arg_matching: Mapping[str, ArgMatching] = field(default_factory=dict)
-    """Dotted path of an argument to how it is compared; `strict` where nothing is said."""
+    """Dotted path of an argument to its comparison; `strict` for arguments that are not listed."""
     response: str | None = None
     """Expected text."""
     keywords: tuple[str, ...] = ()
@@ -99,11 +99,11 @@ class Journey:
 
     goals: tuple[Goal, ...]
     order: Mapping[str, tuple[str, ...]]
-    """Goal to the goals that come after it. Every goal that is named here must be reached."""
+    """Name of a goal to the goals that come after it. Every goal named here must be reached."""
     story: str = ""
     """The user's intention, for a simulated user."""
     max_turns: int | None = None
-    """Turns of such a user at most; None: the run's limit."""
+    """Most turns of the simulated user; None: the run's limit."""
 
 
 @frozen
@@ -128,7 +128,7 @@ class ToolMock:
     exact: bool = False
     """True: the call may have no other arguments."""
     turn: int | None = None
-    """The only turn that it holds in, from 0; None: every turn."""
+    """The only turn (0-based) in which the mock applies; None: every turn."""
     unsupported: str = ""
     """Reason why the mock cannot be applied; its case is then not run. "" if it can."""
 
@@ -141,7 +141,7 @@ class EvalCase:
     """Unique within its eval set."""
     turns: tuple[CaseTurn, ...] = ()
     scenario: Scenario | None = None
-    """Given instead of `turns`."""
+    """Plan of a simulated conversation, instead of `turns`."""
     session: SessionInput = SessionInput()
     final_state: JsonObject | None = None
     """The session state that the eval set expects after the last turn."""
@@ -150,7 +150,7 @@ class EvalCase:
     journey: Journey | None = None
     """Goals of the whole conversation, if the source has them instead of expectations turn by turn."""
     eval_set_id: str = ""
-    """The eval set that it is loaded with."""
+    """Id of the eval set that the case is loaded with."""
     context_messages: tuple[JsonObject, ...] = ()
     """Messages that precede the conversation, as in the eval set: the agent gets them with the session."""
     recorded: tuple[Reply, ...] | None = None
@@ -160,13 +160,13 @@ class EvalCase:
     creation_timestamp: float = 0.0
     native: NativeData = field(default_factory=lambda: NO_NATIVE_DATA)
     tags: tuple[str, ...] = ()
-    """Names that the source groups it by."""
+    """Labels by which the source groups its cases."""
     tool_mocks: tuple[ToolMock, ...] = ()
     """Replacements of tools. A tool that is named here is never called itself."""
 
     @property
     def key(self) -> CaseKey:
-        """Return the ids of the eval set and of the case: what names a case among all sets."""
+        """Return the ids of eval set and case, which identify a case among all sets."""
         return self.eval_set_id, self.eval_id
 
     @property

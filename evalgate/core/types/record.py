@@ -26,20 +26,20 @@ class BaselineSource:
 
 @frozen
 class BaselineRun:
-    """One run of a case: raw scores, never means, and how it ended, so that a crash stays a crash."""
+    """Raw scores and outcome of one stored run of a case."""
 
     source: int
     """Index of its `BaselineSource`."""
     outcome: Outcome
     scores: Mapping[str, float | None]
-    """Metric name to score; None where it has none: the agent gave no answer, the metric itself failed or did
-    not apply. A metric that is not named was not evaluated."""
+    """Metric name to score. None: the agent gave no answer, or the metric failed or did not apply. A metric
+    that is not listed was not evaluated."""
     duration_s: float = 0.0
     usage: Usage | None = None
     user_usage: Usage | None = None
     """Consumption of the simulated user."""
     judge_usage: Usage | None = None
-    """Consumption of judging without any cached answer; None: no model judged."""
+    """Consumption of judging as if no answer had been cached; None: no model judged."""
 
 
 @frozen
@@ -59,21 +59,22 @@ class BaselineCase:
     eval_set_id: str
     eval_id: str
     status: Status
-    """In the newest gate run that has it."""
+    """Status in the newest gate run that has the case."""
     fingerprint: str
     metric_fingerprints: Mapping[str, str]
-    """Metric name to what it was; scores compare only when it is equal."""
+    """Metric name to its fingerprint; scores can be compared only if it is equal."""
     runs: tuple[BaselineRun, ...]
-    """The oldest first."""
+    """Stored runs, the oldest first."""
     replies: tuple[Reply | None, ...] = ()
     """The agent's replies, turn by turn, in the newest gate run in which it answered; empty if they are too
     long to keep."""
     failing_since: FailingSince | None = None
-    """Set: it passed before, and every run since has failed, also where the runs that passed are gone."""
+    """Set if the case passed before and every run since has failed, even if the passed runs are no longer
+    stored."""
 
     @property
     def key(self) -> CaseKey:
-        """Return the ids of the eval set and of the case: what names a case among all sets."""
+        """Return the ids of eval set and case, which identify a case among all sets."""
         return self.eval_set_id, self.eval_id
 
 
@@ -83,7 +84,7 @@ class Baseline:
 
     cases: tuple[BaselineCase, ...]
     sources: tuple[BaselineSource, ...]
-    """The newest last; at least one."""
+    """Gate runs, the newest last; at least one."""
     path: str = ""
     """Path or address of the baseline, as reports name it."""
     version: str = ""
@@ -131,7 +132,7 @@ class MetricSummary:
     scope: str = ""
     """The cases that `threshold` holds for, as the thresholds file names them; "" when for all."""
     regressed: bool = False
-    """It fell against the baseline by more than the gate allows."""
+    """True if the metric fell below the baseline by more than the gate allows."""
     judgement: MetricComparison | None = None
     """Result of the statistics; None without a baseline, or if scores are out of range."""
     agreement: float | None = None
@@ -165,7 +166,7 @@ class MetricSummary:
         return f"{self.name} ({where})" if where else self.name
 
     def iter_sentences(self) -> Iterator[tuple[str, str]]:
-        """Yield each sentence of the statistics with its subject: this line, or the metric with all lines."""
+        """Yield (label, sentence) of the statistics, for this line and for the metric with all its lines."""
         if self.judgement is not None:
             yield from ((self.label, sentence) for sentence in self.judgement.sentences)
             yield from ((self.name, sentence) for sentence in self.judgement.shared)
@@ -189,7 +190,7 @@ class CaseChange:
 
     @property
     def key(self) -> CaseKey:
-        """Return the ids of the eval set and of the case: what names a case among all sets."""
+        """Return the ids of eval set and case, which identify a case among all sets."""
         return self.eval_set_id, self.eval_id
 
 
@@ -259,7 +260,7 @@ class Totals:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = 0.0
-    """Of the runs whose usage is known; None: the cost of some of them is not known."""
+    """Cost of the runs with known usage; None: the cost of some of them is not known."""
     known_usd: float = 0.0
     """Known part of a cost that is not known in whole: a lower bound."""
 
@@ -285,14 +286,14 @@ class Shard:
     cases: tuple[int, ...]
     """Indices of its cases among all cases."""
     of: int
-    """Cases of the whole run."""
+    """Number of cases in the whole run."""
     plan: PlanId
 
 
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
 @frozen
 class Record:
-    """The whole truth of one run. Every report renders from it alone."""
+    """Complete result of one run; every report is rendered from it alone."""
 
     evalgate_version: str
     created_at: str
@@ -313,7 +314,7 @@ class Record:
     """Options that a run of one case needs, in addition to eval sets and agent, as words of the command
     line. No value of a variable and no absolute path is among them."""
     shard: Shard | None = None
-    """Set where this is a part of a run, which has no verdict of its own."""
+    """Set if this is one shard of a run; a shard has no verdict of its own."""
     effort: SamplingCost | None = None
     """Cost of `runs: auto`; None if the number of runs was given."""
     judge: ModelUsage | None = None

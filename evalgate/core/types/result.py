@@ -38,7 +38,7 @@ class Quarantine:
     """Person or team responsible for the case."""
     reason: str
     expires: str
-    """The last day on which it holds, as 2026-12-31."""
+    """The last day of the quarantine, such as 2026-12-31."""
 
 
 @frozen
@@ -51,14 +51,14 @@ class CasePolicy:
     protected: bool = False
     """True: the gate closes when the case fails, regardless of `max_failed_cases`."""
     thresholds: Mapping[str, ScopedThreshold] = field(default_factory=dict)
-    """Metric to its own threshold."""
+    """Metric name to its threshold for this case."""
     quarantine: Quarantine | None = None
-    """Set: it runs and is reported, and does not gate."""
+    """Set: the case runs and is reported, but does not gate."""
 
 
 @frozen
 class ReliabilityRule:
-    """Share of a case's runs that must pass, if its mean is not decisive."""
+    """Chance of passed runs that a case must reach, instead of a minimum of its mean."""
 
     kind: Literal["pass^k", "pass@k"]
     """`pass^k`: k runs all pass; `pass@k`: at least one of k does."""
@@ -100,12 +100,12 @@ class TurnScore:
     reason: str = ""
     details: JsonObject | None = None
     passed: bool | None = None
-    """As in `MetricScore`."""
+    """Same meaning as `MetricScore.passed`."""
 
 
 @frozen
 class MetricScore:
-    """The metric gave the run a score."""
+    """Score that a metric gave a run."""
 
     score: float
     turns: tuple[TurnScore, ...] = ()
@@ -113,24 +113,23 @@ class MetricScore:
     reason: str = ""
     details: JsonObject | None = None
     passed: bool | None = None
-    """None: the literal rule, a score at or above its threshold passes. Set where the metric's owner has
-    another rule."""
+    """None: a score at or above the threshold passes. Set if the metric's owner has another rule."""
 
 
 @frozen
 class NotApplicable:
-    """The metric has nothing to say about this case, for this reason."""
+    """Result of a metric that does not apply to the case, with the reason."""
 
     reason: str
 
 
 @frozen
 class MetricFailure:
-    """The metric itself broke: its judge is down, its code raised. Says nothing about the agent."""
+    """Failure of the metric itself, such as a judge that is down. Says nothing about the agent."""
 
     reason: str
     kind: str = "metric"
-    """A stable word: of a judge's failure its kind (outage, unparsable, budget_spent, …)."""
+    """A stable word; for a failure of the judge, its kind (outage, unparsable, budget_spent, …)."""
 
 
 MetricResult: TypeAlias = MetricScore | NotApplicable | MetricFailure
@@ -174,7 +173,7 @@ class RunMetric:
     literal: bool = True
     """True: the threshold alone decided `status`; False: the metric's owner did."""
     failure: str = ""
-    """The kind of failure, in a stable word, where `status` is `errored`."""
+    """The kind of failure, as a stable word, if `status` is `errored`."""
 
 
 NO_USAGE = Usage()
@@ -192,7 +191,7 @@ class ModelUsage:
     unpriced: int = 0
     """Calls whose cost is not known; more than 0 makes `cost_usd` a lower bound."""
     spared: int = 0
-    """Calls that the cache of answers spared."""
+    """Calls that were answered from the cache."""
     spared_usage: Usage = NO_USAGE
     """Consumption of those calls when they were made."""
 
@@ -229,7 +228,7 @@ class RunResult:
     final_state: JsonObject | None = None
     earlier_attempts: tuple[Attempt, ...] = ()
     confirms: bool = False
-    """Made to follow up a suspicion: no part of any mean, and never of a baseline."""
+    """True for a follow-up run: it is part of no mean, and never of a baseline."""
     user_usage: Usage | None = None
     """Consumption of the simulated user."""
     judge: ModelUsage | None = None
@@ -247,13 +246,13 @@ class CaseMetric:
     status: Status
     reason: str = ""
     fingerprint: str = ""
-    """Hash of the metric and its options: two scores compare only when it is equal."""
+    """Hash of the metric and its options: two scores can be compared only if it is equal."""
     scope: str = ""
     """The cases that `threshold` applies to; "" for all."""
     standing: CaseComparison | None = None
     """Comparison with its baseline; None if there is no baseline."""
     range: Range = UNIT_RANGE
-    """The metric's lowest and highest score; a rare one lies beyond all the same."""
+    """The metric's lowest and highest score; in rare cases a score lies outside."""
     min_mean: float | None = None
     """Minimum of the mean over the cases; None: `threshold`, unless a baseline judges the mean."""
 
@@ -268,7 +267,7 @@ class CaseResult:
     metrics: tuple[CaseMetric, ...]
     runs: tuple[RunResult, ...]
     fingerprint: str = ""
-    """Hash of what the case asks and expects: two results compare only when it is equal."""
+    """Hash of what the case asks and expects: two results can be compared only if it is equal."""
     path: str = ""
     line: int = 0
     tags: tuple[str, ...] = ()
@@ -283,12 +282,12 @@ class CaseResult:
 
     @property
     def key(self) -> CaseKey:
-        """Return the ids of the eval set and of the case: what names a case among all sets."""
+        """Return the ids of eval set and case, which identify a case among all sets."""
         return self.eval_set_id, self.eval_id
 
     @property
     def agent_failed(self) -> bool:
-        """Return True if the agent crashed or timed out in a run that does more than confirm."""
+        """Return True if the agent crashed or timed out in a run that is not a follow-up."""
         return any(run.outcome in AGENT_FAULT_OUTCOMES for run in self.runs if not run.confirms)
 
     @property
