@@ -8,7 +8,7 @@ from typing import Final, Literal
 WORKERS = 1
 CONCURRENCY = 16
 TURN_TIMEOUT = 60.0
-"""Seconds."""
+"""Time limit of one turn, in seconds."""
 EXECUTOR: Final = "local"
 MAX_REGRESSION = 0.05
 """Share of the range of a metric's scores."""

@@ -123,7 +123,7 @@ def _iter_valid_trpc_criteria(document: ConfigDocument, items: Iterable[object])
 def _read_valid_rest(
     document: ConfigDocument, error: ValidationError, read: Callable[[ConfigDocument], Thresholds]
 ) -> Thresholds | None:
-    """Read a file without the places at which it is wrong; None if it is wrong even so."""
+    """Read a file again without its invalid parts; return None if it is still invalid."""
     # The rest is checked against the eval sets, so that one command names the problems of both.
     value = copy.deepcopy(document.value)
     for found in error.errors(include_url=False):
@@ -248,8 +248,8 @@ def find_project(start: Path) -> Project:
     """Return the nearest folder, from `start` up to the repository's root, with a thresholds file.
 
     If there is none, the nearest folder with `.evalgate`, where a baseline may be; else `start` itself.
-    Outside a repository only `start` counts: a file in a shared folder such as /tmp would name programs
-    to run.
+    Outside a repository only `start` counts: a file in a shared folder such as /tmp could name programs to
+    run.
     """
     folders = tuple(_iter_repository_folders(start))
     for folder in folders:
