@@ -50,16 +50,16 @@ class BaseBranchPolicy:
     policy: Policy | None = None
     """None: `base` if an unmerged change is tested and git knows its target branch."""
     _unsettled: list[str] = field(default_factory=list)
-    """Files that were read as the change has them, because git does not know its base."""
+    """Files that were read from the change itself, because git does not know the base branch."""
     _told: list[str] = field(default_factory=list)
     _copies: TemporaryDirectory[str] | None = None
     _committed: "CommittedFiles | None" = None
 
     def __enter__(self) -> Self:
-        """Check that it is known which rules apply.
+        """Check that the rules that apply can be determined.
 
         Raises:
-            InvalidInputError: the base's rules are requested by name, and no variable says if there is one.
+            InvalidInputError: `--policy base` is given, and no CI variable names a base branch.
         """
         if self.policy == "base" and not (
             git.describe_unmerged_change(self.environ) or is_known_service(self.environ)
@@ -107,7 +107,7 @@ class BaseBranchPolicy:
         return bool(self.commit and git.read_blob(self.folder, self.commit, self.format_path(path)))
 
     def note_unverified(self, path: str) -> None:
-        """Record that a file had to be read as the change has it."""
+        """Record that the change's own version of a file was read."""
         self._unsettled.append(path)
 
     def find_thresholds_file(self) -> Path | None:
@@ -131,7 +131,7 @@ class BaseBranchPolicy:
         A file that the base does not have is the change's own; a notice says so.
 
         Raises:
-            InvalidInputError: the base's rules are requested by name, and are not available.
+            InvalidInputError: `--policy base` is given, and the base's rules are not available.
         """
         found = self._copy_base_version(path)
         if found is None or found.exists():
@@ -222,8 +222,8 @@ class BaseBranchPolicy:
     def _copy_base_version(self, path: Path) -> Path | None:
         """Return the path of a copy of the base's version, which is missing if the base has none.
 
-        None: the file here counts. A file outside the repository, such as one that an earlier step
-        downloaded, is read where it is.
+        Return None if the checked-out file is to be used, as for a file outside the repository that an
+        earlier step downloaded.
         """
         if self.commit is None:
             return None

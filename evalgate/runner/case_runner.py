@@ -44,7 +44,7 @@ class _AttemptResult:
 
     run: CaseRun
     retry: Literal["no", "alone", "later", "elsewhere"] = "no"
-    """How a further attempt could end otherwise: without neighbours, after a while, or on another machine."""
+    """Retry that could succeed: without other cases in the worker, after a pause, or on another machine."""
     retry_after_s: float | None = None
 
 
@@ -84,18 +84,19 @@ class CaseRunner:
         throttle: Throttle,
         stop_reason: Callable[[], Failure | None],
     ) -> None:
-        """Create a runner; `stop_reason` returns why nothing new may begin, and is asked before a retry."""
+        """Create a runner. `stop_reason` is called before a retry, and prevents it by returning a failure."""
         self._agent = agent
         self._create_user = create_user
         self._throttle = throttle
         self._stop_reason = stop_reason
 
     async def run_case(self, case: EvalCase, run: int, earlier: AttemptHistory | None = None) -> CaseRun:
-        """Run a case, and retry it when it was not the agent that failed.
+        """Run a case, and retry it if something other than the agent failed.
 
-        It is run once more, alone, if it was lost among neighbours; later, if a fault may pass; at once, at
-        most `_MOST_MOVES` times, if its machine was lost. `earlier` collects the failed attempts, so that
-        they are available even if the call is cancelled.
+        A case whose worker died is run once more, alone in its worker. After a fault that may pass, it is run
+        again after a pause. If its machine was lost, it is run again at once, at most `_MOST_MOVES` times.
+
+        `earlier` collects the failed attempts, so that they are available even if the call is cancelled.
 
         Raises:
             AgentUnreachableError: as the agent raises it.

@@ -53,7 +53,7 @@ class CostEstimate:
 
     @property
     def whole(self) -> UsageEstimate:
-        """Return the sum of agent, judges and users."""
+        """Return the total usage of agent, judges and simulated users."""
         return self.agent + self.judges + self.users
 
 
@@ -62,7 +62,7 @@ class _TypicalRun:
     """Average usage of one run of a case."""
 
     agent: UsageEstimate | None
-    """None: no run reports any."""
+    """None: no stored run reports the agent's usage."""
     judges: UsageEstimate
     users: UsageEstimate
     seconds: float
@@ -149,10 +149,10 @@ def describe_estimate(
     others: Collection[str] = (),
     rounds: int = 1,
 ) -> Iterator[str]:
-    """Yield the estimate as sentences, if there is any.
+    """Yield sentences about the estimate; none without expected tokens and without an exceeded budget.
 
-    `spent` counts against the budget already. `others` are judged metrics that differ from the baseline.
-    `rounds` is how often every run may be made.
+    `spent` is the part of the budget that is used already. `others` are judged metrics that differ from the
+    baseline. `rounds` is the most rounds of runs that `runs: auto` may make.
     """
     spent = spent or MeteredUsage()
     limits = list(_find_exceeded_limits(estimate, budget, spent))

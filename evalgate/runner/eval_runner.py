@@ -71,10 +71,10 @@ class Evaluation:
         self._unkept: list[tuple[int, RunResult]] = []
         """Runs that finished in this round of the event loop and are not in the journal yet."""
         self._known: dict[int | None, tuple[CaseResult, ...]] = {}
-        """Results of `collect_results` since the last run, because they are needed several times."""
+        """Cached results of `collect_results` by `rounds`; a new run clears them."""
         self.interrupted = False
         self.unreachable = ""
-        """Error that kept the agent from being reached; "" if it was."""
+        """Reason why the agent could not be reached; "" if it could."""
         self.more_wanted = False
         """True if the budget was spent before every wanted run was begun."""
         # A resumed run, or a merge of shards, has spent a part of the budget already.
@@ -89,7 +89,7 @@ class Evaluation:
         )
 
     def count_planned_runs(self, sampler: SamplingStrategy) -> Mapping[tuple[str, str], int]:
-        """Return how many runs of each case will be made in any event, by ids of eval set and case."""
+        """Return the number of runs that each case gets whatever their results, by (eval set id, case id)."""
         wanted = self._select_missing_runs(sampler.plan_first_runs(len(self._case_index)))
         named = ((suite.eval_set.eval_set_id, case.eval_id) for suite, case in self._case_index.iter_cases())
         return {name: len(wanted[index]) for index, name in enumerate(named) if index in wanted}
@@ -149,7 +149,7 @@ class Evaluation:
         return self.judge_health.is_reliable
 
     def is_complete(self, sampler: SamplingStrategy) -> bool:
-        """Return True if every run that the sampler wants has ended by itself."""
+        """Return True if every run that the sampler wants was made to its end."""
         if not all(_is_final(run) for runs in self._results for run in runs):
             return False
         wanted = sampler.plan_first_runs(len(self._case_index))
@@ -226,10 +226,10 @@ class Evaluation:
             self._scope.journal.add_runs(unkept)
 
     def _record_usage(self) -> None:
-        """Write the usage to the journal, before the runs that used it and even if these never end.
+        """Write the usage to the journal, before the runs that consumed it: these may never end.
 
-        Calls in progress count with an unknown cost. The next line replaces this one. There may be none
-        because the gate is killed, but the provider may still charge for the calls.
+        Calls in progress count with an unknown cost: if the gate is killed, the provider may still charge for
+        them. The next usage line replaces this one.
         """
         if self._scope.journal is not None:
             judges = self._plan.judge_resolver.judges
@@ -242,7 +242,7 @@ class Evaluation:
             )
 
     def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
-        """Return every case in file order. Runs beyond `rounds` only confirm; None: all runs count."""
+        """Return every case in file order. Runs beyond `rounds` are in no mean; None: all runs count."""
         known = self._known.get(rounds)
         if known is None:
             known = self._known[rounds] = tuple(self._iter_case_results(rounds))

@@ -67,7 +67,7 @@ class AnchorSet:
 
     cases: tuple[tuple[AnchorCase, BoundMetric], ...]
     floor: float
-    """Share of the anchors that must be met."""
+    """Share of the anchors whose label the judge must meet, 0 to 1."""
 
     async def check_judge(self) -> AnchorVerdict:
         """Judge all anchors concurrently and return the verdict on the judge."""

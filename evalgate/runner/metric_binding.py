@@ -55,7 +55,7 @@ def bind_metrics(
 
 
 def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
-    """Yield the problems of a file's criteria that the file alone shows.
+    """Yield the problems of a file's criteria that can be found from the file alone.
 
     Custom metrics and metrics of other packages are left out, and so is whether a model can judge.
     """
@@ -78,7 +78,7 @@ def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
 
 
 def describe_ignored_options(rules: Thresholds) -> tuple[str, ...]:
-    """Return a sentence about criterion keys that Google ADK keeps and that their metric does not read."""
+    """Return sentences about criterion keys that Google ADK accepts and that the metric does not read."""
     if rules.dialect != "adk":
         return ()
     from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker

@@ -33,9 +33,9 @@ class RunOptions:
     resume: bool = False
     """Continue from the journal of an unfinished run."""
     redactor: LiveRedactor | None = None
-    """The publisher's redactor, which need not redact again what it redacted for the journal."""
+    """The publisher's redactor. It need not redact again the runs that it redacted for the journal."""
     published: ExitStack | None = None
-    """Closed by the publisher once the record is written: until then the journal stays, locked."""
+    """Stack that the publisher closes once the record is written; until then the journal stays locked."""
 
 
 WHOLE = RunOptions()
@@ -89,13 +89,13 @@ def run_gate(
 
 
 def _read_baseline(plan: Plan) -> Baseline | None:
-    """Return the baseline, or None if there is none yet, which a notice says.
+    """Return the baseline, or None if there is none yet.
 
-    A case that broke on the default branch has only its runs since then: no change after the break is to
-    blame.
+    A case that broke on the default branch keeps only its runs since the break, so that later changes are not
+    blamed for it.
 
     Raises:
-        InvalidInputError: it cannot be read, or the command line names one that does not exist.
+        InvalidInputError: the baseline cannot be read, or is named on the command line and does not exist.
     """
     found = plan.baseline.read() if plan.baseline else None
     if found is not None:
@@ -152,7 +152,7 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
     """Merge the records of all shards of a run; `records` are file names and contents.
 
     Raises:
-        InvalidInputError: a shard is doubled, of another run, or contradicts itself; with every problem.
+        InvalidInputError: with every problem: a shard is doubled, of another run, or contradicts itself.
         NoVerdictError: a shard is missing or did not come to its end.
     """
     from evalgate.runner.record_builder import RunTiming, build_record

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 MEASURED_RUNS = 3
-"""Stored runs of a case that are enough to measure luck, so that `runs: auto` is worth it."""
+"""Stored runs of a case that are enough to measure its noise, which makes `runs: auto` useful."""
 
 
 @frozen
@@ -115,7 +115,7 @@ class Plan:
 
     @property
     def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
-        """Return (eval set, case) to metric to the score that a run of the case must reach."""
+        """Return the score that a run must reach, by (eval set, case) and then by metric."""
         return {
             (suite.eval_set.eval_set_id, case.eval_id): {
                 bound.name: bound.criterion.threshold for bound in suite.get_metrics(case)
@@ -126,7 +126,7 @@ class Plan:
 
     @property
     def fixed_runs(self) -> int:
-        """Return the number of runs of every case that are made in any event."""
+        """Return the number of runs that every case gets, whatever their results."""
         return 1 if self.runs == "auto" else self.runs
 
 
@@ -158,8 +158,8 @@ class _LoadedRules:
 def _collect_all_problems(overrides: Overrides) -> Iterator[_LoadedRules]:
     """Add all problems of the thresholds file to an error, so that users can fix them in one go.
 
-    Its sections are checked one after the other, each by the code that uses it, and the first error ends
-    that.
+    Without this, the first error would end the check: each section is checked by the code that uses it, one
+    section after the other.
     """
     known = _LoadedRules()
     try:

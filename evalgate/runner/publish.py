@@ -127,7 +127,7 @@ def build_empty_record() -> Record:
 
 
 def publish_no_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Set every output for a command that ended without a record, so that no other step can claim one."""
+    """Set all outputs of a command that ended without a record: verdict `error`, most others empty."""
     if is_github_actions(environ):
         from evalgate.ci.github_actions import OUTPUTS, set_outputs
 
@@ -146,7 +146,7 @@ def post_no_verdict(
 ) -> None:
     """Post at the pull request that a command ended without a record, and why.
 
-    It replaces the post of an earlier run, which had the verdict of another commit.
+    The post replaces that of an earlier run, which shows the verdict on another commit.
     """
     for notice in post_record(_build_error_record(error), options, CommentReport(), redact, environ=environ):
         show_post(notice, environ=environ, stdout=stdout, stderr=stderr)
@@ -222,7 +222,7 @@ class Publisher:
         self.stderr.flush()
 
     def clear_previous_reports(self) -> None:
-        """Remove the reports of the last run but keep its record; this run has read its input and begins."""
+        """Remove the reports of the last run but keep its record; call this when the run begins."""
         names = registry.list_report_files()
         keep_previous_record(self._out)
         remove_reports(self._out, names)
@@ -242,8 +242,9 @@ class Publisher:
     def publish(self, record: Record) -> int:
         """Write the reports, print the result and set the step's outputs; return the exit code.
 
-        It is the record's exit code, unless the gate would be open and a report cannot be written: readers
-        of the reports would not know that. Reports, outputs and exit code always agree.
+        It is the record's exit code. If the gate would be open but a report cannot be written, it is another
+        one, because readers of the reports would not know the verdict. Reports, outputs and exit code always
+        agree.
         """
         record, written = self._write_reports(self.redactor.redact_tree(record))
         # Before the report: the verdict is the last thing that a reader meets.
@@ -272,7 +273,7 @@ class Publisher:
         return record.verdict.exit_code
 
     def _write_reports(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
-        """Return the record as it was finally written, and the files that hold it."""
+        """Return the record as it was written in the end, and the report files."""
         if not self.workspace.folder.is_dir():
             return self._report_missing_folder(record), ()
         reporters = self._get_reporters()

@@ -145,7 +145,7 @@ def _list_notices(
 
 
 def _suggest_first_baseline(evidence: GateInput) -> str:
-    """Return how to store a first baseline from a run like this."""
+    """Return a sentence on how to store a first baseline from a run like this."""
     if not evidence.totals.failed and not evidence.totals.errored:
         return "Save one with `evalgate baseline save`."
     bad = (case for case in evidence.cases if case.status in {"failed", "errored"})

@@ -19,7 +19,7 @@ class SamplingStrategy(Protocol):
     """Strategy that plans the runs."""
 
     def plan_first_runs(self, cases: int) -> RunSchedule:
-        """Return the runs of `cases` cases that are made in any event."""
+        """Return the runs of `cases` cases that are made before any result is known."""
         ...
 
     def plan_next_runs(self, cases: Sequence[CaseResult]) -> RunSchedule:
@@ -69,7 +69,7 @@ class AdaptiveRuns:
     baseline: Baseline | None
 
     def plan_first_runs(self, cases: int) -> RunSchedule:
-        """Return the runs that every case gets in any event."""
+        """Return the runs that every case gets before any result is known."""
         numbers = range(1, (self.policy.parameters.runs or 1) + 1)
         return dict.fromkeys(range(cases), numbers)
 

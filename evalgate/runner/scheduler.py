@@ -20,7 +20,7 @@ class RunRequest:
     run: int
     """1-based."""
     index: int = 0
-    """Key of the caller, passed on as it is."""
+    """Key for the caller; the scheduler does not use it."""
 
 
 OnFinished = Callable[[RunRequest, CaseRun], Awaitable[None]]

@@ -230,7 +230,7 @@ def collect_finished_runs(
     `may_follow_up`: a shard may have made more runs of a case than the plan says.
 
     Raises:
-        InvalidInputError: a shard is doubled, of another run, or contradicts itself; with every problem.
+        InvalidInputError: with every problem: a shard is doubled, of another run, or contradicts itself.
         NoVerdictError: a shard is missing or did not come to its end.
     """
     wrong = dict.fromkeys([*_find_foreign_shards(plan, records), *_find_duplicate_shards(records)])
@@ -352,7 +352,7 @@ def read_shard(path: Path, shown_as: str) -> Record:
     """Read the record of a shard. If this version wrote it, its conversations are parsed on first access.
 
     Raises:
-        InvalidInputError: as `read_record`; or this version wrote the shard, and it was changed since.
+        InvalidInputError: as `read_record` raises it; or a shard of this version was changed since.
     """
     data = read_record_bytes(path, shown_as)
     record = None

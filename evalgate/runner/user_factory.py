@@ -47,9 +47,9 @@ def build_user_factory(
 ) -> CreateUser:
     """Build the function that creates the user of a run.
 
-    `adjacent`: eval set to the thresholds file next to it, with the command line's user settings applied; it
-    counts if `rules` have no `user` section. `config` combines these with the command line. `locate`
-    returns the path to read for a file that they name.
+    `config` is that of `rules`, with the options of the command line applied. `adjacent` maps an eval set to
+    the thresholds file next to it, with the user options of the command line applied; it counts if `rules`
+    have no `user` section. `locate` returns the path to read for a file that one of them names.
 
     Raises:
         InvalidInputError: no model is configured, a file cannot be read, or a case names an unknown persona.

@@ -16,10 +16,11 @@ from evalgate.runner.plan import Plan
 
 
 class Checkpoint:
-    """Context of a run: locks the folder, opens the journal at `begin_run`, deletes it when `is_over`.
+    """Context manager that locks the folder of a run and keeps the run's journal.
 
-    The journal stays if an exception ends the context: it may be the only copy of the runs. A run that
-    never begins leaves the journal of an earlier one as it was.
+    `begin_run` opens the journal. The end of the context deletes it if `is_over` is set and there is no
+    exception: otherwise it may be the only copy of the runs. A run that never begins leaves the journal of an
+    earlier one as it was.
     """
 
     def __init__(
@@ -27,10 +28,10 @@ class Checkpoint:
     ) -> None:
         """Open the journal of an earlier run if `resume`. With `folder` None no journal is written.
 
-        `redactor`: the redactor of the publisher, who then need not redact the kept runs again.
+        `redactor`: the redactor of the publisher, which then need not redact the stored runs again.
 
         Raises:
-            InvalidInputError: there is nothing to resume, or it belongs to another run.
+            InvalidInputError: there is no journal to resume, or it belongs to another run.
         """
         self._plan = plan
         self._redactor = redactor or LiveRedactor(Redactor.from_environment(plan.environ, plan.masks))
@@ -41,7 +42,7 @@ class Checkpoint:
         self.finished: FinishedRuns = {}
         """Runs that an earlier run of the same plan made."""
         self.used = RunUsage()
-        """What the earlier run used, and then this one."""
+        """Usage of the earlier run, then of both runs together."""
         self.is_over = False
         self._fault = ""
         if resume and folder is not None:
@@ -96,7 +97,7 @@ class Checkpoint:
         """Lock the folder before anything starts.
 
         Raises:
-            InvalidInputError: another run writes there.
+            InvalidInputError: another run writes to the folder.
         """
         # Only locked, and the old journal kept, because starting the agent may still fail.
         if self._folder is not None and self._journal is None:

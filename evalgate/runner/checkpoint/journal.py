@@ -30,10 +30,10 @@ FILE_NAME = "journal.jsonl"
 _KIND = "evalgate-journal"
 _VERSION = 1
 _LINE = re.compile(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
-"""Index of the case, checksum of the index and the run, and the run."""
+"""Line of a run: index of the case, checksum of both values, and the run."""
 _USED = b'["used",'
 _USED_LINE = re.compile(rb'\["used",(\d{1,10}),(.*)\]')
-"""Checksum, and the usage since the run was begun for the first time."""
+"""Line of usage: checksum, and the usage since the run was begun for the first time."""
 
 _Row: TypeAlias = tuple[int, RunResult, bytes]
 """Index of the case, the run, and the bytes that it was parsed from."""
@@ -70,7 +70,7 @@ class Journal:
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
         self.fault = ""
-        """Error that ended the journal; "" while runs are written."""
+        """Error that ended the journal; "" while it works."""
         self.used = RunUsage()
         """Usage until the journal was opened."""
 
@@ -83,7 +83,7 @@ class Journal:
         lock: int | None = None,
         parts: Mapping[str, str] = NO_PARTS,
     ) -> Self:
-        """Begin a journal in `folder`. That of an unfinished run is kept next to it, as `….previous`.
+        """Begin a journal in `folder`. The journal of an unfinished run is kept as `….previous`.
 
         `lock`: descriptor that `lock_journal` returned; without it the lock is taken here. `parts`: names
         and values of the plan's parts, to say what differs if it is resumed with another plan.
@@ -114,7 +114,7 @@ class Journal:
         """Open the journal of an unfinished run, and return it with its runs, each changed by `transform`.
 
         Raises:
-            InvalidInputError: there is none in `folder`, it is damaged, or it belongs to another plan.
+            InvalidInputError: the journal is missing or damaged, or belongs to another plan.
         """
         path = folder / FILE_NAME
         if not path.exists():
@@ -326,7 +326,7 @@ def _parse_finished_runs(
 
 
 def _parse_usage(lines: Sequence[bytes], shown_as: str) -> RunUsage:
-    """Return the usage on the last line that has one."""
+    """Return the usage on the last line that holds usage."""
     candidates = (
         (number, line) for number, line in reversed(list(_enumerate_rows(lines))) if line.startswith(_USED)
     )

@@ -105,7 +105,8 @@ def compute_local_plan_id(plan: Plan) -> PlanId:
 def plan_parts(plan: Plan) -> dict[str, str]:
     """Return the named parts of a plan, so that a message can say what differs between two plans.
 
-    Numbers are kept as they are; all else, which may hold a secret, as a digest. The code is not included.
+    Numbers are kept as they are; other values become a digest, because they may hold a secret. The code is
+    not included.
     """
     settings = {
         f"`agent.{name}`": value for name, value in _collect_agent_settings(plan).items() if name != "what"

@@ -1,8 +1,8 @@
 """Encode a run as rows of plain values for the journal, and decode it.
 
-A row is JSON without names: every object is an array of its fields, in the order of the model. It is
-written in a quarter of the time of a record, and in half the space. Two rows make a run, the second for its
-turns, so that a resumed run need not parse the conversations.
+A row is JSON without names: every object is an array of its fields, in the order of the model. Writing takes
+a quarter of the time and half of the space of a record. Two rows make a run, the second for its turns, so
+that a resumed run need not parse the conversations.
 """
 
 import json
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 _Row: TypeAlias = Any
 _MOST_DIGITS = 4300
 _HUGE = re.compile(rb"\d{%d}" % (_MOST_DIGITS + 1))
-"""Digits that may be an integer which Python writes but does not read again."""
+"""So many digits that Python may refuse to parse the integer, although it could write it."""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def dump_run(run: RunResult) -> bytes:
     """Encode a run as compact JSON on one line, for `load_run`.
 
-    The line holds the length of the second value, the run, and its turns, with commas between them. Values
-    that the model forbids are repaired, as in a record.
+    The line holds three values, separated by commas: the length of the second value, the run, and its turns.
+    Values that the model forbids are repaired, as in a record.
     """
     row = _dump_row(_build_run_row(run))
     return b"%d,%b,%b" % (len(row), row, _dump_row([_build_turn_row(turn) for turn in run.turns]))
@@ -72,7 +72,7 @@ def load_run(data: bytes) -> RunResult:
     Only the shape is checked; the caller verifies the checksum.
 
     Raises:
-        ValueError: it is no row of a run.
+        ValueError: the data are not a row of a run.
     """
     from evalgate.datasets.large.stored_results import JournalRun
 
