@@ -1,8 +1,8 @@
 """`evalgate aa`: compare an agent with itself to count false alarms.
 
 Both sides are drawn with replacement from stored runs, and the whole gate is run on them, with thresholds,
-baseline and rounds. The smallest drop is the one that the comparison with the baseline catches in 80 % of
-such trials.
+baseline and rounds. The smallest drop of the result is the smallest that the comparison with the baseline
+catches in 80 % of such trials.
 """
 
 import math
@@ -70,11 +70,12 @@ class AaResult:
     runs: tuple[int, int]
     """Fewest and most stored runs of a case."""
     closed: Mapping[str, int]
-    """First words of a reason for a closed gate or no verdict → number of trials."""
+    """Number of trials with a closed gate or no verdict, by the first words of the reason."""
     inconclusive: int
     runs_per_case: float
     smallest_drop: float | None
-    """Of every metric at once, in whole points of 1; None: not even a collapse is caught reliably."""
+    """Smallest drop of all metrics at once that is caught reliably, in steps of 0.01; None: not even a drop
+    by 1 is."""
     left_out: int = 0
     """Cases with too few stored runs to draw from."""
     setting: str = ""
@@ -178,7 +179,7 @@ class _TrialResult:
 
 
 class _Trial:
-    """One comparison of samples, which can be repeated."""
+    """Comparison of two samples of stored runs, which can be repeated."""
 
     def __init__(self, pairs: Sequence[_Pair], sources: tuple[BaselineSource, ...], rules: GateRules) -> None:
         self._pairs = pairs
@@ -328,7 +329,7 @@ def measure_false_alarms(
 
     Raises:
         InvalidInputError: there is nothing to draw from, or a file is wrong.
-        NoVerdictError: the agent could not be played.
+        NoVerdictError: the agent could not be run.
     """
     workspace = resolve_workspace(folder)
     rules = load_thresholds_or_default(workspace.folder, thresholds)

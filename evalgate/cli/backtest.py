@@ -1,4 +1,4 @@
-"""`evalgate backtest`: verdicts that a changed thresholds file would have changed."""
+"""`evalgate backtest`: list the stored verdicts that the thresholds file of today would change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -33,14 +33,14 @@ class BaselineSummary:
     path: str
     sources: tuple[BaselineSource, ...]
     cases: Mapping[str, int]
-    """Case → its runs."""
+    """Number of stored runs by case."""
     days_old: int | None
     metrics: Mapping[str, DetectableDrop]
-    """Averages and drops in each metric's own numbers."""
+    """Average and detectable drop by metric, on the scale of the metric."""
     ranges: Mapping[str, Range]
     """Ranges of metrics that do not score from 0 to 1."""
     failing: Mapping[str, FailingSince]
-    """Case → begin of its failure, of the cases that broke on the default branch."""
+    """Begin of the failure of each case that broke on the default branch, by case."""
     planned: str
     """Number of runs of each case that the detectable drops assume, in words."""
     remarks: tuple[str, ...]
@@ -100,7 +100,7 @@ def _find_breaks(baseline: Baseline, destination: BaselineTarget) -> Iterator[tu
 
 
 def _build_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
-    """Return metric → case → scores as shares of the metric's range.
+    """Return scores as shares of the metric's range, by metric and then by case.
 
     Metrics with scores outside their range are left out.
     """

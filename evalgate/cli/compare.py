@@ -1,4 +1,4 @@
-"""`evalgate compare A B`: comparison of two stored results, with the words and the exit code of a run."""
+"""`evalgate compare A B`: compare two stored results, with the report and the exit code of a run."""
 
 import json
 from dataclasses import asdict, replace
@@ -26,7 +26,7 @@ def compare_results(before: str, after: str, *, thresholds: str | None, folder: 
     with.
 
     Raises:
-        InvalidInputError: a file does not exist, or is neither.
+        InvalidInputError: a file does not exist, or is neither a result nor a baseline.
     """
     workspace = resolve_workspace(folder)
     rules = load_thresholds_or_default(workspace.folder, thresholds)

@@ -1,4 +1,4 @@
-"""`evalgate convert`: an eval set of one ecosystem as a file of another."""
+"""`evalgate convert`: convert an eval set of one ecosystem to a file format of another."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ class ConvertResult:
     text: str
     """The new file."""
     lost: tuple[str, ...]
-    """One sentence for each thing that could not be carried over, the kinds of one key together."""
+    """One sentence for each key or kind of data that could not be carried over."""
 
 
 @frozen
@@ -33,20 +33,20 @@ class ConvertOptions:
     source: str
     to: str
     out: str | None = None
-    """File to write; None: none."""
+    """File to write; None: no file is written."""
     format_name: str | None = None
     """Format of the source; None: detected by its content."""
     initial_session: str | None = None
     """File with the session that a list of turns starts with."""
     force: bool = False
-    """Replace what exists."""
+    """True: an existing file is replaced."""
 
 
 def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
     """Read the eval set and write it in the other format, to a file if one is named.
 
     Raises:
-        InvalidInputError: the source is wrong, nothing writes that format, or the file exists.
+        InvalidInputError: the source is wrong, evalgate does not write the format, or the file exists.
     """
     workspace = open_workspace(folder)
     writer = registry.get_writer(options.to)
@@ -81,7 +81,7 @@ def _load_eval_set(options: ConvertOptions, workspace: Workspace) -> EvalSet:
 
 
 def _add_initial_session(eval_set: EvalSet, document: JsonDocument, session: SessionInput) -> EvalSet:
-    """Return the eval set of a list of turns with `session` as its start; no other format takes one."""
+    """Return the eval set with `session` as the start of each case; only a list of turns may take one."""
     turns = document.value if isinstance(document.value, list) else []
     if not any(isinstance(turn, dict) and "query" in turn for turn in turns):
         message = "--initial-session is for old lists of turns; this file says what its sessions start with"

@@ -1,4 +1,4 @@
-"""`evalgate flaky`: how often each case changes its mind, and which to quarantine."""
+"""`evalgate flaky`: rank cases by how often their runs disagree, and propose quarantines."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from evalgate.core.types import Baseline, BaselineCase, FailingSince
 from evalgate.statistics.threshold_test import Flakiness
 
 PROPOSED = 0.1
-"""From this flip rate on a case is proposed: it would disagree with itself in one of ten pairs of runs."""
+"""Flip rate from which on a quarantine is proposed: one in ten pairs of runs disagrees."""
 
 _DAYS = 30
 
@@ -30,13 +30,13 @@ _MORE_RUNS = "Store more with `evalgate run --runs 10` and then `evalgate baseli
 
 @frozen
 class FlakyCase:
-    """A case and how it behaves."""
+    """Flakiness of one case, and the pattern of its failures."""
 
     name: str
-    """`eval set:case`, as a quarantine calls it."""
+    """`eval set:case`, as in a quarantine file."""
     found: Flakiness
     alternates: bool = False
-    """Its failures are between passes: no break, no repair, and more than a single failure."""
+    """True: it failed at least twice, and not only in one stretch that a change of the agent explains."""
     failing_since: FailingSince | None = None
     """Set: it passed until then and has failed ever since, which is no flakiness."""
 
@@ -65,10 +65,10 @@ def rank_flaky_cases(
 
 
 def _has_alternating_outcomes(case: BaselineCase, thresholds: Mapping[str, float], pass_score: float) -> bool:
-    """Return whether the case failed twice or more, and not in one stretch between two changes of the agent.
+    """Return True if the case failed at least twice, and not only in one stretch of failures.
 
-    One failure in twenty runs happens to steady cases, too, and one stretch of failures is a break that was
-    mended, or was not yet. Failures and passes of one gate run, in which nothing changed, do alternate.
+    A single failure happens to stable cases, too, and one stretch of failures is a break, repaired or not.
+    Failures and passes within one gate run do count as alternating, because the agent did not change there.
     """
     outcomes = [
         (run.source, bool(passed))
@@ -84,7 +84,7 @@ def _has_alternating_outcomes(case: BaselineCase, thresholds: Mapping[str, float
 
 
 def format_flaky_report(cases: Sequence[FlakyCase], today: date, *, of: int | None = None) -> str:
-    """Return a table of those that flip, and entries to paste into the quarantine file.
+    """Return a table of the cases whose runs disagree, and entries to paste into the quarantine file.
 
     `of`: cases that the baseline holds; those with fewer than two runs are in no table.
     """

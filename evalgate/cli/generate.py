@@ -46,12 +46,12 @@ class GenerateOptions:
     """Options of the command `evalgate generate`."""
 
     to: str
-    """The format."""
+    """Name of the format to write."""
     out: str
-    """The file, which must not exist."""
+    """File to write; it must not exist."""
     stories: str | None = None
     recorded: str | None = None
-    """A record, traces, conversations or an eval set: then nothing is played."""
+    """File with a record, traces, conversations or an eval set; None: a model plays stories."""
     thresholds: str | None = None
 
 
@@ -60,7 +60,7 @@ class GenerateResult:
     """Generated cases, and what is left to review."""
 
     cases: tuple[str, ...]
-    """One sentence for each, with what a person must look at."""
+    """One sentence for each case, with what a person must check."""
     missing: tuple[str, ...]
     """One sentence for each story or recording that gave no case, and for what the format cannot hold."""
     is_whole: bool

@@ -32,7 +32,7 @@ class Candidates:
 
     eval_sets: tuple[str, ...]
     agents: tuple[str, ...]
-    """KIND:WHAT."""
+    """Values of `--agent`, each as KIND:WHAT."""
 
 
 def find_candidates(folder: Path) -> Candidates:
@@ -50,7 +50,7 @@ def find_candidates(folder: Path) -> Candidates:
 
 
 def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
-    """Return one pattern for each folder and ending."""
+    """Return one glob pattern for each folder and file ending of the eval sets."""
     found = {
         str(Path(each).parent / f"*{ending}")
         for each in eval_sets
@@ -126,11 +126,11 @@ _IGNORE_HEADING = (
 
 @frozen
 class InitFile:
-    """Path and fate of one file of the scaffold."""
+    """One file of the scaffold, and what was done to it."""
 
     path: str
     done: str
-    """`written`, `kept` for one that was there and is left as it was, `added to`."""
+    """`written`, `kept` (it existed and is not changed) or `added to`."""
 
 
 @frozen
@@ -139,14 +139,14 @@ class InitResult:
 
     files: tuple[InitFile, ...]
     next_steps: tuple[str, ...]
-    """Sentences."""
+    """Next steps, one sentence each."""
 
 
 def write_scaffold(workspace: Workspace, agent: str | None, found: Candidates | None = None) -> InitResult:
     """Write the scaffold into the workspace; nothing that exists is overwritten.
 
-    `agent` is KIND:WHAT; without one a sample agent with a sample eval set is written. `found` is what
-    `find_candidates` found, where a caller has looked already.
+    `agent` is KIND:WHAT; without one a sample agent with a sample eval set is written. `found` is the result
+    of `find_candidates`, if the caller has it.
 
     Raises:
         InvalidInputError: there is no such kind of agent, a thresholds file exists that `agent` would have to
@@ -174,7 +174,7 @@ def write_scaffold(workspace: Workspace, agent: str | None, found: Candidates | 
 
 
 def _names_sample(thresholds: Path) -> bool:
-    """Return True when the sample's files belong to a thresholds file that is there already."""
+    """Return True if the thresholds file names the sample agent."""
     try:
         return "evals/sample_agent.py" in read_text(thresholds, errors="replace")
     except OSError:
@@ -185,7 +185,7 @@ def check_agent(agent: str) -> None:
     """Check that a text is KIND:WHAT.
 
     Raises:
-        InvalidInputError: it is not, or there is no such kind.
+        InvalidInputError: the text has another form, or there is no such kind.
     """
     kind, colon, what = agent.partition(":")
     registry.get_agent_type(kind)

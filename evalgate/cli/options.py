@@ -1,4 +1,4 @@
-"""Options that commands share, what becomes of them, and the sections in which `--help` lists them."""
+"""Options that commands share, their conversion, and the sections in which `--help` lists them."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -27,7 +27,7 @@ else:
     TextType = click.ParamType  # not generic before click 8.3
 
 _NAMED_STORE = re.compile(r"[a-z][a-z0-9+.-]*:")
-"""`branch:NAME`, `artifact:NAME` or a URL: no path, which would have to be moved."""
+"""`branch:NAME`, `artifact:NAME` or a URL, which is not a path and so is not made relative."""
 
 
 class PathParamType(TextType):

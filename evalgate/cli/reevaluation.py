@@ -66,9 +66,9 @@ class GateRules:
     runs: int | Literal["auto"]
     """The setting that the runs were made with."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Metric → criterion: aggregation of a case's runs, and replacement of the stored thresholds."""
+    """Criterion by metric. It aggregates the runs of a case, and replaces the stored threshold."""
     policies: Mapping[tuple[str, str], CasePolicy] | None = None
-    """Eval set and case → its policy; None: stored thresholds, weights and tags are kept."""
+    """Policy by (eval set, case); None: stored thresholds, weights and tags are kept."""
 
 
 def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
@@ -116,7 +116,7 @@ def score_stored_runs(
 
 
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
-    """Return the case with its stored scores under the rules; runs beyond `rounds` only confirm."""
+    """Return the case with its stored scores under the rules; runs beyond `rounds` are in no mean."""
     if rules.policies is None:
         policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
     else:
@@ -295,7 +295,7 @@ def open_store(workspace: Workspace, what: str) -> BaselineStore:
     """Return the baseline store that `what` names: a path, `branch:NAME`, a URL and so on.
 
     Raises:
-        InvalidInputError: it names no baseline.
+        InvalidInputError: `what` names no baseline.
     """
     context = StoreContext(workspace.folder, os.environ, workspace.owner)
     store = registry.resolve_baseline_store(what, context)

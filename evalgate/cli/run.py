@@ -1,4 +1,4 @@
-"""The command `run` with its options, and how a report repeats or resumes a run."""
+"""The command `run` with its options, and the command lines that repeat or resume a run."""
 
 import os
 import shlex
@@ -231,7 +231,7 @@ def build_repro_options(
 
 
 def _find_base_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
-    """Return the folder that a reader works in, and whether it is the root of a checkout in CI."""
+    """Return the folder in which a reader types commands, and True if it is a checkout's root in CI."""
     here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
     if root and here.is_relative_to(Path(root).resolve()):
         return Path(root).resolve(), True

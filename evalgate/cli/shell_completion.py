@@ -77,10 +77,11 @@ def _iter_defined_names(node: ast.stmt) -> Iterator[str]:
 
 
 class _Bash(BashComplete):
-    """Bash, with values that hold a colon, as `python:agent.py:answer`.
+    """Bash, with completion of values that hold a colon, such as `python:agent.py:answer`.
 
-    Readline parts the line at colons and replaces only the last part, so that words are put together first
-    and the answer is cut. No space follows a kind or a folder: something must still be typed there.
+    Readline splits words at colons and replaces only the last part. So the parts are joined before
+    completion, and only the end of a completion is returned. No space follows a kind or a folder, because
+    more must be typed there.
     """
 
     name = "bash"
@@ -109,7 +110,7 @@ class _Bash(BashComplete):
         return words[1:-1], typed
 
     def format_completion(self, item: CompletionItem) -> str:
-        """Write one completion as the script reads it."""
+        """Return one completion in the form that evalgate's shell script reads."""
         return f"{item.type},{item.value.removeprefix(self._typed_before)}"
 
 
@@ -123,7 +124,7 @@ class _WholeWords(ShellComplete):
     _option = ""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """List completions as they replace the whole word."""
+        """List completions that replace the whole word."""
         is_option = incomplete.startswith("-") and "=" in incomplete
         option = f"{incomplete.partition('=')[0]}=" if is_option else ""
         found = super().get_completions(args, incomplete)
