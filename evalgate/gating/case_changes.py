@@ -91,7 +91,7 @@ def _list_usage_figures(run: BaselineRun | RunResult) -> Iterator[float]:
 
 
 _LUCK = 0.05
-"""A flaky case is newly passing if luck gives so many passes less often than this."""
+"""Chance of so many passes by luck, below which a flaky case is newly passing."""
 
 
 def compare_with_baseline(
@@ -168,7 +168,7 @@ def _select_comparable_metrics(
 def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
     """Return a sentence about why no metric has a delta.
 
-    Return "" if one has, or if a metric already reports that its runs lack scores.
+    Return "" if a metric has a delta, or if one already reports that its runs lack scores.
     """
     if not metrics or any(
         metric.delta is not None
@@ -182,7 +182,7 @@ def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Compari
 
 
 def _is_current(case: BaselineCase, newest: Mapping[str, int]) -> bool:
-    """Return True if the newest gate run of its eval set had the case, so that its absence is news."""
+    """Return True if the newest stored gate run of the case's eval set had it: it was not removed before."""
     return case.eval_set_id not in newest or any(run.source == newest[case.eval_set_id] for run in case.runs)
 
 
@@ -245,7 +245,7 @@ def _find_changed_metrics(
 ) -> Iterator[str]:
     """Yield the names of the metrics that changed since the baseline.
 
-    With `other_judge` those of which only the judge changed, otherwise all others.
+    With `other_judge`: the metrics with a change of only the judge; otherwise: all other changed metrics.
     """
     for case in cases:
         old = before.get(case.key)
@@ -285,9 +285,9 @@ def _classify_change(case: CaseResult, old: BaselineCase | None) -> Change | Non
 def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | None:
     """Return the change of a case that has both passed and failed stored runs.
 
-    The status of their mean says little about it. A case that passed 6 of 10 runs and fails once is not
-    newly failing, and not unchanged. It is newly failing if the statistics say that it broke, or that no
-    stored run failed like this. It is newly passing if luck hardly ever gives so many passes.
+    Such a case cannot be classified by its mean: if it passed 6 of 10 stored runs and fails once, it is
+    neither newly failing nor unchanged. It is newly failing if the statistics say that it broke, or that no
+    stored run failed in this way. It is newly passing if so many passes are hardly ever luck.
     """
     if _is_failure(case.status):
         broke = any(each.standing is not None and each.standing.status == "broken" for each in case.metrics)
@@ -308,7 +308,7 @@ def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | No
 
 
 def _outcomes_then(case: CaseResult, old: BaselineCase) -> list[bool]:
-    """Return for each conclusive stored run whether it passed by today's thresholds."""
+    """Return True or False for each conclusive stored run: True if it passes today's thresholds."""
     thresholds = {
         metric.name: metric.threshold
         for metric in case.metrics

@@ -80,7 +80,7 @@ def flag_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tu
 
 
 def find_drop(metric: MetricSummary, policy: GateConfig) -> float | None:
-    """Return by how much the mean fell if that is more than the policy allows, else None."""
+    """Return the drop of the mean if it is larger than the policy allows, else None."""
     limit = compute_drop_limit(metric, policy)
     if metric.delta is None or -metric.delta < max(limit - _EPSILON, _EPSILON):
         return None

@@ -31,7 +31,7 @@ def classify_failures(
 
 
 def build_classifier(baseline: Baseline | None, policy: StatisticalPolicy) -> "FailureClassifier | None":
-    """Build the classifier of failing cases, or return None if such cases are counted as they are."""
+    """Build the classifier of failing cases; return None without a baseline or with `max_failed_cases`."""
     if baseline is None or policy.case_runs == 0:
         return None
     return FailureClassifier(baseline, keep=policy.parameters.baseline_keep, most=policy.case_runs)
@@ -41,9 +41,10 @@ class FailureClassifier:
     """Classifier of the failing cases of one run, by one baseline."""
 
     def __init__(self, baseline: Baseline, *, keep: int, most: int) -> None:
-        """Take the newest `keep` stored runs of each case, of which `most` runs may be made now.
+        """Compare with the newest `keep` stored runs of each case.
 
-        With `most` 1 no case can be run again: the first failure that the baseline does not explain counts.
+        `most`: runs that a case may get now while it has not passed. With 1, no case can be run again, and
+        the first failure that the baseline does not explain counts.
         """
         self._before = baseline.index_cases()
         self._keep = keep
@@ -122,12 +123,13 @@ class FailureClassifier:
 
 @frozen
 class _FlakyEstimate:
-    """Estimated numbers of what may fail for the first time by luck alone."""
+    """Estimated numbers of flaky cases, and of flaky ways to fail."""
 
     cases: float
     """Flaky cases; used for a case that never failed."""
     ways: float
-    """Flaky pairs of a case that failed before and a metric or a crash; used for a case that failed before.
+    """Flaky pairs of a case and a way to fail (a metric, or a crash), among cases that failed before; used
+    for such cases.
 
     With four metrics, a case that hardly ever passes may have missed only three of them in its stored runs.
     """
@@ -138,7 +140,7 @@ class _StoredRuns:
     """Stored runs of one case, judged by today's thresholds."""
 
     runs: tuple[tuple[bool, frozenset[str]], ...]
-    """For each run: whether it crashed or timed out, and the metrics with a missed threshold."""
+    """For each run: True if it crashed or timed out, and the metrics with a missed threshold."""
     known: frozenset[str]
     """Metrics that have not changed since the baseline."""
 
@@ -160,7 +162,7 @@ class _StoredRuns:
         return StoredOutcomes(self.count, self.count_failed(self.known, with_crashes=True))
 
     def list_ways(self) -> list[StoredOutcomes]:
-        """Return the outcomes of each metric, and of crashes, on its own."""
+        """Return separate outcomes for each metric, and for crashes."""
         missed = [self.count_failed(frozenset({name}), with_crashes=False) for name in sorted(self.known)]
         return [StoredOutcomes(self.count, failed) for failed in (self.crashes, *missed)]
 
@@ -169,7 +171,7 @@ class _StoredRuns:
         return sum((crashed and with_crashes) or bool(missed & metrics) for crashed, missed in self.runs)
 
     def find_misses(self, case: CaseResult) -> list[bool]:
-        """Return for each conclusive run of the case whether it failed as no stored run did."""
+        """Return True or False for each conclusive run: True if it failed as no stored run did."""
         new = self.never_missed
         return [
             not self.crashes

@@ -91,7 +91,7 @@ def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[st
 
 
 def describe_suspects(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
-    """Return a sentence about the cases that look worse and gate nothing; empty if there is no such case."""
+    """Return a sentence about the cases that look worse and do not gate; empty if there are none."""
     names = metric.list_cases("suspect")
     if not names:
         return ()
@@ -261,7 +261,7 @@ def _describe_power(change: MeanDifference, context: MessageContext) -> str:
 
 
 def _suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
-    """Return whether this closes the gate, and what would lead to a clear answer.
+    """Return sentences on whether this closes the gate, and what would lead to a clear answer.
 
     Noise comes from both sides: if the baseline has fewer runs than were made now, more runs now change
     next to nothing. `max_runs` helps only a run that used it up.
@@ -301,7 +301,7 @@ def _describe_reliability(metric: MetricDecision) -> str:
 
 
 def _format_odds(p: float) -> str:
-    """Return how often luck alone does this, to one digit."""
+    """Return a probability as odds with one significant digit: `about 1 time in 200`."""
     if p * _RAREST < 1:
         return "less than 1 time in a million"
     times = 1 / p
@@ -370,7 +370,7 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return True if a case could be called broken, or if no case could fall far enough."""
+    """Return False if cases could fall by `case_drop`, but none of them could be called broken."""
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
     return not high or any(case.need is not None for case in high)
 

@@ -79,10 +79,10 @@ def apply_quarantine(
     """Return the policies, with a quarantine for every case that an entry names.
 
     Args:
-        file: the entries.
-        eval_sets: what is evaluated.
-        policies: those of the cases without quarantine.
-        today: entries that expired before gate again.
+        file: location of the quarantine file.
+        eval_sets: the eval sets of the run.
+        policies: policies of the cases, without quarantine.
+        today: cases of entries that expired before this day gate again.
         environ: environment of the CI job; it tells whether an unmerged change is tested.
         is_part: only some cases were selected, so an entry may name others.
 

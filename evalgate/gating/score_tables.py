@@ -34,8 +34,8 @@ class StatisticalPolicy:
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
     """Metric name to its own rules."""
     case_runs: int = 0
-    """Most runs of a case that fails as none of its stored runs did; 1: it cannot be run again. 0: such
-    cases are counted as they are (`max_failed_cases`)."""
+    """Most runs of a case that fails in a way in which no stored run did; 1: the case cannot be run again; 0:
+    every failing case counts (`max_failed_cases`)."""
 
     @property
     def is_auto(self) -> bool:
@@ -44,7 +44,7 @@ class StatisticalPolicy:
 
     @property
     def follows_up(self) -> bool:
-        """Return True if runs may be made in addition to those that every case gets in any event."""
+        """Return True if runs may be made in addition to the first ones, which every case gets."""
         return self.is_auto or self.parameters.follow_up
 
     def build_rule(self, metric: CaseMetric) -> MetricRule:
@@ -86,9 +86,9 @@ def build_score_tables(
 ) -> ScoreTables:
     """Build the tables of every metric with scores inside its range, as shares of the range.
 
-    The comparison is one over all cases of a metric, whichever thresholds they have: split among tags and
-    eval sets, the same runs answer several smaller questions and leave more of them undecided. If a metric
-    has several lines, each has a table of its own for its minima alone.
+    All cases of a metric are in one comparison, even if they have different thresholds: several smaller
+    comparisons by tag or eval set would leave more of them undecided. If a metric has several lines in the
+    report, each line has a further table, used only for its minima.
 
     A run in which the agent crashed or timed out scores 0 here: leaving it out would reward crashing. A run
     without a score through no fault of the agent has None. Cases to which a metric does not apply have no
@@ -133,7 +133,7 @@ def _pool_tables(
 def compare_line_means(
     tables: ScoreTables, rounds: Mapping[str, int], parameters: Parameters
 ) -> Iterator[tuple[str, MeanDifference]]:
-    """Yield how far the average of each line moved, for metrics that have several lines.
+    """Yield (table, change of its average) for each line of the metrics that have several lines.
 
     Args:
         tables: as `build_score_tables` returns them.

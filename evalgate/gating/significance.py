@@ -91,10 +91,11 @@ def apply_decision(
 def find_excesses(
     tables: ScoreTables, decision: Decision, parameters: Parameters
 ) -> Iterator[tuple[str, float]]:
-    """Yield each table with an average that stopped the rounds, and by how much the average is too high.
+    """Yield (table, amount) for each average that stopped the rounds and is too high by that amount.
 
-    Amounts are shares of the metric's range. An average that failed, or that is better by more than luck,
-    stopped the rounds for another reason; one of the last round stopped nothing.
+    Amounts are shares of the metric's range. Nothing is yielded if an average failed, because the rounds
+    stopped for that. Averages that are better by more than luck, or of the last possible round, are left out:
+    they did not stop the rounds.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"
@@ -122,7 +123,7 @@ def _has_stopped_early(found: MetricDecision, parameters: Parameters) -> bool:
 
 
 def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
-    """Return how far the average of some cases moves if the average of all moves by 1."""
+    """Return the expected change of the average of some cases if the average of all changes by 1."""
     total = math.fsum(pair.weight for pair in whole)
     variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
     own = math.fsum(weight for _, weight in part.measured.values())
@@ -135,7 +136,7 @@ def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
 def apply_corrections(
     keys: Iterable[MetricKey], metrics: Iterable[MetricSummary], excesses: Mapping[str, float]
 ) -> tuple[MetricSummary, ...]:
-    """Return the summaries, with a corrected score for each average that stopped the rounds."""
+    """Return the summaries, with a corrected score for each average that is listed in `excesses`."""
     return tuple(
         _apply_correction(
             metric,
@@ -175,7 +176,7 @@ def annotate_results(
         cases: all of them.
         decision: on every metric, and on the minima of lines.
         context: words and settings of the sentences.
-        changes: how far the average of each line moved, for metrics that have several.
+        changes: change of the average of each line, for metrics with several lines.
     """
     summaries, described = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
@@ -272,7 +273,7 @@ def build_message_context(
 
 
 def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
-    """Return the reasons why runs have no score: Ctrl-C and a spent budget are no errors of a judge."""
+    """Return the causes of missing scores in words: an interruption, a spent budget, or judge errors."""
     lost = [
         run
         for case in cases

@@ -45,7 +45,7 @@ _CODES: Mapping[VerdictStatus, Collection[ExitCode]] = {
 
 
 def find_inconsistencies(record: Record) -> Iterator[str]:
-    """Yield what `decide_verdict` cannot have decided in a stored record: it was edited."""
+    """Yield contradictions in a stored record that only editing can cause, as parts of a sentence."""
     verdict, totals = record.verdict, record.totals
     if verdict.exit_code not in _CODES[verdict.status]:
         yield f"the verdict `{verdict.status}` does not go with exit code {verdict.exit_code}"
@@ -103,7 +103,7 @@ def _exclude_quarantined(evidence: GateInput) -> GateInput:
 
 
 def _describe_undecided(evidence: GateInput) -> Iterator[str]:
-    """Yield what the runs cannot tell. A missing baseline is a notice, and no doubt about the agent."""
+    """Yield sentences about inconclusive metrics, unless there is just no baseline to compare with."""
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is None or judgement.verdict != "inconclusive":
@@ -184,7 +184,7 @@ def _describe_failures(evidence: GateInput, policy: GateConfig) -> Iterator[str]
 
 
 def _is_broken(case: CaseResult) -> bool:
-    """Return True if only the follow-up runs found the break; the exact test reports its own."""
+    """Return True if the follow-up runs found a break that the exact test did not find."""
     if case.follow_up is None or case.follow_up.outcome != "broke":
         return False
     return not any(
@@ -217,7 +217,7 @@ def _format_baseline_runs(found: FollowUp, evidence: GateInput) -> str:
 
 
 def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
-    """Yield the cases that fail as their baseline never did, and that had too few runs to decide."""
+    """Yield a sentence per case that fails as no stored run did, but has too few runs to decide."""
     for case in evidence.cases:
         found = case.follow_up
         if found is not None and found.outcome == "open":
@@ -271,7 +271,7 @@ def _format_current_score(metric: MetricSummary) -> str:
 
 
 def _describe_missing(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
-    """Yield the metrics and cases without a result: no reason to close the gate, and none to open it."""
+    """Yield sentences about metrics and cases without a result, which neither close nor open the gate."""
     if policy.min_cases == 0 and evidence.totals.cases == 0:
         return
     for metric in evidence.metrics:
