@@ -33,7 +33,7 @@ _NORMAL = NormalDist()
 
 
 def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
-    """Return by how much the average over `rounds` rounds is too high if AUTO stopped there and not before.
+    """Return the upward bias of the average over `rounds` rounds if AUTO stopped after exactly these.
 
     The bias is that of an agent that did not change. AUTO goes on while the drop is at least half of
     `max_drop`.
@@ -63,10 +63,10 @@ def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
-    """Return the chance to stop after exactly `rounds` rounds, and the mean of the sum of the rounds there.
+    """Return the chance to stop after exactly `rounds` rounds, and the mean of their sum times it.
 
-    A round's average varies by `deviation` around 0. AUTO goes on after k rounds while their sum is at most
-    `k * limit`.
+    The mean is that of the rounds' averages summed, given that AUTO stops there. A round's average varies by
+    `deviation` around 0. AUTO goes on while the sum of k rounds is at most k times `limit`.
     """
     reached = [(1.0, 0.0)]
     for done in range(1, rounds):
@@ -83,7 +83,7 @@ def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[
 def _propagate_sums(
     reached: Sequence[tuple[float, float]], deviation: float, most: float, rounds: int
 ) -> list[tuple[float, float]]:
-    """Return weights and sums after one more round, from those that are at most `most`."""
+    """Return weights and sums after one more round, for the sums of at most `most`."""
     lowest = min(-_REACH * deviation * math.sqrt(rounds), most - deviation)
     step = (most - lowest) / _STEPS
     found = []
@@ -156,8 +156,8 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
 def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
     """Return the decision on the existing runs if no more can be made.
 
-    For runs that ended early and for stored ones. The average uses as many runs as every case has; suspects
-    that were not followed up stay suspects.
+    Used for gate runs that ended early, and for stored ones. The average uses as many runs as every case has;
+    suspects that were not followed up stay suspects.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

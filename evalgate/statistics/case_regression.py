@@ -67,8 +67,8 @@ def classify_case(
     """Classify one case by its runs so far; both sides have a score.
 
     `need` counts runs that score 0. A case with failures that score more, as one wrong turn of two does,
-    takes more of them to confirm. With a `limit` it gets up to that many runs while each of them fell and
-    more like them would confirm it.
+    takes more runs to confirm. With a `limit` the case gets up to that many runs, as long as every run fell
+    and more runs like these would confirm a break.
     """
     if compute_score_mean(baseline) - compute_score_mean(candidate) < case_drop - EPSILON:
         return "ok"
@@ -109,21 +109,22 @@ LEAST_MISSES = 3
 
 _IN_A_ROW = 0.015
 _WITH_ONE_PASS = 0.008
-"""Expected number of flaky cases in the suite that would look broken in each of these ways, at most.
+"""Most flaky cases of a suite that are expected to look broken: by failures in a row, and with one pass among
+them.
 
 The second limit is for broken cases that pass once by luck. It costs little: a sound case soon passes
 twice.
 """
 
 _MORE_AFTER_A_PASS = 2
-"""A case that passed once may get this many times the runs of one that did not.
+"""Factor by which a case that passed once may get more runs than one that did not.
 
 With few stored runs and many flaky cases one pass outweighs many failures. Without the further runs a
 broken case that still passes 1 run in 50 stays unknown in one large suite of five.
 """
 
 _IN_A_ROW_ALONE = 0.03
-"""The same limit if so few runs are allowed that no case with one pass can be called broken."""
+"""Limit for failures in a row if too few runs are allowed to call a case with one pass broken."""
 
 _UNKNOWN = 0.3
 """Share of flaky cases among those with a single stored run, which cannot show flakiness."""
@@ -140,8 +141,8 @@ class StoredOutcomes:
 def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
     """Estimate how many cases of a suite are flaky, including those that look sound in their stored runs.
 
-    A flaky case's chance to pass is taken to be anywhere between 0 and 1; then 1 - 2 / (n + 1) of them show
-    both outcomes in n runs.
+    A flaky case's chance to pass is taken as uniform between 0 and 1; then 1 - 2 / (n + 1) of them show both
+    outcomes in n runs.
     """
     flaky = 1.0
     for each in baselines:
@@ -159,7 +160,8 @@ class BreakageCriteria:
     in_a_row: int
     """Failures in a row, without a pass before."""
     with_one_pass: int | None
-    """Or this many runs with one pass among them; None: a case that passed once is not called broken."""
+    """Number of runs that suffices with one pass among them; None: a case that passed once is not called
+    broken."""
 
     def classify_runs(self, misses: Sequence[bool]) -> Literal["broke", "flake", "open"]:
         """Classify the runs of a case, each True if it failed; `open` until there are enough of them.
@@ -177,12 +179,12 @@ class BreakageCriteria:
 
 
 def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> BreakageCriteria:
-    """Return the criteria for a case that passed `baseline_runs` of as many runs.
+    """Return the criteria for a case that passed all of its `baseline_runs` stored runs.
 
     Args:
         baseline_runs: its stored runs, at least 1, none of which failed.
         flaky: how many cases of the suite are flaky, from `estimate_flaky`.
-        most: runs that the case may get while it did not pass.
+        most: runs that the case may get while it has not passed.
     """
     in_a_row = _count_in_a_row(baseline_runs, flaky / _IN_A_ROW, most)
     for runs in range(in_a_row + 1, count_runs_allowed(most) + 1):
@@ -193,7 +195,7 @@ def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> Br
 
 
 def count_runs_allowed(most: int) -> int:
-    """Return the most runs of any case if one that did not pass gets `most`."""
+    """Return the most runs that any case may get, if a case that never passed may get `most`."""
     return most if most == 1 else _MORE_AFTER_A_PASS * most
 
 

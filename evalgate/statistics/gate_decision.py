@@ -45,7 +45,7 @@ SEVERITY: Mapping[MetricVerdict, int] = {"pass": 0, "inconclusive": 1, "fail": 2
 
 @frozen
 class MetricDecision:
-    """MetricVerdict on one metric: the worst of its checks."""
+    """Decision on one metric; its verdict is the worst of its checks."""
 
     rule: MetricRule
     checks: tuple[RuleCheck, ...]
@@ -97,7 +97,7 @@ class MetricDecision:
 
 @frozen
 class Decision:
-    """MetricVerdicts on all metrics and the runs that they took."""
+    """Decisions on all metrics, and the number of runs that they took."""
 
     metrics: Mapping[str, MetricDecision]
     cost: SamplingCost
@@ -121,11 +121,11 @@ class Decision:
 
 
 def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: RuleCheck) -> Margin | None:
-    """Return how far a verdict on an average is from turning, or None for verdicts on cases and data.
+    """Return the margin of a verdict on an average, or None for verdicts on cases and data.
 
-    After a pass, the average must fall to the limit, where the verdict stops being a pass. After a fail or
-    an inconclusive verdict it must rise to the limit. Luck can turn a fail into an inconclusive verdict
-    earlier: the margin is the most that it takes. A verdict that depends on proof or on luck has no margin.
+    After a pass, the average must fall to the limit, where the verdict stops being a pass. After a fail or an
+    inconclusive verdict it must rise to the limit. A fail can become inconclusive after a smaller change
+    already: the margin is an upper bound. A verdict that depends on proof or on luck has no margin.
     """
     if deciding.kind == "average" and assessment.change is not None and rule.max_drop is not None:
         pairs = assessment.scores.pairs
@@ -159,7 +159,7 @@ def _build_margin(
 
 
 def _compute_gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
-    """Return how far the average moves if one run scores 1 instead (or 0), largest first."""
+    """Return the change of the average for each run if it scored 1 (`rising`) or 0 instead, largest first."""
     cases = list(cases)
     total = math.fsum(weight for _, weight in cases)
     gains = (
@@ -216,7 +216,7 @@ def build_decision(
 
     Args:
         metrics: the measured scores, of all runs.
-        parameters: of the gate.
+        parameters: those of the gate.
         assessments: of the averages, at the stage that decides.
         statuses: status of the cells that were tested one by one; the others are suspects if they fell.
         plan: how cells could be confirmed.
@@ -333,7 +333,7 @@ def _build_case_outcome(
 
 
 def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool) -> CaseStatus:
-    """Return the status found when the case was tested, or else whether it fell since."""
+    """Return the final status of a case from its tested status, if any, and from whether its mean fell."""
     if fell and exact:
         return "broken"
     if status is None or status in {"ok", "rerun"}:

@@ -94,8 +94,8 @@ def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
 def find_largest_p(pooled: Thousandths, runs: int, threshold: float) -> float:
     """Return the largest p up to the threshold that a case with these scores could have shown, or 0 if none.
 
-    `pooled` is ascending. Scores on a fine grid could show nearly every multiple of one choice's share. The
-    largest such multiple up to the threshold is returned for them; it is never too small.
+    `pooled` is ascending. With scores on a fine grid nearly every multiple of 1 / (number of choices) is
+    possible. For them the largest such multiple up to the threshold is returned, which is never too small.
     """
     if threshold >= 1:
         return 1.0
@@ -242,7 +242,7 @@ _POWER = 2.5  # standard errors above max_drop that are caught about four times 
 
 @frozen
 class MeanDifference:
-    """Comparison of one metric with the baseline; all figures in points of 1, on the compared cases."""
+    """Comparison of one metric with the baseline, over the compared cases; scores are from 0 to 1."""
 
     cases: int
     baseline: float
@@ -288,7 +288,7 @@ def compare_means(
         pairs: cases with scores on both sides.
         alpha: one-sided level of the interval, the noise and the notice.
         max_drop: the allowed drop, which `notice` adds to.
-        planned_runs: runs of each case that a whole AUTO may make; None: those that were made.
+        planned_runs: most runs of each case that AUTO may make; None: the number that was made.
     """
     total = math.fsum(pair.weight for pair in pairs)
     drop = math.fsum(pair.weight / total * _compute_drop(pair) for pair in pairs)

@@ -65,7 +65,7 @@ class RuleCheck:
 def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
     """Return for each metric the level that its p must not exceed (Holm's step-down procedure).
 
-    After the first test that fails to reject, no later one may: they all keep the level of that one.
+    After the first test that does not reject, no later one may reject: all keep the level of that test.
     """
     levels: dict[str, float] = {}
     stopped: float | None = None
@@ -92,8 +92,8 @@ def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict
 def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
     """Return the cases that fell by `case_drop`; at most the share `rate` is expected to be named wrongly.
 
-    The discrete version of Benjamini and Hochberg (after Heyse): for each case a threshold costs the
-    largest p up to it that the case could have shown at all.
+    The discrete version of Benjamini and Hochberg (after Heyse): each case counts with the largest p up to
+    the threshold that its scores could have given.
 
     Raises:
         ValueError: if cases were run unequally often; after re-runs of the bad ones the list means nothing.
@@ -130,10 +130,10 @@ _INTERIM = 10  # a fail before the last round needs a level this many times smal
 
 @frozen
 class AnalysisStage:
-    """Number of runs that an assessment uses."""
+    """Point of a run at which metrics are assessed."""
 
     rounds: int
-    """First runs of each case that are used."""
+    """Number of first runs of each case that are used."""
     last: bool
     """No further round can come: the whole level is used."""
     planned_runs: int
@@ -153,7 +153,7 @@ class SignificanceLevels:
 
 @frozen
 class Assessment:
-    """One metric at one point of a run."""
+    """Checks of one metric at one point of a run."""
 
     scores: PairedScores
     checks: tuple[RuleCheck, ...]
@@ -180,7 +180,7 @@ def build_assessments(
 ) -> dict[str, Assessment]:
     """Build the assessment of every metric on the first runs of every case.
 
-    The metrics that have a test share the level.
+    The metrics that are tested share the significance level.
     """
     scores = {
         name: pair_cases(metric.cases, keep=parameters.baseline_keep, first=moment.rounds, runs=moment.rounds)
@@ -299,7 +299,7 @@ def is_drop_excessive(drop: float, limit: float) -> bool:
 def decide_mean_verdict(
     change: MeanDifference, rule: MetricRule, level: float, doubt: float = 1.0
 ) -> tuple[MetricVerdict, Reason]:
-    """Return verdict and reason of the suite test: a fail up to `level`, inconclusive up to `doubt`."""
+    """Return verdict and reason of the suite test: fail at p up to `level`, inconclusive up to `doubt`."""
     limit = rule.max_drop or 0.0
     if is_drop_excessive(change.drop, limit):
         return _decide_drop_verdict(change, rule, level, doubt)
@@ -328,8 +328,8 @@ def _decide_drop_verdict(
 def can_detect_total_drop(pairs: Sequence[Pair], doubt: float) -> bool:
     """Return True if a fall of every case to 0 would be unusual enough to be doubted.
 
-    If it would not, as with two cases of one run a side, the fact that luck causes a drop often says
-    nothing about the agent: no drop at all could be told from luck.
+    Otherwise no drop at all can be told from luck, as with two cases of one run on each side, and a large p
+    says nothing about the agent.
     """
     worst = [replace(pair, candidate=(0,) * len(pair.candidate)) for pair in pairs]
     return is_within_level(compare_means(worst, alpha=doubt).p, doubt)

@@ -83,7 +83,7 @@ class Parameters:
 
     @property
     def follow_up_limit(self) -> int | None:
-        """Return the most runs of a suspect, or None if it gets only the runs that zeros would need."""
+        """Return the most runs of a suspect; None: only as many as scores of 0 need to confirm a break."""
         return self.confirm_runs if self.follow_up else None
 
 

@@ -22,7 +22,7 @@ _OUTSIDE = -1
 
 
 def normalize_scores(scores: Sequence[Score], case: str = "") -> Thousandths:
-    """Return the scores that are present, clamped within 1e-9 and rounded to 3 decimals.
+    """Return the scores that are not missing in thousandths, ascending; errors up to 1e-9 are allowed.
 
     Raises:
         InvalidInputError: for a number outside 0 to 1, naming the case.
