@@ -88,8 +88,8 @@ def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], strea
 def write_annotations(annotations: Iterable[Annotation], total: int, stream: TextIO) -> None:
     """Write each annotation as an error; if there are too many, the last one counts the rest.
 
-    GitHub drops the annotations beyond `MOST_ANNOTATIONS` without a word. No more are taken from
-    `annotations`, of which there are `total`.
+    GitHub drops the annotations beyond `MOST_ANNOTATIONS` without a word. `total` is the length of
+    `annotations`, of which no more are read than are written.
     """
     shown = total if total <= MOST_ANNOTATIONS else MOST_ANNOTATIONS - 1
     stream.writelines(

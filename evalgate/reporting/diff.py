@@ -89,7 +89,7 @@ def _build_difference(
 def describe_odd_turn(turns: Sequence[TurnResult], number: int) -> Iterator[str]:
     """Yield a sentence if a turn (1-based; 0 means none) has no answer or was not expected.
 
-    If the case expects no turn at all, a simulated user spoke, so no turn is too many.
+    If the case expects no turns at all, a simulated user spoke, and no turn counts as unexpected.
     """
     if not number:
         return

@@ -110,10 +110,11 @@ _NUMBER = re.compile(r"\d+")
 
 
 def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
-    """Group findings with one cause: same outcome or same metrics and scores, same reason but for numbers.
+    """Group findings with the same outcome, or the same metrics and scores, and similar reasons.
 
-    Groups keep the order of their first finding. Newly failing cases never join others, and a case that gives
-    no reason joins none: nothing says that it failed like another one.
+    Reasons are similar if they differ only in numbers. Groups keep the order of their first finding. Newly
+    failing cases never join others, and a case that gives no reason joins none: nothing says that it failed
+    like another one.
     """
     groups: dict[object, list[Finding]] = {}
     for index, finding in enumerate(findings):
@@ -123,7 +124,7 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
 
 
 def _build_cause_key(finding: Finding) -> tuple[object, ...]:
-    """Return what two findings of one cause have in common; empty if no reason is known."""
+    """Return a key that is equal for findings of one cause; empty if no reason is known."""
     case = finding.case
     run = next((run for run in case.runs if run.outcome != "answered"), None)
     if run is not None:
@@ -309,7 +310,7 @@ def explain_delta(record: Record) -> Iterator[str]:
 
 
 def describe_missing_baseline(record: Record) -> str:
-    """Return the sentence that replaces a comparison."""
+    """Return the sentence that reports show if there is no comparison with a baseline."""
     if record.shard is not None:
         return "One shard alone is compared with no baseline: that is done when all are merged."
     return "No baseline: absolute thresholds only."

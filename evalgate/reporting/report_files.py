@@ -74,7 +74,7 @@ PREVIOUS_RECORD = "results.json.previous"
 def keep_previous_record(out: AnchoredFolder) -> None:
     """Move the record of an earlier run aside, replacing the one that was moved before.
 
-    So no reader takes it for the record of the new run, and it is not lost if the new run fails.
+    Readers cannot mistake it for the record of the new run, and it is not lost if the new run fails.
     """
     # By descriptor: an agent may have replaced the folder by a link to another one.
     with contextlib.suppress(OSError), out.open_folder() as folder:

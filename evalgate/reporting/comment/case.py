@@ -90,7 +90,7 @@ def _summarize_reason(finding: Finding) -> str:
 
 
 def _describe_position(finding: Finding, number: int) -> str:
-    """Return which of several turns and of several runs is shown; "" if there is only one of each."""
+    """Return the shown turn and run, such as `turn 2 of 3`; "" if there is only one of each."""
     if finding.run is None:
         return ""
     parts = []

@@ -112,7 +112,7 @@ class CaseEntry:
 
     @property
     def rank(self) -> int:
-        """Return the place in the list, 0 for bad cases; the sort that uses it keeps the order of equals."""
+        """Return the sort key in the list, 0 for bad cases; cases with equal keys keep their order."""
         if self.is_bad:
             return 0
         return next(at for at, kind in enumerate(_AFTER_BAD, 1) if kind in self.kinds)

@@ -238,7 +238,7 @@ def _build_entry(event: Event, budget: SizeBudget) -> TranscriptEntry:
 
 
 def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudget) -> Iterator[Difference]:
-    """Yield the differences from the expected turn, and those from the baseline if they are others."""
+    """Yield the differences from the expected turn, and from the baseline if those are different ones."""
     limits = _WIDE if budget.left > _ENOUGH_FOR_WIDE else _NARROW
     from_expected = [each for each in find_differences(turn, None, limits) if _is_expected(turn, each)]
     known = {each.lines for each in from_expected}
