@@ -84,7 +84,7 @@ def _has_alternating_outcomes(case: BaselineCase, thresholds: Mapping[str, float
 
 
 def format_flaky_report(cases: Sequence[FlakyCase], today: date, *, of: int | None = None) -> str:
-    """Return a table of the cases whose runs disagree, and entries to paste into the quarantine file.
+    """Return a table of the cases with runs that disagree, and entries to paste into the quarantine file.
 
     `of`: cases that the baseline holds; those with fewer than two runs are in no table.
     """

@@ -103,12 +103,12 @@ def _read_or_empty(path: Path) -> str:
 
 
 _CONFIG = "evalgate.yaml"
+# Path in the user's repository to its file in the package's `scaffold` folder.
 _SAMPLE = {
     "evals/sample.evalset.json": "sample.evalset.json",
     "evals/sample_agent.py": "sample_agent.py-tpl",
 }
 _WORKFLOW = {".github/workflows/evalgate.yml": "github-workflow.yml"}
-# Path in the user's repository → file in the package's `scaffold` folder.
 
 _SAMPLE_SETS = 'eval_sets: ["evals/**/*.evalset.json"]'
 _SAMPLE_ENTRY = (

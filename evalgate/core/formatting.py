@@ -10,7 +10,7 @@ _MOST_DIGITS = 7
 """Most decimals that are printed; a longer number is cut and ends in "…"."""
 
 _LAST_BITS = 12
-"""Decimals to which two sums of the same numbers agree, whatever their order."""
+"""Decimals to which two sums of the same numbers agree, in any order of the numbers."""
 
 _NOISE = 1e-9
 """Largest rounding error in a difference of two means; a smaller difference decides nothing."""

@@ -93,7 +93,7 @@ class CaseRunner:
     async def run_case(self, case: EvalCase, run: int, earlier: AttemptHistory | None = None) -> CaseRun:
         """Run a case, and retry it if something other than the agent failed.
 
-        A case whose worker died is run once more, alone in its worker. After a fault that may pass, it is run
+        If its worker died, a case is run once more, alone in a worker. After a fault that may pass, it is run
         again after a pause. If its machine was lost, it is run again at once, at most `_MOST_MOVES` times.
 
         `earlier` collects the failed attempts, so that they are available even if the call is cancelled.

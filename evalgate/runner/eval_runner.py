@@ -89,7 +89,10 @@ class Evaluation:
         )
 
     def count_planned_runs(self, sampler: SamplingStrategy) -> Mapping[tuple[str, str], int]:
-        """Return the number of runs that each case gets whatever their results, by (eval set id, case id)."""
+        """Return the number of planned first runs of each case, by (eval set id, case id).
+
+        These runs are made before any result is known. Runs that exist already do not count.
+        """
         wanted = self._select_missing_runs(sampler.plan_first_runs(len(self._case_index)))
         named = ((suite.eval_set.eval_set_id, case.eval_id) for suite, case in self._case_index.iter_cases())
         return {name: len(wanted[index]) for index, name in enumerate(named) if index in wanted}

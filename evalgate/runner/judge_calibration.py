@@ -67,7 +67,7 @@ class AnchorSet:
 
     cases: tuple[tuple[AnchorCase, BoundMetric], ...]
     floor: float
-    """Share of the anchors whose label the judge must meet, 0 to 1."""
+    """Share of the anchors on which the judge must meet the label, 0 to 1."""
 
     async def check_judge(self) -> AnchorVerdict:
         """Judge all anchors concurrently and return the verdict on the judge."""

@@ -126,7 +126,7 @@ class Plan:
 
     @property
     def fixed_runs(self) -> int:
-        """Return the number of runs that every case gets, whatever their results."""
+        """Return the number of runs that every case gets before any result is known."""
         return 1 if self.runs == "auto" else self.runs
 
 

@@ -21,7 +21,7 @@ from evalgate.core.types import (
 
 
 class SimulatedUserError(Exception):
-    """A failure of the user and not of the agent, such as a simulated user whose model is down."""
+    """A failure of the user and not of the agent, such as an outage of the simulated user's model."""
 
     def __init__(self, failure: Failure, usage: Usage | None = None) -> None:
         super().__init__(failure.message)
