@@ -36,7 +36,7 @@ class FlakyCase:
     """`eval set:case`, as in a quarantine file."""
     found: Flakiness
     alternates: bool = False
-    """True: it failed at least twice, and not only in one stretch that a change of the agent explains."""
+    """True: the case failed at least twice, and not only in one stretch of failures."""
     failing_since: FailingSince | None = None
     """Set: it passed until then and has failed ever since, which is no flakiness."""
 

@@ -63,9 +63,9 @@ def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
-    """Return the chance to stop after exactly `rounds` rounds, and the mean of their sum times it.
+    """Return the chance p to stop after exactly `rounds` rounds, and p times the mean of their sum.
 
-    The mean is that of the rounds' averages summed, given that AUTO stops there. A round's average varies by
+    The sum is that of the rounds' averages, given that AUTO stops there. A round's average varies by
     `deviation` around 0. AUTO goes on while the sum of k rounds is at most k times `limit`.
     """
     reached = [(1.0, 0.0)]

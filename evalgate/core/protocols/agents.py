@@ -72,7 +72,7 @@ class SessionLostError(Exception):
     """The end of a session that may not be the fault of its case: the worker died while it ran others, too.
 
     With `alone`, the case is started again without other cases in its worker, so that only a case that brings
-    its worker down by itself is blamed. Without, no case in the worker can be the cause, as when the whole
+    its worker down by itself is blamed. Without it, no case in the worker can be the cause, as when the whole
     machine is lost.
     """
 

@@ -157,5 +157,5 @@ class SamplingCost:
     spent: int
     """Runs that were made."""
     fixed: int
-    """Runs of the fixed design that is as sharp."""
+    """Runs that a fixed design with the same power would make."""
     saved: int

@@ -58,7 +58,7 @@ class CasePolicy:
 
 @frozen
 class ReliabilityRule:
-    """Chance of passed runs that a case must reach, instead of a minimum of its mean."""
+    """Minimum of a case's estimated pass^k or pass@k, instead of a minimum of its mean."""
 
     kind: Literal["pass^k", "pass@k"]
     """`pass^k`: k runs all pass; `pass@k`: at least one of k does."""
