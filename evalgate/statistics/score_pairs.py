@@ -22,7 +22,7 @@ _OUTSIDE = -1
 
 
 def normalize_scores(scores: Sequence[Score], case: str = "") -> Thousandths:
-    """Return the scores that are not missing in thousandths, ascending; errors up to 1e-9 are allowed.
+    """Return the finite scores in thousandths, ascending; scores up to 1e-9 out of range are clamped.
 
     Raises:
         InvalidInputError: for a number outside 0 to 1, naming the case.

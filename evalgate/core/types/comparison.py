@@ -16,7 +16,7 @@ MetricVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
 @frozen
 class ThresholdEstimate:
-    """A mean or a pass^k with its confidence interval, compared with its minimum."""
+    """A mean, or a pass^k, compared with its minimum, with its interval."""
 
     value: float
     minimum: float
@@ -32,7 +32,7 @@ class ThresholdEstimate:
 
 @frozen
 class Margin:
-    """The smallest change that would have turned the verdict on a metric."""
+    """The smallest change with which the metric would have ended otherwise."""
 
     limit: float
     """The average at which the verdict turns."""
@@ -49,7 +49,7 @@ class Margin:
 
 @frozen
 class MetricComparison:
-    """Comparison of a metric with its baseline. Figures are on the scale of its scores."""
+    """Comparison of a metric with its baseline. Figures are points of its scores, on these cases."""
 
     verdict: MetricVerdict
     reason: str
@@ -132,7 +132,7 @@ class CaseComparison:
 
 @frozen
 class FollowUp:
-    """Explanation of a failed case by its baseline, or by further runs."""
+    """Result of further runs of a case that failed although its baseline does not explain that."""
 
     outcome: Literal["broke", "flake", "excused", "open"]
     """`broke`: the first `need` runs all failed, or all but one of a larger number. `flake`: too few of them

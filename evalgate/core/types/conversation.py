@@ -18,7 +18,7 @@ NO_JSON: JsonObject = {}
 
 @frozen
 class ToolCall:
-    """One tool call of the agent."""
+    """The agent called a tool."""
 
     name: str
     args: JsonObject | None = None
@@ -32,7 +32,7 @@ class ToolCall:
 
 @frozen
 class ToolResult:
-    """One answer of a tool to the agent."""
+    """A tool answered the agent."""
 
     name: str
     result: object = None
@@ -43,7 +43,7 @@ class ToolResult:
 
 @frozen
 class Message:
-    """A message of the agent before its final response."""
+    """The agent said something on its way to the final response."""
 
     text: str
     author: str | None = None
@@ -57,7 +57,7 @@ Event: TypeAlias = ToolCall | ToolResult | Message
 
 @frozen
 class Reply:
-    """Behaviour of an agent in one turn, either expected or actual."""
+    """An agent's behaviour in one turn; the expected and the actual one have the same shape."""
 
     response: str | None = None
     """Text of the final response; None when there is none."""
@@ -164,7 +164,7 @@ class Failure:
 
 @frozen
 class Attempt:
-    """A failed start of a run, which was followed by another start."""
+    """A start of a case that produced nothing, and was not the last."""
 
     outcome: Outcome
     failure: Failure

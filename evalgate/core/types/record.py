@@ -293,7 +293,7 @@ class Shard:
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
 @frozen
 class Record:
-    """Complete result of one run; every report is rendered from it alone."""
+    """The whole truth of one run. Every report renders from it alone."""
 
     evalgate_version: str
     created_at: str
