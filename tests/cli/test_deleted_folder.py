@@ -69,4 +69,7 @@ def test_a_folder_that_is_gone_before(tmp_path: Path, words: list[str]) -> None:
     )
     assert run.returncode == 2, run.stderr
     assert "Traceback" not in run.stderr
-    assert "cannot work there: No such file" in run.stderr or "was deleted: change into one" in run.stderr
+    assert (
+        "cannot work there: No such file" in run.stderr
+        or "was deleted: change into an existing folder" in run.stderr
+    )
