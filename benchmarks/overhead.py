@@ -9,8 +9,9 @@ ask the same agent, compare its calls exactly, and compute the ROUGE-1 of its an
 - the loop: reads the cases, asks, scores, and writes one JSON file.
 
 Figures are of user and system time of the process and its children, each the smallest of its rounds: other programs on
-the machine only add to them. Ratios are medians over the rounds, in which the programs run one after the other. pydantic-evals lives in an environment of its own, which is made at the first use in
-`.venv-pydantic-evals`; `EVALGATE_BENCH_PYDANTIC_EVALS` names another interpreter.
+the machine only add to them. Ratios are medians over the rounds, in which the programs run one after the other.
+pydantic-evals lives in an environment of its own, which is made at the first use in `.venv-pydantic-evals`;
+`EVALGATE_BENCH_PYDANTIC_EVALS` names another interpreter.
 """
 
 import os

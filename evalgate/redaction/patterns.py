@@ -121,8 +121,9 @@ _SHAPES = {
 If a pattern has a group, only the group is the token.
 """
 _MOST_LAYERS = 2
-_MIN_TOKEN_LENGTH = 15
-"""The fewest characters of a token. A private key has a word of at least as many."""
+_MIN_TOKEN_LENGTH = 14
+"""The fewest characters of a word that is a token or names one: `private_key_id` has 14. A private key has a
+word of at least as many."""
 
 
 def find_token_spans(text: str, layers: int = _MOST_LAYERS) -> Iterator[TextSpan]:

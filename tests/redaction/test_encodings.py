@@ -115,6 +115,8 @@ def test_what_decodes_to_no_token_stays(text: str) -> None:
         (f"https:\\/\\/{HEX}@o1.ingest.sentry.io\\/45", "https:\\/\\/***@o1.ingest.sentry.io\\/45"),
         (f'{{"private_key_id": "{HEX}{HEX[:8]}", "x": 1}}', '{"private_key_id": "***", "x": 1}'),
         (f"private_key_id: {HEX}{HEX[:8]}", "private_key_id: ***"),
+        (f"private_key_id {HEX}{HEX[:8]}", "private_key_id ***"),
+        (f"private_key_id -> {HEX}{HEX[:8]}", "private_key_id -> ***"),
         ("webhooks/123456789012345678 and services/TEAM/page", None),
         (f"https://example.org/{HEX}@x/1 commit {HEX}{HEX[:8]}", None),
     ],
