@@ -104,6 +104,28 @@ def load_thresholds(path: Path, display_path: str) -> Thresholds:
     return rules
 
 
+def parse_thresholds(value: Mapping[str, object], folder: Path, display_path: str = "") -> Thresholds:
+    """Build thresholds from the sections of a program, with the keys of a thresholds file.
+
+    Args:
+        value: The sections, such as `criteria`.
+        folder: Folder that paths in the sections are relative to.
+        display_path: Name of the value in messages.
+
+    Raises:
+        InvalidInputError: with every problem of the sections.
+    """
+    document = ConfigDocument(display_path, value, lambda _: (0, 0))
+    problems = list(find_out_of_range_values(value, display_path, document.find_position))
+    try:
+        rules = _build_own_thresholds(document, folder)
+    except ValidationError as error:
+        problems = [*_translate_errors(error, document), *problems]
+    if problems:
+        raise InvalidInputError(sorted(problems))
+    return rules
+
+
 def _build_own_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     config = Config.model_validate(document.value)
     criteria = _build_criteria(config.criteria, config)

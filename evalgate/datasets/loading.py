@@ -13,6 +13,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Document, EvalFormat
 from evalgate.core.types import EvalSet
 from evalgate.datasets.cases import assign_eval_set
+from evalgate.documents.config_file import ConfigDocument
 from evalgate.documents.strict_json import as_sequence, read_json
 from evalgate.system.files import is_readable_name, read_file
 from evalgate.system.gc import pause_gc
@@ -115,17 +116,43 @@ def _select_formats(formats: Mapping[str, EvalFormat], name: str | None) -> Mapp
     return {name: formats[name]}
 
 
+def parse_eval_set(
+    value: object, formats: Mapping[str, EvalFormat], *, display_path: str, format_name: str | None = None
+) -> EvalSet:
+    """Build an eval set from decoded JSON; `display_path` names it in messages.
+
+    Raises:
+        InvalidInputError: with every problem; or no format recognises it.
+    """
+    document = ConfigDocument(display_path, value, lambda _: (0, 0))
+    chosen = _select_formats(formats, format_name)
+    found = _read_with_format(document, chosen, is_forced=format_name is not None)
+    if found is None:
+        raise InvalidInputError([Problem(display_path, 0, 0, _describe_unrecognized(document, chosen))])
+    return replace(found, path="", cases=assign_eval_set(found.cases, found.eval_set_id))
+
+
 def _load_file(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: bool) -> EvalSet:
     try:
         document = _read_document(file)
     except InvalidInputError:
         _refuse_dataset(file)
         raise
-    for name, eval_format in formats.items():
-        if is_forced or eval_format.matches_document(document):
-            return replace(_select_cases(eval_format.read_eval_set(document), file), format_name=name)
+    found = _read_with_format(document, formats, is_forced=is_forced)
+    if found is not None:
+        return _select_cases(found, file)
     _refuse_dataset(file)
     raise InvalidInputError([Problem(file.shown_as, 1, 1, _describe_unrecognized(document, formats))])
+
+
+def _read_with_format(
+    document: Document, formats: Mapping[str, EvalFormat], *, is_forced: bool
+) -> EvalSet | None:
+    """Return the eval set of the first format that recognises the document; None if none does."""
+    for name, eval_format in formats.items():
+        if is_forced or eval_format.matches_document(document):
+            return replace(eval_format.read_eval_set(document), format_name=name)
+    return None
 
 
 def _read_document(file: EvalFile) -> Document:

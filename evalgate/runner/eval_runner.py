@@ -19,7 +19,6 @@ from evalgate.runner.plan import Plan
 from evalgate.runner.sampling import RunSchedule, SamplingStrategy
 from evalgate.runner.scheduler import RunRequest, run_cases
 from evalgate.runner.suites import CaseIndex
-from evalgate.system.signals import cancel_on_signals
 from evalgate.throttling.throttle import Throttle, ThrottleSettings
 
 if TYPE_CHECKING:
@@ -115,17 +114,16 @@ class Evaluation:
             sampler.plan_first_runs(len(self._case_index))
         ) or self._plan_further_runs(sampler)
         try:
-            with cancel_on_signals():
-                async with agent, self._plan.judge_resolver.judges, _close_metrics(self._plan):
-                    await asyncio.sleep(0)  # the agent's processes start
-                    while_starting()
-                    await _check_entry(agent, partial(self._begin_run, begin))
-                    if wanted and not await self._is_judge_reliable():
-                        return
-                    while wanted and not self.unreachable and not self.more_wanted:
-                        await self._run_schedule(agent, wanted)
-                        wanted = self._plan_further_runs(sampler)
-                        self.more_wanted = bool(wanted) and self.spending.stop_reason() is not None
+            async with agent, self._plan.judge_resolver.judges, _close_metrics(self._plan):
+                await asyncio.sleep(0)  # the agent's processes start
+                while_starting()
+                await _check_entry(agent, partial(self._begin_run, begin))
+                if wanted and not await self._is_judge_reliable():
+                    return
+                while wanted and not self.unreachable and not self.more_wanted:
+                    await self._run_schedule(agent, wanted)
+                    wanted = self._plan_further_runs(sampler)
+                    self.more_wanted = bool(wanted) and self.spending.stop_reason() is not None
         # Not raised again: what was measured until Ctrl-C is still reported.
         except asyncio.CancelledError:
             self.interrupted = True

@@ -3,23 +3,28 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalgate.agents.factory import build_agent
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import HasNotices, LlmJudged, ProgressListener, explain_missing_baseline
+from evalgate.core.protocols import Agent, HasNotices, LlmJudged, ProgressListener, explain_missing_baseline
 from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, Shard
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.eval_runner import Evaluation, RunScope
 from evalgate.runner.plan import Plan
-from evalgate.runner.sampling import choose_sampling, choose_statistics
+from evalgate.runner.sampling import SamplingStrategy, choose_sampling, choose_statistics
+from evalgate.system.signals import cancel_on_signals
+
+if TYPE_CHECKING:
+    from evalgate.gating.score_tables import StatisticalPolicy
 
 
 @frozen
@@ -41,22 +46,63 @@ class RunOptions:
 WHOLE = RunOptions()
 
 
-def run_gate(
+@dataclass
+class GateRun:
+    """One run of the gate that is ready to begin: its runs are made first, then its record is built."""
+
+    plan: Plan
+    agent: Agent
+    evaluation: Evaluation
+    sampler: SamplingStrategy
+    statistics: "StatisticalPolicy | None"
+    baseline: Baseline | None
+    shard: Shard | None
+    checkpoint: Checkpoint
+    created_at: datetime
+    _clock: float
+    """Monotonic seconds at the start."""
+
+    async def make_runs(
+        self, while_starting: Callable[[], None] = lambda: None, begin: Callable[[], None] = lambda: None
+    ) -> None:
+        """Start the agent, make every run and score it.
+
+        `while_starting` is called once, between the start of the agent and its first turn: work that fits in
+        there costs no time. `begin` is called once when the agent has started: from then on there is a
+        record, and reports of an earlier run may be removed.
+
+        Raises:
+            InvalidInputError: there is no such agent.
+        """
+        await self.evaluation.run(self.agent, self.sampler, while_starting, begin)
+        self.checkpoint.is_over = self.evaluation.is_complete(self.sampler)
+
+    def build_record(self) -> Record:
+        """Compare the runs with the baseline, decide the verdict and return the whole record."""
+        from evalgate.runner.record_builder import RunTiming, build_record
+
+        duration = round(time.monotonic() - self._clock, 3)
+        timing = RunTiming(self.created_at.isoformat(timespec="seconds"), duration)
+        if self.shard is not None:
+            from evalgate.runner.sharding import build_shard_record
+
+            return build_shard_record(self.plan, self.evaluation, self.shard, timing)
+        record = build_record(self.plan, self.evaluation, self.statistics, self.baseline, timing)
+        own = self.agent.notices if isinstance(self.agent, HasNotices) else ()
+        return replace(record, notices=(*own, *record.notices, *self.checkpoint.notices))
+
+
+@contextmanager
+def prepare_run(
     plan: Plan,
     progress: ProgressListener,
-    begin: Callable[[], None] = lambda: None,
     options: RunOptions = WHOLE,
     tell: Callable[[str], object] = lambda _: None,
-    while_starting: Callable[[], None] = lambda: None,
-) -> Record:
-    """Run every case of the plan, decide the verdict and return the whole record.
-
-    `while_starting` is called once, between the start of the agent and its first turn: work that fits in
-    there costs no time. `begin` is called once when the agent has started: from then on there is a record,
-    and reports of an earlier run may be removed. `tell` gets notices for the user before the first case.
+) -> Iterator[GateRun]:
+    """Read the baseline, open the journal and build the agent; `tell` gets notices for the user.
 
     Raises:
-        EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.
+        EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline = _read_baseline(plan)
@@ -67,25 +113,41 @@ def run_gate(
     shard = _select_shard(plan, options.shard, baseline)
     checkpoint = Checkpoint(plan, options.journal, resume=options.resume, redactor=options.redactor)
     with ExitStack() as stack:
-        journaling = (options.published or stack).enter_context(checkpoint)
+        checkpoint = (options.published or stack).enter_context(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
-        scope = RunScope(journaling.finished, share, journaling, journaling.used)
+        scope = RunScope(checkpoint.finished, share, checkpoint, checkpoint.used)
         evaluation = Evaluation(plan, progress, scope)
         agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, sampler), baseline):
             tell(sentence)  # nothing has been spent yet: the user can still stop
-        asyncio.run(evaluation.run(agent, sampler, while_starting, begin))
-        journaling.is_over = evaluation.is_complete(sampler)
-        from evalgate.runner.record_builder import RunTiming, build_record
+        yield GateRun(
+            plan, agent, evaluation, sampler, statistics, baseline, shard, checkpoint, created_at, clock
+        )
 
-        timing = RunTiming(created_at.isoformat(timespec="seconds"), round(time.monotonic() - clock, 3))
-        if shard is not None:
-            from evalgate.runner.sharding import build_shard_record
 
-            return build_shard_record(plan, evaluation, shard, timing)
-        record = build_record(plan, evaluation, statistics, baseline, timing)
-        own = agent.notices if isinstance(agent, HasNotices) else ()
-        return replace(record, notices=(*own, *record.notices, *journaling.notices))
+def run_gate(
+    plan: Plan,
+    progress: ProgressListener,
+    begin: Callable[[], None] = lambda: None,
+    options: RunOptions = WHOLE,
+    tell: Callable[[str], object] = lambda _: None,
+    while_starting: Callable[[], None] = lambda: None,
+) -> Record:
+    """Run every case of the plan, decide the verdict and return the whole record.
+
+    `begin` and `while_starting` are called as by `GateRun.make_runs`, and `tell` as by `prepare_run`.
+
+    Raises:
+        EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.
+    """
+    with prepare_run(plan, progress, options, tell) as gate_run:
+
+        async def make_runs_until_signal() -> None:
+            with cancel_on_signals():
+                await gate_run.make_runs(while_starting, begin)
+
+        asyncio.run(make_runs_until_signal())
+        return gate_run.build_record()
 
 
 def _read_baseline(plan: Plan) -> Baseline | None:

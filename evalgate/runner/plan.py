@@ -26,7 +26,7 @@ from evalgate.core.extras import describe_install
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser, Metric, StoreContext
-from evalgate.core.types import Baseline
+from evalgate.core.types import Baseline, EvalSet
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -130,10 +130,30 @@ class Plan:
         return 1 if self.runs == "auto" else self.runs
 
 
+@frozen
+class GivenObjects:
+    """Input that a Python program gives as objects instead of files and options."""
+
+    eval_sets: tuple[EvalSet, ...] = ()
+    """Eval sets in addition to those of files. With any, the thresholds file's own list is not read."""
+    agent: AgentSpec | None = None
+    """The agent; None: that of the options or of the thresholds file."""
+    rules: Thresholds | None = None
+    """The thresholds; None: those of a file."""
+
+
+NOTHING_GIVEN = GivenObjects()
+
+
 def build_plan(
-    overrides: Overrides, *, thresholds: str | None, folder: Path, environ: Mapping[str, str]
+    overrides: Overrides,
+    *,
+    thresholds: str | None,
+    folder: Path,
+    environ: Mapping[str, str],
+    given: GivenObjects = NOTHING_GIVEN,
 ) -> Plan:
-    """Build the plan for a command line in `folder`.
+    """Build the plan for a command line in `folder`, or for the objects of a program.
 
     Raises:
         InvalidInputError: with every problem of the input that was found.
@@ -143,8 +163,8 @@ def build_plan(
         BaseBranchPolicy(workspace.folder, environ, overrides.policy) as base,
         _collect_all_problems(overrides) as known,
     ):
-        rules = known.rules = _load_thresholds(thresholds, workspace, base)
-        return _build_checked_plan(overrides, base, rules, workspace, environ)
+        rules = known.rules = given.rules or _load_thresholds(thresholds, workspace, base)
+        return _build_checked_plan(overrides, base, rules, workspace, environ, given)
 
 
 @dataclass
@@ -184,11 +204,14 @@ def _build_checked_plan(
     rules: Thresholds,
     workspace: Workspace,
     environ: Mapping[str, str],
+    given: GivenObjects,
 ) -> Plan:
     config = _apply_default_baseline(apply_overrides(rules.config, overrides), base)
-    agent = _resolve_plan_agent(overrides, rules, config)
+    if given.eval_sets:
+        config = config.model_copy(update={"eval_sets": overrides.eval_sets})
+    agent = given.agent or _resolve_plan_agent(overrides, rules, config)
     resolver = _build_judge_resolver(overrides, rules, config, environ)
-    suites = plan_suites(rules, config, workspace, environ, resolver, base=base)
+    suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given.eval_sets)
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
     users = _build_users(overrides, rules, config, suites, resolver, base)
     base.note_local_plugins()

@@ -207,19 +207,23 @@ def plan_suites(
     *,
     needs_criteria: bool = True,
     base: BaseBranchPolicy,
+    given: tuple[EvalSet, ...] = (),
 ) -> tuple[Suite, ...]:
     """Build a suite for every eval set, with the metrics of the thresholds file.
 
     If that has no criteria, the `test_config.json` next to the set is used. Without either, a set of Google
     ADK takes ADK's defaults. `needs_criteria`: refuse any other set that has no criteria; otherwise it gets
-    no metrics.
+    no metrics. `given`: further eval sets, which are already loaded.
     """
-    if not config.eval_sets:
+    if not config.eval_sets and not given:
         raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
     _check_runs(rules, config)
-    formats = registry.get_formats()
-    eval_sets = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
-    base.check_eval_sets(eval_set.path for eval_set in eval_sets)
+    loaded: tuple[EvalSet, ...] = ()
+    if config.eval_sets:
+        formats = registry.get_formats()
+        loaded = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
+        base.check_eval_sets(eval_set.path for eval_set in loaded)
+    eval_sets = (*loaded, *given)
     eval_sets = add_played_stories(add_tool_mocks(eval_sets, config.tool_mocks, rules), config)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     context = MetricContext(version, judge_resolver, locate=base.resolve_path)
@@ -335,8 +339,10 @@ def _build_suites_with_own_rules(
     bound: dict[Path | None, tuple[tuple[BoundMetric, ...], Thresholds]] = {}
     for eval_set in eval_sets:
         file = base.folder / eval_set.path
-        path = find_rules_file(file, eval_set.eval_set_id, base.has_base_file)
-        path = path or find_rules_file(file, eval_set.eval_set_id)
+        path = None
+        if eval_set.path:  # a set that was made in memory has no file with rules next to it
+            path = find_rules_file(file, eval_set.eval_set_id, base.has_base_file)
+            path = path or find_rules_file(file, eval_set.eval_set_id)
         if path is None and eval_set.format_name not in _OF_ADK:
             if needs_criteria:
                 raise InvalidInputError(

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, Protocol
 
 from .errors import MessageTooLargeError
 from .threads import end_if_forked
@@ -58,6 +58,14 @@ def _write_all(outgoing: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(outgoing, view) :]
+
+
+class Sender(Protocol):
+    """Something that takes the messages of the host to the gate."""
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message, from any thread."""
+        ...
 
 
 class Channel:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from .answer_parser import AnswerCollector
-from .channel import Channel
+from .channel import Sender
 from .errors import MessageTooLargeError, describe_error
 from .frameworks import AgentHost
 from .session import Recorder, Session
@@ -43,7 +43,7 @@ class SessionManager:
     """Handler of the gate's `start`, `turn`, `cancel` and `end`. All methods run in the event loop."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, host: AgentHost, channel: Channel, threads: DaemonThreadPool
+        self, loop: asyncio.AbstractEventLoop, host: AgentHost, channel: Sender, threads: DaemonThreadPool
     ) -> None:
         self._loop = loop
         self._host = host

@@ -7,6 +7,7 @@ the agent must not keep the process alive.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import queue
@@ -17,6 +18,12 @@ from typing import Any, Callable, Optional, Tuple
 
 # The id of the host: a forked child inherits this value, and has another id.
 _PID = os.getpid()
+
+
+def own_process() -> None:
+    """Count this process as the host's own, even if it was forked after this module was imported."""
+    global _PID  # noqa: PLW0603  the module is the state: one process has one host
+    _PID = os.getpid()
 
 
 def watch_forks(loop: asyncio.AbstractEventLoop) -> None:
@@ -55,7 +62,8 @@ def end_if_forked(error: Optional[BaseException] = None) -> None:
     os._exit(code & 0xFF)
 
 
-_Job = Tuple["asyncio.AbstractEventLoop", "asyncio.Future[Any]", Callable[[], Any]]
+_Job = Optional[Tuple["asyncio.AbstractEventLoop", "asyncio.Future[Any]", Callable[[], Any]]]
+"""A call with the future of its result; None ends the thread that takes it."""
 
 
 class DaemonThreadPool:
@@ -83,9 +91,17 @@ class DaemonThreadPool:
             threading.Thread(target=self._serve_jobs, daemon=True, name=f"agent-{self._threads}").start()
         return done
 
+    def close(self) -> None:
+        """End the threads as soon as they are idle; a pool that is closed takes no more calls."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+
     def _serve_jobs(self) -> None:
         while True:
-            loop, done, work = self._jobs.get()
+            job = self._jobs.get()
+            if job is None:
+                return
+            loop, done, work = job
             try:
                 result = work()
                 end_if_forked()
@@ -110,4 +126,5 @@ def _finish_job(
         else:
             done.set_result(result)
 
-    loop.call_soon_threadsafe(settle_future)
+    with contextlib.suppress(RuntimeError):  # the loop is closed: the turn was abandoned, and took longer
+        loop.call_soon_threadsafe(settle_future)

@@ -1,0 +1,168 @@
+"""Evaluate an agent from Python: run the cases, score them, compare with the baseline, and decide."""
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import Literal, Protocol
+
+from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan
+from evalgate.api.record import Record, redact_record
+from evalgate.core.protocols import ProgressListener
+from evalgate.core.types import RunResult
+from evalgate.runner.pipeline import prepare_run
+from evalgate.runner.plan import Plan
+
+
+class _ClosableProgress(ProgressListener, Protocol):
+    def close(self) -> None: ...
+
+
+class _SilentProgress:
+    def on_runs_planned(self, runs: int) -> None:
+        """Show nothing."""
+
+    def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
+        """Show nothing."""
+
+    def close(self) -> None:
+        """Show nothing."""
+
+
+def evaluate(
+    eval_sets: object = (),
+    agent: object = None,
+    *,
+    criteria: Mapping[str, object] | None = None,
+    thresholds: str | Path | Mapping[str, object] | None = None,
+    runs: int | Literal["auto"] | None = None,
+    baseline: str | Path | None = None,
+    concurrency: int | None = None,
+    timeout: float | None = None,
+    judge: str | None = None,
+    env: Sequence[str] = (),
+    format: str | None = None,  # noqa: A002  the name of the option everywhere else
+    folder: str | Path = ".",
+    progress: bool = False,
+) -> Record:
+    """Run eval sets against an agent and return the record, whatever the verdict is.
+
+    Works where an event loop already runs, such as a notebook: the evaluation then has a loop and a thread of
+    its own, and this call waits. An agent that needs the caller's loop takes `evaluate_async`.
+
+    Args:
+        eval_sets: Files, folders or globs, eval sets, cases, decoded JSON of any format, or Google ADK's own
+            `EvalSet`; one or a list. Empty: those that the thresholds file lists.
+        agent: `KIND:WHAT` as on the command line, which runs in a process of its own; or a function, an
+            object, or an agent of a framework, which runs in this process. None: that of the thresholds file.
+        criteria: Name of a metric to its threshold, or to a mapping with its options.
+        thresholds: A thresholds file, or its sections as a mapping. Absent, with `criteria` absent too: the
+            file in `folder` that the command line would use.
+        runs: Runs of each case, or "auto" for as many as the comparison with the baseline needs.
+        baseline: File or address of the baseline.
+        concurrency: Conversations at once.
+        timeout: Seconds that one turn may take.
+        judge: `PROVIDER/MODEL` that judges.
+        env: Names of environment variables that an agent in its own process may read.
+        format: Format of all eval sets; detected from the content if absent.
+        folder: Folder that paths are relative to, and that the agent works in.
+        progress: Whether to show progress on standard error.
+
+    Raises:
+        InvalidInputError: with every problem of the input that was found.
+        EvalgateError: the run is not possible for another reason.
+
+    >>> case = {"query": "Hi", "reference": "Hello"}
+    >>> evaluate([case], lambda text: "Hello", criteria={"response_match_score": 1.0}).passed
+    True
+    """
+    options = EvaluationOptions(
+        criteria, thresholds, runs, baseline, concurrency, timeout, judge, env, format, folder
+    )
+    plan = build_evaluation_plan(eval_sets, agent, options)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_evaluate_plan(plan, progress=progress))
+    return _run_in_thread(plan, progress=progress)
+
+
+async def evaluate_async(
+    eval_sets: object = (),
+    agent: object = None,
+    *,
+    criteria: Mapping[str, object] | None = None,
+    thresholds: str | Path | Mapping[str, object] | None = None,
+    runs: int | Literal["auto"] | None = None,
+    baseline: str | Path | None = None,
+    concurrency: int | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109  of a turn, not of this call
+    judge: str | None = None,
+    env: Sequence[str] = (),
+    format: str | None = None,  # noqa: A002  the name of the option everywhere else
+    folder: str | Path = ".",
+    progress: bool = False,
+) -> Record:
+    """Run eval sets against an agent in the caller's event loop; otherwise like `evaluate`.
+
+    Raises:
+        InvalidInputError, EvalgateError: as for `evaluate`.
+
+    >>> async def answer(text):
+    ...     return "Hello"
+    >>> case = {"query": "Hi", "reference": "Hello"}
+    >>> asyncio.run(evaluate_async([case], answer, criteria={"response_match_score": 1.0})).passed
+    True
+    """
+    options = EvaluationOptions(
+        criteria, thresholds, runs, baseline, concurrency, timeout, judge, env, format, folder
+    )
+    return await _evaluate_plan(build_evaluation_plan(eval_sets, agent, options), progress=progress)
+
+
+async def _evaluate_plan(plan: Plan, *, progress: bool) -> Record:
+    with closing(_build_progress(shown=progress)) as listener, prepare_run(plan, listener) as gate_run:
+        await gate_run.make_runs()
+        if gate_run.evaluation.interrupted:
+            raise asyncio.CancelledError
+        return redact_record(gate_run.build_record())
+
+
+def _build_progress(*, shown: bool) -> _ClosableProgress:
+    if not shown:
+        return _SilentProgress()
+    from evalgate.reporting.terminal import LiveProgress
+
+    return LiveProgress(sys.stderr, tty=sys.stderr.isatty(), clock=time.monotonic)
+
+
+def _run_in_thread(plan: Plan, *, progress: bool) -> Record:
+    """Evaluate in a thread with its own event loop; an interrupt of the caller ends it in order."""
+    done: Future[Record] = Future()
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Record]]] = Future()
+
+    async def run_plan() -> Record:
+        task = asyncio.ensure_future(_evaluate_plan(plan, progress=progress))
+        started.set_result((asyncio.get_running_loop(), task))
+        return await task
+
+    def settle() -> None:
+        try:
+            done.set_result(asyncio.run(run_plan()))
+        except BaseException as error:  # noqa: BLE001  raised again where the caller waits
+            done.set_exception(error)
+
+    thread = threading.Thread(target=settle, name="evalgate", daemon=True)
+    thread.start()
+    try:
+        return done.result()
+    except KeyboardInterrupt:
+        loop, task = started.result()
+        loop.call_soon_threadsafe(task.cancel)
+        raise
+    finally:
+        thread.join()

@@ -1,0 +1,175 @@
+"""The arguments of the library, turned into the plan of a run."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, TypeGuard
+
+from pydantic import ValidationError
+
+from evalgate.agents.adapters.in_process import InProcessOptions, describe_object
+from evalgate.agents.factory import AgentSpec
+from evalgate.config.cli_overrides import Overrides
+from evalgate.config.loader import parse_thresholds
+from evalgate.config.schema.agent import AgentConfig
+from evalgate.config.schema.thresholds import Thresholds
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.frozen import frozen
+from evalgate.core.types import EvalCase, EvalSet
+from evalgate.datasets.loading import load_eval_sets, parse_eval_set
+from evalgate.documents.validation_errors import describe_error_details
+from evalgate.runner.plan import GivenObjects, Plan, build_plan
+
+_OPTION = re.compile(r"--(eval-sets|agent|runs|baseline|concurrency|timeout|judge|env|format|thresholds)\b")
+"""Options that are arguments of the same name here."""
+
+
+@frozen
+class EvaluationOptions:
+    """Options of an evaluation; None: as the thresholds file says, or the default."""
+
+    criteria: Mapping[str, object] | None = None
+    thresholds: str | Path | Mapping[str, object] | None = None
+    runs: int | Literal["auto"] | None = None
+    baseline: str | Path | None = None
+    concurrency: int | None = None
+    timeout: float | None = None
+    judge: str | None = None
+    env: Sequence[str] = ()
+    format: str | None = None
+    folder: str | Path = "."
+
+
+def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationOptions) -> Plan:
+    """Build the plan of an evaluation.
+
+    Raises:
+        InvalidInputError: with every problem of the input that was found.
+    """
+    folder = Path(options.folder)
+    patterns, objects = split_sources(eval_sets, options.format)
+    is_spec = agent is None or isinstance(agent, str)
+    overrides = Overrides(
+        eval_sets=patterns,
+        agent=agent if isinstance(agent, str) else None,
+        runs=options.runs,
+        concurrency=options.concurrency if is_spec else None,
+        timeout=options.timeout if is_spec else None,
+        baseline=None if options.baseline is None else str(options.baseline),
+        judge=options.judge,
+        env=tuple(options.env) if is_spec else (),
+        format=options.format,
+    )
+    given = GivenObjects(
+        objects,
+        None if is_spec else _describe_agent(agent, options),
+        _build_rules(options, folder),
+    )
+    thresholds = options.thresholds
+    path = str(thresholds) if isinstance(thresholds, str | Path) else None
+    try:
+        return build_plan(overrides, thresholds=path, folder=folder, environ=os.environ, given=given)
+    except InvalidInputError as error:
+        raise InvalidInputError(map(_name_arguments, error.problems)) from None
+
+
+def _name_arguments(problem: Problem) -> Problem:
+    """Return a problem that names arguments of Python in the place of options of the command line."""
+    return replace(problem, message=_OPTION.sub(lambda option: f"`{option[1]}`", problem.message))
+
+
+def load_sources(sources: object, format_name: str | None, folder: Path) -> tuple[EvalSet, ...]:
+    """Load eval sets from files and objects.
+
+    Raises:
+        InvalidInputError: with every problem of all of them.
+    """
+    patterns, objects = split_sources(sources, format_name)
+    formats = registry.get_formats()
+    loaded = load_eval_sets(patterns, formats, base=folder, format_name=format_name) if patterns else ()
+    return (*loaded, *objects)
+
+
+def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, ...], tuple[EvalSet, ...]]:
+    """Return the patterns of files, and the eval sets of all other sources.
+
+    Raises:
+        InvalidInputError: an object is no eval set, or two have the same id.
+    """
+    listed = list(sources) if _is_list_of_sources(sources) else [sources]
+    patterns = tuple(str(each) for each in listed if isinstance(each, str | Path))
+    cases = tuple(each for each in listed if isinstance(each, EvalCase))
+    sets = [EvalSet("cases", cases)] if cases else []
+    for index, each in enumerate(listed):
+        if not isinstance(each, str | Path | EvalCase):
+            sets.append(_read_object(each, f"eval_sets[{index}]", format_name))
+    repeated = [name for name, count in Counter(each.eval_set_id for each in sets).items() if count > 1]
+    if repeated:
+        raise InvalidInputError(
+            Problem("", 0, 0, f"eval_sets: {name!r} is the id of several eval sets; give each its own")
+            for name in repeated
+        )
+    return patterns, tuple(sets)
+
+
+def _is_list_of_sources(sources: object) -> TypeGuard[Sequence[object]]:
+    # A list is also a format: Google ADK's old files and data sets are lists of objects without an id.
+    if isinstance(sources, tuple):
+        return True
+    return isinstance(sources, list) and not any(
+        isinstance(each, Mapping)
+        and not {"eval_set_id", "evalSetId", "eval_cases", "evalCases"} & each.keys()
+        for each in sources
+    )
+
+
+def _read_object(source: object, name: str, format_name: str | None) -> EvalSet:
+    if isinstance(source, EvalSet):
+        return source
+    dump = getattr(source, "model_dump", None)
+    value = dump(mode="json") if callable(dump) else source
+    if not isinstance(value, Mapping | list):
+        raise InvalidInputError(
+            f"{name}: a {type(source).__name__} is no eval set. Give a path, an `evalgate.EvalSet`, decoded "
+            "JSON, or an `EvalSet` of Google ADK."
+        )
+    return parse_eval_set(value, registry.get_formats(), display_path=name, format_name=format_name)
+
+
+def _describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:
+    given = {"concurrency": options.concurrency, "timeout": options.timeout}
+    try:
+        settings = AgentConfig.model_validate(
+            {"kind": "in_process", **{key: value for key, value in given.items() if value is not None}}
+        )
+    except ValidationError as error:
+        raise InvalidInputError(
+            Problem("", 0, 0, f"`{found['loc'][0]}` {describe_error_details(found)}")
+            for found in error.errors()
+        ) from None
+    return AgentSpec(settings, InProcessOptions(agent), describe_object(agent))
+
+
+def _build_rules(options: EvaluationOptions, folder: Path) -> Thresholds | None:
+    """Return the thresholds of a mapping, or None if a file holds them.
+
+    Raises:
+        InvalidInputError: with every problem of the mapping; or a file and criteria are given.
+    """
+    sections = options.thresholds
+    if options.criteria is None and (sections is None or not isinstance(sections, Mapping)):
+        return None
+    if sections is not None and not isinstance(sections, Mapping):
+        raise InvalidInputError(
+            "`criteria` and a thresholds file are given: write the criteria into the file, or pass its other "
+            "sections as a mapping"
+        )
+    value = dict(sections or {})
+    if options.criteria is not None:
+        value["criteria"] = dict(options.criteria)
+    rules = parse_thresholds(value, folder, "thresholds" if sections else "")
+    return replace(rules, base=folder.absolute())

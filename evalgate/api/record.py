@@ -1,0 +1,171 @@
+"""The record of an evaluation, as the library returns it."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from evalgate.core import types
+from evalgate.core.types import CaseResult
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_MOST_FINDINGS = 20
+
+
+class GateClosedError(AssertionError):
+    """The gate is closed, or there is no trustworthy verdict; the text says why and what to do next."""
+
+    def __init__(self, message: str, record: "Record") -> None:
+        super().__init__(message)
+        self.record = record
+
+
+class Record(types.Record):
+    """The whole truth of one evaluation: verdict, metrics, cases, and the comparison with the baseline.
+
+    `results.json` has the same fields; docs/results.schema.json describes them.
+
+    >>> record = Record.read("evalgate-report/results.json")  # doctest: +SKIP
+    >>> record.assert_passed()  # doctest: +SKIP
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def from_core(cls, record: types.Record) -> Self:
+        """Return the same record with the methods of this class."""
+        return cls(**{each.name: getattr(record, each.name) for each in fields(record)})
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a `results.json` of this or an older version.
+
+        Raises:
+            InvalidInputError: it cannot be read, or is no record.
+        """
+        from evalgate.datasets.results_io import read_record
+
+        return cls.from_core(read_record(Path(path), str(path)))
+
+    @property
+    def passed(self) -> bool:
+        """Return True if the gate is open."""
+        return self.verdict.exit_code == 0
+
+    @property
+    def failures(self) -> tuple[CaseResult, ...]:
+        """Return the gating cases that failed or have no result, newly failing ones first."""
+        from evalgate.reporting.findings import list_findings
+
+        return tuple(finding.case for finding in list_findings(self))
+
+    def assert_passed(self) -> None:
+        """Raise an error unless the gate is open.
+
+        Raises:
+            GateClosedError: with the verdict's reasons and the failing cases. It is an AssertionError.
+        """
+        __tracebackhide__ = True  # pytest shows the caller's line
+        if not self.passed:
+            raise GateClosedError("\n".join(self._iter_failure_lines()), self)
+
+    def _iter_failure_lines(self) -> Iterator[str]:
+        from evalgate.core.formatting import pluralize
+        from evalgate.reporting.findings import describe_faults, list_findings
+
+        yield f"evalgate: {self.verdict.status}"
+        yield from (f"  {reason}" for reason in self.verdict.reasons)
+        findings = list_findings(self)
+        for finding in findings[:_MOST_FINDINGS]:
+            yield f"{finding.name}:"
+            yield from (f"  {fault}" for fault in describe_faults(finding.case))
+        if left := len(findings) - _MOST_FINDINGS:
+            yield f"… and {pluralize(left, 'further case')}" if left > 0 else ""
+
+    def to_json(self) -> str:
+        """Return the record as the text of a `results.json`."""
+        return self._render("json")
+
+    def to_markdown(self) -> str:
+        """Return the comment for a pull request, in GitHub-flavoured Markdown."""
+        return self._render("comment")
+
+    def to_junit(self) -> str:
+        """Return the record as JUnit XML."""
+        return self._render("junit")
+
+    def to_html(self) -> str:
+        """Return the page with every case as one HTML document."""
+        return self._render("html")
+
+    def write(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write every report into a folder, which is created if needed, and return the files.
+
+        Raises:
+            InvalidInputError: the folder cannot be written.
+            ReportWriteError: some files could not be written; the message names each of them.
+        """
+        from evalgate.core import registry
+        from evalgate.reporting.report_files import check_writable, write_reports
+
+        return write_reports(self, check_writable(Path(folder)), registry.get_reporters())
+
+    def to_dataframe(self) -> "DataFrame":
+        """Return a pandas DataFrame with one row per run of a case and one column per metric.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(list(self._iter_rows()))
+
+    def _iter_rows(self) -> Iterator[dict[str, Any]]:
+        for case in self.cases:
+            for run in case.runs:
+                row: dict[str, Any] = {
+                    "eval_set_id": case.eval_set_id,
+                    "eval_id": case.eval_id,
+                    "run": run.run,
+                    "status": case.status,
+                    "outcome": run.outcome,
+                    "duration_s": run.duration_s,
+                    "input_tokens": run.usage.input_tokens if run.usage else None,
+                    "output_tokens": run.usage.output_tokens if run.usage else None,
+                    "cost_usd": run.usage.cost_usd if run.usage else None,
+                }
+                yield row | {metric.name: metric.score for metric in run.metrics}
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, so that a notebook's styles and the page's stay apart."""
+        from html import escape
+
+        page = escape(self.to_html(), quote=True)
+        return (
+            f'<iframe srcdoc="{page}" sandbox title="evalgate: {escape(self.verdict.status)}" '
+            'style="width:100%;height:36rem;border:1px solid #8884;border-radius:6px"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        """Return the verdict and the counts; the whole record would fill the screen."""
+        totals = self.totals
+        return (
+            f"<Record {self.verdict.status}: {totals.cases} cases, {totals.passed} passed, "
+            f"{totals.failed} failed, {totals.errored} errored, {totals.not_evaluated} not evaluated>"
+        )
+
+    def _render(self, name: str) -> str:
+        from evalgate.core import registry
+
+        return registry.get_reporter(name).render(self)
+
+
+def redact_record(record: types.Record) -> Record:
+    """Return the record without the secrets of this process's environment, as the command line writes it."""
+    from evalgate.redaction.live_redactor import LiveRedactor
+    from evalgate.redaction.redactor import Redactor
+
+    return Record.from_core(LiveRedactor(Redactor.from_environment(os.environ)).redact_tree(record))
