@@ -87,7 +87,7 @@ def evaluate(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_evaluate_plan(plan, progress=progress))
+        return asyncio.run(evaluate_plan(plan, progress=progress))
     return _run_in_thread(plan, progress=progress)
 
 
@@ -121,10 +121,16 @@ async def evaluate_async(
     options = EvaluationOptions(
         criteria, thresholds, runs, baseline, concurrency, timeout, judge, env, format, folder
     )
-    return await _evaluate_plan(build_evaluation_plan(eval_sets, agent, options), progress=progress)
+    return await evaluate_plan(build_evaluation_plan(eval_sets, agent, options), progress=progress)
 
 
-async def _evaluate_plan(plan: Plan, *, progress: bool) -> Record:
+async def evaluate_plan(plan: Plan, *, progress: bool = False) -> Record:
+    """Run a plan in the current event loop and return its record, without secrets.
+
+    Raises:
+        EvalgateError: the baseline cannot be read, or the agent cannot be set up.
+        CancelledError: the evaluation was cancelled.
+    """
     with closing(_build_progress(shown=progress)) as listener, prepare_run(plan, listener) as gate_run:
         await gate_run.make_runs()
         if gate_run.evaluation.interrupted:
@@ -146,7 +152,7 @@ def _run_in_thread(plan: Plan, *, progress: bool) -> Record:
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Record]]] = Future()
 
     async def run_plan() -> Record:
-        task = asyncio.ensure_future(_evaluate_plan(plan, progress=progress))
+        task = asyncio.ensure_future(evaluate_plan(plan, progress=progress))
         started.set_result((asyncio.get_running_loop(), task))
         return await task
 

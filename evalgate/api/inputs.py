@@ -42,6 +42,8 @@ class EvaluationOptions:
     env: Sequence[str] = ()
     format: str | None = None
     folder: str | Path = "."
+    rules: Thresholds | None = None
+    """Thresholds that are built already, in place of `criteria` and `thresholds`."""
 
 
 def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationOptions) -> Plan:
@@ -67,7 +69,7 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
     given = GivenObjects(
         objects,
         None if is_spec else _describe_agent(agent, options),
-        _build_rules(options, folder),
+        options.rules or _build_rules(options, folder),
     )
     thresholds = options.thresholds
     path = str(thresholds) if isinstance(thresholds, str | Path) else None

@@ -126,6 +126,20 @@ def parse_thresholds(value: Mapping[str, object], folder: Path, display_path: st
     return rules
 
 
+def parse_adk_config(value: Mapping[str, object], folder: Path) -> Thresholds:
+    """Build thresholds from the content of a `test_config.json`, or from Google ADK's `EvalConfig`.
+
+    Raises:
+        InvalidInputError: with every problem of the content.
+    """
+    document = ConfigDocument("eval_config", value, lambda _: (0, 0))
+    try:
+        return _build_adk_thresholds(document, folder)
+    except ValidationError as error:
+        model: type[BaseModel] = registry.load_object("evalgate.integrations.adk.config:AdkTestConfig")
+        raise InvalidInputError(_translate_errors(error, document, model)) from None
+
+
 def _build_own_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     config = Config.model_validate(document.value)
     criteria = _build_criteria(config.criteria, config)
