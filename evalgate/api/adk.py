@@ -29,6 +29,7 @@ NUM_RUNS = 2
 """Runs of each case unless a test asks for others."""
 _AT_ONCE = 4  # conversations, as Google ADK's InferenceConfig has it
 _DEFAULT_CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
+_CONFIG_FIELDS = ("criteria", "custom_metrics", "user_simulator_config")
 _COLUMN = 25  # characters, as Google ADK's table
 
 
@@ -58,7 +59,7 @@ class AgentEvaluator:
         try:
             from google.adk.evaluation.eval_config import EvalConfig as GoogleConfig
         except ImportError:
-            return EvalConfig(**{key: value[key] for key in EvalConfig.__slots__ if key in value})
+            return EvalConfig(**{key: value[key] for key in _CONFIG_FIELDS if key in value})
         return GoogleConfig.model_validate(value)
 
     @staticmethod
@@ -321,7 +322,7 @@ def _wrap_cell(text: str) -> list[str]:
 
 def _to_json_object(config: Any) -> dict[str, Any]:
     if isinstance(config, EvalConfig):
-        given = {name: getattr(config, name) for name in EvalConfig.__slots__}
+        given = {name: getattr(config, name) for name in _CONFIG_FIELDS}
         return {name: value for name, value in given.items() if value is not None}
     dump = getattr(config, "model_dump", None)
     if not callable(dump):

@@ -15,17 +15,6 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from evalgate.baselines.history import build_baseline
-from evalgate.cli.reevaluation import (
-    EMPTY_RECORD,
-    GateRules,
-    build_stored_record,
-    find_baseline,
-    load_stored_baseline,
-    load_stored_result,
-    load_thresholds_or_default,
-    rescore_case,
-    score_stored_runs,
-)
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.exit_codes import ExitCode
@@ -50,6 +39,17 @@ from evalgate.gating.score_tables import build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.runner.plan import resolve_workspace
+from evalgate.runner.reevaluation import (
+    EMPTY_RECORD,
+    GateRules,
+    build_stored_record,
+    find_baseline,
+    load_stored_baseline,
+    load_stored_result,
+    load_thresholds_or_default,
+    rescore_case,
+    score_stored_runs,
+)
 from evalgate.runner.sampling import AdaptiveRuns
 from evalgate.statistics.parameters import MetricRule
 from evalgate.statistics.power import StoredRun, measure_gate_sensitivity

@@ -5,7 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalgate.baselines.history import select_earlier_runs
-from evalgate.cli.reevaluation import (
+from evalgate.config.schema.thresholds import Thresholds
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.exit_codes import ExitCode
+from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import to_log_line
+from evalgate.core.types import Baseline, CasePolicy, EvalCase, EvalSet, Record, Verdict
+from evalgate.runner.plan import resolve_workspace
+from evalgate.runner.reevaluation import (
     GateRules,
     find_baseline,
     infer_runs_setting,
@@ -15,14 +23,6 @@ from evalgate.cli.reevaluation import (
     open_store,
     reevaluate,
 )
-from evalgate.config.schema.thresholds import Thresholds
-from evalgate.core.errors import InvalidInputError
-from evalgate.core.exit_codes import ExitCode
-from evalgate.core.formatting import pluralize
-from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import to_log_line
-from evalgate.core.types import Baseline, CasePolicy, EvalCase, EvalSet, Record, Verdict
-from evalgate.runner.plan import resolve_workspace
 from evalgate.runner.suites import resolve_case_policies
 
 

@@ -5,7 +5,6 @@ from datetime import datetime
 from pathlib import Path
 
 from evalgate.baselines.history import add_run, hash_record, prune_runs, replace_runs
-from evalgate.cli.reevaluation import BaselineTarget
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -13,6 +12,7 @@ from evalgate.core.types import Baseline, BaselineSource, Record
 from evalgate.datasets.results_io import read_record
 from evalgate.gating.verdict import find_inconsistencies
 from evalgate.redaction.redactor import Redactor
+from evalgate.runner.reevaluation import BaselineTarget
 from evalgate.system import git
 
 

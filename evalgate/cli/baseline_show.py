@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 from evalgate.baselines.failing_since import find_break, format_failing_since
 from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_staleness
 from evalgate.cli.aa import format_planned_runs
-from evalgate.cli.reevaluation import BaselineTarget
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_score, pluralize
@@ -21,6 +20,7 @@ from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, FailingSince
 from evalgate.gating.score_tables import build_statistical_policy, list_baseline_scores
 from evalgate.runner.plan import MEASURED_RUNS
+from evalgate.runner.reevaluation import BaselineTarget
 from evalgate.statistics.power import DetectableDrop, estimate_detectable_drops
 
 _NAMED = 10

@@ -4,7 +4,10 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from evalgate.cli.reevaluation import (
+from evalgate.core.formatting import pluralize
+from evalgate.core.types import Record
+from evalgate.runner.plan import resolve_workspace
+from evalgate.runner.reevaluation import (
     EMPTY_RECORD,
     GateRules,
     build_stored_record,
@@ -14,9 +17,6 @@ from evalgate.cli.reevaluation import (
     load_thresholds_or_default,
     reevaluate,
 )
-from evalgate.core.formatting import pluralize
-from evalgate.core.types import Record
-from evalgate.runner.plan import resolve_workspace
 
 
 def compare_results(before: str, after: str, *, thresholds: str | None, folder: Path) -> Record:

@@ -317,7 +317,7 @@ def backtest(
 def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int:
     """List flaky cases of the baseline and propose quarantines."""
     from evalgate.cli.flaky import format_flaky_report, rank_flaky_cases
-    from evalgate.cli.reevaluation import load_thresholds_or_default, resolve_target
+    from evalgate.runner.reevaluation import load_thresholds_or_default, resolve_target
 
     target = resolve_target(Path(working_directory), to, thresholds)
     rules = load_thresholds_or_default(target.workspace.folder, thresholds)

@@ -8,11 +8,11 @@ import pytest
 from evalgate.baselines.failing_since import describe_already_failing, drop_runs_before_breaks
 from evalgate.baselines.history import add_run, join_baselines, prune_runs, split_baseline
 from evalgate.baselines.serialization import dump_baseline, load_baseline_or_results
-from evalgate.cli.reevaluation import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import Baseline, BaselineSource, FailingSince, Record
+from evalgate.runner.reevaluation import GateRules, reevaluate
 from tests.builders import RESPONSE, a_record
-from tests.cli.test_reevaluation import case
+from tests.runner.test_reevaluation import case
 
 HELD = {("travel", "a"): {RESPONSE: 0.5}, ("travel", "b"): {RESPONSE: 0.5}}
 START = datetime(2026, 11, 1, 8, tzinfo=UTC)

@@ -11,10 +11,10 @@ import pytest
 
 from evalgate.cli.baseline_save import SaveOptions, accept_baseline, prune_baseline, save_baseline
 from evalgate.cli.baseline_show import export_baseline, format_baseline_summary, summarize_baseline
-from evalgate.cli.reevaluation import BaselineTarget, resolve_target
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import CaseMetric, Record, RunMetric, Status, Verdict
 from evalgate.datasets.results_io import dump_record
+from evalgate.runner.reevaluation import BaselineTarget, resolve_target
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 from tests.cli.test_cli import evalgate
 

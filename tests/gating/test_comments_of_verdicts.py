@@ -8,7 +8,6 @@ from typing import Literal
 import pytest
 
 from evalgate.baselines.history import build_baseline
-from evalgate.cli.reevaluation import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import (
     Baseline,
@@ -21,6 +20,7 @@ from evalgate.core.types import (
     SamplingCost,
 )
 from evalgate.reporting.comment.reporter import CommentReport
+from evalgate.runner.reevaluation import GateRules, reevaluate
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -3,7 +3,6 @@
 import pytest
 
 from evalgate.baselines.history import build_baseline
-from evalgate.cli.reevaluation import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import (
     BaselineSource,
@@ -14,6 +13,7 @@ from evalgate.core.types import (
     Record,
     RunMetric,
 )
+from evalgate.runner.reevaluation import GateRules, reevaluate
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 
 TAGS = {"": 0.5, "tag north": 0.6, "tag east": 0.7, "tag west": 0.8}

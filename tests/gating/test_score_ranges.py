@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalgate.baselines.history import build_baseline
-from evalgate.cli.reevaluation import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.protocols import Reporter
@@ -29,6 +28,7 @@ from evalgate.gating.verdict import decide_verdict
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.html.reporter import HtmlReport
 from evalgate.reporting.terminal import TerminalReport
+from evalgate.runner.reevaluation import GateRules, reevaluate
 from tests.builders import a_case_result, a_record, a_run_result
 
 FIVE = Range(1.0, 5.0)

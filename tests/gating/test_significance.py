@@ -3,9 +3,9 @@
 import pytest
 
 from evalgate.baselines.history import build_baseline
-from evalgate.cli.reevaluation import GateRules, reevaluate
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import BaselineSource, CaseMetric, CaseResult, MetricSummary, Record, RunMetric
+from evalgate.runner.reevaluation import GateRules, reevaluate
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 
 

@@ -14,12 +14,12 @@ from evalgate.baselines.stores import artifact
 from evalgate.baselines.stores.artifact import ArtifactStore
 from evalgate.ci.posting import PostTimeouts
 from evalgate.cli.baseline_save import SaveOptions, save_baseline
-from evalgate.cli.reevaluation import resolve_target
 from evalgate.core.errors import EvalgateError, InvalidInputError, NoVerdictError
 from evalgate.core.protocols import StoreContext, explain_missing_baseline
 from evalgate.core.registry import resolve_baseline_store
 from evalgate.core.types import Baseline, BaselineSource
 from evalgate.datasets.results_io import dump_record
+from evalgate.runner.reevaluation import resolve_target
 from tests.builders import a_case_result, a_record
 from tests.github.faults import Fault, limit_used_up, slow_down
 from tests.github.server import FakeGitHub
