@@ -3,7 +3,7 @@
 Importing the package does nothing and loads nothing; public names are resolved when they are first used.
 """
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # `typing` would be the only module that an import of the package loads
 
 if TYPE_CHECKING:
     from evalgate.api.evaluation import evaluate as evaluate

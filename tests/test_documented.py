@@ -252,10 +252,16 @@ def test_functions_are_short() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
         for path in (ROOT / "evalgate").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.lineno >= 45
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _count_lines(node, path) > 45
     ]
     assert found == []
+
+
+def _count_lines(node: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> int:
+    lines = (node.end_lineno or 0) - node.lineno + 1
+    # In the library a docstring is the manual page of a public function: it has every argument and an example.
+    manual = ast.get_docstring(node, clean=False) if "api" in path.parts else None
+    return lines - (manual.count("\n") + 1 if manual else 0)
 
 
 NO_FIRST_WORD = re.compile(r"(What|Who|Whose|Whom|Where|Which|How|Why|When|Whatever|Whoever|Whether)\b")

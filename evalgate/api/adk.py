@@ -30,6 +30,12 @@ NUM_RUNS = 2
 _AT_ONCE = 4  # conversations, as Google ADK's InferenceConfig has it
 _DEFAULT_CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
 _CONFIG_FIELDS = ("criteria", "custom_metrics", "user_simulator_config")
+_MESSAGES = {
+    True: "Following are all the test failures.",
+    False: "Following are all the test failures. If you looking to get more details on the failures, then "
+    "please re-run this test with `print_detailed_results` set to `True`.",
+}
+"""First line of the assertion, word by word that of Google's class; by `print_detailed_results`."""
 _COLUMN = 25  # characters, as Google ADK's table
 
 
@@ -75,7 +81,7 @@ class AgentEvaluator:
         """Run an eval set against the agent of a module, and assert that every metric reaches its threshold.
 
         As in Google's class, the mean of a metric over all turns and runs of a case must reach it. Unlike
-        there, a case whose agent crashed fails, too.
+        there, a case fails if its agent crashed.
 
         Args:
             agent_module: Dotted path of a module with `root_agent` or `get_agent_async`.
@@ -103,13 +109,7 @@ class AgentEvaluator:
         thresholds = {criterion.metric: criterion.threshold for criterion in rules.criteria}
         failures = list(_find_failures(record, thresholds, agent_name, show=print_detailed_results))
         if failures:
-            message = "Following are all the test failures."
-            if not print_detailed_results:
-                message += (
-                    " If you looking to get more details on the failures, then please re-run this test with "
-                    "`print_detailed_results` set to `True`."
-                )
-            raise AssertionError("\n".join([message, *failures]))
+            raise AssertionError("\n".join([_MESSAGES[print_detailed_results], *failures]))
         return record
 
     @staticmethod

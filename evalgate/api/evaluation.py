@@ -49,7 +49,7 @@ def evaluate(
     folder: str | Path = ".",
     progress: bool = False,
 ) -> Record:
-    """Run eval sets against an agent and return the record, whatever the verdict is.
+    """Run eval sets against an agent and return the record, also if the gate is closed.
 
     Works where an event loop already runs, such as a notebook: the evaluation then has a loop and a thread of
     its own, and this call waits. An agent that needs the caller's loop takes `evaluate_async`.

@@ -25,14 +25,15 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.extras import describe_install
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselineStore, CreateUser, Metric, StoreContext
+from evalgate.core.protocols import BaselineStore, CreateUser, StoreContext
 from evalgate.core.types import Baseline, EvalSet
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy
-from evalgate.runner.metric_binding import describe_ignored_options, find_criterion_problems
+from evalgate.runner.metric_binding import find_criterion_problems
+from evalgate.runner.suite_warnings import iter_notices, iter_warnings
 from evalgate.runner.suites import Suite, describe_default_criteria, is_partial_selection, plan_suites
 from evalgate.runner.user_factory import build_user_factory
 from evalgate.system.workspace import Workspace, list_socket_notices, open_workspace
@@ -206,9 +207,7 @@ def _build_checked_plan(
     environ: Mapping[str, str],
     given: GivenObjects,
 ) -> Plan:
-    config = _apply_default_baseline(apply_overrides(rules.config, overrides), base)
-    if given.eval_sets:
-        config = config.model_copy(update={"eval_sets": overrides.eval_sets})
+    config = _choose_config(overrides, base, rules, given)
     agent = given.agent or _resolve_plan_agent(overrides, rules, config)
     resolver = _build_judge_resolver(overrides, rules, config, environ)
     suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given.eval_sets)
@@ -238,12 +237,20 @@ def _build_checked_plan(
             *list_socket_notices(workspace),
             *notices,
             *filter(None, map(describe_default_criteria, suites)),
-            *_iter_eval_set_notices(suites),
+            *iter_notices(suites),
         ),
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
         is_part=not rules.config.eval_sets or is_partial_selection(rules, config, workspace),
     )
+
+
+def _choose_config(
+    overrides: Overrides, base: BaseBranchPolicy, rules: Thresholds, given: GivenObjects
+) -> Config:
+    config = _apply_default_baseline(apply_overrides(rules.config, overrides), base)
+    # Eval sets that are objects replace those of the thresholds file, as files on the command line do.
+    return config.model_copy(update={"eval_sets": overrides.eval_sets}) if given.eval_sets else config
 
 
 def _resolve_plan_agent(overrides: Overrides, rules: Thresholds, config: Config) -> AgentSpec:
@@ -381,40 +388,12 @@ def _check_files(
         metrics = ", ".join(bound.name for bound in suite.metrics)
         scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
         yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
-    found = list(_iter_warnings(suites))
+    found = list(iter_warnings(suites))
     yield from found
     yield from filter(None, map(describe_default_criteria, suites))
     yield from notices
     verdict = f"{pluralize(len(found), 'warning')}, no error." if found else "no problem found."
     yield f"{pluralize(len(suites), 'eval set')}: {verdict}"
-
-
-def _iter_eval_set_notices(suites: Sequence[Suite]) -> Iterator[str]:
-    """Yield notices about ignored contents of eval sets, and about metrics without expectations."""
-    from evalgate.datasets.lints.thresholds import find_empty_trajectories
-
-    for rules in {id(suite.rules): suite.rules for suite in suites}.values():
-        yield from rules.notices
-        yield from describe_ignored_options(rules)
-    for suite in suites:
-        yield from suite.eval_set.notices
-        yield from find_empty_trajectories(suite.eval_set, _index_metrics(suite))
-
-
-def _index_metrics(suite: Suite) -> dict[str, Metric]:
-    return {bound.name: bound.metric for bound in suite.metrics}
-
-
-def _iter_warnings(suites: Sequence[Suite]) -> Iterator[str]:
-    from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
-
-    yield from _iter_eval_set_notices(suites)
-    for suite in {id(suite.rules): suite for suite in suites}.values():
-        yield from lint_thresholds(suite.rules)
-        yield from lint_extra_calls(suite.rules, _index_metrics(suite))
-    for suite in suites:
-        for found in registry.find_lint_warnings(suite.eval_set, _index_metrics(suite)):
-            yield f"{suite.eval_set.path}:{found.line}: {found.eval_id}: {found.message}"
 
 
 def resolve_workspace(folder: Path) -> Workspace:

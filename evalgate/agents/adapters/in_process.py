@@ -68,7 +68,7 @@ class InProcessOptions:
 
 
 class InProcessAgent:
-    """An `Agent` whose turns run in this process, and in its event loop if the agent is asynchronous."""
+    """`Agent` that runs its turns in this process, and in its event loop if the agent is asynchronous."""
 
     def __init__(self, agent: object, *, timeout: float, concurrency: int) -> None:
         """Keep the options of an agent that is not looked at before it starts.

@@ -1,0 +1,37 @@
+"""Notices and warnings about eval sets and thresholds, for a run and for `evalgate validate`."""
+
+from collections.abc import Iterator, Sequence
+
+from evalgate.core import registry
+from evalgate.core.protocols import Metric
+from evalgate.runner.metric_binding import describe_ignored_options
+from evalgate.runner.suites import Suite
+
+
+def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
+    """Yield notices about ignored contents of eval sets, and about metrics without expectations."""
+    from evalgate.datasets.lints.thresholds import find_empty_trajectories
+
+    for rules in {id(suite.rules): suite.rules for suite in suites}.values():
+        yield from rules.notices
+        yield from describe_ignored_options(rules)
+    for suite in suites:
+        yield from suite.eval_set.notices
+        yield from find_empty_trajectories(suite.eval_set, _index_metrics(suite))
+
+
+def _index_metrics(suite: Suite) -> dict[str, Metric]:
+    return {bound.name: bound.metric for bound in suite.metrics}
+
+
+def iter_warnings(suites: Sequence[Suite]) -> Iterator[str]:
+    """Yield the notices, and the warnings of every lint, with the line in the file."""
+    from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
+
+    yield from iter_notices(suites)
+    for suite in {id(suite.rules): suite for suite in suites}.values():
+        yield from lint_thresholds(suite.rules)
+        yield from lint_extra_calls(suite.rules, _index_metrics(suite))
+    for suite in suites:
+        for found in registry.find_lint_warnings(suite.eval_set, _index_metrics(suite)):
+            yield f"{suite.eval_set.path}:{found.line}: {found.eval_id}: {found.message}"
