@@ -1,6 +1,9 @@
-"""A program that adds one gate run to a baseline on request: `writer.py STORE FOLDER NUMBER`."""
+"""A program whose child processes each add one gate run to a baseline at the same time: `STORE FOLDER WRITERS`."""
 
+import importlib
+import multiprocessing
 import sys
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from evalgate.baselines.history import join_baselines, split_baseline
@@ -30,13 +33,31 @@ def _with(before: Baseline | None, fresh: Baseline) -> Baseline:
     return join_baselines((*split_baseline(before), fresh)) or fresh if before else fresh
 
 
-if __name__ == "__main__":
-    if "://" in sys.argv[1]:
-        import fsspec
+def write_when_all_are_ready(barrier: Barrier, store: str, folder: Path, number: int) -> None:
+    barrier.wait(timeout=120)
+    write(store, folder, number)
 
-        # what takes long is over when all of them start
-        fsspec.get_filesystem_class(sys.argv[1].partition("://")[0])
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
-    write(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+
+def run_writers(store: str, folder: Path, count: int) -> bool:
+    """Let `count` processes write at the same time, and return whether all of them succeeded.
+
+    They are forked after the imports, which take a second in each process for a bucket.
+    """
+    importlib.import_module("evalgate.baselines.stores.fsspec")
+    if "://" in store:
+        importlib.import_module("fsspec").get_filesystem_class(store.partition("://")[0])
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(count)
+    writers = [
+        context.Process(target=write_when_all_are_ready, args=(barrier, store, folder, number))
+        for number in range(count)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    return all(writer.exitcode == 0 for writer in writers)
+
+
+if __name__ == "__main__":
+    sys.exit(not run_writers(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))
