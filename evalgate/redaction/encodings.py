@@ -45,25 +45,31 @@ class DecodedPart:
 def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
     """Decode each part of `text` that is long enough for a token, in time linear in its length.
 
-    `words` are the words of `text` in order, separated by white space; short words may be missing.
+    `words` are the different words of `text`, separated by white space; short words may be missing.
     """
     if "%" in text:
         yield from (_decode_url(match) for match in _ESCAPED_WORD.finditer(text))
     # Base64 holds no white space, and prose has few words of its length. To look only at these is several
     # times faster than to try the patterns at every character of a batch of runs.
-    words = [word for word in words if len(word) >= SHORTEST_ENCODED]
+    long = [word for word in words if len(word) >= SHORTEST_ENCODED]
+    encoded = {word for word in long if any(map(_may_encode_token, _BASE64.findall(word)))}
     end = 0
-    for word in words:
+    for word in text.split() if encoded else ():
+        if len(word) < SHORTEST_ENCODED:
+            continue
         start = text.index(word, end)
         end = start + len(word)
-        for match in _BASE64.finditer(text, start, end):
-            run = match[0]
-            # Digests and words in one case are no base64 of a token, and there are many of them.
-            if not (run.islower() or run.isupper() or run.isdigit()):
-                yield from _decode_base64(run, range(*match.span()))
-    if max(map(len, words), default=0) >= _SHORTEST_LINE and ("\n" in text or "\\n" in text):
+        for match in _BASE64.finditer(text, start, end) if word in encoded else ():
+            if _may_encode_token(match[0]):
+                yield from _decode_base64(match[0], range(*match.span()))
+    if max(map(len, long), default=0) >= _SHORTEST_LINE and ("\n" in text or "\\n" in text):
         for match in _WRAPPED.finditer(text):
             yield from _decode_wrapped(match)
+
+
+def _may_encode_token(run: str) -> bool:
+    """Return False for digests and words in one case: they are no base64 of a token, and there are many."""
+    return not (run.islower() or run.isupper() or run.isdigit())
 
 
 def _decode_url(match: re.Match[str]) -> DecodedPart:

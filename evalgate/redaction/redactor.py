@@ -23,8 +23,7 @@ from evalgate.core.sanitize import strip_invisible
 from evalgate.redaction.encodings import iter_spellings
 from evalgate.redaction.environment import find_announced_masks, find_secrets, is_worth_hiding, may_announce
 from evalgate.redaction.patterns import (
-    find_labeled_secrets,
-    find_token_spans,
+    find_pattern_spans,
     find_truncated_secrets,
     is_secret_value,
     is_truncated,
@@ -64,14 +63,14 @@ It also matches the second half of some escaped backslashes, which only costs a 
 def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
     """Return True if a line of JSON may hold a needle, an announced mask or an invisible character."""
     return (
-        not _is_line_visible(text)
+        not is_line_visible(text)
         or ("\\" in text and _HIDES.search(text) is not None)
         or may_announce(text)
         or any(needle in text for needle in _escape_needles(needles))
     )
 
 
-def _is_line_visible(line: str) -> bool:
+def is_line_visible(line: str) -> bool:
     """Return True if a line of JSON holds no invisible character.
 
     JSON escapes all control characters but DEL.
@@ -198,7 +197,11 @@ class Redactor:
         """Return True if a text certainly holds no secret and no invisible character."""
         printed = text.replace("\n", "")
         is_visible = (printed.isascii() and printed.isprintable()) or strip_invisible(text) == text
-        return is_visible and not self._find_spans(text)
+        return is_visible and not self.has_secret(text)
+
+    def has_secret(self, text: str) -> bool:
+        """Return True if a text holds a secret that no invisible character breaks."""
+        return bool(self._find_spans(text))
 
     def _redact_member(self, key: str, text: str) -> str:
         # The value of a key such as `password` is a secret whatever it looks like.
@@ -207,7 +210,7 @@ class Redactor:
     def _find_spans(self, text: str) -> list[tuple[int, int]]:
         if len(text) < SHORTEST_MASK:
             return []
-        spans = [*find_token_spans(text), *find_labeled_secrets(text)]
+        spans = [*find_pattern_spans(text)]
         for needle in self.needles:
             start = text.find(needle)
             while start >= 0:

@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import re
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
@@ -10,9 +11,20 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from evalgate.redaction import patterns
 from evalgate.redaction.environment import is_worth_hiding
 from evalgate.redaction.redactor import REPLACEMENT, Redactor
 
+TOKENS = (
+    "AKIAIOSFODNN7EXAMPLE",
+    "sk-abcdefghij1234567890",
+    "https://u:hunter22@db",
+    "?sig=" + "a1B2" * 9,
+    "curl -u me:hunter2x",
+    "private_key_id: " + "0123456789abcdef" * 2 + "01234567",
+    "Bearer abc123def456ghi789",
+    "token%3DaB3dE6gH9jK2mN5pQ8",
+)
 SECRETS = st.text(st.characters(codec="utf-8"), min_size=8, max_size=60).map(str.strip)
 CONTEXTS = st.text(max_size=20)
 
@@ -114,3 +126,14 @@ def test_prose_is_returned_as_it_is(text: str) -> None:
 def test_ids_and_digests_are_not_mangled(frame: str, value: str) -> None:
     text = frame.format(value)
     assert Redactor.from_environment({"A_TOKEN": "canary-value-1"}).redact_text(text) is text
+
+
+@given(st.lists(PIECES | st.sampled_from(TOKENS) | st.text(max_size=3), max_size=14).map("".join))
+def test_signs_in_words_find_what_signs_in_the_text_find(text: str) -> None:
+    every_token = {
+        match.span(match.re.groups)
+        for shape in patterns._SHAPES.values()
+        for match in re.finditer(shape, text)
+    }
+    labeled = {*patterns._find_labeled_secrets(text, text)}
+    assert every_token | labeled <= {*patterns.find_pattern_spans(text)}
