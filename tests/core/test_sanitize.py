@@ -1,5 +1,6 @@
 import json
 import re
+import sys
 import unicodedata
 from collections.abc import Callable
 
@@ -66,6 +67,13 @@ def kinds(markdown: str) -> list[str]:
 )
 def test_visible(text: str, expected: str) -> None:
     assert strip_invisible(text) == expected
+
+
+def test_every_character_that_python_prints_is_searched_for_invisible_ones() -> None:
+    printed = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isprintable()]
+
+    # The control character is removed, which asks for the full search of the whole text.
+    assert "".join(map(strip_invisible, printed)) == strip_invisible("\0" + "".join(printed))
 
 
 @given(ANYTHING)
