@@ -24,7 +24,7 @@ _UNSEEN = (
 _INVISIBLE = re.compile(f"[{_UNSEEN}]")
 _HIDDEN = re.compile(f"[{_UNSEEN}\\t\\n\r\v\f\x85\u2028\u2029]")
 _FROM_MARKS = re.compile("[\u034f-\U0010ffff]+")
-"""Characters from the first one that Python calls printable and no reader sees: U+034F, which joins graphemes."""
+"""Characters from U+034F on, the first one that is printable to Python and invisible to readers."""
 _NO_CHARACTER = re.compile(
     "[\ud800-\udfff\ufdd0-\ufdef"  # lone surrogates and noncharacters: illegal in XML, UTF-8 or both
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
@@ -83,7 +83,9 @@ def _is_visible(text: str) -> bool:
     # To Python, invisible characters are not printable, except for some marks that few texts have. Asking it
     # takes a tenth of the time of a search for each of them.
     line = text.replace("\n", "")
-    return line.isprintable() and (line.isascii() or not _INVISIBLE.search("".join(_FROM_MARKS.findall(line))))
+    return line.isprintable() and (
+        line.isascii() or not _INVISIBLE.search("".join(_FROM_MARKS.findall(line)))
+    )
 
 
 def escape_invisible(text: str) -> str:

@@ -7,13 +7,17 @@ Fields that a program may rely on are always written, as null if there is no val
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin, get_type_hints
 
-from evalgate.core.types import RunResult
+from evalgate.core.types import CaseResult, RunResult
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from pydantic_core import CoreSchema, SchemaSerializer
+    from pydantic_core.core_schema import DataclassField
 
 MOST_DIGITS = 4000  # Python neither writes nor reads integers of more than 4,300 digits
 
@@ -147,6 +151,55 @@ def as_tree(value: "DataclassInstance") -> dict[str, Any]:
         if held:
             written[name] = [as_tree(each) for each in held] if type(held) is tuple else as_tree(held)
     return written
+
+
+@cache
+def create_case_serializer() -> "SchemaSerializer":
+    """Create the serializer that writes the JSON of a case, with the fields of `as_dict`.
+
+    Call its `to_json` with `exclude_defaults=True`. It takes half the time of `as_tree` and `to_json`.
+    """
+    from pydantic_core import SchemaSerializer
+
+    definitions: dict[str, CoreSchema] = {}
+    schema = _build_value_schema(CaseResult, definitions)
+    return SchemaSerializer({"type": "definitions", "schema": schema, "definitions": [*definitions.values()]})
+
+
+def _build_value_schema(hint: Any, definitions: "dict[str, CoreSchema]") -> "CoreSchema":
+    """Return pydantic-core's schema of a type, and add those of its classes to `definitions` by name."""
+    args = [arg for arg in get_args(hint) if arg is not NoneType]
+    if isinstance(hint, type) and is_dataclass(hint):
+        name = hint.__name__
+        if name not in definitions:
+            definitions[name] = _build_class_schema(hint, definitions)
+        return {"type": "definition-ref", "schema_ref": name}
+    if not _contains_class(hint):
+        return {"type": "any"}
+    if get_origin(hint) is tuple:
+        items = _build_value_schema(args[0], definitions)
+        return {"type": "tuple", "items_schema": [items], "variadic_item_index": 0}
+    choices = [_build_value_schema(arg, definitions) for arg in args]
+    known: CoreSchema = {"type": "union", "choices": choices} if len(choices) > 1 else choices[0]
+    return {"type": "nullable", "schema": known} if len(args) < len(get_args(hint)) else known
+
+
+def _build_class_schema(kind: Any, definitions: "dict[str, CoreSchema]") -> "CoreSchema":
+    hints = get_type_hints(kind)
+    written: list[DataclassField] = []
+    for name, default in list_written_fields(kind):
+        schema = _build_value_schema(hints[name], definitions)
+        if default is not NEVER_LEFT_OUT:
+            schema = {"type": "default", "schema": schema, "default": default}
+        written.append({"type": "dataclass-field", "name": name, "schema": schema})
+    name = kind.__name__
+    return {
+        "type": "dataclass",
+        "cls": kind,
+        "ref": name,
+        "fields": [field["name"] for field in written],
+        "schema": {"type": "dataclass-args", "dataclass_name": name, "fields": written},
+    }
 
 
 def replace_unserializable(value: object, depth: int = 0) -> object:

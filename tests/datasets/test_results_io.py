@@ -32,6 +32,7 @@ from evalgate.core.types import (
     Usage,
     Verdict,
 )
+from evalgate.datasets.results_encoder import as_tree
 from evalgate.datasets.results_io import build_record_schema, dump_record, load_record
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.situations import GOLDEN
@@ -134,6 +135,13 @@ RECORDS = st.builds(
 @given(RECORDS)
 def test_a_record_survives_the_round_trip(record: Record) -> None:
     assert load_record(dump_record(record), "results.json") == record
+
+
+@given(RECORDS)
+def test_cases_have_the_fields_and_the_order_that_the_layout_says(record: Record) -> None:
+    cases = json.loads(dump_record(record), object_pairs_hook=list)[-1][1]
+    expected = json.dumps([as_tree(case) for case in record.cases])
+    assert cases == json.loads(expected, object_pairs_hook=list)
 
 
 @given(RECORDS)
