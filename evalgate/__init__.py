@@ -10,16 +10,54 @@ if TYPE_CHECKING:
     from evalgate.api.evaluation import evaluate_async as evaluate_async
     from evalgate.api.record import GateClosedError as GateClosedError
     from evalgate.api.record import Record as Record
+    from evalgate.api.steps import compare as compare
+    from evalgate.api.steps import decide as decide
+    from evalgate.api.steps import load as load
+    from evalgate.api.steps import render as render
+    from evalgate.api.steps import run as run
+    from evalgate.api.steps import score as score
+    from evalgate.core.errors import EvalgateError as EvalgateError
+    from evalgate.core.errors import InvalidInputError as InvalidInputError
+    from evalgate.core.errors import Problem as Problem
+    from evalgate.core.types import Baseline as Baseline
+    from evalgate.core.types import CaseResult as CaseResult
+    from evalgate.core.types import CaseTurn as CaseTurn
+    from evalgate.core.types import EvalCase as EvalCase
+    from evalgate.core.types import EvalSet as EvalSet
+    from evalgate.core.types import Reply as Reply
+    from evalgate.core.types import ToolCall as ToolCall
+    from evalgate.core.types import ToolResult as ToolResult
+    from evalgate.core.types import UserMessage as UserMessage
+    from evalgate.core.types import Verdict as Verdict
 
 __version__ = "1.0.0"
 
 _PUBLIC_NAMES = {
-    "GateClosedError": "evalgate.api.record",
-    "Record": "evalgate.api.record",
-    "evaluate": "evalgate.api.evaluation",
-    "evaluate_async": "evalgate.api.evaluation",
+    "Baseline": "core.types",
+    "CaseResult": "core.types",
+    "CaseTurn": "core.types",
+    "EvalCase": "core.types",
+    "EvalSet": "core.types",
+    "EvalgateError": "core.errors",
+    "GateClosedError": "api.record",
+    "InvalidInputError": "core.errors",
+    "Problem": "core.errors",
+    "Record": "api.record",
+    "Reply": "core.types",
+    "ToolCall": "core.types",
+    "ToolResult": "core.types",
+    "UserMessage": "core.types",
+    "Verdict": "core.types",
+    "compare": "api.steps",
+    "decide": "api.steps",
+    "evaluate": "api.evaluation",
+    "evaluate_async": "api.evaluation",
+    "load": "api.steps",
+    "render": "api.steps",
+    "run": "api.steps",
+    "score": "api.steps",
 }
-"""Public name to the module that defines it."""
+"""Public name to the module in this package that defines it."""
 
 
 def __getattr__(name: str) -> object:
@@ -28,7 +66,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    found = globals()[name] = getattr(import_module(_PUBLIC_NAMES[name]), name)
+    found = globals()[name] = getattr(import_module(f"evalgate.{_PUBLIC_NAMES[name]}"), name)
     return found
 
 

@@ -4,33 +4,23 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan
 from evalgate.api.record import Record, redact_record
 from evalgate.core.protocols import ProgressListener
-from evalgate.core.types import RunResult
-from evalgate.runner.pipeline import prepare_run
+from evalgate.runner.pipeline import SilentProgress, prepare_run
 from evalgate.runner.plan import Plan
+
+_T = TypeVar("_T")
 
 
 class _ClosableProgress(ProgressListener, Protocol):
     def close(self) -> None: ...
-
-
-class _SilentProgress:
-    def on_runs_planned(self, runs: int) -> None:
-        """Show nothing."""
-
-    def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Show nothing."""
-
-    def close(self) -> None:
-        """Show nothing."""
 
 
 def evaluate(
@@ -84,11 +74,7 @@ def evaluate(
         criteria, thresholds, runs, baseline, concurrency, timeout, judge, env, format, folder
     )
     plan = build_evaluation_plan(eval_sets, agent, options)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(evaluate_plan(plan, progress=progress))
-    return _run_in_thread(plan, progress=progress)
+    return run_blocking(lambda: evaluate_plan(plan, progress=progress))
 
 
 async def evaluate_async(
@@ -140,25 +126,34 @@ async def evaluate_plan(plan: Plan, *, progress: bool = False) -> Record:
 
 def _build_progress(*, shown: bool) -> _ClosableProgress:
     if not shown:
-        return _SilentProgress()
+        return SilentProgress()
     from evalgate.reporting.terminal import LiveProgress
 
     return LiveProgress(sys.stderr, tty=sys.stderr.isatty(), clock=time.monotonic)
 
 
-def _run_in_thread(plan: Plan, *, progress: bool) -> Record:
-    """Evaluate in a thread with its own event loop; an interrupt of the caller ends it in order."""
-    done: Future[Record] = Future()
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Record]]] = Future()
+def run_blocking(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Run a coroutine to its end, also where an event loop runs already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(evaluation())
+    return _run_in_thread(evaluation)
 
-    async def run_plan() -> Record:
-        task = asyncio.ensure_future(evaluate_plan(plan, progress=progress))
+
+def _run_in_thread(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Run a coroutine in a thread with its own event loop; an interrupt of the caller ends it in order."""
+    done: Future[_T] = Future()
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[_T]]] = Future()
+
+    async def run_as_task() -> _T:
+        task = asyncio.ensure_future(evaluation())
         started.set_result((asyncio.get_running_loop(), task))
         return await task
 
     def settle() -> None:
         try:
-            done.set_result(asyncio.run(run_plan()))
+            done.set_result(asyncio.run(run_as_task()))
         except BaseException as error:  # noqa: BLE001  raised again where the caller waits
             done.set_exception(error)
 

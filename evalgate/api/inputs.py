@@ -22,7 +22,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.loading import load_eval_sets, parse_eval_set
 from evalgate.documents.validation_errors import describe_error_details
-from evalgate.runner.plan import GivenObjects, Plan, build_plan
+from evalgate.runner.plan import Plan, build_plan
+from evalgate.runner.suites import GivenObjects
 
 _OPTION = re.compile(r"--(eval-sets|agent|runs|baseline|concurrency|timeout|judge|env|format|thresholds)\b")
 """Options that are arguments of the same name here."""
@@ -44,6 +45,8 @@ class EvaluationOptions:
     folder: str | Path = "."
     rules: Thresholds | None = None
     """Thresholds that are built already, in place of `criteria` and `thresholds`."""
+    scores: bool = True
+    """False: the conversations are wanted only."""
 
 
 def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationOptions) -> Plan:
@@ -70,6 +73,7 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
         objects,
         None if is_spec else _describe_agent(agent, options),
         options.rules or _build_rules(options, folder),
+        options.scores,
     )
     thresholds = options.thresholds
     path = str(thresholds) if isinstance(thresholds, str | Path) else None

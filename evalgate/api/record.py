@@ -82,8 +82,8 @@ class Record(types.Record):
         for finding in findings[:_MOST_FINDINGS]:
             yield f"{finding.name}:"
             yield from (f"  {fault}" for fault in describe_faults(finding.case))
-        if left := len(findings) - _MOST_FINDINGS:
-            yield f"… and {pluralize(left, 'further case')}" if left > 0 else ""
+        if len(findings) > _MOST_FINDINGS:
+            yield f"… and {pluralize(len(findings) - _MOST_FINDINGS, 'further case')}"
 
     def to_json(self) -> str:
         """Return the record as the text of a `results.json`."""
@@ -119,7 +119,10 @@ class Record(types.Record):
         Raises:
             ImportError: pandas is not installed.
         """
-        import pandas as pd
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("`to_dataframe` needs pandas: pip install 'evalgate[dataframe]'") from error
 
         return pd.DataFrame(list(self._iter_rows()))
 

@@ -352,23 +352,13 @@ def measure_false_alarms(
     )
 
 
-class _SilentProgress:
-    """Progress listener that shows nothing."""
-
-    def on_runs_planned(self, runs: int) -> None:
-        """Ignore the number of planned runs."""
-
-    def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Ignore the result of the run."""
-
-
 def _run_rounds(rounds: int, thresholds: str | None, folder: Path) -> Record:
-    from evalgate.runner.pipeline import run_gate
+    from evalgate.runner.pipeline import SilentProgress, run_gate
     from evalgate.runner.plan import build_plan
 
     overrides = Overrides(runs=rounds)
     plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
-    record = run_gate(replace(plan, baseline=None), _SilentProgress())
+    record = run_gate(replace(plan, baseline=None), SilentProgress())
     if record.verdict.exit_code in {ExitCode.NO_VERDICT, ExitCode.INTERRUPTED}:
         raise NoVerdictError(f"the agent could not be run: {record.verdict.reasons[0]}")
     return record

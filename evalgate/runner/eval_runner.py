@@ -131,6 +131,23 @@ class Evaluation:
         finally:
             self._flush_runs()
 
+    async def score_stored_runs(self, stored: Mapping[int, Sequence[CaseRun]]) -> None:
+        """Score runs that were made earlier, by the index of their case, instead of making any."""
+        async with self._plan.judge_resolver.judges, _close_metrics(self._plan):
+            if not await self._is_judge_reliable():
+                return
+            slots = asyncio.Semaphore(self._plan.agent.settings.concurrency)
+
+            async def score_in_slot(index: int, run: CaseRun) -> None:
+                async with slots:
+                    request = RunRequest(self._case_index.get_case(index), run.run, index)
+                    await self._on_run_finished(request, run)
+
+            async with asyncio.TaskGroup() as group:
+                for index, runs in stored.items():
+                    for run in runs:
+                        group.create_task(score_in_slot(index, run))
+
     def _begin_run(self, begin: Callable[[], None]) -> None:
         # The journal first: until this run has its own, nothing of an earlier one may be touched.
         if self._scope.journal is not None:

@@ -14,7 +14,7 @@ from evalgate.agents.factory import build_agent
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, HasNotices, LlmJudged, ProgressListener, explain_missing_baseline
-from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, Shard
+from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, RunResult, Shard
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
@@ -44,6 +44,19 @@ class RunOptions:
 
 
 WHOLE = RunOptions()
+
+
+class SilentProgress:
+    """Progress listener that shows nothing."""
+
+    def on_runs_planned(self, runs: int) -> None:
+        """Ignore the number of planned runs."""
+
+    def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
+        """Ignore the result of the run."""
+
+    def close(self) -> None:
+        """Return at once, as nothing is shown."""
 
 
 @dataclass

@@ -26,7 +26,7 @@ from evalgate.core.extras import describe_install
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser, StoreContext
-from evalgate.core.types import Baseline, EvalSet
+from evalgate.core.types import Baseline
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -34,7 +34,14 @@ from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy
 from evalgate.runner.metric_binding import find_criterion_problems
 from evalgate.runner.suite_warnings import iter_notices, iter_warnings
-from evalgate.runner.suites import Suite, describe_default_criteria, is_partial_selection, plan_suites
+from evalgate.runner.suites import (
+    NOTHING_GIVEN,
+    GivenObjects,
+    Suite,
+    describe_default_criteria,
+    is_partial_selection,
+    plan_suites,
+)
 from evalgate.runner.user_factory import build_user_factory
 from evalgate.system.workspace import Workspace, list_socket_notices, open_workspace
 
@@ -114,6 +121,10 @@ class Plan:
         notice = f"Each case was run once, as {held}. From half of them on `runs: auto` is the default."
         return replace(self, notices=(*self.notices, notice))
 
+    def drop_baseline(self) -> "Plan":
+        """Return the plan without a baseline, for runs that are not compared."""
+        return replace(self, baseline=None, policy=self.policy.model_copy(update={"baseline": None}))
+
     @property
     def thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
         """Return the score that a run must reach, by (eval set, case) and then by metric."""
@@ -129,21 +140,6 @@ class Plan:
     def fixed_runs(self) -> int:
         """Return the number of runs that every case gets before any result is known."""
         return 1 if self.runs == "auto" else self.runs
-
-
-@frozen
-class GivenObjects:
-    """Input that a Python program gives as objects instead of files and options."""
-
-    eval_sets: tuple[EvalSet, ...] = ()
-    """Eval sets in addition to those of files. With any, the thresholds file's own list is not read."""
-    agent: AgentSpec | None = None
-    """The agent; None: that of the options or of the thresholds file."""
-    rules: Thresholds | None = None
-    """The thresholds; None: those of a file."""
-
-
-NOTHING_GIVEN = GivenObjects()
 
 
 def build_plan(
@@ -210,7 +206,7 @@ def _build_checked_plan(
     config = _choose_config(overrides, base, rules, given)
     agent = given.agent or _resolve_plan_agent(overrides, rules, config)
     resolver = _build_judge_resolver(overrides, rules, config, environ)
-    suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given.eval_sets)
+    suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given)
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
     users = _build_users(overrides, rules, config, suites, resolver, base)
     base.note_local_plugins()

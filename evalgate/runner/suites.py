@@ -9,11 +9,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TypeAlias
 
+from evalgate.agents.factory import AgentSpec
 from evalgate.config.schema.criteria import CaseRule, ToolMockConfig
 from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds, parse_adk_version
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
+from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, MetricContext, MetricEnvironment
 from evalgate.core.types import (
     CasePolicy,
@@ -198,6 +200,23 @@ class CaseIndex:
         return self._suites[at].eval_set.cases[index - self._starts[at]]
 
 
+@frozen
+class GivenObjects:
+    """Input that a Python program gives as objects instead of files and options."""
+
+    eval_sets: tuple[EvalSet, ...] = ()
+    """Eval sets in addition to those of files. With any, the thresholds file's own list is not read."""
+    agent: AgentSpec | None = None
+    """The agent; None: that of the options or of the thresholds file."""
+    rules: Thresholds | None = None
+    """The thresholds; None: those of a file."""
+    scores: bool = True
+    """False: the conversations are wanted only, so no criteria are read."""
+
+
+NOTHING_GIVEN = GivenObjects()
+
+
 def plan_suites(
     rules: Thresholds,
     config: Config,
@@ -207,15 +226,15 @@ def plan_suites(
     *,
     needs_criteria: bool = True,
     base: BaseBranchPolicy,
-    given: tuple[EvalSet, ...] = (),
+    given: GivenObjects = NOTHING_GIVEN,
 ) -> tuple[Suite, ...]:
     """Build a suite for every eval set, with the metrics of the thresholds file.
 
     If that has no criteria, the `test_config.json` next to the set is used. Without either, a set of Google
     ADK takes ADK's defaults. `needs_criteria`: refuse any other set that has no criteria; otherwise it gets
-    no metrics. `given`: further eval sets, which are already loaded.
+    no metrics.
     """
-    if not config.eval_sets and not given:
+    if not config.eval_sets and not given.eval_sets:
         raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
     _check_runs(rules, config)
     loaded: tuple[EvalSet, ...] = ()
@@ -223,7 +242,7 @@ def plan_suites(
         formats = registry.get_formats()
         loaded = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
         base.check_eval_sets(eval_set.path for eval_set in loaded)
-    eval_sets = (*loaded, *given)
+    eval_sets = (*loaded, *given.eval_sets)
     eval_sets = add_played_stories(add_tool_mocks(eval_sets, config.tool_mocks, rules), config)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     context = MetricContext(version, judge_resolver, locate=base.resolve_path)
@@ -231,6 +250,8 @@ def plan_suites(
     own = resolve_case_policies(
         rules, config.cases, eval_sets, is_part=is_partial_selection(rules, config, workspace)
     )
+    if not given.scores:
+        return tuple(Suite(eval_set, (), rules, own) for eval_set in eval_sets)
     if rules.criteria:
         metrics = bind_metrics(rules, context, environment)
         suites = [Suite(eval_set, metrics, rules, own) for eval_set in eval_sets]

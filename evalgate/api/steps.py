@@ -1,0 +1,221 @@
+"""The steps of an evaluation, each alone: load, run, score, compare, decide, render.
+
+Every step takes the result of the one before, which may come from a file or from another machine: a `Record`
+is written with `Record.write` and read with `Record.read`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evalgate.agents.factory import AgentSpec
+from evalgate.agents.replay import ReplayAgentOptions
+from evalgate.api.evaluation import evaluate_plan, run_blocking
+from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, load_sources
+from evalgate.api.record import Record, redact_record
+from evalgate.baselines.history import build_baseline
+from evalgate.config.loader import parse_thresholds
+from evalgate.config.schema.agent import AgentConfig
+from evalgate.core import registry, types
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.exit_codes import ExitCode
+from evalgate.core.formatting import did_you_mean, join_quoted
+from evalgate.core.types import Baseline, EvalSet, GateInput, Verdict
+from evalgate.gating.verdict import decide_verdict
+from evalgate.runner.plan import resolve_workspace
+from evalgate.runner.reevaluation import (
+    GateRules,
+    infer_runs_setting,
+    load_stored_baseline,
+    load_thresholds_or_default,
+    reevaluate,
+)
+from evalgate.runner.stored_runs import score_record
+
+
+def load(
+    sources: object,
+    *,
+    format: str | None = None,  # noqa: A002  the name of the option everywhere else
+    folder: str | Path = ".",
+) -> tuple[EvalSet, ...]:
+    """Load eval sets of any format.
+
+    Args:
+        sources: Files, folders or globs, eval sets, cases, decoded JSON, or Google ADK's own `EvalSet`; one
+            or a list.
+        format: Format of all of them; detected from the content if absent.
+        folder: Folder that paths are relative to.
+
+    Raises:
+        InvalidInputError: with every problem of all of them.
+
+    >>> [eval_set] = load({"eval_set_id": "greetings", "eval_cases": []})
+    >>> eval_set.eval_set_id
+    'greetings'
+    """
+    return load_sources(sources, format, Path(folder))
+
+
+def run(
+    eval_sets: object = (),
+    agent: object = None,
+    *,
+    thresholds: str | Path | Mapping[str, object] | None = None,
+    runs: int = 1,
+    concurrency: int | None = None,
+    timeout: float | None = None,
+    env: Sequence[str] = (),
+    format: str | None = None,  # noqa: A002
+    folder: str | Path = ".",
+) -> Record:
+    """Run the cases and return the conversations; nothing is scored, so the record has no verdict to trust.
+
+    The arguments are those of `evaluate`; criteria in a thresholds file are not used.
+
+    Raises:
+        InvalidInputError, EvalgateError: as for `evaluate`.
+
+    >>> made = run([{"query": "Hi", "reference": "Hello"}], lambda text: "Hello")
+    >>> made.cases[0].runs[0].turns[0].actual.response
+    'Hello'
+    """
+    given = EvaluationOptions(
+        thresholds=thresholds,
+        runs=runs,
+        concurrency=concurrency,
+        timeout=timeout,
+        env=env,
+        format=format,
+        folder=folder,
+        scores=False,
+    )
+    plan = build_evaluation_plan(eval_sets, agent, given)
+    return run_blocking(lambda: evaluate_plan(plan.drop_baseline()))
+
+
+def score(
+    record: types.Record,
+    eval_sets: object = (),
+    *,
+    criteria: Mapping[str, object] | None = None,
+    thresholds: str | Path | Mapping[str, object] | None = None,
+    concurrency: int | None = None,
+    judge: str | None = None,
+    format: str | None = None,  # noqa: A002
+    folder: str | Path = ".",
+) -> Record:
+    """Score the conversations of a record, and decide by the thresholds alone; the agent is not asked.
+
+    Follow-up runs are left out, as they were made because of the scores that a case had before.
+
+    Args:
+        record: What `run` or `evaluate` returned, or a `results.json`.
+        eval_sets: What the cases expect; see `load`. Empty: the eval sets of the thresholds file.
+        criteria: Name of a metric to its threshold, or to a mapping with its options.
+        thresholds: A thresholds file, or its sections as a mapping.
+        concurrency: Runs that are scored at once, which matters for judges.
+        judge: `PROVIDER/MODEL` that judges.
+        format: Format of all eval sets.
+        folder: Folder that paths are relative to.
+
+    Raises:
+        InvalidInputError: with every problem of the input that was found.
+
+    >>> case = {"query": "Hi", "reference": "Hello"}
+    >>> made = run([case], lambda text: "Hello")
+    >>> score(made, [case], criteria={"response_match_score": 1.0}).passed
+    True
+    """
+    options = EvaluationOptions(criteria, thresholds, judge=judge, format=format, folder=folder)
+    at_once = {} if concurrency is None else {"concurrency": concurrency}
+    settings = AgentConfig.model_validate({"kind": "replay", **at_once})
+    agent = AgentSpec(settings, ReplayAgentOptions(path="record"), record.agent.what)
+    counted = [sum(not each.confirms for each in case.runs) for case in record.cases]
+    plan = build_evaluation_plan(eval_sets, agent, replace(options, runs=max(counted, default=1) or 1))
+    return redact_record(run_blocking(lambda: score_record(record, plan)))
+
+
+def compare(
+    record: types.Record,
+    baseline: str | Path | types.Record | Baseline,
+    *,
+    thresholds: str | Path | Mapping[str, object] | None = None,
+    folder: str | Path = ".",
+) -> Record:
+    """Compare a record with a baseline, and return it with every change and the verdict; nothing is run.
+
+    Args:
+        record: A record with scores.
+        baseline: Another record, a `results.json`, or a stored baseline by its path or address.
+        thresholds: A thresholds file, or its sections as a mapping; absent: the file in `folder`. Its `gate`
+            section applies. Each metric keeps the threshold that the record was scored with.
+        folder: Folder that paths are relative to.
+
+    Raises:
+        InvalidInputError: there is no such baseline, or the thresholds are wrong.
+
+    >>> from evalgate import evaluate
+    >>> case, criteria = {"query": "Hi", "reference": "Hello"}, {"response_match_score": 0.5}
+    >>> before = evaluate([case], lambda text: "Hello", criteria=criteria)
+    >>> after = evaluate([case], lambda text: "Hello there", criteria=criteria)
+    >>> round(compare(after, before).metrics[0].delta, 2)
+    -0.33
+    """
+    place = Path(folder)
+    if isinstance(thresholds, Mapping):
+        rules = parse_thresholds(thresholds, place, "thresholds")
+    else:
+        rules = load_thresholds_or_default(place, None if thresholds is None else str(thresholds))
+    if isinstance(baseline, types.Record):
+        baseline = build_baseline(baseline)
+    elif not isinstance(baseline, Baseline):
+        baseline = load_stored_baseline(resolve_workspace(place), str(baseline))
+    criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
+    gate_rules = GateRules(rules.config.gate, infer_runs_setting(record), criteria)
+    return Record.from_core(reevaluate(record, gate_rules, baseline))
+
+
+def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Verdict:
+    """Return the verdict on a record under other settings of the gate.
+
+    Args:
+        record: A record with scores.
+        gate: The settings, as in the `gate` section of a thresholds file. Absent: the defaults.
+
+    Raises:
+        InvalidInputError: with every problem of the settings.
+
+    >>> from evalgate import evaluate
+    >>> case, criteria = {"query": "Hi", "reference": "Hello"}, {"response_match_score": 0.5}
+    >>> record = evaluate([case], lambda text: "Bye", criteria=criteria)
+    >>> decide(record, {"max_failed_cases": 1}).status
+    'fail'
+    """
+    policy = parse_thresholds({"gate": dict(gate or {})}, Path(), "").config.gate
+    interrupted = record.verdict.exit_code == ExitCode.INTERRUPTED
+    evidence = GateInput(record.metrics, record.cases, record.totals, record.comparison, interrupted)
+    return decide_verdict(evidence, policy)
+
+
+def render(record: types.Record, report: str = "comment") -> str:
+    """Return a report of a record as text.
+
+    Args:
+        record: Any record.
+        report: `comment` (Markdown), `junit`, `json`, `html`, `codequality`, or the name of a plugin.
+
+    Raises:
+        InvalidInputError: there is no such report.
+
+    >>> from evalgate import evaluate
+    >>> case = {"query": "Hi", "reference": "Hello"}
+    >>> record = evaluate([case], lambda text: "Bye", criteria={"response_match_score": 1.0})
+    >>> render(record, "junit").startswith("<?xml")
+    True
+    """
+    if report not in registry.REPORTERS:
+        known = sorted(registry.REPORTERS)
+        hint = did_you_mean(report, known) or f" Known reports: {join_quoted(known)}."
+        raise InvalidInputError(f"`{report}` is not a report.{hint}")
+    return registry.get_reporter(report).render(record)

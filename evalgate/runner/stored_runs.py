@@ -1,0 +1,85 @@
+"""Runs that were made earlier and are scored now: with other metrics, or for the first time."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+from evalgate.core.formatting import pluralize
+from evalgate.core.types import CaseKey, CaseRun, EvalCase, Failure, Record, RunResult, UserMessage
+from evalgate.runner.eval_runner import Evaluation, RunScope
+from evalgate.runner.pipeline import SilentProgress
+from evalgate.runner.plan import Plan
+from evalgate.runner.record_builder import RunTiming, build_record
+from evalgate.runner.sampling import choose_statistics
+from evalgate.runner.suites import CaseIndex, Suite
+
+NO_RECORDING = "no_recording"
+"""Kind of failure: the record has no run of the case, or its user said something else."""
+
+
+async def score_record(record: Record, plan: Plan) -> Record:
+    """Score the runs of a record by the metrics of a plan, and decide by the thresholds alone."""
+    plan = plan.drop_baseline()
+    evaluation = Evaluation(plan, SilentProgress(), RunScope())
+    await evaluation.score_stored_runs(collect_stored_runs(record, plan.suites))
+    timing = RunTiming(record.created_at, record.duration_s)
+    scored = build_record(plan, evaluation, choose_statistics(plan, None), None, timing)
+    unused = describe_unused_cases(record, plan.suites)
+    return replace(scored, agent=record.agent, notices=(*scored.notices, *filter(None, [unused])))
+
+
+def collect_stored_runs(record: Record, suites: Sequence[Suite]) -> Mapping[int, Sequence[CaseRun]]:
+    """Return the runs of every case of the suites, by the index of the case; follow-up runs are left out.
+
+    A case that the record does not have gets one run with the outcome `not_run`, which says so.
+    """
+    stored = {case.key: case.runs for case in record.cases}
+    found: dict[int, Sequence[CaseRun]] = {}
+    for index, (suite, case) in enumerate(CaseIndex(suites).iter_cases()):
+        runs = [run for run in stored.get(_get_key(suite, case), ()) if not run.confirms]
+        absent = _refuse_run(1, "the record has no run of this case")
+        found[index] = [_build_case_run(case, run) for run in runs] or [absent]
+    return found
+
+
+def describe_unused_cases(record: Record, suites: Sequence[Suite]) -> str:
+    """Return a notice about cases of the record that the suites do not have; "" if there are none."""
+    known = {_get_key(suite, case) for suite, case in CaseIndex(suites).iter_cases()}
+    unused = [case for case in record.cases if case.key not in known]
+    if not unused:
+        return ""
+    verbs = ("is", "was") if len(unused) == 1 else ("are", "were")
+    cases = pluralize(len(unused), "case")
+    return f"{cases} of the record {verbs[0]} in none of the eval sets and {verbs[1]} not scored."
+
+
+def _get_key(suite: Suite, case: EvalCase) -> CaseKey:
+    return suite.eval_set.eval_set_id, case.eval_id
+
+
+def _build_case_run(case: EvalCase, run: RunResult) -> CaseRun:
+    """Return a run as it happened; one of other questions than the case has now is refused."""
+    written = [turn.user.text for turn in case.turns]
+    # After a failure the later turns were never played; an answered run has a reply or a gap for each turn.
+    played = run.turns
+    if run.outcome != "answered":
+        played = tuple(takewhile(lambda turn: turn.actual is not None, played))
+    for number, (turn, text) in enumerate(zip(played, written, strict=False), 1):
+        if turn.user != text:
+            return _refuse_run(run.run, f"the record answers another question in turn {number}")
+    return CaseRun(
+        run=run.run,
+        outcome=run.outcome,
+        replies=tuple(turn.actual for turn in played),
+        duration_s=run.duration_s,
+        usage=run.usage,
+        failure=run.failure,
+        final_state=run.final_state,
+        earlier_attempts=run.earlier_attempts,
+        said=tuple(UserMessage(turn.user) for turn in played),
+        user_usage=run.user_usage,
+    )
+
+
+def _refuse_run(number: int, sentence: str) -> CaseRun:
+    return CaseRun(number, "not_run", failure=Failure(NO_RECORDING, sentence))

@@ -1,0 +1,175 @@
+"""Each step of an evaluation alone, and that together they find what `evaluate` finds."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evalgate
+from evalgate.core.errors import InvalidInputError
+from tests.api.test_evaluation import CRITERIA, build_case, build_set, greet
+
+TWO = build_set(build_case("ada"), build_case("bob", "Bob", "Hi Bob"))
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def drop_times(record: evalgate.Record) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(record.to_json())
+    del found["created_at"], found["duration_s"]
+    for case in found["cases"]:
+        for run in case["runs"]:
+            del run["duration_s"]
+    return found
+
+
+class TestScore:
+    """Conversations that exist already get scores."""
+
+    def test_running_and_scoring_apart_finds_what_evaluate_finds(self) -> None:
+        whole = evalgate.evaluate(TWO, greet, criteria=CRITERIA, runs=2)
+        made = evalgate.run(TWO, greet, runs=2)
+        assert drop_times(evalgate.score(made, TWO, criteria=CRITERIA)) == drop_times(whole)
+        assert [case.status for case in whole.cases] == ["passed", "failed"]
+
+    def test_durations_and_time_are_those_of_the_run(self) -> None:
+        made = evalgate.run(TWO, greet)
+        scored = evalgate.score(made, TWO, criteria=CRITERIA)
+        assert scored.created_at == made.created_at
+        assert [case.runs[0].duration_s for case in scored.cases] == [
+            case.runs[0].duration_s for case in made.cases
+        ]
+
+    def test_a_record_survives_its_file(self, tmp_path: Path) -> None:
+        made = evalgate.run(TWO, greet)
+        made.write(tmp_path / "made")
+        read = evalgate.Record.read(tmp_path / "made" / "results.json")
+        assert drop_times(evalgate.score(read, TWO, criteria=CRITERIA)) == drop_times(
+            evalgate.score(made, TWO, criteria=CRITERIA)
+        )
+
+    def test_a_run_has_no_score_and_no_open_gate(self) -> None:
+        made = evalgate.run(TWO, greet)
+        assert made.metrics == ()
+        assert not made.passed
+        assert made.verdict.status == "error"
+
+    @pytest.mark.parametrize(
+        ("changed", "reason"),
+        [
+            (build_set(build_case("ada"), build_case("eve")), "the record has no run of this case"),
+            (
+                build_set(build_case("ada"), build_case("bob", "Rob")),
+                "the record answers another question in turn 1",
+            ),
+        ],
+    )
+    def test_cases_of_another_time_are_not_scored(self, changed: dict[str, Any], reason: str) -> None:
+        scored = evalgate.score(evalgate.run(TWO, greet), changed, criteria=CRITERIA)
+        assert [case.status for case in scored.cases] == ["passed", "not_evaluated"]
+        run = scored.cases[1].runs[0]
+        assert (run.outcome, run.failure and run.failure.message) == ("not_run", reason)
+        assert not scored.passed
+
+    def test_cases_that_no_set_has_are_told(self) -> None:
+        scored = evalgate.score(evalgate.run(TWO, greet), build_set(build_case("ada")), criteria=CRITERIA)
+        assert "1 case of the record is in none of the eval sets and was not scored." in scored.notices
+
+    def test_a_crash_stays_a_crash(self) -> None:
+        def crash(text: str) -> str:
+            raise RuntimeError("no key")
+
+        scored = evalgate.score(evalgate.run(TWO, crash), TWO, criteria=CRITERIA)
+        assert [case.runs[0].outcome for case in scored.cases] == ["crashed", "crashed"]
+        assert [case.status for case in scored.cases] == ["errored", "errored"]
+
+    def test_follow_up_runs_are_left_out(self) -> None:
+        made = evalgate.run(TWO, greet, runs=2)
+        cases = [
+            replace(case, runs=(case.runs[0], replace(case.runs[1], confirms=True))) for case in made.cases
+        ]
+        scored = evalgate.score(replace(made, cases=tuple(cases)), TWO, criteria=CRITERIA)
+        assert [len(case.runs) for case in scored.cases] == [1, 1]
+
+
+class TestCompareAndDecide:
+    """A record with scores is compared and decided without an agent."""
+
+    def test_a_record_is_compared_with_a_record(self) -> None:
+        before = evalgate.evaluate(TWO, lambda text: f"Hi {text}", criteria=CRITERIA)
+        after = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
+        found = evalgate.compare(after, before)
+        assert found.comparison is not None
+        changes = {each.eval_id: each.change for each in found.comparison.changes}
+        assert changes == {"ada": "newly_passing", "bob": "newly_failing"}
+
+    def test_a_file_is_a_baseline(self, tmp_path: Path) -> None:
+        record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
+        record.write("before")
+        found = evalgate.compare(record, "before/results.json")
+        assert found.comparison is not None
+        assert (found.comparison.changes, found.comparison.unchanged) == ((), 2)
+
+    def test_the_thresholds_file_has_the_settings_of_the_gate(self) -> None:
+        before = evalgate.evaluate(TWO, lambda text: "Hi Bob", criteria={"response_match_score": 0.3})
+        after = evalgate.evaluate(TWO, greet, criteria={"response_match_score": 0.3})
+        rises = evalgate.compare(after, before, thresholds={"gate": {"max_regression": 0.9}})
+        assert rises.verdict.status == "pass"
+
+    def test_a_missing_baseline_is_an_error(self) -> None:
+        record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
+        with pytest.raises(InvalidInputError, match=r"nowhere\.json: does not exist"):
+            evalgate.compare(record, "nowhere.json")
+
+    @pytest.mark.parametrize(("gate", "status"), [(None, "fail"), ({"max_failed_cases": 1}, "fail")])
+    def test_the_gate_has_other_settings(self, gate: dict[str, Any] | None, status: str) -> None:
+        record = evalgate.evaluate(TWO, greet, criteria={"response_match_score": 0.9})
+        assert evalgate.decide(record, gate).status == status
+
+    def test_a_failing_case_may_be_allowed(self) -> None:
+        rules = {"criteria": {"response_match_score": {"threshold": 0.9, "min_mean": 0.5}}}
+        record = evalgate.evaluate(TWO, greet, thresholds=rules)
+        assert record.verdict.status == "fail"
+        assert evalgate.decide(record, {"max_failed_cases": 1}).status == "pass"
+
+    def test_every_wrong_setting_is_named(self) -> None:
+        record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
+        with pytest.raises(InvalidInputError) as caught:
+            evalgate.decide(record, {"max_failed": 1, "alpha": 2})
+        assert len(caught.value.problems) == 2
+
+
+class TestRender:
+    """A record becomes any report."""
+
+    @pytest.mark.parametrize(
+        ("report", "start"),
+        [
+            ("comment", "<!-- evalgate"),
+            ("junit", "<?xml"),
+            ("json", "{"),
+            ("html", "<!doctype html>"),
+            ("codequality", "["),
+        ],
+    )
+    def test_each_report_is_text(self, report: str, start: str) -> None:
+        record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
+        assert evalgate.render(record, report).startswith(start)
+
+    def test_an_unknown_report_is_an_error(self) -> None:
+        record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
+        with pytest.raises(InvalidInputError, match=r"`junt` is not a report\. Did you mean `junit`\?"):
+            evalgate.render(record, "junt")
+
+
+def test_loading_reads_any_source() -> None:
+    Path("a.evalset.json").write_text(json.dumps(build_set(eval_set_id="a")), "utf-8")
+    loaded = evalgate.load(["a.evalset.json", build_set(eval_set_id="b")])
+    assert [each.eval_set_id for each in loaded] == ["a", "b"]
+    assert evalgate.evaluate(loaded, greet, criteria=CRITERIA).passed
