@@ -37,6 +37,8 @@ class Recording:
     failure: Failure | None = None
     """The failure after `replies`; None if the run was answered."""
     outcome: Outcome = "answered"
+    session_id: str = ""
+    user_id: str = ""
 
 
 Recordings: TypeAlias = Mapping[tuple[str, str], Sequence[Recording]]
@@ -58,6 +60,8 @@ def _extract_recording(run: RunResult) -> Recording:
         questions=tuple(turn.user for turn in turns),
         failure=run.failure,
         outcome=run.outcome,
+        session_id=run.session_id,
+        user_id=run.user_id,
     )
 
 
@@ -199,6 +203,16 @@ class _ReplaySession:
             raise AgentError(Failure("no_recording", sentence), "not_run")
         self._asked += 1
         return recording.replies[turn]
+
+    @property
+    def session_id(self) -> str:
+        """Return the id of the recorded session."""
+        return self._recording.session_id
+
+    @property
+    def user_id(self) -> str:
+        """Return the id of the recorded session's user."""
+        return self._recording.user_id
 
     async def end(self) -> SessionResult:
         """Return the recorded final state, and the replies that were not requested."""

@@ -126,6 +126,8 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
         earlier_attempts=run.earlier_attempts,
         user_usage=run.user_usage,
         judge=tally.usage,
+        session_id=run.session_id,
+        user_id=run.user_id or case.session.user_id,
     )
 
 

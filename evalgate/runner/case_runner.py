@@ -12,6 +12,7 @@ from evalgate.core.protocols import (
     AgentSession,
     AgentUnreachableError,
     CreateUser,
+    IdentifiesSession,
     SessionLostError,
     SessionResult,
     SimulatedUserError,
@@ -149,6 +150,7 @@ class CaseRunner:
     ) -> _AttemptResult:
         try:
             async with self._agent.open_session(case, run, alone=alone) as session:
+                driver.session = session
                 _check_mocks(case, session)
                 end = await driver.run_conversation(session)
         except AgentError as error:
@@ -182,6 +184,8 @@ class _ConversationDriver:
     """One conversation between a user and the agent; its turns survive the failure of a later one."""
 
     def __init__(self, user: User, throttle: Throttle, slot: Slot) -> None:
+        self.session: AgentSession | None = None
+        """Session of the conversation; None before it is open."""
         self._user = user
         self._throttle = throttle
         self._slot = slot
@@ -212,6 +216,7 @@ class _ConversationDriver:
 
     def build_answered_run(self, run: int, end: SessionResult) -> CaseRun:
         seconds = time.perf_counter() - self._started
+        session_id, user_id = self._get_ids()
         return CaseRun(
             run,
             "answered",
@@ -221,12 +226,15 @@ class _ConversationDriver:
             final_state=end.final_state,
             said=tuple(self._said),
             user_usage=self._user.usage,
+            session_id=session_id,
+            user_id=user_id,
         )
 
     def build_ended_run(
         self, run: int, outcome: Outcome, failure: Failure, usage: Usage | None = None
     ) -> CaseRun:
         seconds = time.perf_counter() - self._started
+        session_id, user_id = self._get_ids()
         return CaseRun(
             run,
             outcome,
@@ -236,4 +244,12 @@ class _ConversationDriver:
             failure,
             said=tuple(self._said),
             user_usage=self._user.usage,
+            session_id=session_id,
+            user_id=user_id,
         )
+
+    def _get_ids(self) -> tuple[str, str]:
+        session: object = self.session
+        if isinstance(session, IdentifiesSession):
+            return session.session_id, session.user_id
+        return "", ""

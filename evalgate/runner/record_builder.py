@@ -8,7 +8,15 @@ from evalgate import __version__
 from evalgate.core.formatting import to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import explain_missing_baseline
-from evalgate.core.types import AgentInfo, Baseline, CaseResult, Comparison, GateInput, Record
+from evalgate.core.types import (
+    AgentInfo,
+    Baseline,
+    CaseResult,
+    Comparison,
+    GateInput,
+    Record,
+    RecordedCriterion,
+)
 from evalgate.gating.comparison import ScoredRuns, compare_runs
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.usage import describe_budget_shortfall
@@ -70,6 +78,17 @@ def build_record(
         ),
         effort=comparison.effort,
         judge=evaluation.judged,
+        criteria=_list_criteria(plan),
+    )
+
+
+def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
+    """Return the options of every metric, each set of options once."""
+    bound = (metric for suite in plan.suites for metric in suite.metrics)
+    found = {(metric.name, metric.fingerprint): metric.criterion for metric in bound}
+    return tuple(
+        RecordedCriterion(name, fingerprint, criterion.options, criterion.evaluator)
+        for (name, fingerprint), criterion in found.items()
     )
 
 

@@ -328,3 +328,14 @@ class TestEventLoops:
 
         assert (ran.stdout, ran.stderr) == ("interrupted\n", "")
         assert time.monotonic() - started < 60
+
+
+def test_options_and_ids_are_in_the_record() -> None:
+    case = build_case() | {"session_input": {"app_name": "shop", "user_id": "ada"}}
+    criteria = {"tool_trajectory_avg_score": {"threshold": 1.0, "match_type": "IN_ORDER"}}
+    record = evalgate.evaluate(build_set(case), greet, criteria=criteria)
+
+    (criterion,) = record.criteria
+    assert (criterion.metric, criterion.options) == ("tool_trajectory_avg_score", {"match_type": "IN_ORDER"})
+    assert criterion.fingerprint == record.cases[0].metrics[0].fingerprint
+    assert [(run.session_id, run.user_id) for run in record.cases[0].runs] == [("", "ada")]

@@ -81,6 +81,8 @@ RUNS = st.builds(
     few(st.builds(Attempt, st.sampled_from(["crashed", "timed_out"]), FAILURE, NUMBER, USAGE)),
     st.booleans(),
     USAGE,
+    session_id=TEXT,
+    user_id=TEXT,
 )
 CASES = st.builds(
     CaseResult,

@@ -193,3 +193,16 @@ async def test_a_session_lost_among_neighbours_is_played_alone_and_once() -> Non
 async def test_a_spent_budget_ends_the_attempts() -> None:
     run = await Script([busy()]).played(refused=lambda: Failure("budget_spent", "it is spent"))
     assert (run.outcome, run.earlier_attempts) == ("faulted", ())
+
+
+class Named(Script):
+    """Knows under which ids its framework keeps the conversation."""
+
+    session_id = "s-1"
+    user_id = "ada"
+
+
+@pytest.mark.parametrize("ends", [[], [AgentError(Failure("exception", "gone"))]])
+async def test_ids_of_the_session_are_kept_of_answered_and_failed_runs(ends: list[Exception]) -> None:
+    run = await Named(ends).played(retries=0)
+    assert (run.session_id, run.user_id) == ("s-1", "ada")

@@ -153,6 +153,7 @@ class SessionManager:
             return
         session.history.append({"role": "user", "text": text})
         session.history.append({"role": "agent", "text": message.get("response") or ""})
+        message.update(session.ids)
         # Before the result, which ends the turn for the gate.
         self._send_captured(turn)
         self._close_turn(turn)

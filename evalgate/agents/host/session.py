@@ -125,6 +125,8 @@ class Session:
         """Parts of the user's message that are not text, as in the eval set."""
         self.mocks = Mocks(start.get("tool_mocks") or [])
         """Fixed tool results, for hosts that apply tool mocks."""
+        self.ids: dict[str, str] = {}
+        """Ids of the conversation in the agent's framework: `session_id` and `user_id`."""
         self.recorder = recorder
         """Recorder for hosts, which reports events without type checks."""
 

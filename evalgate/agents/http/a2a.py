@@ -143,7 +143,8 @@ class A2aConversation:
 
     def __init__(self, dialect: A2aDialect, case: EvalCase) -> None:
         self._dialect = dialect
-        self._context: str | None = None
+        self.session_id = ""
+        """Id of the context; "" before the server's first answer."""
         self._task: str | None = None
         self._seen_ids: set[str] = set()
         self._is_unsupported = bool(case.context_messages or case.session.state)
@@ -160,7 +161,7 @@ class A2aConversation:
             )
         endpoint = await self._dialect.resolve_endpoint()
         params = build_send_params(
-            endpoint.release, message, id_=str(uuid.uuid4()), context=self._context, task=self._task
+            endpoint.release, message, id_=str(uuid.uuid4()), context=self.session_id or None, task=self._task
         )
         turn = _A2aTurn(self._seen_ids)
         await self._dialect.post_message(params, turn)
@@ -169,7 +170,7 @@ class A2aConversation:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _MAX_POLL_S)
             turn.add_result(await self._dialect.fetch_task(turn.task))
-        self._context = turn.context or self._context
+        self.session_id = turn.context or self.session_id
         # A task that waits for the user goes on with the next message; one that is over does not.
         self._task = turn.task if turn.state == "input-required" else None
         return TurnAnswer(turn.build_reply())

@@ -235,8 +235,9 @@ class AdkServerConversation:
         self._case = case
         self._app = ""
         # A user of its own: ADK shares `user:` state between the sessions of a user.
-        self._user = case.session.user_id or f"evalgate-{uuid.uuid4()}"
-        self._session = ""
+        self.user_id = case.session.user_id or f"evalgate-{uuid.uuid4()}"
+        self.session_id = ""
+        """Id that the server gave the session; "" before the first turn."""
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
         """Run the turn in the session and return its reply, its usage and the session's state.
@@ -244,7 +245,7 @@ class AdkServerConversation:
         Raises:
             AgentError: a request failed, or the events are malformed or end with an error.
         """
-        if not self._session:
+        if not self.session_id:
             await self._create_session()
         at, body = self._connection.build_url, self._build_body(message)
         if self._options.stream:
@@ -271,17 +272,17 @@ class AdkServerConversation:
             AgentError: the request failed.
             TimeoutError: the request took longer than 5 s.
         """
-        if self._session:
+        if self.session_id:
             async with asyncio.timeout(_DELETE_TIMEOUT_S):
                 await self._connection.request_json("DELETE", self._session_url)
 
     @property
     def _session_url(self) -> str:
-        return append_path(self._sessions_url, f"/{quote(self._session, safe='')}")
+        return append_path(self._sessions_url, f"/{quote(self.session_id, safe='')}")
 
     @property
     def _sessions_url(self) -> str:
-        app, user = quote(self._app, safe=""), quote(self._user, safe="")
+        app, user = quote(self._app, safe=""), quote(self.user_id, safe="")
         return self._connection.build_url(f"/apps/{app}/users/{user}/sessions")
 
     async def _create_session(self) -> None:
@@ -292,14 +293,14 @@ class AdkServerConversation:
         id_ = created.get("id") if isinstance(created, dict) else None
         if not isinstance(id_, str) or not id_:
             raise build_format_error("the server made a session without an id")
-        self._session = id_
+        self.session_id = id_
 
     def _build_body(self, message: UserMessage) -> JsonObject:
         parts: list[JsonObject] = [{"text": message.text}, *message.attachments]
         return {
             "appName": self._app,
-            "userId": self._user,
-            "sessionId": self._session,
+            "userId": self.user_id,
+            "sessionId": self.session_id,
             "newMessage": {"role": "user", "parts": parts},
             "streaming": self._options.stream,
         }

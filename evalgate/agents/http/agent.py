@@ -131,6 +131,16 @@ class RemoteSession:
                 await self._conversation.end_conversation()
 
     @property
+    def session_id(self) -> str:
+        """Return the id of the conversation on the server; "" if the dialect has none."""
+        return getattr(self._conversation, "session_id", "")
+
+    @property
+    def user_id(self) -> str:
+        """Return the id of the user whom the dialect names; "" if it names none."""
+        return getattr(self._conversation, "user_id", "")
+
+    @property
     def applies_mocks(self) -> bool:
         """Return True if the dialect lets the gate answer the agent's tool calls."""
         return isinstance(self._conversation, SupportsToolMocks) and self._conversation.applies_mocks

@@ -43,7 +43,7 @@ class EvalgateConversation:
     def __init__(self, connection: AgentConnection, case: EvalCase) -> None:
         self._connection = connection
         self._case = case
-        self._session = str(uuid.uuid4())
+        self.session_id = str(uuid.uuid4())
         self._state: JsonObject = case.session.state
         self._history: list[JsonObject] = []
 
@@ -79,7 +79,7 @@ class EvalgateConversation:
         case, initial = self._case, self._case.session
         body: dict[str, object] = {
             "protocol": TURN_PROTOCOL_VERSION,
-            "session": self._session,
+            "session": self.session_id,
             "case": case.eval_id,
             "turn": len(self._history) // 2 + 1,
             "app_name": initial.app_name,

@@ -257,6 +257,11 @@ def read_state(message: JsonObject) -> JsonObject | None:
     return found
 
 
+def read_id(message: JsonObject, field: str) -> str:
+    """Return an id in the agent's framework; "" if the message holds none; raise InvalidMessageError."""
+    return _read_label(message, field) or ""
+
+
 def read_retry_after(message: JsonObject) -> float | None:
     """Return the seconds that an `error` asks to wait; None if it holds no valid number."""
     seconds = message.get("retry_after_s")

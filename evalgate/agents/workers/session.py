@@ -71,12 +71,17 @@ class WorkerSession:
         "concurrent",
         "expired",
         "key",
+        "session_id",
         "state",
         "turns",
+        "user_id",
     )
 
     def __init__(self, owner: SessionOwner, key: str, case: EvalCase, timeout_s: float) -> None:
         self.key = key
+        self.session_id = ""
+        """Id of the conversation in the agent's framework, as far as the worker reports one."""
+        self.user_id = ""
         self.state = SessionState.IDLE
         self.turns = 0
         """Number of turns so far."""
@@ -233,6 +238,7 @@ class WorkerSession:
         elif kind == "captured":
             self._add_captured(message)
         else:
+            self._read_ids(message)
             self.state = SessionState.IDLE
             failure = protocol.parse_failure(message, kind="exception")
             outcome, retry_after_s = protocol.classify_failure(failure), protocol.read_retry_after(message)
@@ -255,9 +261,14 @@ class WorkerSession:
     def _finish_turn(self, message: JsonObject) -> None:
         reply = self._transcript.build_reply(message)
         self._final_state = protocol.read_state(message)
+        self._read_ids(message)
         self.state = SessionState.IDLE
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(reply)
+
+    def _read_ids(self, message: JsonObject) -> None:
+        self.session_id = protocol.read_id(message, "session_id") or self.session_id
+        self.user_id = protocol.read_id(message, "user_id") or self.user_id
 
     def _finish_cancel(self, *, still_running: bool) -> None:
         if self.state is not SessionState.CANCELLING:

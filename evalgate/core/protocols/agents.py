@@ -214,6 +214,24 @@ class SupportsToolMocks(Protocol):
 
 
 @runtime_checkable
+class IdentifiesSession(Protocol):
+    """A session that knows the ids under which the agent's framework or server keeps the conversation.
+
+    They are read when a run is over, whether it was answered or not.
+    """
+
+    @property
+    def session_id(self) -> str:
+        """Return the id of the conversation; "" if it is not known."""
+        ...
+
+    @property
+    def user_id(self) -> str:
+        """Return the id of the user; "" if it is not known."""
+        ...
+
+
+@runtime_checkable
 class ChecksEntry(Protocol):
     """An agent that can report, once it is entered, that the named entry does not exist."""
 

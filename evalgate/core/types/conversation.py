@@ -194,3 +194,7 @@ class CaseRun:
     """The user's messages, turn by turn: written in the case, or made up by a simulated user."""
     user_usage: Usage | None = None
     """Consumption of the simulated user."""
+    session_id: str = ""
+    """Id under which the agent's framework or server keeps the conversation; "" if it has none."""
+    user_id: str = ""
+    """Id of the user that the agent was called for; "" if it has none."""

@@ -7,7 +7,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types.comparison import Margin, MetricComparison, SamplingCost
 from evalgate.core.types.conversation import CaseKey, Outcome, Reply, Usage
-from evalgate.core.types.result import CaseResult, ModelUsage, Status
+from evalgate.core.types.result import CaseResult, ModelUsage, RecordedCriterion, Status
 
 
 @frozen
@@ -319,6 +319,8 @@ class Record:
     """Cost of `runs: auto`; None if the number of runs was given."""
     judge: ModelUsage | None = None
     """Consumption of judging over the whole run, anchors included; None: no model was asked to judge."""
+    criteria: tuple[RecordedCriterion, ...] = ()
+    """Options of the metrics, each set of options once; a case's metric refers to it by its fingerprint."""
 
 
 @frozen

@@ -233,6 +233,24 @@ class RunResult:
     """Consumption of the simulated user."""
     judge: ModelUsage | None = None
     """Consumption of judging this run; None: no model was asked."""
+    session_id: str = ""
+    """Id under which the agent's framework or server keeps the conversation; "" if it has none."""
+    user_id: str = ""
+    """Id of the user that the agent was called for; "" if the case and the agent name none."""
+
+
+@frozen
+class RecordedCriterion:
+    """A metric with the options that its scores depend on."""
+
+    metric: str
+    """The name as the user wrote it."""
+    fingerprint: str
+    """`CaseMetric.fingerprint` of the scores."""
+    options: JsonObject = field(default_factory=dict)
+    """The metric's own options, as the user wrote them."""
+    evaluator: str = ""
+    """Name of the metric in the registry, if that is not `metric`."""
 
 
 @frozen

@@ -147,6 +147,7 @@ def _build_run_row(run: RunResult) -> _Row:
         confirms,
         user_usage,
         judge,
+        *ids,
     ) = _get_run_fields(run)
     return (
         number,
@@ -160,6 +161,7 @@ def _build_run_row(run: RunResult) -> _Row:
         confirms,
         user_usage and _get_usage_fields(user_usage),
         judge and _build_judge_row(judge),
+        *(ids if any(ids) else ()),
     )
 
 
@@ -198,7 +200,8 @@ def _to_turn_values(row: bytes) -> list[object]:
 
 
 def _parse_run(kind: "type[JournalRun]", row: _Row) -> "JournalRun":
-    number, outcome, seconds, metrics, usage, failure, state, attempts, confirms, user_usage, judge = row
+    number, outcome, seconds, metrics, usage, failure, state, attempts, confirms, user_usage, *more = row
+    judge, *ids = more  # rows of older journals, and of agents without them, have no ids
     return kind(
         number,
         outcome,
@@ -212,6 +215,7 @@ def _parse_run(kind: "type[JournalRun]", row: _Row) -> "JournalRun":
         confirms,
         user_usage and _parse_usage(user_usage),
         judge and _parse_judge_totals(judge),
+        *ids,
     )
 
 

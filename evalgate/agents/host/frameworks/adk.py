@@ -82,6 +82,7 @@ class _AdkConversation:
 
     async def open_session(self, session: Session) -> None:
         """Open the session with the case's state, and append the messages that precede the conversation."""
+        session.ids = {"session_id": self._id, "user_id": self._user_id}
         opened = await self._sessions.create_session(
             app_name=self._app_name, user_id=self._user_id, session_id=self._id, state=session.state
         )

@@ -81,6 +81,7 @@ class _GraphConversation:
         self._seen: set[object] = set()
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
+        session.ids = {"session_id": self._thread}
         recorder = EventRecorder(session)
         message = {"role": "user", "content": text}
         first = not self._is_interrupted
@@ -159,6 +160,7 @@ class _RunnableConversation:
         self._messages: list[dict[str, Any]] = list(session.context_messages)
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
+        session.ids = {"session_id": self._id}
         recorder = EventRecorder(session)
         known = {"session_id": self._id, "thread_id": self._id}
         config = {"configurable": known, "callbacks": [_create_callback_handler(recorder, tools=True)]}
