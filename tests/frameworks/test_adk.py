@@ -1,10 +1,14 @@
 """Google ADK's agents, with Google's own package and a scripted model."""
 
+import json
 import shutil
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from evalgate.agents import host
 from evalgate.core.types import (
     CaseRun,
     CaseTurn,
@@ -17,12 +21,13 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from tests.agents.play import a_talk
+from tests.agents.play import a_talk, environment
 from tests.frameworks import AGENTS
 from tests.frameworks.playing import play, without_ids
 
 pytestmark = pytest.mark.slow
 FOLDER = AGENTS / "adk"
+HOST = Path(host.__file__).with_name("__main__.py")
 
 
 async def ask(python: str, entry: str, *texts: str, **options: object) -> CaseRun:
@@ -123,34 +128,53 @@ async def test_an_empty_answer_is_one(adk: str) -> None:
     assert (await ask(adk, "desk", "silence")).replies == (Reply(""),)
 
 
-@pytest.mark.parametrize(
-    ("entry", "agent_name", "answer"),
-    [
-        ("desk", None, "Hello"),
-        ("desk/", None, "Hello"),
-        ("desk/agent.py", None, "Hello"),
-        ("desk.agent", None, "Hello"),
-        ("desk.agent:root_agent", None, "Hello"),
-        ("travel", None, "Where to?"),
-        ("bare", None, "bare"),
-        ("later", None, "made later"),
-        ("later.py:get_agent_async", None, "made later"),
-        ("travel.agent:outline", None, "Rome, Oslo"),
-        ("travel", "booking", "Your flight to Rome is booked."),
-        ("inspector.py", None, "user:hi"),
-        ("inspector", "other", "the other one"),
-        ("written", None, "written"),
-        ("written/root_agent.yaml", None, "written"),
-        ("written/clerk.yaml", None, "the clerk"),
-        ("written", "clerk", "the clerk"),
-    ],
-)
-async def test_where_an_agent_is_found(adk: str, entry: str, agent_name: str | None, answer: str) -> None:
-    run = await ask(adk, entry, "hi", agent_name=agent_name)
+def ask_forked_hosts(python: str, agents: Iterable[tuple[str, str | None]]) -> list[dict[str, str]]:
+    """Say "hi" to agents, which are an entry and the name of an agent below it, and return the last messages."""
+    hosts = [{"entry": entry, "adk": True, "agent": name, "threads": 1} for entry, name in agents]
+    done = subprocess.run(
+        [python, "-P", Path(__file__).with_name("forked_hosts.py")],
+        cwd=FOLDER,
+        env=environment(),
+        input=json.dumps({"program": str(HOST), "text": "hi", "hosts": hosts}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    messages: list[dict[str, str]] = json.loads(done.stdout)
+    return messages
 
-    assert run.failure is None
-    assert run.replies[0] is not None
-    assert (run.replies[0].response or "").startswith(answer)
+
+ANSWERS = {
+    ("desk", None): "Hello",
+    ("desk/", None): "Hello",
+    ("desk/agent.py", None): "Hello",
+    ("desk.agent", None): "Hello",
+    ("desk.agent:root_agent", None): "Hello",
+    ("travel", None): "Where to?",
+    ("bare", None): "bare",
+    ("later", None): "made later",
+    ("later.py:get_agent_async", None): "made later",
+    ("travel.agent:outline", None): "Rome, Oslo",
+    ("travel", "booking"): "Your flight to Rome is booked.",
+    ("inspector.py", None): "user:hi",
+    ("inspector", "other"): "the other one",
+    ("written", None): "written",
+    ("written/root_agent.yaml", None): "written",
+    ("written/clerk.yaml", None): "the clerk",
+    ("written", "clerk"): "the clerk",
+}
+"""Entry and name of the agent → the start of its answer."""
+
+
+def test_where_an_agent_is_found(adk: str) -> None:
+    messages = ask_forked_hosts(adk, ANSWERS)
+
+    starts = [
+        message.get("response", "")[: len(start)]
+        for message, start in zip(messages, ANSWERS.values(), strict=True)
+    ]
+    assert dict(zip(ANSWERS, starts, strict=True)) == ANSWERS
 
 
 async def test_an_agent_that_is_written_in_a_file_calls_its_tools(adk: str) -> None:
@@ -162,26 +186,34 @@ async def test_an_agent_that_is_written_in_a_file_calls_its_tools(adk: str) -> N
     ]
 
 
-@pytest.mark.parametrize(
-    ("entry", "agent_name", "why"),
-    [
-        ("nothing", None, "there is no module `nothing` in "),
-        ("./nothing", None, "there is no folder ./nothing in "),
-        ("desk", "clerk", "there is no agent `clerk` in it; there are: desk"),
-        ("travel", "clerk", "there are: travel, booking, writers, outline, draft"),
-        ("scripted", None, "neither `scripted` nor its `agent` has one of app, root_agent, get_agent_async"),
-        ("written/other.yaml", None, "there is no file written/other.yaml in "),
-        ("spoilt", None, "spoilt/root_agent.yaml is no agent of Google ADK: "),
-        ("inspector.py:not_an_agent", None, "it is of type int, not an agent or app of Google ADK"),
-    ],
-)
-async def test_what_is_no_agent(adk: str, entry: str, agent_name: str | None, why: str) -> None:
-    run = await ask(adk, entry, "hi", agent_name=agent_name)
+REFUSALS = {
+    ("nothing", None): "there is no module `nothing` in ",
+    ("./nothing", None): "there is no folder ./nothing in ",
+    ("desk", "clerk"): "there is no agent `clerk` in it; there are: desk",
+    ("travel", "clerk"): "there are: travel, booking, writers, outline, draft",
+    ("scripted", None): "neither `scripted` nor its `agent` has one of app, root_agent, get_agent_async",
+    ("written/other.yaml", None): "there is no file written/other.yaml in ",
+    ("spoilt", None): "spoilt/root_agent.yaml is no agent of Google ADK: ",
+    ("inspector.py:not_an_agent", None): "it is of type int, not an agent or app of Google ADK",
+}
+"""Entry and name of the agent → why there is none."""
+
+
+def test_what_is_no_agent(adk: str) -> None:
+    messages = ask_forked_hosts(adk, REFUSALS)
+
+    for message, (agent, why) in zip(messages, REFUSALS.items(), strict=True):
+        kind = "entry" if "there " in why else "import"
+        assert (message["type"], message.get("kind")) == ("fatal", kind), agent
+        assert why in message["message"], agent
+
+
+async def test_an_entry_without_an_agent_is_not_run(adk: str) -> None:
+    run = await ask(adk, "nothing", "hi")
 
     assert run.outcome == "not_run"
     assert run.failure is not None
-    assert run.failure.kind == ("entry" if "there " in why else "import")
-    assert why in run.failure.message
+    assert run.failure.kind == "entry"
 
 
 async def test_sessions_are_fresh_and_interleave(adk: str) -> None:

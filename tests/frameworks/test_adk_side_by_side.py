@@ -68,6 +68,6 @@ def scores_of_evalgate(python: str, project: Path, name: str) -> Scores:
 
 
 def _release(python: str) -> str:
-    said = "from google.adk.version import __version__; print(__version__)"
+    said = "from importlib.metadata import version; print(version('google-adk'))"
     version = subprocess.run([python, "-c", said], capture_output=True, text=True, check=True).stdout
     return ".".join(version.strip().split(".")[:2])
