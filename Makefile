@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST_ARGS ?= -n auto
+PYTEST_ARGS ?= -n auto --dist worksteal
 WORKFLOWS := $(wildcard .github/workflows/*.yml samples/workflows/*.yml) evalgate/cli/scaffold/github-workflow.yml
 
 .PHONY: .venv demo demo-judge demo-users test check lint format lock benchmarks clean

@@ -1,5 +1,6 @@
 """Options of the test run, and what holds for all of it."""
 
+import os
 import signal
 
 import pytest
@@ -19,6 +20,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the expected reports in tests/golden anew"
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Return the number of workers of `-n auto`: two more than cores, because many tests only wait."""
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else (os.cpu_count() or 1) + 2
 
 
 @pytest.fixture
