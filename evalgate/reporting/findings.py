@@ -148,7 +148,7 @@ def find_still_failing(record: Record) -> list[CaseResult]:
 
 def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
     """Return the gating cases with runs that disagree, as (case, passed runs, conclusive runs)."""
-    gating = (case for case in record.cases if case.quarantine is None)
+    gating = (case for case in record.cases if len(case.runs) > 1 and case.quarantine is None)
     counted = ((case, *count_passed_runs(case)) for case in gating)
     return [(case, passed, runs) for case, passed, runs in counted if 0 < passed < runs]
 

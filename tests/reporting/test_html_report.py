@@ -5,6 +5,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -24,6 +25,7 @@ from evalgate.core.types import (
     Usage,
     Verdict,
 )
+from evalgate.reporting.html import reporter
 from evalgate.reporting.html.reporter import LIMIT
 from evalgate.reporting.html.reporter import HtmlReport as Report
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_turn_result
@@ -43,6 +45,22 @@ OPINIONS = (
     },
     {"sample": 2, "score": None, "failure": "outage", "reason": "no answer", "cached": True},
 )
+
+
+def test_templates_call_safe_only_what_a_macro_returns() -> None:
+    folder = Path(reporter.__file__).parents[1] / "templates"
+    marked = [
+        part
+        for path in folder.glob("page_*.j2")
+        for part in re.findall(r"{{[^{}]*safe[^{}]*}}", path.read_text())
+    ]
+    macros = "cut|difference|named|opinions|run_body|scored|spoken|title|turn_body"
+    assert len(marked) > 20
+    assert [
+        part
+        for part in marked
+        if not re.fullmatch(rf"{{{{ ({macros})\([^|]*(\|short)?[^|]*\)(\|trim)?\|safe }}}}", part)
+    ] == []
 
 
 def page_of(record: Record) -> Page:

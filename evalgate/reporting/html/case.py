@@ -66,7 +66,7 @@ class _RunView:
 
 
 def build_case_view(record: Record, entry: CaseEntry, anchor: str, budget: SizeBudget) -> dict[str, object]:
-    """Return the values of `page_case.html.j2`: the case with all its runs, as far as they fit."""
+    """Return the values of the macro `case_in_full`: the case with all its runs, as far as they fit."""
     case = entry.case
     # The table shows the reasons of metrics, and a single run shows why it has no answer.
     is_explained = len(case.runs) <= 1 or all(run.outcome == "answered" for run in case.runs)
