@@ -31,6 +31,8 @@ def _convert_unknown(value: object) -> object:
 
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=_convert_unknown)
+# Not `json.loads`, which searches for blanks around each value: the gate writes none.
+_DECODER = json.JSONDecoder()
 
 
 def encode_line(message: dict[str, Any]) -> bytes:
@@ -122,10 +124,14 @@ class Channel:
         if not data:
             self._close_channel()
             return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
+        lines, newline, rest = data.rpartition(b"\n")
+        if not newline:
+            self._rest += data
+            return
+        text, self._rest = (self._rest + lines).decode("utf-8", "replace"), rest
+        for line in text.split("\n"):
             if line and self._receive is not None:
-                self._receive(json.loads(line.decode("utf-8", "replace")))
+                self._receive(_DECODER.raw_decode(line)[0])
 
     def _close_channel(self) -> None:
         self.closed = True

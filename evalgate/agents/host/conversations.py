@@ -87,6 +87,8 @@ class SessionManager:
         session.mocks.begin_turn()
         turn = self._turns[session.id] = _ActiveTurn(session, recorder)
         if len(self._turns) > 1:
+            turn.concurrent = True
+        if len(self._turns) == 2:  # of more, all others have the mark already
             for each in self._turns.values():
                 each.concurrent = True
         turn.task = self._loop.create_task(self._run_turn(turn, message["text"]))
@@ -187,13 +189,13 @@ class SessionManager:
             self._channel.send({"type": "error", "session": session, "kind": "protocol", "message": why})
 
     async def _ask_agent(self, turn: _ActiveTurn, text: str) -> AnswerCollector:
-        host = await self._find_host(turn)
+        host = self._host if self._host.create_next_host is None else await self._find_host(turn)
         answer = AnswerCollector(turn.session, turn.recorder)
         if host.asynchronous:
             result = host.run_turn(text, turn.session)
         else:
             result = await self._ask_in_thread(host, turn, text, answer)
-        if inspect.isasyncgen(result) or hasattr(result, "__aiter__"):
+        if hasattr(result, "__aiter__"):
             async for piece in result:
                 answer.add_yielded(piece)
             result = "" if answer.is_empty() else None  # an empty stream is an empty text
@@ -206,14 +208,9 @@ class SessionManager:
         return answer
 
     async def _find_host(self, turn: _ActiveTurn) -> AgentHost:
-        """Return the host that serves the turn's conversation.
-
-        If each conversation has a host of its own, the first turn creates that host.
-        """
+        """Return the host of the turn's conversation, which the first turn creates."""
         create_host, session = self._host.create_next_host, turn.session.id
-        if create_host is None:
-            return self._host
-        if session not in self._hosts:
+        if create_host is not None and session not in self._hosts:
             if self._host.asynchronous:
                 created = create_host()
             else:

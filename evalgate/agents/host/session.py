@@ -102,7 +102,7 @@ class Recorder:
         if not self.open:
             raise RuntimeError(f"session.{kind}() was called when no turn was in progress")
         message: dict[str, Any] = {"type": kind, "session": self._session}
-        message.update((key, value) for key, value in fields.items() if value is not None)
+        message.update({key: value for key, value in fields.items() if value is not None})
         self._send(message)
         self.events += 1
 
@@ -139,7 +139,8 @@ class Session:
     ) -> None:
         """Report that the agent calls a tool."""
         _require_type("name", name, str)
-        _require_type("args", {} if args is None else args, dict)
+        if args is not None:
+            _require_type("args", args, dict)
         _require_texts(id=id, author=author)
         self.recorder.report_event("tool_call", name=name, args=args or {}, id=id, author=author)
 
@@ -175,7 +176,7 @@ class Session:
 
 def _require_type(field: str, value: object, kind: type | tuple[type, ...]) -> None:
     # A bool is an int to Python and a mistake here.
-    if isinstance(value, kind) and not isinstance(value, bool):
+    if isinstance(value, kind) and value is not True and value is not False:
         return
     kinds = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
     raise TypeError(f"`{field}` must be of type {kinds}, not {type(value).__name__}")

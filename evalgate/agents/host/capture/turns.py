@@ -143,19 +143,23 @@ class TurnCapture:
         with self._lock:
             self.is_open = False
             _in_progress.discard(self)
-            # A forced call without a result is structured output: the SDK reads its arguments as an object.
-            forced = {id(each) for each in self._forced}
-            objects = {id(each) for each in self._unanswered.values() if id(each) in forced}
-            events = [each for each in self._events if id(each) not in objects]
-            fields: dict[str, Any] = {
-                "events": [
-                    {key: limit_json_depth(value) for key, value in each.items() if value is not None}
-                    for each in events
-                ]
-            }
-            if self._usage is not None or self._models:
-                fields["usage"] = {**(self._usage or {}), "models": self._models}
-            fields["spans"] = self._spans
-            fields["dropped_spans"] = self._dropped_spans
-        fields = {key: value for key, value in fields.items() if value}
-        return fields or None
+            if not (self._events or self._usage or self._models or self._spans or self._dropped_spans):
+                return None  # as in most turns: many agents report all by themselves
+            return self._build_fields()
+
+    def _build_fields(self) -> Optional[dict[str, Any]]:
+        # A forced call without a result is structured output: the SDK reads its arguments as an object.
+        forced = {id(each) for each in self._forced}
+        objects = {id(each) for each in self._unanswered.values() if id(each) in forced}
+        events = [each for each in self._events if id(each) not in objects]
+        fields: dict[str, Any] = {
+            "events": [
+                {key: limit_json_depth(value) for key, value in each.items() if value is not None}
+                for each in events
+            ]
+        }
+        if self._usage is not None or self._models:
+            fields["usage"] = {**(self._usage or {}), "models": self._models}
+        fields["spans"] = self._spans
+        fields["dropped_spans"] = self._dropped_spans
+        return {key: value for key, value in fields.items() if value} or None
