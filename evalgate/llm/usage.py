@@ -1,9 +1,9 @@
 """Usage of models in a run, and the guard of the budget."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from contextvars import ContextVar, Token
+from dataclasses import field
+from typing import Self
 
 from evalgate.config.schema.budget import MeteredUsage, Tokens, UsageMeter
 from evalgate.core.formatting import pluralize, to_sentence
@@ -11,26 +11,26 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseResult, CaseRun, Failure, ModelUsage, RunResult
 
 
-@dataclass(slots=True)
 class UsageTally:
-    """Running total of the usage of models in a block."""
+    """Context manager that counts the model usage of its block, and of the tasks that are started in it."""
 
-    usage: ModelUsage | None = None
-    """None: no model was asked."""
+    __slots__ = ("_token", "usage")
+
+    def __init__(self) -> None:
+        self.usage: ModelUsage | None = None
+        """None: no model was asked."""
+        self._token: Token[UsageTally | None] | None = None
+
+    def __enter__(self) -> Self:
+        self._token = _TALLY.set(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._token is not None:
+            _TALLY.reset(self._token)
 
 
 _TALLY: ContextVar[UsageTally | None] = ContextVar("tally", default=None)
-
-
-@contextmanager
-def track_usage() -> Iterator[UsageTally]:
-    """Count the model usage of the block, and of the tasks that are started in it."""
-    tally = UsageTally()
-    token = _TALLY.set(tally)
-    try:
-        yield tally
-    finally:
-        _TALLY.reset(token)
 
 
 def count_model_usage(usage: ModelUsage) -> None:

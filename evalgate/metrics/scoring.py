@@ -7,7 +7,7 @@ A crashed run has no score, which is not the same as 0. A metric that raises res
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from math import comb
@@ -37,10 +37,11 @@ from evalgate.core.types import (
     Status,
     TurnMetric,
     TurnResult,
+    TurnScore,
     UserMessage,
 )
 from evalgate.llm.errors import JudgeError
-from evalgate.llm.usage import track_usage
+from evalgate.llm.usage import UsageTally
 
 
 def estimate_reliability(wanted: ReliabilityRule, *, passed: int, runs: int) -> float:
@@ -57,16 +58,15 @@ def estimate_reliability(wanted: ReliabilityRule, *, passed: int, runs: int) -> 
 def validate_result(result: object) -> MetricResult:
     """Return `result`, or a failure if it is no metric's result or has a score that is not finite."""
     if not isinstance(result, MetricScore):
-        if isinstance(result, NotApplicable | MetricFailure):
+        if isinstance(result, (NotApplicable, MetricFailure)):
             return result
         return MetricFailure(f"the metric gave no result, but a value of type {type(result).__name__}")
-    scores: list[object] = [turn.score for turn in result.turns if turn.score is not None]
-    wrong = [
-        score
-        for score in (result.score, *scores)
-        if not (isinstance(score, int | float) and math.isfinite(score))
-    ]
-    return MetricFailure(f"the metric gave the score {wrong[0]!r:.80}, no finite number") if wrong else result
+    scores: list[object] = [result.score]
+    scores += [turn.score for turn in result.turns if turn.score is not None]
+    for score in scores:
+        if not (isinstance(score, (int, float)) and math.isfinite(score)):
+            return MetricFailure(f"the metric gave the score {score!r:.80}, no finite number")
+    return result
 
 
 DEFAULT_CASE_POLICY = CasePolicy()
@@ -110,16 +110,17 @@ class BoundMetric:
 
 async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:
     """Return the result of one run, scored by every metric if the agent answered."""
-    results: dict[str, MetricResult] = {}
-    with track_usage() as tally:
-        for bound in metrics if run.outcome == "answered" else ():
-            results[bound.name] = await _score_metric(bound.metric, case, run)
+    results: list[tuple[BoundMetric, MetricResult]] = []
+    with UsageTally() as tally:
+        if run.outcome == "answered":
+            for bound in metrics:
+                results.append((bound, await _score_metric(bound.metric, case, run)))  # noqa: PERF401
     return RunResult(
         run=run.run,
         outcome=run.outcome,
         duration_s=run.duration_s,
-        turns=_build_turn_results(case, run, metrics, results),
-        metrics=tuple(_build_run_metric(bound, results[bound.name]) for bound in metrics if results),
+        turns=_build_turn_results(case, run, results),
+        metrics=tuple([_build_run_metric(bound, result) for bound, result in results]),
         usage=run.usage,
         failure=run.failure,
         final_state=run.final_state,
@@ -142,33 +143,28 @@ async def _score_metric(metric: Metric, case: EvalCase, run: CaseRun) -> MetricR
 
 
 def _build_turn_results(
-    case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric], results: Mapping[str, MetricResult]
+    case: EvalCase, run: CaseRun, results: Sequence[tuple[BoundMetric, MetricResult]]
 ) -> tuple[TurnResult, ...]:
     rows: zip_longest[tuple[CaseTurn | None, Reply | None, UserMessage | None]]
     # The longest: a recording may have more turns than its case, and a simulated user no written ones.
     rows = zip_longest(case.turns, run.replies, run.said)
+    scored = [(bound, result.turns) for bound, result in results if isinstance(result, MetricScore)]
     return tuple(
-        TurnResult(
-            user=message.text if message else turn.user.text if turn else "",
-            expected=turn.expected if turn else None,
-            actual=reply,
-            metrics=tuple(_build_turn_metrics(index, metrics, results)) if results else (),
-        )
-        for index, (turn, reply, message) in enumerate(rows)
+        [
+            TurnResult(
+                message.text if message else turn.user.text if turn else "",
+                turn.expected if turn else None,
+                reply,
+                tuple([_build_turn_metric(bound, turns[at]) for bound, turns in scored if at < len(turns)]),
+            )
+            for at, (turn, reply, message) in enumerate(rows)
+        ]
     )
 
 
-def _build_turn_metrics(
-    index: int, metrics: Sequence[BoundMetric], results: Mapping[str, MetricResult]
-) -> list[TurnMetric]:
-    found = []
-    for bound in metrics:
-        result = results[bound.name]
-        if isinstance(result, MetricScore) and index < len(result.turns):
-            turn = result.turns[index]
-            status = bound.decide_status(turn.score, turn.passed)
-            found.append(TurnMetric(bound.name, turn.score, status, turn.reason, turn.details))
-    return found
+def _build_turn_metric(bound: BoundMetric, turn: TurnScore) -> TurnMetric:
+    status = bound.decide_status(turn.score, turn.passed)
+    return TurnMetric(bound.criterion.metric, turn.score, status, turn.reason, turn.details)
 
 
 def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:

@@ -4,11 +4,11 @@ import asyncio
 
 from evalgate.config.schema.budget import MeteredUsage, Tokens
 from evalgate.core.types import ModelUsage, Usage
-from evalgate.llm.usage import count_model_usage, track_usage
+from evalgate.llm.usage import UsageTally, count_model_usage
 
 
 async def asked(times: int) -> ModelUsage | None:
-    with track_usage() as tally:
+    with UsageTally() as tally:
         await asyncio.gather(*(one(number) for number in range(times)))
         await asyncio.sleep(0)
         return tally.usage
@@ -34,7 +34,7 @@ async def test_each_block_counts_its_own_tasks_alone() -> None:
 def test_outside_of_a_block_nothing_is_counted_and_nothing_breaks() -> None:
     count_model_usage(MeteredUsage.from_call(None, None).to_paid_usage())
 
-    with track_usage() as tally:
+    with UsageTally() as tally:
         pass
     assert tally.usage is None
 
