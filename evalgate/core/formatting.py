@@ -72,16 +72,16 @@ def format_score(value: float | None, *, beside: float | None = None, digits: in
     """
     if value is None:
         return "–"
-    if beside is not None and value != beside:
+    text = _rounded(value, digits)
+    if beside is not None and value != beside and text == _rounded(beside, digits):
         needed = digits
         while needed < _MOST_DIGITS and _rounded(value, needed) == _rounded(beside, needed):
             needed += 1
         if _rounded(value, needed) != _rounded(beside, needed):
-            digits = needed
+            text = _rounded(value, needed)
         elif round(value, _MOST_DIGITS) != value and math.isfinite(value):
             whole, _, decimals = f"{value:.20f}".partition(".")
             return f"{whole}.{decimals[:_MOST_DIGITS]}…"
-    text = _rounded(value, digits)
     return text[1:] if text.startswith("-") and float(text) == 0 else text  # no "-0.00"
 
 

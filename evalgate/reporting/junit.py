@@ -15,6 +15,7 @@ from itertools import islice
 from operator import eq
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from xml.etree import ElementTree as ET
+from xml.sax.saxutils import escape
 
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_one_line, to_xml_text, truncate_block
@@ -60,8 +61,8 @@ class _TestSuite:
     """
 
     name: str
-    tests: "Iterator[TestCase]"
-    """At least one test."""
+    tests: "Iterator[TestCase | str]"
+    """The tests, at least one. One that passed is its line of XML: most tests are such."""
     counts: Mapping[str, int]
     """The number of tests by attribute of the suite: `errors`, `failures`, `skipped`, `tests`."""
     seconds: float
@@ -70,17 +71,15 @@ class _TestSuite:
 
     def iter_lines(self) -> Iterator[str]:
         """Yield the lines of the suite."""
-        is_open = False
+        counts = {name: str(count) for name, count in self.counts.items()}
+        # The attributes that junit-xml writes count no test: it gets them in batches.
+        attributes = {**self._build_element([]).attrib, **counts, "time": _format_seconds(self.seconds)}
+        start = ET.tostring(ET.Element("testsuite", attributes), encoding="unicode")
+        yield f" {start.removesuffix(' />')}>\n"
         while batch := list(islice(self.tests, _AT_ONCE)):
-            element = self._build_element(batch)
-            if not is_open:
-                counts = {name: str(count) for name, count in self.counts.items()}
-                seconds = _format_seconds(self.seconds)
-                # The attributes that junit-xml wrote count only the tests of this batch.
-                whole = ET.Element("testsuite", {**element.attrib, **counts, "time": seconds})
-                yield f" {ET.tostring(whole, encoding='unicode').removesuffix(' />')}>\n"
-                is_open = True
-            yield _format_children(element)
+            element = self._build_element([test for test in batch if not isinstance(test, str)])
+            others = map(_format_test, element.iter("testcase"))
+            yield "".join([test if isinstance(test, str) else next(others) for test in batch])
         yield " </testsuite>\n"
 
     def _build_element(self, tests: "list[TestCase]") -> ET.Element:
@@ -95,11 +94,22 @@ class _TestSuite:
         return element
 
 
-def _format_children(element: ET.Element) -> str:
-    """Return the children of a suite, indented. Line ends within attributes are escaped already."""
-    ET.indent(element, " ", level=1)
-    _, _, lines = ET.tostring(element, encoding="unicode").partition("\n")
-    return lines.removesuffix(f" </{element.tag}>")
+def _format_test(element: ET.Element) -> str:
+    """Return a test, indented. Line ends within attributes are escaped already."""
+    ET.indent(element, " ", level=2)
+    return f"  {ET.tostring(element, encoding='unicode')}\n"
+
+
+def _format_passed_test(name: str, suite: str, duration: float) -> str:
+    """Return a test as `_format_test` does, in a tenth of the time."""
+    seconds, suite = f'time="{_format_seconds(duration)}"', f'classname="{_escape_attribute(suite)}"'
+    # junit-xml writes no time of 0: there it comes last.
+    attributes = f"{seconds} {suite}" if duration else f"{suite} {seconds}"
+    return f'  <testcase name="{_escape_attribute(name)}" {attributes} />\n'
+
+
+def _escape_attribute(text: str) -> str:
+    return escape(text, {'"': "&quot;"})
 
 
 def _format_seconds(duration: float) -> str:
@@ -139,13 +149,22 @@ def _sum_durations(case: CaseResult) -> float:
     return sum(run.duration_s for run in case.runs)
 
 
-def _build_tests(suite: str, cases: Sequence[CaseResult], detailed: Container[int]) -> "Iterator[TestCase]":
-    """Yield the tests of a suite. `detailed` are the `id()`s of the cases that are described in detail."""
+def _build_tests(
+    suite: str, cases: Sequence[CaseResult], detailed: Container[int]
+) -> "Iterator[TestCase | str]":
+    """Yield the tests of a suite, as XML if they passed.
+
+    `detailed` are the `id()`s of the cases that are described in detail.
+    """
     from junit_xml import TestCase
 
     for case, name in zip(cases, _name_tests(cases), strict=True):
+        kind = _classify_case(case)
+        if kind == "passed":
+            yield _format_passed_test(name, suite, _sum_durations(case))
+            continue
         test = TestCase(name, suite, _sum_durations(case))
-        match _classify_case(case):
+        match kind:
             case "failures":
                 _add_failure(test.add_failure_info, case, "failed", in_detail=id(case) in detailed)
             case "errors":

@@ -2,7 +2,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
+import junit_xml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +67,18 @@ def cases_of(root: etree._Element) -> Iterator[tuple[str, str, list[str]]]:
 def test_every_situation_is_valid(situation: object) -> None:
     assert callable(situation)
     parsed(situation())
+
+
+@given(TEXT, st.sampled_from([0.0, 0.0004, 1.5]))
+def test_a_passed_test_is_what_junit_xml_writes(eval_id: str, seconds: float) -> None:
+    case = a_case_result(eval_id, runs=(a_run_result(duration_s=seconds),))
+    report = JUnitReport().render(a_record(case))
+    line = next(line for line in report.split("\n") if "<testcase" in line)
+    read = etree.fromstring(line)
+    test = junit_xml.TestCase(read.get("name"), read.get("classname"), seconds)
+    (element,) = junit_xml.TestSuite("any", [test]).build_xml_doc()
+    element.set("time", f"{seconds:.3f}")
+    assert ET.tostring(element, encoding="unicode") == line.strip()
 
 
 @given(TEXT, TEXT, TEXT)
