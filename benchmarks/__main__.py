@@ -5,6 +5,7 @@ import sys
 from benchmarks import (
     cluster,
     hugesets,
+    library,
     longruns,
     matching,
     overhead,
@@ -32,6 +33,7 @@ ALL = {
     "longruns": longruns.main,
     "cluster": cluster.main,
     "hugesets": hugesets.main,
+    "library": library.main,
 }
 
 

@@ -35,7 +35,7 @@ ROUNDS = 3
 
 def main(options=()):
     """Compare at 10,000 cases, then run 100,000 of which half fail; `--small` leaves the second out."""
-    peer = _find_peer()
+    peer = find_peer()
     base, medium = _measure_alone(1), _measure_alone(1_000)
     cases = 10_000
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +68,7 @@ def main(options=()):
         )
 
 
-def _find_peer():
+def find_peer():
     """Return an interpreter that has pydantic-evals; install it if there is none."""
     given = os.environ.get("EVALGATE_BENCH_PYDANTIC_EVALS")
     if given:
