@@ -32,6 +32,7 @@ from evalgate.cli.options import (
 )
 from evalgate.cli.project_folder import AGENT, BASELINE, FILE, run_in_project
 from evalgate.cli.redacted_output import build_redactor, print_json, print_report, print_sentence
+from evalgate.cli.results import results
 from evalgate.cli.run import run
 
 
@@ -47,7 +48,7 @@ def cli() -> None:
     """
 
 
-for _command in (run, merge, baseline):
+for _command in (run, merge, baseline, results):
     cli.add_command(_command)
 
 

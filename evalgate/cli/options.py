@@ -108,6 +108,13 @@ html_page = click.option(
     "--html", is_flag=True, help="Write report.html as well, with the whole conversation of each case."
 )
 
+kept_results = click.option(
+    "--keep-results",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Results of the newest runs to keep for `evalgate results`.  [default: 20; 0 where CI is set]",
+)
+
 reports_folder = _nonempty_option(
     "--out",
     default=DEFAULT_OUT,
@@ -325,6 +332,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Reporting": (
         "out",
         "html",
+        "keep_results",
         "mask",
         "comment",
         "check",

@@ -17,6 +17,7 @@ from evalgate.cli.options import (
     add_posting_options,
     build_overrides,
     html_page,
+    kept_results,
     pop_post_options,
     project_directory,
     reports_folder,
@@ -58,6 +59,7 @@ def _parse_shard(
 )
 @add_posting_options
 @html_page
+@kept_results
 @reports_folder
 @project_directory
 @click.make_pass_decorator(InterruptHandler, ensure=True)
@@ -68,6 +70,7 @@ def run(
     resume: bool,
     shard: tuple[int, int] | None,
     html: bool,
+    keep_results: int | None,
     out: str,
     working_directory: str,
     **options: Any,
@@ -94,7 +97,9 @@ def run(
     ):
         plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
         streams = (sys.stdout, sys.stderr)
-        publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, html)
+        publisher = Publisher(
+            plan.workspace, out, os.environ, *streams, redactor, posting, html, keep_results
+        )
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, published)
         # Before the run, because the agent may remove the folder that this looks at.
         repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)

@@ -30,6 +30,7 @@ from evalgate.reporting.report_files import (
     remove_reports,
     write_reports,
 )
+from evalgate.reporting.results_history import DEFAULT_KEPT, keep_result
 from evalgate.reporting.terminal import LiveProgress
 from evalgate.runner.plan import resolve_workspace
 from evalgate.system.files import AnchoredFolder
@@ -184,6 +185,8 @@ class Publisher:
     """Posts to the pull request; None: nothing is posted."""
     html: bool = False
     """The HTML page is written, too."""
+    keep_results: int | None = None
+    """Results of the newest runs to keep; None: `DEFAULT_KEPT`, and none where the variable CI is set."""
     _out: AnchoredFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
 
@@ -247,6 +250,10 @@ class Publisher:
         agree.
         """
         record, written = self._write_reports(self.redactor.redact_tree(record))
+        if self._folder / "results.json" in written:
+            kept = 0 if self.environ.get("CI") else DEFAULT_KEPT
+            most = kept if self.keep_results is None else self.keep_results
+            keep_result(record, self._out, most, self.workspace.owner)
         # Before the report: the verdict is the last thing that a reader meets.
         names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")
