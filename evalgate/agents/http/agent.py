@@ -137,7 +137,7 @@ class RemoteSession:
 
     @property
     def user_id(self) -> str:
-        """Return the id of the user whom the dialect names; "" if it names none."""
+        """Return the id that the dialect gives the user, or "" if it gives none."""
         return getattr(self._conversation, "user_id", "")
 
     @property
