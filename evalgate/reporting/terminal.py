@@ -59,8 +59,8 @@ class LiveProgress:
     _started_at: float | None = field(default=None, init=False)
     _drawn_at: float = field(default=float("-inf"), init=False)
     _step: int = field(default=0, init=False)
-    _last_failure: str = field(default="", init=False)
-    """The name of the newest case-run that failed."""
+    _last_failure: tuple[str, RunResult | None] = field(default=("", None), init=False)
+    """The name and the result of the newest case-run that failed. It is redacted only if it is shown."""
 
     def on_runs_planned(self, runs: int) -> None:
         """Add a number of case-runs that are about to start to the total."""
@@ -76,7 +76,7 @@ class LiveProgress:
             self.not_evaluated += 1
         elif result.outcome != "answered" or any(metric.status == "failed" for metric in result.metrics):
             self.failed += 1
-            self._last_failure = self.redact(to_log_line(f"{eval_set_id}/{eval_id}", _LONGEST_NAME), result)
+            self._last_failure = (f"{eval_set_id}/{eval_id}", result)
         else:
             self.passed += 1
         if self.tty:
@@ -113,7 +113,8 @@ class LiveProgress:
     def _format_figures(self) -> str:
         """Return `412/1000  passed 400 failed 12 (last: trip/late_train)  23/s  eta 25s`."""
         text = f"{self._done}/{self.total}  passed {self.passed} failed {self.failed}"
-        text += f" (last: {self._last_failure})" if self._last_failure else ""
+        name, result = self._last_failure
+        text += f" (last: {self.redact(to_log_line(name, _LONGEST_NAME), result)})" if name else ""
         text += f" not evaluated {self.not_evaluated}" if self.not_evaluated else ""
         elapsed = self.clock() - (self._started_at or 0.0)
         if not self._done or elapsed <= 0:

@@ -74,6 +74,23 @@ def test_a_terminal_is_not_redrawn_for_every_case() -> None:
     assert stream.getvalue().count("\r") < 12
 
 
+def test_only_the_failures_that_are_shown_are_redacted() -> None:
+    redacted: list[str] = []
+
+    def redact(text: str, source: object) -> str:
+        assert source is BAD
+        redacted.append(text)
+        return "***"
+
+    stream = io.StringIO()
+    progress = LiveProgress(stream, tty=False, clock=Clock(), redact=redact)
+    progress.on_runs_planned(100)
+    for at in range(100):
+        progress.on_run_finished("set", f"case_{at}", BAD)
+    assert redacted == [f"set/case_{at}" for at in range(9, 100, 10)]
+    assert stream.getvalue().count("(last: ***)") == 10
+
+
 def test_the_line_never_wraps() -> None:
     progress, stream, _ = a_progress(tty=True, width=30)
     progress.on_runs_planned(10)
