@@ -13,7 +13,7 @@ from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.budget import UsageMeter
 from evalgate.config.schema.judge import UserConfig
-from evalgate.config.schema.thresholds import Config, Thresholds
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.formatting import pluralize
@@ -225,7 +225,7 @@ def _load_rules(thresholds: str | None, workspace: Workspace) -> Thresholds:
         return load_thresholds(workspace.folder / thresholds, thresholds)
     found = find_thresholds_file(workspace.folder)
     if found is None:
-        return Thresholds(Config(), workspace.folder)
+        return Thresholds(DEFAULT_CONFIG, workspace.folder)
     return load_thresholds(found, workspace.format_path(found))
 
 

@@ -56,12 +56,7 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
     Raises:
         InvalidInputError: an option is wrong; the message names it.
     """
-    top = {
-        "eval_sets": overrides.eval_sets or None,
-        "runs": overrides.runs,
-        "adk_version": overrides.adk_version,
-        "format": overrides.format,
-    }
+    top = {"runs": overrides.runs, "adk_version": overrides.adk_version, "format": overrides.format}
     gate = {"baseline": overrides.baseline, "max_regression": overrides.max_regression}
     sections = {
         "agent": _override_agent(config.agent, overrides),
@@ -69,7 +64,11 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
         "judge": _override_judge(config.judge, overrides),
         "executor": _override_executor(config.executor, overrides),
     }
-    return apply_user_override(_update_config(config, {**top, **sections}), overrides)
+    valid = {"eval_sets": overrides.eval_sets or None, **sections}
+    changes = {name: value for name, value in valid.items() if value is not None}
+    # Not validated again: building the validator of every section takes as long as all else here.
+    config = _update_config(config, top).model_copy(update=changes)
+    return apply_user_override(config, overrides)
 
 
 def apply_user_override(config: Config, overrides: Overrides) -> Config:
@@ -141,7 +140,7 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
             raise InvalidInputError(
                 f"--agent {overrides.agent}: must be KIND:WHAT, as python:agent.py:answer"
             )
-        config = _reset_kind(kind, config or AgentConfig())
+        config = _reset_kind(kind, config or AgentConfig.model_construct())
     return _update_config(config, settings) if config else None
 
 

@@ -15,7 +15,7 @@ from evalgate.config.schema.criteria import (
     CustomMetricConfig,
     find_out_of_range_values,
 )
-from evalgate.config.schema.thresholds import Config, Thresholds
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
@@ -77,7 +77,7 @@ def load_thresholds(path: Path, display_path: str) -> Thresholds:
         trpc_criteria: _ParseCriteria = registry.load_object(_PARSE_TRPC_CRITERIA)
 
         find_position = partial(criterion_position, document)
-        rules = Thresholds(Config(), path.parent, display_path, "trpc", find_position=find_position)
+        rules = Thresholds(DEFAULT_CONFIG, path.parent, display_path, "trpc", find_position=find_position)
         try:
             criteria = trpc_criteria(document)
             return replace(rules, criteria=criteria, notices=describe_ignored_trpc_keys(document))
@@ -231,7 +231,8 @@ def _build_adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
         name: CustomMetricConfig(entry=metric.code_config.name)
         for name, metric in (found.custom_metrics or {}).items()
     }
-    config = Config(custom_metrics=custom, user=found.user.to_user_config() if found.user else None)
+    user = found.user.to_user_config() if found.user else None
+    config = DEFAULT_CONFIG.model_copy(update={"custom_metrics": custom, "user": user})
     return Thresholds(
         config,
         folder,

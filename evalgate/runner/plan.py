@@ -19,7 +19,7 @@ from evalgate.config.schema.agent import LOCAL, ExecutorConfig
 from evalgate.config.schema.budget import UsageMeter
 from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
 from evalgate.config.schema.judge import UserConfig
-from evalgate.config.schema.thresholds import Config, Thresholds
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.extras import describe_install
@@ -410,7 +410,7 @@ def _load_thresholds(given: str | None, workspace: Workspace, base: BaseBranchPo
     found = base.find_thresholds_file()
     if found is not None:
         return base.load_thresholds(found, workspace.format_path(found))
-    return Thresholds(Config(), workspace.folder)
+    return Thresholds(DEFAULT_CONFIG, workspace.folder)
 
 
 def _limit_min_cases(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:

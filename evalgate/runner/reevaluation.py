@@ -14,7 +14,7 @@ from evalgate.baselines.failing_since import (
 from evalgate.baselines.stores.file import FileStore
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
-from evalgate.config.schema.thresholds import Config, Thresholds
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
@@ -279,7 +279,7 @@ def resolve_target(folder: Path, to: str | None, thresholds: str | None) -> Base
     workspace = resolve_workspace(folder)
     path = workspace.folder / thresholds if thresholds else find_thresholds_file(workspace.folder)
     rules = load_thresholds(path, thresholds or workspace.format_path(path)) if path else None
-    config = rules.config if rules else Config()
+    config = rules.config if rules else DEFAULT_CONFIG
     target = to or config.gate.baseline or DEFAULT_BASELINE
     return BaselineTarget(
         workspace, target, open_store(workspace, target), config, rules.criteria if rules else ()
@@ -309,7 +309,7 @@ def load_thresholds_or_default(folder: Path, given: str | None) -> Thresholds:
         InvalidInputError: with every problem of the file.
     """
     path = folder / given if given else find_thresholds_file(folder)
-    return load_thresholds(path, given or path.name) if path else Thresholds(Config(), folder)
+    return load_thresholds(path, given or path.name) if path else Thresholds(DEFAULT_CONFIG, folder)
 
 
 def load_checked_record(folder: Path, path: str) -> Record:

@@ -11,7 +11,13 @@ from typing import TypeAlias
 
 from evalgate.agents.factory import AgentSpec
 from evalgate.config.schema.criteria import CaseRule, ToolMockConfig
-from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds, parse_adk_version
+from evalgate.config.schema.thresholds import (
+    DEFAULT_CONFIG,
+    NEWEST_ADK,
+    Config,
+    Thresholds,
+    parse_adk_version,
+)
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
@@ -325,7 +331,7 @@ def _add_final_state(suite: Suite) -> Suite:
 
 
 ADK_DEFAULTS = Thresholds(
-    Config(),
+    DEFAULT_CONFIG,
     Path(),
     dialect="adk",
     criteria=(Criterion("tool_trajectory_avg_score", 1.0), Criterion("response_match_score", 0.8)),

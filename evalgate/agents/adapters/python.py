@@ -93,7 +93,7 @@ def build_python_agent(
 class PythonAgentOptions(BaseModel):
     """A thresholds file's `agent` section of kind `python`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     named_by: ClassVar[str] = "entry"
 
     entry: str
@@ -131,7 +131,7 @@ class PythonAgentOptions(BaseModel):
 class AdkAgentOptions(BaseModel):
     """A thresholds file's `agent` section of kind `adk`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     named_by: ClassVar[str] = "entry"
 
     entry: str = Field(min_length=1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from evalgate.agents.factory import build_agent, resolve_agent
 from evalgate.config.schema.agent import AgentConfig
-from evalgate.config.schema.thresholds import Config, Thresholds
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
 from evalgate.core.errors import EvalgateError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import (
@@ -173,7 +173,7 @@ class ActorSpec:
         folder = Path(self.folder or Path.cwd())
         config = AgentConfig.model_validate(self.section)
         own = {} if self.is_gates_machine else build_agent_environment(os.environ, ())
-        chosen = resolve_agent(config, self.what, Thresholds(Config(), folder))
+        chosen = resolve_agent(config, self.what, Thresholds(DEFAULT_CONFIG, folder))
         with _lock_setup() if config.setup else nullcontext():
             return build_agent(chosen, Workspace(folder, self.owner), {**own, **self.environ})
 

@@ -78,4 +78,4 @@ class ExecutorConfig(ConfigSection):
         return {"anyOf": [kinds, handler(core_schema)]}
 
 
-LOCAL = ExecutorConfig()
+LOCAL = ExecutorConfig.model_construct()

@@ -124,7 +124,7 @@ class Budget(BaseModel):
     """Since the run began."""
 
 
-NO_BUDGET = Budget()
+NO_BUDGET = Budget.model_construct()
 
 
 # A record has only `ModelUsage`. Budget and journal also need the tokens that the provider had cached,

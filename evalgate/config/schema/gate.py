@@ -74,7 +74,7 @@ class GateConfig(ConfigSection):
     """Most rounds of `runs: auto`."""
     deterministic: Annotated[bool, Strict()] = False
     """The agent answers the same each time: compare exactly."""
-    statistics: StatisticsConfig = StatisticsConfig()
+    statistics: StatisticsConfig = StatisticsConfig.model_construct()
     """Settings that separate regressions from luck."""
     max_failed_cases: Count | None = Field(default=None, ge=0)
     """Cases that may miss a threshold or crash before the gate closes. When absent: none but those that the

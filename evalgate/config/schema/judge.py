@@ -184,7 +184,7 @@ class JudgeConfig(BaseModel):
     """Questions that are begun in any minute, at most, over all models of the endpoint."""
     tokens_per_minute: Count | None = Field(default=None, ge=1)
     """Input and output, over all models of the endpoint."""
-    cache: CacheConfig = CacheConfig()
+    cache: CacheConfig = CacheConfig.model_construct()
     """Storage of answers, with its limits."""
     anchors: str | None = None
     """File of cases that people judged, relative to the thresholds file: they are judged first."""

@@ -68,7 +68,7 @@ class Config(ConfigSection):
     """Settings of some cases only; of two that disagree, the later one applies."""
     tool_mocks: tuple[ToolMockConfig, ...] = ()
     """Fixed results in the place of tools, so that no live backend is needed."""
-    gate: GateConfig = GateConfig()
+    gate: GateConfig = GateConfig.model_construct()
     """Conditions that close the gate next to thresholds: the baseline, regressions, errors, quarantine."""
     judge: JudgeConfig | None = None
     """The model that judges, where a metric names no other."""
@@ -105,6 +105,11 @@ class Config(ConfigSection):
         """Return the range of a metric's scores; a custom metric can declare its own."""
         own = self.custom_metrics.get(metric)
         return Range(*own.range) if own and own.range else get_score_range(metric)
+
+
+# Without validation: defaults need none, and building the validator of every section takes time.
+DEFAULT_CONFIG = Config.model_construct()
+"""The settings that apply where there is no thresholds file."""
 
 
 @frozen

@@ -45,6 +45,8 @@ class GenerationConfig(BaseModel):
 
 
 class _AdkCode(BaseModel):
+    model_config = ConfigDict(defer_build=True)
+
     name: Entry
 
 
@@ -77,7 +79,7 @@ class _AdkUser(BaseModel):
         default=False, validation_alias=AliasChoices("include_function_calls", "includeFunctionCalls")
     )
     generation: GenerationConfig = Field(
-        default=GenerationConfig(),
+        default=GenerationConfig.model_construct(),
         validation_alias=AliasChoices("model_configuration", "modelConfiguration"),
     )
 

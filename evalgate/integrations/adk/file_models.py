@@ -253,6 +253,8 @@ class AdkInvocation(StrictAdkModel):
 
 
 class _Behavior(BaseModel):
+    model_config = ConfigDict(defer_build=True)
+
     name: Any = None
     description: Any = None
     behavior_instructions: Any = None
@@ -261,6 +263,8 @@ class _Behavior(BaseModel):
 
 class _Persona(BaseModel):
     """The keys of a persona. Its values are checked when the user is simulated."""
+
+    model_config = ConfigDict(defer_build=True)
 
     id: Any = None
     description: Any = None
