@@ -9,61 +9,63 @@ import html
 import json
 import re
 
-_ANSI = re.compile(
+from evalgate.core.lazy_pattern import compile_lazily
+
+_ANSI = compile_lazily(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     # OSC, DCS, …: titles, links. The next one ends it too, or many unended ones would take long
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]"
 )
-_LINE_END = re.compile("\r\n?|[\v\f\x85\u2028\u2029]")
+_LINE_END = compile_lazily("\r\n?|[\v\f\x85\u2028\u2029]")
 _UNSEEN = (
     "\x00-\x08\x0e-\x1f\x7f-\x9f"  # controls but tab and line ends
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
     "\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"  # direction, zero width, annotations, tags
 )
-_INVISIBLE = re.compile(f"[{_UNSEEN}]")
-_HIDDEN = re.compile(f"[{_UNSEEN}\\t\\n\r\v\f\x85\u2028\u2029]")
-_FROM_MARKS = re.compile("[\u034f-\U0010ffff]+")
+_INVISIBLE = compile_lazily(f"[{_UNSEEN}]")
+_HIDDEN = compile_lazily(f"[{_UNSEEN}\\t\\n\r\v\f\x85\u2028\u2029]")
+_FROM_MARKS = compile_lazily("[^\0-\u034e]+")  # `re` takes milliseconds for a range as long as the rest
 """Characters from U+034F on, the first one that is printable to Python and invisible to readers."""
-_NO_CHARACTER = re.compile(
-    "[\ud800-\udfff\ufdd0-\ufdef"  # lone surrogates and noncharacters: illegal in XML, UTF-8 or both
+_NO_CHARACTERS = (
+    "\ud800-\udfff\ufdd0-\ufdef"  # lone surrogates and noncharacters: illegal in XML, UTF-8 or both
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
-    + "]"
 )
+_NO_CHARACTER = compile_lazily(f"[{_NO_CHARACTERS}]")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _ZERO_WIDTH_SPACE = "\N{ZERO WIDTH SPACE}"
 
-_BLANK = re.compile(r"\s")
+_BLANK = compile_lazily(r"\s")
 _LONGEST_WORD = 512
 
-_BACKTICKS = re.compile("`+")
+_BACKTICKS = compile_lazily("`+")
 # GitHub's parser (cmark-gfm) takes no run of more than 80 backticks for the end of a code span, and counts
 # those of a fence up to 255 only. A longer run in the text would therefore end either.
 _MOST_BACKTICKS = 40
-_LONG_BACKTICKS = re.compile(f"`{{{_MOST_BACKTICKS}}}(?=`)")
-_HTML_COMMENT = re.compile("<!-")
-_MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_BLOCK_START = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-=/]|\+(?:\s|$)))(.)")
-_LINKED = re.compile(
+_LONG_BACKTICKS = compile_lazily(f"`{{{_MOST_BACKTICKS}}}(?=`)")
+_HTML_COMMENT = compile_lazily("<!-")
+_MARKDOWN = compile_lazily(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_BLOCK_START = compile_lazily(r"^(\d+(?=[.)](?:\s|$))|(?=[-=/]|\+(?:\s|$)))(.)")
+_LINKED = compile_lazily(
     r"(?i)(?<=[@#])|(?<=\bGH-)|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=mailto:)|(?<=xmpp:)"
     r"|(?<=:)(?=(?:[a-z_+-][\w+-]*|8ball|100|1234):)"  # GitHub's emoji, as `:+1:`
     # GitLab's merge requests, epics, milestones, labels, iterations, vulnerabilities, wiki; Jira's issues
     r"|(?<=[!&])(?=\d)|(?<=[%~])(?=[\w\"])|(?<=\*)(?=iteration:)|(?<=\[)(?=[a-z_]+:|\[)|(?-i:(?<=[A-Z]-)(?=\d))"
 )
-_COMMIT = re.compile(r"(?i)(?<![a-z\d])(?=\d*[a-f])([a-f\d]{3})([a-f\d]{4,37})(?![a-z\d])")
+_COMMIT = compile_lazily(r"(?i)(?<![a-z\d])(?=\d*[a-f])([a-f\d]{3})([a-f\d]{4,37})(?![a-z\d])")
 """Text that GitHub links to a commit. A number without a letter may be one, too, but is kept as it is,
 because people copy numbers."""
 _LINE_ENDS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-_COMMAND_AT_START = re.compile(f"((?:^|[{_LINE_ENDS}])[^\\S{_LINE_ENDS}]*)::")
-_COMMAND_ANYWHERE = re.compile(r"(?i)##(?=\[|vso\[|teamcity\[)")
-_OBEYED_IN_JSON = re.compile(f"(?<=#)#|(?<=:):|[{_UNSEEN}\r\v\f\x85\u2028\u2029]|{_NO_CHARACTER.pattern}")
-_UNSEEN_IN_HTML = re.compile(f"(?:[{_UNSEEN}\r\v\f\x85\u2028\u2029]|{_NO_CHARACTER.pattern})+")
-_ORDER = re.compile(r"(?m)^[^\S\n]*+(?:(?=/[A-Za-z])|@(?=\w))")
+_COMMAND_AT_START = compile_lazily(f"((?:^|[{_LINE_ENDS}])[^\\S{_LINE_ENDS}]*)::")
+_COMMAND_ANYWHERE = compile_lazily(r"(?i)##(?=\[|vso\[|teamcity\[)")
+_OBEYED_IN_JSON = compile_lazily(f"(?<=#)#|(?<=:):|[{_UNSEEN}\r\v\f\x85\u2028\u2029{_NO_CHARACTERS}]")
+_UNSEEN_IN_HTML = compile_lazily(f"(?:[{_UNSEEN}\r\v\f\x85\u2028\u2029{_NO_CHARACTERS}])+")
+_ORDER = compile_lazily(r"(?m)^[^\S\n]*+(?:(?=/[A-Za-z])|@(?=\w))")
 _PLAIN = re.compile(r"[\w.,/-]*+", re.ASCII)
 """Text that is harmless at every sink, as most names are."""
 _PLAIN_IN_HTML = re.compile(r"[\w .,:;?!/(){}=+*%-]*+", re.ASCII)
 """Text that is the same in HTML, as most prose is, unless it has two colons: no markup, no quote."""
-_GITLAB_ATTACHMENT = re.compile(r"(?i)\[\[(?=ATTACHMENT)")
+_GITLAB_ATTACHMENT = compile_lazily(r"(?i)\[\[(?=ATTACHMENT)")
 
 
 def strip_invisible(text: str) -> str:

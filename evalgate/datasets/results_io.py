@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalgate.core import types
 from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.core.types import SCHEMA_VERSION, CaseResult, Record
 from evalgate.datasets.results_encoder import (
     MOST_DIGITS,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 
 _MOST_PROBLEMS = 20
-_HUGE = re.compile(rf"[0-9]{{{MOST_DIGITS}}}")
-_UNPRINTABLE = re.compile("[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_HUGE = compile_lazily(rf"[0-9]{{{MOST_DIGITS}}}")
+_UNPRINTABLE = compile_lazily("[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """C1 controls, line separators, direction marks, lone surrogates."""
 
 
@@ -222,7 +223,7 @@ def _escape_match(match: re.Match[str]) -> str:
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BEGINNING = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*(\d{1,6})\s*[,}]')
+_BEGINNING = compile_lazily(rb'\s*\{\s*"schema_version"\s*:\s*(\d{1,6})\s*[,}]')
 
 
 @cache

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import quote, quote_plus, unquote_to_bytes
 
+from evalgate.core.lazy_pattern import compile_lazily
+
 TextSpan: TypeAlias = tuple[int, int]
 """The start and the end (exclusive) of a part of a text, in characters."""
 
@@ -17,16 +19,16 @@ TextSpan: TypeAlias = tuple[int, int]
 SHORTEST_ENCODED = 20
 """Characters of base64 that encode the 15 bytes of the shortest token."""
 
-_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
-_ESCAPED_WORD = re.compile(r"[^\s%]*+(?:%[0-9A-Fa-f]{2}[^\s%]*+)++")
+_ESCAPE = compile_lazily(r"%[0-9A-Fa-f]{2}")
+_ESCAPED_WORD = compile_lazily(r"[^\s%]*+(?:%[0-9A-Fa-f]{2}[^\s%]*+)++")
 _BASE64 = re.compile(rf"[A-Za-z0-9+/_\-]{{{SHORTEST_ENCODED},}}+")
 _LINE_END = r"(?:\r?\n|\\r\\n|\\n)[ \t]*+"
 _SHORTEST_LINE = 56
-_WRAPPED = re.compile(
+_WRAPPED = compile_lazily(
     rf"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{{{_SHORTEST_LINE},80}}+{_LINE_END})++[A-Za-z0-9+/]*+"
 )
 """Lines of base64 as `base64` and mail programs wrap them."""
-_BREAK = re.compile(_LINE_END)
+_BREAK = compile_lazily(_LINE_END)
 _URL_SAFE = str.maketrans("-_", "+/")
 _BLANKED = bytes(byte if 0x21 <= byte <= 0x7E else 0x20 for byte in range(256))
 _SHORTEST_DECODED = 15

@@ -8,12 +8,13 @@ list that is too short redacts too much, and a passphrase of several words stays
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
-_ANNOUNCEMENT = re.compile(r"(?im)^[^\S\n]*::add-mask[^:\n]*::([^\r\n]+)|##\[add-mask[^]\n]*\]([^\r\n]+)")
+from evalgate.core.lazy_pattern import compile_lazily
+
+_ANNOUNCEMENT = compile_lazily(r"(?im)^[^\S\n]*::add-mask[^:\n]*::([^\r\n]+)|##\[add-mask[^]\n]*\]([^\r\n]+)")
 _ESCAPES = (("%0D", "\r"), ("%0A", "\n"), ("%25", "%"))
 
 
@@ -75,14 +76,14 @@ _FIELDS = (
 """Words in the names of columns and fields."""
 _REPLACING = frozenset(_STAND_INS.split())
 _LISTED = frozenset(f"{_STAND_INS} {_SERVICES} {_FIELDS}".split())
-_COLUMN = re.compile(
+_COLUMN = compile_lazily(
     r"[a-z]{2,15}(?:_[a-z]{2,15}){0,3}"
     r"_(?:id|ids|at|by|on|no|name|code|type|date|time|uuid|slug|key)"
 )
-_PARTS = re.compile(r"[-_./: ]+|(?<=[a-z])(?=[A-Z])")
+_PARTS = compile_lazily(r"[-_./: ]+|(?<=[a-z])(?=[A-Z])")
 _MOST_PARTS = 2
 
-_BARE_KEY = re.compile(r"(?:^|[_.\- ])keys?\d*$")
+_BARE_KEY = compile_lazily(r"(?:^|[_.\- ])keys?\d*$")
 """The end of a name that only says that it is a key, as of a sort, a partition or a cache."""
 
 
@@ -103,29 +104,29 @@ def is_bare_key_name(words: str) -> bool:
     return _BARE_KEY.search(words) is not None
 
 
-_SECRET_WORD = re.compile(
+_SECRET_WORD = compile_lazily(
     r"(?:^|[_.\- ])(?:key|auth|pass|pwd|pat|dsn|jwt|cookie|bearer|salt|otp)s?\d*(?=$|[_.\- ])"
     r"|token(?!iz)|secret|passw(?:or)?d|passphrase|credential|authorization"
     r"|(?:api|access|private|account|signing|encryption|master)[_-]?key|webhook"
 )
-_NO_SECRET = re.compile(
+_NO_SECRET = compile_lazily(
     r"(?:^|[_-])(?:public|cache|max|num|min)(?:$|[_-])"
     r"|[_-](?:file|path|dir|sock|home|name|type|mode|method|provider|enabled|count|limit|length|size|ttl|expiry"
     r"|region|algorithm|version|host|port|user|username|id|email|scheme|scope|scopes|issuer|audience)$"
 )
-_KEYS_NAME = re.compile(r"private[_-]?key[_-]?id$")
+_KEYS_NAME = compile_lazily(r"private[_-]?key[_-]?id$")
 """A name that ends in `id`, yet is one half of the credentials of a Google service account."""
-_SENTRY_KEY = re.compile(r"[0-9a-f]{32}")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SENTRY_KEY = compile_lazily(r"[0-9a-f]{32}")
+_CAMEL = compile_lazily(r"(?<=[a-z0-9])(?=[A-Z])")
 
-_SPECIFIC_KEY = re.compile(r"(?:api|access|private|account|signing|encryption|master)[_-]?keys?\d*$")
-_LAST_WORD = re.compile(r"[^_.\- ]*$")
-_NUMBER = re.compile(r"[\d.,:+\-_/ ]{1,12}")
+_SPECIFIC_KEY = compile_lazily(r"(?:api|access|private|account|signing|encryption|master)[_-]?keys?\d*$")
+_LAST_WORD = compile_lazily(r"[^_.\- ]*$")
+_NUMBER = compile_lazily(r"[\d.,:+\-_/ ]{1,12}")
 _FOLDERS = (
     "app bin data dev etc github home lib mnt opt private proc root run srv tmp usr Users var workspace"
 )
-_PATH = re.compile(rf"(?:~|\.{{1,2}}|/(?:{_FOLDERS.replace(' ', '|')})|[A-Za-z]:[\\/][\w .]+)(?:[\\/]|$)")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://")
+_PATH = compile_lazily(rf"(?:~|\.{{1,2}}|/(?:{_FOLDERS.replace(' ', '|')})|[A-Za-z]:[\\/][\w .]+)(?:[\\/]|$)")
+_URL = compile_lazily(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://")
 
 _WORKING_FOLDERS = ("PWD", "OLDPWD")  # the shell's folders; the names look like those of passwords
 _SHORTEST = 6

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from os.path import commonprefix
 
+from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.redaction.encodings import SHORTEST_ENCODED, TextSpan, decode_parts
 from evalgate.redaction.environment import is_secret_name
 
-_MARK = re.compile(r"…|\.\.\.")
+_MARK = compile_lazily(r"…|\.\.\.")
 """The mark that is left where a text was cut."""
 _FEWEST = 6
 
@@ -166,7 +167,7 @@ _SIGNS = (
     "auth",
     "cookie",
 )
-_STRONG = re.compile(
+_STRONG = compile_lazily(
     r"passw(?:or)?d|passphrase|pwd|secret|credential|authorization|(?:^|[_.\-])auth$"
     r"|(?:api|access|private|account|signing|shared)[_\-.]?key"
     r"|(?:access|auth|refresh|session|bearer|api|bot|id)[_\-.]?token"
@@ -178,23 +179,23 @@ _QUOTES = r"[\\\"'`]"
 _VALUE = r"[^\s\"'`\\,;&<>{}\[\]()|]{6,2048}"
 _NAMED_VALUE = rf",?[ \t]{{0,3}}{_QUOTES}{{0,6}}value{_QUOTES}{{0,6}}[ \t]{{0,3}}[:=]"
 """The middle of `"name": "password", "value": "…"` and `<add key="password" value="…"/>`."""
-_AFTER_SIGN = re.compile(
+_AFTER_SIGN = compile_lazily(
     rf"(?i)(?P<suffix>orization|s|\d{{1,2}}|[_-][a-z0-9]{{1,12}})?{_QUOTES}{{0,6}}"
     rf"(?:[ \t]{{0,3}}(?P<separator>=>|[:=]=?|>|%3[ad]|u003d|{_NAMED_VALUE})[ \t]{{0,3}}|[ \t])"
     rf"(?:[bfru]{{0,2}}{_QUOTES}{{1,6}})?"
     rf"(?:(?:{'|'.join(_SCHEMES)})[ \t]{{1,3}})?(?P<value>{_VALUE})"
 )
-_SCHEME = re.compile(r"(?<![a-z])(?:bearer|basic)[ \t]{1,3}(?P<value>[a-z0-9+/=_.~\-]{16,4096})")
-_USERINFO = re.compile(r"://[^\s/?#:@\"'<>]{0,80}:(?P<value>[^\s/?#@\"'<>]{3,255})@")
-_SIGNATURE = re.compile(r"(?<=[?&]sig=)(?P<value>[A-Za-z0-9%+/_\-]{30,512}=*)")
-_CURLS_USER = re.compile(r"(?:(?<![\w-])-u|--user)[ =]?[\"']?[^\s:\"']{0,80}:(?P<value>[^\s\"']{3,255})")
+_SCHEME = compile_lazily(r"(?<![a-z])(?:bearer|basic)[ \t]{1,3}(?P<value>[a-z0-9+/=_.~\-]{16,4096})")
+_USERINFO = compile_lazily(r"://[^\s/?#:@\"'<>]{0,80}:(?P<value>[^\s/?#@\"'<>]{3,255})@")
+_SIGNATURE = compile_lazily(r"(?<=[?&]sig=)(?P<value>[A-Za-z0-9%+/_\-]{30,512}=*)")
+_CURLS_USER = compile_lazily(r"(?:(?<![\w-])-u|--user)[ =]?[\"']?[^\s:\"']{0,80}:(?P<value>[^\s\"']{3,255})")
 _SEPARATORS = ("=", ":", "--", ">", "%3", "u003")
 
-_NAME_BEFORE = re.compile(r"[A-Za-z0-9_.\-]{0,40}\Z")
+_NAME_BEFORE = compile_lazily(r"[A-Za-z0-9_.\-]{0,40}\Z")
 _LONGEST_NAME = 40
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_HEX = re.compile(r"[0-9a-fA-F\-]+")
-_PLACE = re.compile(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[./~$%]|arn:")
+_CAMEL = compile_lazily(r"(?<=[a-z0-9])(?=[A-Z])")
+_HEX = compile_lazily(r"[0-9a-fA-F\-]+")
+_PLACE = compile_lazily(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[./~$%]|arn:")
 _MIN_LABELED_LENGTH = 9
 """The fewest characters of a label, a separator and a value, and of a user and a password in a URL."""
 

@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from evalgate.core.formatting import pluralize
+from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.core.types import CaseResult, Failure, JsonObject, ToolResult
 
 _MOST_NAMES = 5
-_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
-_NO_KEY = re.compile(
+_VARIABLE = compile_lazily(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+_NO_KEY = compile_lazily(
     r"authenticat|unauthori[sz]ed|\b401\b|api[ _-]?key|missing key|credential",
     re.IGNORECASE,
 )

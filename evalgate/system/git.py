@@ -2,19 +2,19 @@
 
 import json
 import os
-import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from evalgate.core.frozen import frozen
+from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.system.github_runner_files import read_event
 from evalgate.system.workspace import build_agent_environment, open_workspace
 
-_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_SHORT_SHA = re.compile(r"[0-9a-f]{12,64}")
-_MERGED_BY_HOST = re.compile(r"refs/pull/\d+/merge|refs/heads/gh-readonly-queue/.+")
+_SHA = compile_lazily(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_SHORT_SHA = compile_lazily(r"[0-9a-f]{12,64}")
+_MERGED_BY_HOST = compile_lazily(r"refs/pull/\d+/merge|refs/heads/gh-readonly-queue/.+")
 _MERGED_BY_GITLAB = ("merged_result", "merge_train")
 _GITHUB_EVENTS = {
     "pull_request": "a pull request",
