@@ -26,7 +26,7 @@ from evalgate.core.types import (
     Shard,
     Verdict,
 )
-from evalgate.datasets.large.stored_results import read_shard_case
+from evalgate.datasets.large.stored_results import ShardRun, read_shard_case
 from evalgate.datasets.results_encoder import encode_turns
 from evalgate.datasets.results_io import is_shard_intact, load_record, read_record_bytes, split_record
 from evalgate.llm.usage import describe_budget_shortfall
@@ -157,10 +157,13 @@ def _matches_status(metric: RunMetric, bound: BoundMetric) -> bool:
 
 def _collect_turn_scores(run: RunResult) -> Mapping[str, Sequence[float | None]]:
     """Return the scores of each metric, turn by turn, without building objects for the conversation."""
+    scores = run.turn_scores if isinstance(run, ShardRun) else None
+    if scores is None:
+        metrics = [metric for turn in encode_turns(run) for metric in turn.get("metrics", ())]
+        scores = [(metric["name"], metric["score"]) for metric in metrics]
     found: dict[str, list[float | None]] = {}
-    for turn in encode_turns(run):
-        for metric in turn.get("metrics", ()):
-            found.setdefault(metric["name"], []).append(metric["score"])
+    for name, score in scores:
+        found.setdefault(name, []).append(score)
     return found
 
 

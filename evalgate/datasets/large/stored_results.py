@@ -4,7 +4,7 @@ Most of a shard's line is the conversation, and a merge needs only that of faile
 strictly and completely, but as plain values that are dropped at once, which takes half the time.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache, lru_cache
 from operator import attrgetter
@@ -61,9 +61,20 @@ class StoredRun(RunResult, EncodedTurns):
 class ShardRun(StoredRun):
     """A stored run that is part of the JSON line of its case."""
 
-    __slots__ = ("_at",)
+    __slots__ = ("_at", "_turn_scores")
     _at: tuple[str, int]
     """JSON of the case, and the index of this run in it."""
+    _turn_scores: tuple[tuple[str, float | None], ...]
+
+    def __post_init__(self, turns: Sequence[Mapping[str, Any]]) -> None:
+        """Keep the scores of the turns, which pydantic passes as plain values: a merge reads those of all."""
+        scores = [(each["name"], each["score"]) for turn in turns for each in turn.get("metrics", ())]
+        object.__setattr__(self, "_turn_scores", tuple(scores))
+
+    @property
+    def turn_scores(self) -> Sequence[tuple[str, float | None]] | None:
+        """Return the name and score of each turn's metrics, in order; None for a run that was changed."""
+        return getattr(self, "_turn_scores", None)
 
     def set_source(self, line: str, index: int) -> None:
         """Set the JSON of the case and the index of this run, once."""
@@ -214,10 +225,11 @@ def _build_instance_schema(
         )
         for field in known
     ]
-    # An `init_only` field would be passed to `__post_init__`, which these classes do not have.
     arguments = core_schema.dataclass_args_schema(made.__name__, given, collect_init_only=True)
     kept = [field.name for field in known if field.name != _TURNS]
-    return core_schema.dataclass_schema(made, arguments, kept, slots=True)
+    # An `init_only` field is passed to `__post_init__`.
+    has_turns = len(kept) < len(known)
+    return core_schema.dataclass_schema(made, arguments, kept, slots=True, post_init=has_turns)
 
 
 def _add_default(schema: "CoreSchema", field: Field[Any]) -> "CoreSchema":

@@ -51,6 +51,19 @@ def test_a_run_is_not_made_of_what_was_said_before_that() -> None:
     assert object.__getattribute__(run, "turns") == CASE.runs[0].turns
 
 
+@settings(max_examples=60, deadline=None)
+@given(RUNS)
+def test_the_scores_of_turns_are_there_without_what_was_said(run: Any) -> None:
+    (found,) = read_shard_case(line_of(replace(CASE, runs=(run,))).encode()).runs
+    assert isinstance(found, ShardRun)
+    assert found.turn_scores is not None
+    assert [*found.turn_scores] == [(each.name, each.score) for turn in run.turns for each in turn.metrics]
+    with pytest.raises(AttributeError):
+        object.__getattribute__(found, "turns")
+    assert isinstance(changed := replace(found, confirms=True), ShardRun)
+    assert changed.turn_scores is None
+
+
 def test_a_run_that_is_changed_or_copied_has_its_turns() -> None:
     run = read_shard_case(LINE.encode()).runs[1]
     assert replace(run, confirms=True) == replace(CASE.runs[1], confirms=True)
