@@ -23,7 +23,7 @@ def may_announce(text: str) -> bool:
 
     This check is cheap; `find_announced_masks` is exact.
     """
-    return ("::" in text or "##[" in text) and "add-mask" in text.lower()
+    return "add-mask" in text.lower()
 
 
 def find_announced_masks(text: str) -> Iterator[str]:
