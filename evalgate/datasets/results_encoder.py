@@ -45,6 +45,8 @@ NEVER_LEFT_OUT = object()
 _FIRST = ("schema_version", "type")
 _DEEPEST = 100
 _BIGGEST = 10**MOST_DIGITS
+_UNCHANGED = frozenset({str, bool, NoneType})
+"""Types of the values that `replace_unserializable` returns as they are."""
 
 
 class EncodedTurns:
@@ -206,6 +208,8 @@ def replace_unserializable(value: object, depth: int = 0) -> object:
     """Return `value` with everything replaced that JSON cannot hold, except lone surrogates."""
     if depth > _DEEPEST:
         return "… nested too deep"
+    if type(value) in _UNCHANGED:
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         value = as_dict(value)
     if isinstance(value, Mapping):

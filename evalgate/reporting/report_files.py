@@ -11,6 +11,7 @@ from evalgate.core.protocols import ContextualReporter, ReportContext, Reporter,
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record, iter_record_chunks
 from evalgate.system.files import AnchoredFolder, Owner, make_folder, replace_file, write_atomically
+from evalgate.system.gc import pause_gc
 
 
 class ResultsJsonReport:
@@ -125,7 +126,7 @@ def write_reports(
     written: set[str] = set()
     failed: dict[str, str] = {}
     try:
-        with out.open_folder(owner) as folder:
+        with out.open_folder(owner) as folder, pause_gc():
             # Reports that name others come last: by then it is known which of the others are there.
             for reporter in sorted(reporters, key=lambda each: isinstance(each, ContextualReporter)):
                 context = ReportContext(path_from_root, frozenset(names) - failed.keys())

@@ -23,6 +23,7 @@ from evalgate.reporting.html.case import build_case_view, build_line_view
 from evalgate.reporting.html.case_list import (
     KINDS,
     CaseEntry,
+    ClippedText,
     SizeBudget,
     count_kinds,
     iter_anchors,
@@ -222,20 +223,31 @@ def _create_environment() -> "Environment":
         auto_reload=False,  # else every case would ask the disk whether a template has changed
     )
 
-    def format_prose(text: object) -> Markup:
-        """Return an escaped sentence; text in backticks becomes code, as in the Markdown comment."""
-        parts = _QUOTED.split(str(text))
-        texts = (to_html_text(part) for part in parts)
-        return Markup("".join(f"<code>{t}</code>" if at % 2 else t for at, t in enumerate(texts)))  # noqa: S704
-
-    def insert_breaks(name: object) -> Markup:
-        """Return an escaped name that may wrap between its words."""
-        return Markup("<wbr>").join(Markup(to_html_text(part)) for part in _BREAK_AFTER.split(str(name)))  # noqa: S704
-
     environment.filters["sheet"] = Markup
-    environment.filters["prose"] = format_prose
-    environment.filters["breakable"] = insert_breaks
+    environment.filters["prose"] = lambda text: Markup(_format_prose(text))  # noqa: S704  it escapes
+    environment.filters["breakable"] = lambda name: Markup(_insert_breaks(name))  # noqa: S704  the same
+    environment.filters["clipped"] = lambda *text: Markup(_format_clipped(*text))  # noqa: S704  the same
     environment.filters["short"] = lambda text: shorten_text(str(text), _LONGEST_NAME)
     environment.filters["count"] = "{:,}".format
     environment.filters["counted"] = pluralize
     return environment
+
+
+def _format_prose(text: object) -> str:
+    """Return an escaped sentence; text in backticks becomes code, as in the Markdown comment."""
+    texts = map(to_html_text, _QUOTED.split(str(text)))
+    return "".join([f"<code>{each}</code>" if at % 2 else each for at, each in enumerate(texts)])
+
+
+def _insert_breaks(name: object) -> str:
+    """Return an escaped name that may wrap between its words."""
+    return "<wbr>".join(map(to_html_text, _BREAK_AFTER.split(str(name))))
+
+
+def _format_clipped(clipped: ClippedText, is_prose: bool = False) -> str:
+    """Return an escaped text and the size of what is left out."""
+    text = _format_prose(clipped.text) if is_prose else to_html_text(clipped.text)
+    if not clipped.left_out:
+        return text
+    left_out = f'<span class="left-out">… {to_html_text(clipped.left_out)}</span>'
+    return f"{left_out} {text}" if clipped.is_end else f"{text} {left_out}"
