@@ -2,7 +2,7 @@
 
 `@frozen` is `@dataclass(frozen=True, slots=True)` at a fifth of the cost. The standard library writes and
 compiles six methods for every class, and a gate defines some two hundred: a quarter of the time in which it
-starts. Here `__init__` alone is compiled; the others are the same for all classes.
+starts. Here `__init__` alone is compiled, when it is first needed; the others are the same for all classes.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,8 @@ def frozen(cls: type[_T]) -> type[_T]:
         if name not in own:
             setattr(made, name, vars(_Frozen)[name])
     if "__init__" not in own:
-        made.__init__ = _build_initializer(made, found)
+        _check_fields(made, found)
+        made.__init__ = _DeferredInitializer(made)
     finished: type[_T] = made
     return finished
 
@@ -92,6 +93,34 @@ def _get_fields(value: Any) -> tuple[Field[Any], ...]:
     return fields(value)
 
 
+def _check_fields(cls: type[Any], found: tuple[Field[Any], ...]) -> None:
+    has_default = False
+    for each in found:
+        if not each.init:
+            raise TypeError(f"the field {each.name!r} has `init=False`, so it can never be set")
+        if each.kw_only:
+            continue
+        if each.default is not MISSING or each.default_factory is not MISSING:
+            has_default = True
+        elif has_default:
+            raise TypeError(
+                f"{cls.__qualname__}: non-default argument {each.name!r} follows default argument"
+            )
+
+
+class _DeferredInitializer:
+    """Stand-in for an `__init__` that is compiled when it is first read: a run needs that of few classes."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        self._cls: Any = cls
+
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Callable[..., None]:
+        made = _build_initializer(self._cls, fields(self._cls))
+        self._cls.__init__ = made
+        bound: Callable[..., None] = made.__get__(instance, owner)
+        return bound
+
+
 def _build_initializer(cls: Any, found: tuple[Field[Any], ...]) -> Callable[..., None]:
     """Build an `__init__` that writes every slot through its descriptor, past the `__setattr__` guard."""
     known: dict[str, Any] = {"_ABSENT": _ABSENT}
@@ -102,10 +131,7 @@ def _build_initializer(cls: Any, found: tuple[Field[Any], ...]) -> Callable[...,
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     text = f"def __init__(self, {', '.join(given)}):\n " + "\n ".join(body or ["pass"])
-    try:
-        exec(text, known)  # noqa: S102  the names of the fields are all that is in it
-    except SyntaxError as error:
-        raise TypeError(f"{cls.__qualname__}: {error.msg}") from None
+    exec(text, known)  # noqa: S102  the names of the fields are all that is in it
     made: Callable[..., None] = known["__init__"]
     made.__annotations__ = {**{each.name: each.type for each in found}, "return": None}
     made.__qualname__ = f"{cls.__qualname__}.__init__"
@@ -113,8 +139,6 @@ def _build_initializer(cls: Any, found: tuple[Field[Any], ...]) -> Callable[...,
 
 
 def _build_parameter(each: Field[Any], known: dict[str, Any]) -> str:
-    if not each.init:
-        raise TypeError(f"the field {each.name!r} could not be set by anybody")
     if each.default is not MISSING:
         known[f"_default_{each.name}"] = each.default
         return f"{each.name}=_default_{each.name}"

@@ -187,7 +187,7 @@ def test_a_subclass_may_say_more() -> None:
 
 
 def test_a_field_that_cannot_be_made_is_refused() -> None:
-    with pytest.raises(TypeError, match="'late' could not be set"):
+    with pytest.raises(TypeError, match="'late' has `init=False`"):
 
         @frozen
         class Silent:
