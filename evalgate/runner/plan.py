@@ -22,7 +22,6 @@ from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.extras import describe_install
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser, StoreContext
@@ -345,6 +344,8 @@ def _check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:
 
 def _check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
     if executor.kind == "ray" and find_spec("ray") is None:
+        from evalgate.core.extras import describe_install
+
         message = (
             "the executor `ray` needs the package `ray`, in the release of Ray that the cluster has: "
             f"{describe_install('ray')}"

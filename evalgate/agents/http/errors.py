@@ -64,7 +64,7 @@ async def build_status_error(response: "ClientResponse") -> AgentError:
     detail = shorten_text(excerpt.decode("utf-8", "replace"), EXCERPT_BYTES)
     if (busy := _TRANSIENT_STATUSES.get(response.status)) is not None:
         retry_after_s = get_retry_after(response)
-        sentence += f" and wants to be left alone for {retry_after_s:,.0f} s" if retry_after_s else ""
+        sentence += f" and asks to wait {retry_after_s:,.0f} s" if retry_after_s else ""
         return AgentError(Failure(busy, sentence, detail), "faulted", retry_after_s=retry_after_s)
     if response.status == PROXY_AUTH_REQUIRED:
         why = "the proxy wants to know who asks: it answered with status 407"

@@ -350,7 +350,7 @@ def _build_mismatch_error(why: str) -> AgentError:
 
 def _shorten_reason(why: str) -> str:
     """Return the first line of Ray's reason, without the long explanation after it."""
-    first = next(iter(why.strip().splitlines()), "nobody says why")
+    first = next(iter(why.strip().splitlines()), "Ray gives no reason")
     return first[:_MAX_SHOWN].rstrip(". ")
 
 

@@ -39,7 +39,7 @@ def parse_memory_size(text: str) -> int:
 
 def _validate_memory_limit(text: str | None) -> str | None:
     if text is not None and not os.path.exists("/proc/self/statm"):  # noqa: PTH110  no Path is needed
-        raise ValueError("needs Linux: elsewhere nobody says what a process uses; use the kind `docker`")
+        raise ValueError("needs Linux, where the memory of a process can be read; use the kind `docker`")
     return text
 
 

@@ -129,9 +129,7 @@ async def test_rate_limit_halves_the_concurrency() -> None:
 async def test_failure_names_the_servers_retry_after() -> None:
     async with serving(scripted(busy("3600"))) as server:
         run = await run_case({"url": server.url}, a_talk("case", "hi"))
-    sentence = (
-        "the agent answered with status 429 Too Many Requests and wants to be left alone for 3,600 s (turn 1)"
-    )
+    sentence = "the agent answered with status 429 Too Many Requests and asks to wait 3,600 s (turn 1)"
     assert run.failure == Failure("rate_limited", sentence)
 
 
