@@ -154,7 +154,8 @@ def _reports(how):
 
 def _written(record):
     """Report → CPU seconds and characters."""
-    reporters = {name: registry.get_reporter(name) for name in registry.REPORTERS}
+    every = {name: registry.get_reporter(name) for name in registry.REPORTERS}
+    reporters = {name: each for name, each in every.items() if hasattr(each, "render")}
     return {name: _cost(each, record) for name, each in {**reporters, "terminal": TerminalReport()}.items()}
 
 

@@ -1,7 +1,7 @@
 """The record of an evaluation, as the library returns it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -101,17 +101,27 @@ class Record(types.Record):
         """Return the page with every case as one HTML document."""
         return self._render("html")
 
-    def write(self, folder: str | Path) -> tuple[Path, ...]:
+    def write(self, folder: str | Path, reports: Sequence[str] = ()) -> tuple[Path, ...]:
         """Write every report into a folder, which is created if needed, and return the files.
 
+        Args:
+            folder: The folder; a report of several files has a folder of its own in it.
+            reports: Further reports, in the formats of other tools: "adk", "adk-rs", "trpc", "orchestrate".
+
         Raises:
-            InvalidInputError: the folder cannot be written.
+            InvalidInputError: the folder cannot be written, or a report is not known.
             ReportWriteError: some files could not be written; the message names each of them.
         """
         from evalgate.core import registry
+        from evalgate.core.errors import InvalidInputError
+        from evalgate.core.formatting import did_you_mean
         from evalgate.reporting.report_files import check_writable, write_reports
 
-        return write_reports(self, check_writable(Path(folder)), registry.get_reporters())
+        if unknown := [name for name in reports if name not in registry.ON_REQUEST]:
+            hint = did_you_mean(unknown[0], registry.ON_REQUEST)
+            raise InvalidInputError(f"reports: `{unknown[0]}` is no report on request.{hint}")
+        found = registry.get_reporters({"html", *reports})
+        return write_reports(self, check_writable(Path(folder)), found)
 
     def to_dataframe(self) -> "DataFrame":
         """Return a pandas DataFrame with one row per run of a case and one column per metric.
@@ -162,8 +172,9 @@ class Record(types.Record):
 
     def _render(self, name: str) -> str:
         from evalgate.core import registry
+        from evalgate.reporting.report_files import render_files
 
-        return registry.get_reporter(name).render(self)
+        return "".join(chunk for _, text in render_files(self, registry.get_reporter(name)) for chunk in text)
 
 
 def redact_record(record: types.Record) -> Record:

@@ -20,6 +20,7 @@ from evalgate.core import registry, types
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import did_you_mean, join_quoted
+from evalgate.core.protocols import FolderReporter
 from evalgate.core.types import Baseline, EvalSet, GateInput, Verdict
 from evalgate.gating.verdict import decide_verdict
 from evalgate.runner.plan import resolve_workspace
@@ -218,4 +219,7 @@ def render(record: types.Record, report: str = "comment") -> str:
         known = sorted(registry.REPORTERS)
         hint = did_you_mean(report, known) or f" Known reports: {join_quoted(known)}."
         raise InvalidInputError(f"`{report}` is not a report.{hint}")
-    return registry.get_reporter(report).render(record)
+    reporter = registry.get_reporter(report)
+    if isinstance(reporter, FolderReporter):
+        raise InvalidInputError(f"`{report}` is a report of several files: write it with `Record.write`.")
+    return reporter.render(record)

@@ -23,6 +23,7 @@ from evalgate.cli.options import (
     add_post_settings,
     baseline_file,
     format_option,
+    owner_reports,
     pop_post_options,
     project_directory,
     reports_folder,
@@ -227,9 +228,10 @@ def init(agent: str | None, working_directory: str) -> int:
 
 @cli.command()
 @click.argument("results", type=FILE, default=DEFAULT_RESULTS)
+@owner_reports
 @reports_folder
 @project_directory
-def report(results: str, out: str, working_directory: str) -> int:
+def report(results: str, reports: tuple[str, ...], out: str, working_directory: str) -> int:
     """Render the reports again from a results.json.
 
     The file may be of any older version. Ends with the exit code of its verdict.
@@ -243,6 +245,7 @@ def report(results: str, out: str, working_directory: str) -> int:
         environ=os.environ,
         stdout=sys.stdout,
         stderr=sys.stderr,
+        requested=reports,
     )
 
 

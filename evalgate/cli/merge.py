@@ -13,7 +13,9 @@ from evalgate.cli.options import (
     add_posting_options,
     build_overrides,
     html_page,
+    owner_reports,
     pop_post_options,
+    pop_requested_reports,
     project_directory,
     reports_folder,
 )
@@ -35,12 +37,12 @@ from evalgate.cli.run import build_repro_options, post_on_failure
 @add_plan_options
 @add_posting_options
 @html_page
+@owner_reports
 @reports_folder
 @project_directory
 def merge(
     shards: tuple[str, ...],
     eval_sets: tuple[str, ...],
-    html: bool,
     out: str,
     working_directory: str,
     **options: Any,
@@ -59,14 +61,14 @@ def merge(
     from evalgate.system.gc import pause_gc
 
     thresholds, folder = options.pop("thresholds"), Path(working_directory)
-    posting = pop_post_options(options)
+    posting, requested = pop_post_options(options), pop_requested_reports(options)
     overrides, files = build_overrides(eval_sets, options), find_shards(shards, base=folder)
     redactor = build_redactor(overrides.mask)
     with pause_gc():  # all that is read here stays to the end
         with post_on_failure(posting, redactor), redactor.redact_errors():
             plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
             streams = (sys.stdout, sys.stderr)
-            publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, html)
+            publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, requested)
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
             record = merge_shards(plan, records, publisher.build_progress())
             repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)

@@ -115,6 +115,23 @@ kept_results = click.option(
     help="Results of the newest runs to keep for `evalgate results`.  [default: 20; 0 where CI is set]",
 )
 
+OWNER_REPORTS = ("adk", "adk-rs", "trpc", "orchestrate")
+
+owner_reports = click.option(
+    "--report",
+    "reports",
+    multiple=True,
+    type=click.Choice(OWNER_REPORTS),
+    help="Write the results as this tool writes its own, too.",
+)
+
+
+def pop_requested_reports(options: dict[str, Any]) -> tuple[str, ...]:
+    """Remove the options `--report` and `--html`, and return the names of the reports that they ask for."""
+    html, reports = options.pop("html"), tuple(options.pop("reports"))
+    return (*reports, "html") if html else reports
+
+
 reports_folder = _nonempty_option(
     "--out",
     default=DEFAULT_OUT,
@@ -333,6 +350,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
         "out",
         "html",
         "keep_results",
+        "reports",
         "mask",
         "comment",
         "check",

@@ -18,7 +18,9 @@ from evalgate.cli.options import (
     build_overrides,
     html_page,
     kept_results,
+    owner_reports,
     pop_post_options,
+    pop_requested_reports,
     project_directory,
     reports_folder,
 )
@@ -60,6 +62,7 @@ def _parse_shard(
 @add_posting_options
 @html_page
 @kept_results
+@owner_reports
 @reports_folder
 @project_directory
 @click.make_pass_decorator(InterruptHandler, ensure=True)
@@ -69,8 +72,6 @@ def run(
     eval_sets: tuple[str, ...],
     resume: bool,
     shard: tuple[int, int] | None,
-    html: bool,
-    keep_results: int | None,
     out: str,
     working_directory: str,
     **options: Any,
@@ -85,7 +86,8 @@ def run(
     from evalgate.runner.publish import Publisher
 
     thresholds, folder = options.pop("thresholds"), Path(working_directory)
-    posting = pop_post_options(options)
+    posting, requested = pop_post_options(options), pop_requested_reports(options)
+    kept: int | None = options.pop("keep_results")
     overrides = build_overrides(eval_sets, options)
     out = choose_out(click.get_current_context(), folder, out, overrides.agent)
     redactor = build_redactor(overrides.mask)
@@ -97,9 +99,7 @@ def run(
     ):
         plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
         streams = (sys.stdout, sys.stderr)
-        publisher = Publisher(
-            plan.workspace, out, os.environ, *streams, redactor, posting, html, keep_results
-        )
+        publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, requested, kept)
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, published)
         # Before the run, because the agent may remove the folder that this looks at.
         repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)

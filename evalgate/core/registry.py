@@ -18,6 +18,7 @@ from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean, join_quoted
 from evalgate.core.protocols import (
     AgentType,
+    AnyReporter,
     BaselineStore,
     EvalFormat,
     EvalSetWriter,
@@ -25,7 +26,6 @@ from evalgate.core.protocols import (
     LintWarning,
     Metric,
     MetricType,
-    Reporter,
     StoreContext,
 )
 from evalgate.core.sanitize import to_one_line
@@ -238,10 +238,20 @@ REPORTERS: Mapping[str, str] = {
     "comment": "evalgate.reporting.comment.reporter:CommentReport",
     "codequality": "evalgate.reporting.codequality:CodeQualityReport",
     "html": "evalgate.reporting.html.reporter:HtmlReport",
+    "adk": "evalgate.integrations.adk.report:AdkReport",
+    "adk-rs": "evalgate.integrations.adk_rs.report:AdkRsReport",
+    "trpc": "evalgate.integrations.trpc.report:TrpcReport",
+    "orchestrate": "evalgate.integrations.orchestrate.report:OrchestrateReport",
 }
 
-ON_REQUEST: Mapping[str, str] = {"html": "report.html"}
-"""Reporters that a run uses only on request, because they take time, and the names of their files.
+ON_REQUEST: Mapping[str, str] = {
+    "html": "report.html",
+    "adk": "adk",
+    "adk-rs": "adk-rs.json",
+    "trpc": "trpc",
+    "orchestrate": "orchestrate",
+}
+"""Reporters that are used only on request, and the names of their files or folders.
 
 The names are known here so that a run can remove the file of an earlier one without loading its reporter.
 """
@@ -337,22 +347,23 @@ def find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list
     return sorted(found, key=lambda each: each.line)
 
 
-def get_reporters(*, but: Collection[str] = ()) -> tuple[Reporter, ...]:
-    """Return every reporter except those in `but`; those of other packages come last."""
+def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
+    """Return every reporter but those on request that are not in `requested`; other packages' come last."""
     others = (
         load_entry_point(point)() for point in find_third_party_plugins("reporters", REPORTERS).values()
     )
-    return (*(get_reporter(name) for name in REPORTERS if name not in but), *others)
+    wanted = (name for name in REPORTERS if name in requested or name not in ON_REQUEST)
+    return (*map(get_reporter, wanted), *others)
 
 
 def list_report_files() -> list[str]:
     """Return the names of the files that all reporters write."""
-    return [*(each.file_name for each in get_reporters(but=ON_REQUEST)), *ON_REQUEST.values()]
+    return [*(each.file_name for each in get_reporters()), *ON_REQUEST.values()]
 
 
-def get_reporter(name: str) -> Reporter:
+def get_reporter(name: str) -> AnyReporter:
     """Return the evalgate reporter of that name."""
-    found: Reporter = load_object(REPORTERS[name])()
+    found: AnyReporter = load_object(REPORTERS[name])()
     return found
 
 

@@ -100,6 +100,11 @@ def escape_invisible(text: str) -> str:
     return _NO_CHARACTER.sub(_escape_character, _HIDDEN.sub(_escape_character, text))
 
 
+def to_file_name(text: str, limit: int = 100) -> str:
+    """Return a text as the part of a file's name: without separators, and not hidden."""
+    return re.sub(r"[\x00-\x1f/\\:]", "_", text)[:limit].lstrip(".") or "_"
+
+
 def to_one_line(text: str, limit: int = 200) -> str:
     """Return the visible text on one line of at most `limit` characters, with blanks collapsed."""
     if len(text) <= limit and _PLAIN.fullmatch(text):

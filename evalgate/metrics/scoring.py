@@ -202,7 +202,7 @@ def score_case(
     return CaseResult(
         eval_set_id=eval_set_id,
         eval_id=case.eval_id,
-        status=_decide_case_status(counting, case_metrics),
+        status=decide_status(counting, case_metrics),
         metrics=case_metrics,
         runs=tuple(runs),
         fingerprint=fingerprint,
@@ -279,7 +279,8 @@ def _apply_owners_rule(judged: Sequence[RunMetric]) -> bool | None:
     return all(run.status == "passed" for run in judged)
 
 
-def _decide_case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric]) -> Status:
+def decide_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric | RunMetric]) -> Status:
+    """Return the status of a case over its runs, or of a single run with its own metrics."""
     outcomes = {run.outcome for run in runs}
     if not outcomes.isdisjoint(AGENT_FAULT_OUTCOMES):
         return "errored"

@@ -7,10 +7,22 @@ from pathlib import Path
 
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.exit_codes import ExitCode
-from evalgate.core.protocols import ContextualReporter, ReportContext, Reporter, StreamingReporter
+from evalgate.core.protocols import (
+    AnyReporter,
+    ContextualReporter,
+    FolderReporter,
+    ReportContext,
+    StreamingReporter,
+)
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record, iter_record_chunks
-from evalgate.system.files import AnchoredFolder, Owner, make_folder, replace_file, write_atomically
+from evalgate.system.files import (
+    AnchoredFolder,
+    Owner,
+    make_folder,
+    replace_nested_file,
+    write_atomically,
+)
 from evalgate.system.gc import pause_gc
 
 
@@ -108,7 +120,7 @@ def remove_leftovers(out: AnchoredFolder, names: Iterable[str]) -> None:
 def write_reports(
     record: Record,
     out: AnchoredFolder,
-    reporters: Sequence[Reporter],
+    reporters: Sequence[AnyReporter],
     *,
     path_from_root: str = "",
     owner: Owner | None = None,
@@ -149,16 +161,23 @@ def write_reports(
 
 
 def _write_report(
-    record: Record, reporter: Reporter, context: ReportContext, folder: int, owner: Owner | None
+    record: Record, reporter: AnyReporter, context: ReportContext, folder: int, owner: Owner | None
 ) -> None:
     if isinstance(reporter, ContextualReporter):
         reporter = reporter.with_context(context)
-    text = (
-        reporter.iter_chunks(record)
-        if isinstance(reporter, StreamingReporter)
-        else (reporter.render(record),)
-    )
-    replace_file(folder, reporter.file_name, text, owner)
+    for path, text in render_files(record, reporter):
+        replace_nested_file(folder, path, text, owner)
+
+
+def render_files(record: Record, reporter: AnyReporter) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield the path of each file of a report, relative to the folder of reports, and its text in pieces."""
+    if isinstance(reporter, FolderReporter):
+        for path, text in reporter.render_files(record):
+            yield f"{reporter.file_name}/{path}", (text,)
+    elif isinstance(reporter, StreamingReporter):
+        yield reporter.file_name, reporter.iter_chunks(record)
+    else:
+        yield reporter.file_name, (reporter.render(record),)
 
 
 def _describe_error(error: OSError) -> str:

@@ -3,7 +3,8 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import import_module
@@ -15,7 +16,7 @@ from evalgate.core import registry
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
-from evalgate.core.protocols import ReportContext, Reporter
+from evalgate.core.protocols import AnyReporter, ReportContext
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line, to_md_text, to_one_line
 from evalgate.core.types import AgentInfo, Record, Totals, Verdict
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -28,6 +29,7 @@ from evalgate.reporting.report_files import (
     keep_previous_record,
     remove_leftovers,
     remove_reports,
+    render_files,
     write_reports,
 )
 from evalgate.reporting.results_history import DEFAULT_KEPT, keep_result
@@ -183,8 +185,8 @@ class Publisher:
     """Redactor of all output."""
     post_options: "PostOptions | None" = None
     """Posts to the pull request; None: nothing is posted."""
-    html: bool = False
-    """The HTML page is written, too."""
+    requested: Collection[str] = ()
+    """Names of reporters in `registry.ON_REQUEST` that are used, too."""
     keep_results: int | None = None
     """Results of the newest runs to keep; None: `DEFAULT_KEPT`, and none where the variable CI is set."""
     _out: AnchoredFolder = field(init=False, repr=False)
@@ -236,11 +238,12 @@ class Publisher:
         import_module("evalgate.runner.record_builder")
         nothing = build_empty_record()
         for reporter in self._get_reporters():
-            reporter.render(nothing)
+            for _, text in render_files(nothing, reporter):
+                deque(text, maxlen=0)
         _render_terminal(nothing, self.stdout, self.environ)
 
-    def _get_reporters(self) -> tuple[Reporter, ...]:
-        return registry.get_reporters(but=() if self.html else registry.ON_REQUEST)
+    def _get_reporters(self) -> tuple[AnyReporter, ...]:
+        return registry.get_reporters(self.requested)
 
     def publish(self, record: Record) -> int:
         """Write the reports, print the result and set the step's outputs; return the exit code.
@@ -284,9 +287,9 @@ class Publisher:
         if not self.workspace.folder.is_dir():
             return self._report_missing_folder(record), ()
         reporters = self._get_reporters()
-        if not self.html:
-            # Users would take an earlier page for this run's.
-            remove_reports(self._out, registry.ON_REQUEST.values())
+        # Users would take an earlier report for this run's.
+        absent = (file for name, file in registry.ON_REQUEST.items() if name not in self.requested)
+        remove_reports(self._out, absent)
         try:
             return record, self._write_files(record, reporters)
         except ReportWriteError as error:
@@ -302,7 +305,7 @@ class Publisher:
             remove_reports(self._out, names, but={path.resolve() for path in error.written})
             return record, error.written
 
-    def _write_files(self, record: Record, reporters: Sequence[Reporter]) -> tuple[Path, ...]:
+    def _write_files(self, record: Record, reporters: Sequence[AnyReporter]) -> tuple[Path, ...]:
         return write_reports(
             record, self._out, reporters, path_from_root=self._from_root, owner=self.workspace.owner
         )
@@ -351,11 +354,19 @@ def _print_error(error: ReportWriteError, stream: TextIO) -> None:
 
 
 def rerender_reports(
-    results: str, *, folder: Path, out: str, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO
+    results: str,
+    *,
+    folder: Path,
+    out: str,
+    environ: Mapping[str, str],
+    stdout: TextIO,
+    stderr: TextIO,
+    requested: Collection[str] = (),
 ) -> int:
     """Render every report from a stored record, and return the record's exit code.
 
-    If a report cannot be written, an error is printed, and the exit code is 2 instead of 0.
+    Of the reports on request, the page and those in `requested` are rendered. If a report cannot be
+    written, an error is printed, and the exit code is 2 instead of 0.
 
     Raises:
         InvalidInputError: the record cannot be read, or `out` cannot be written.
@@ -365,7 +376,7 @@ def rerender_reports(
 
     workspace = resolve_workspace(folder)
     source, target = workspace.folder / results, workspace.folder / out
-    reporters = registry.get_reporters()
+    reporters = registry.get_reporters({"html", *requested})
     record = LiveRedactor(Redactor.from_environment(environ)).redact_tree(read_record(source, results))
     if wrong := list(find_inconsistencies(record)):
         raise InvalidInputError(

@@ -288,6 +288,25 @@ def _enter_folder(above: int, part: str, owner: Owner | None) -> int:
         raise
 
 
+def replace_nested_file(folder: int, path: str, text: Iterable[str], owner: Owner | None = None) -> None:
+    """Replace a file below an open folder, and create the folders on its way; `path` is relative, with `/`.
+
+    Raises:
+        OSError: it cannot be written, or the path leads through a link or out of the folder.
+    """
+    *parts, name = path.split("/")
+    if not {"", ".", ".."}.isdisjoint([*parts, name]):
+        raise OSError(errno.EINVAL, f"{path!r} is no path below the folder")
+    descriptor = os.dup(folder)
+    try:
+        for part in parts:
+            above, descriptor = descriptor, _enter_folder(descriptor, part, owner)
+            os.close(above)
+        replace_file(descriptor, name, text, owner)
+    finally:
+        os.close(descriptor)
+
+
 def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | None = None) -> None:
     """Replace a file in an open folder, as `write_atomically` does.
 

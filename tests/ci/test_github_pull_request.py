@@ -74,9 +74,9 @@ def test_the_summary_and_the_post_are_the_comment_file(
     )
     streams = io.StringIO(), io.StringIO()
     posting = PostOptions(comment=True)
-    Publisher(Workspace(tmp_path), "out", environ, *streams, post_options=posting, html=html).publish(
-        regression()
-    )
+    Publisher(
+        Workspace(tmp_path), "out", environ, *streams, post_options=posting, requested=["html"] * html
+    ).publish(regression())
 
     comment = (tmp_path / "out/comment.md").read_text()
     assert ("`report.html`" in comment) == html

@@ -106,6 +106,7 @@ def test_the_names_that_are_written_out_are_those_of_the_plugins() -> None:
     assert set(shell_completion.AGENT_KINDS) == set(registry.AGENTS)
     assert set(options.FORMATS) == set(registry.FORMATS)
     assert set(options.WRITABLE_FORMATS) == set(registry.WRITERS)
+    assert {"html", *options.OWNER_REPORTS} == set(registry.ON_REQUEST)
 
 
 def complete(folder: Path, code: str = "", **environ: str) -> subprocess.CompletedProcess[str]:

@@ -48,9 +48,11 @@ from evalgate.core.protocols.metrics import (
     SelectsRubrics,
 )
 from evalgate.core.protocols.results import (
+    AnyReporter,
     BaselineStore,
     ContextualReporter,
     ExplainsMissing,
+    FolderReporter,
     HasFollowUpStep,
     ProgressListener,
     ReportContext,
@@ -69,6 +71,7 @@ __all__ = [
     "AgentType",
     "AgentUnreachableError",
     "AllowsExtraCalls",
+    "AnyReporter",
     "AsyncCloseable",
     "AveragesTurns",
     "BaselineStore",
@@ -80,6 +83,7 @@ __all__ = [
     "EvalFormat",
     "EvalSetWriter",
     "ExplainsMissing",
+    "FolderReporter",
     "HasFollowUpStep",
     "HasNotices",
     "IdentifiesSession",

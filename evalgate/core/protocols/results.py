@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, Record, RunResult
@@ -18,6 +18,27 @@ class Reporter(Protocol):
     def render(self, record: Record) -> str:
         """Render the whole report: a pure function of the record (no clock, no file, no environment)."""
         ...
+
+
+@runtime_checkable
+class FolderReporter(Protocol):
+    """A renderer of several files, which have a folder of their own in that of `--out`.
+
+    Files of earlier runs stay in the folder, so their names should tell runs apart.
+    """
+
+    file_name: str
+    """Name of the folder."""
+
+    def render_files(self, record: Record) -> Iterator[tuple[str, str]]:
+        """Yield each file's path, relative to the folder and with `/`, and its text.
+
+        A pure function of the record (no clock, no file, no environment).
+        """
+        ...
+
+
+AnyReporter: TypeAlias = Reporter | FolderReporter
 
 
 @runtime_checkable

@@ -1,6 +1,8 @@
 """The record of one run, and the baseline that a later run is compared with."""
 
+import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
@@ -106,6 +108,13 @@ class AgentInfo:
 
     kind: str
     what: str
+
+    @property
+    def app_name(self) -> str:
+        """Return a name for the files of tools that name an app: that of the agent's module or folder."""
+        last = re.split(r"[/\\]", self.what.partition(":")[0].rstrip("/\\"))[-1]
+        stem = last.removesuffix(".agent").removesuffix(".py").rpartition(".")[2]
+        return re.sub(r"[^\w-]+", "_", stem).strip("_") or "agent"
 
 
 @frozen
@@ -321,6 +330,22 @@ class Record:
     """Consumption of judging over the whole run, anchors included; None: no model was asked to judge."""
     criteria: tuple[RecordedCriterion, ...] = ()
     """Options of the metrics, each set of options once; a case's metric refers to it by its fingerprint."""
+
+    @property
+    def timestamp(self) -> float:
+        """Return `created_at` as Unix seconds; 0.0 if it is not known."""
+        return datetime.fromisoformat(self.created_at).timestamp() if self.created_at else 0.0
+
+    def index_criteria(self) -> dict[tuple[str, str], RecordedCriterion]:
+        """Return the criteria by the metric's name and fingerprint."""
+        return {(each.metric, each.fingerprint): each for each in self.criteria}
+
+    def group_cases(self) -> dict[str, list[CaseResult]]:
+        """Return the cases by the id of their eval set, in their order."""
+        groups: dict[str, list[CaseResult]] = {}
+        for case in self.cases:
+            groups.setdefault(case.eval_set_id, []).append(case)
+        return groups
 
 
 @frozen

@@ -49,7 +49,7 @@ def _build_case(case: EvalCase) -> JsonObject:
     asked: JsonObject = (
         {"conversation_scenario": _build_scenario(case.scenario)}
         if case.scenario is not None
-        else {"conversation": [_build_invocation(turn) for turn in case.turns]}
+        else {"conversation": [build_invocation(turn) for turn in case.turns]}
     )
     more = omit_empty(
         session_input=_build_session(case.session),
@@ -86,7 +86,8 @@ def _build_session(session: SessionInput) -> JsonObject | None:
     }
 
 
-def _build_invocation(turn: CaseTurn) -> JsonObject:
+def build_invocation(turn: CaseTurn) -> JsonObject:
+    """Return one exchange, with the expected reply, as Google ADK writes it."""
     kept = turn.native.get("adk", {})
     attached = [part for each in turn.user.attachments if (part := to_adk_part(each)) is not None]
     text: list[JsonObject] = [{"text": turn.user.text}] if turn.user.text or not attached else []

@@ -163,17 +163,17 @@ def _build_case(case: EvalCase) -> JsonObject:
 def _build_conversations(case: EvalCase, kept: object) -> JsonObject:
     """Return the expected turns and the recorded ones; only the recorded ones if nothing is expected."""
     if case.recorded is None:
-        return omit_empty(conversation=[_build_invocation(turn, turn.expected) for turn in case.turns])
-    asked = [_build_invocation(turn, turn.expected) for turn in case.turns]
+        return omit_empty(conversation=[build_invocation(turn, turn.expected) for turn in case.turns])
+    asked = [build_invocation(turn, turn.expected) for turn in case.turns]
     if kept is None and not any(_EXPECTED.intersection(turn) for turn in asked):
         replies = zip(case.turns, case.recorded, strict=False)
-        return {"conversation": [_build_invocation(turn, reply) for turn, reply in replies]}
+        return {"conversation": [build_invocation(turn, reply) for turn, reply in replies]}
     extras = kept if isinstance(kept, list) else [{}] * len(case.recorded)
     recorded = zip(case.turns, case.recorded, extras, strict=False)
     return {
         "conversation": asked,
         "actualConversation": [
-            _build_invocation(CaseTurn(turn.user), reply, extra) for turn, reply, extra in recorded
+            build_invocation(CaseTurn(turn.user), reply, extra) for turn, reply, extra in recorded
         ],
     }
 
@@ -213,7 +213,8 @@ def _build_rubric(number: int, rubric: Rubric) -> JsonObject:
     )
 
 
-def _build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None = None) -> JsonObject:
+def build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None = None) -> JsonObject:
+    """Return one exchange with a reply; `recorded` holds what else the source has of it."""
     kept = turn.native.get(_NAME, {}) if recorded is None else recorded
     parts = [found for part in turn.user.attachments if (found := to_trpc_part(part)) is not None]
     response = None if reply.response is None else {"role": "assistant", "content": reply.response}

@@ -1,0 +1,175 @@
+"""Write results as watsonx Orchestrate's evaluation framework 1.6.9 writes its folder of results.
+
+The folder of a run is named by its time. `orchestrate evaluations analyze` and the framework's comparison of
+two runs read `summary_metrics.csv`.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from evalgate.core.sanitize import to_file_name
+from evalgate.core.types import (
+    CaseResult,
+    Event,
+    JsonObject,
+    Message,
+    Record,
+    RunMetric,
+    RunResult,
+    ToolCall,
+    ToolResult,
+)
+from evalgate.metrics.scoring import decide_status
+
+_PREFIX = "orchestrate/"
+_SUCCESS = "journey_success"
+_COUNTS = (
+    "total_tool_calls",
+    "expected_tool_calls",
+    "correct_tool_calls",
+    "missed_tool_calls",
+    "relevant_tool_calls",
+    "tool_calls_with_incorrect_parameter",
+)
+"""Counts that the metrics of journeys keep in their details, under the owner's names."""
+_LLM_STEPS = ("text", "tool_call")
+"""Types of the assistant's messages that count as steps of the model."""
+_BOOLEANS = ("keyword_match",)
+_NO_FIELDS: JsonObject = dict.fromkeys(
+    (
+        *("interaction", "event", "conversational_search_metadata", "tool_calls", "tool_call_id"),
+        *("response_time", "thread_id", "message_id", "trace_id", "run_id"),
+    )
+)
+
+
+class OrchestrateReport:
+    """`summary_metrics.csv` with a row for each run of a case, and messages and metrics of each."""
+
+    file_name = "orchestrate"
+
+    def render_files(self, record: Record) -> Iterator[tuple[str, str]]:
+        """Yield `<time>/summary_metrics.csv`, and files in `<time>/messages/` for each run of a case.
+
+        The files of a case with several runs have `.run1`, `.run2`, … in their names; the owner would
+        overwrite those of the first run.
+        """
+        folder = to_file_name(_format_time(record.created_at))
+        rows: list[JsonObject] = []
+        for case in record.cases:
+            for run in case.runs:
+                row = build_summary_row(case, run)
+                rows.append(row)
+                name = to_file_name(case.eval_id) + (f".run{run.run}" if len(case.runs) > 1 else "")
+                path = f"{folder}/messages/{name}"
+                yield f"{path}.messages.json", _dump(list(_iter_messages(run)))
+                yield f"{path}.metrics.json", _dump(row)
+                if run.session_id:
+                    yield f"{folder}/{name}.metadata.json", _dump({"thread_id": run.session_id})
+        yield f"{folder}/summary_metrics.csv", format_summary(rows)
+
+
+def build_summary_row(case: CaseResult, run: RunResult) -> JsonObject:
+    """Return the values of one run under the owner's names; others under the metric's own name."""
+    metrics = {metric.name.removeprefix(_PREFIX): metric for metric in run.metrics}
+    messages = list(_iter_messages(run))
+    success = metrics.pop(_SUCCESS, None)
+    status = success.status if success else decide_status([run], run.metrics)
+    is_error = run.outcome != "answered" or any(each.status == "errored" for each in run.metrics)
+    return {
+        "run_idx": run.run,
+        "total_steps": len(messages),
+        "llm_steps": sum(each["role"] == "assistant" and each["type"] in _LLM_STEPS for each in messages),
+        **_get_counts(run),
+        **{name: _to_value(name, metric) for name, metric in metrics.items()},
+        "is_success": status == "passed",
+        "dataset_name": case.eval_id,
+        "is_error": int(is_error),
+        **{f"{metric.name.removeprefix(_PREFIX)}_comment": metric.reason for metric in _list_explained(run)},
+    }
+
+
+def _get_counts(run: RunResult) -> dict[str, object]:
+    details = [metric.details for metric in run.metrics if metric.details and metric.name.startswith(_PREFIX)]
+    found = next((each for each in details if _COUNTS[0] in each), {})
+    return {name: found[name] for name in _COUNTS if name in found}
+
+
+def _list_explained(run: RunResult) -> list[RunMetric]:
+    return [metric for metric in run.metrics if metric.reason]
+
+
+def _to_value(name: str, metric: RunMetric) -> object:
+    if metric.score is None:
+        return None
+    if name in _BOOLEANS:
+        return metric.score == 1.0
+    return int(metric.score) if name == "text_match" else metric.score
+
+
+def format_summary(rows: list[JsonObject]) -> str:
+    """Return the rows as CSV with the columns of all of them; True and False as Python writes them."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns or ["run_idx", "dataset_name"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _iter_messages(run: RunResult) -> Iterator[dict[str, object]]:
+    for turn in run.turns:
+        yield _build_message("user", turn.user, "text")
+        if turn.actual is None:
+            continue
+        yield from map(_build_event, turn.actual.events)
+        if turn.actual.response is not None:
+            yield _build_message("assistant", turn.actual.response, "text")
+
+
+def _build_event(event: Event) -> dict[str, object]:
+    if isinstance(event, Message):
+        message = _build_message("assistant", event.text, "text" if event.payload is None else "interaction")
+        return message if event.payload is None else message | {"interaction": {"payload": event.payload}}
+    if isinstance(event, ToolResult):
+        return _build_tool_result(event)
+    return _build_tool_call(event)
+
+
+def _build_tool_call(call: ToolCall) -> dict[str, object]:
+    args = call.args if call.other_args is None else call.other_args
+    fields = {"type": "tool_call", "name": call.name, "args": args or {}, "id": call.id or ""}
+    function = {"name": call.name, "arguments": json.dumps(args or {}, ensure_ascii=False)}
+    calls = [{"id": call.id or "", "function": function, "type": "function"}]
+    return _build_message("assistant", json.dumps(fields, ensure_ascii=False), "tool_call") | {
+        "tool_calls": calls
+    }
+
+
+def _build_tool_result(result: ToolResult) -> dict[str, object]:
+    held = result.result
+    content = held if isinstance(held, str) else json.dumps(held, ensure_ascii=False)
+    fields = {
+        "type": "tool_response",
+        "content": content,
+        "name": result.name,
+        "tool_call_id": result.id or "",
+    }
+    message = _build_message("assistant", json.dumps(fields, ensure_ascii=False), "tool_response")
+    return message | {"tool_call_id": result.id or ""}
+
+
+def _build_message(role: str, content: str, kind: str) -> dict[str, object]:
+    return {"role": role, "content": content, "type": kind, **_NO_FIELDS}
+
+
+def _format_time(created_at: str) -> str:
+    """Return the time as the owner names its folders: 2026-01-31_12-30-59."""
+    return datetime.fromisoformat(created_at).strftime("%Y-%m-%d_%H-%M-%S") if created_at else "results"
+
+
+def _dump(value: list[dict[str, object]] | Mapping[str, object]) -> str:
+    return json.dumps(value, indent=4, ensure_ascii=False) + "\n"
