@@ -84,13 +84,13 @@ class BudgetGuard:
 
     def count_usage(self, run: CaseRun) -> None:
         """Count the usage that the agent reports for a run. Judges and simulated users count their own."""
-        reported = [run.usage, *(attempt.usage for attempt in run.earlier_attempts)]
+        found = [run.usage] + [attempt.usage for attempt in run.earlier_attempts]
+        reported = [usage for usage in found if usage is not None]
         self._silent += run.outcome == "answered" and run.usage is None
-        self._unpriced += any(usage is not None and usage.cost_usd is None for usage in reported)
+        self._unpriced += None in [usage.cost_usd for usage in reported]
         for usage in reported:
-            if usage is not None:
-                tokens = Tokens(usage.input_tokens, usage.output_tokens)
-                self._meter.add_usage(MeteredUsage(tokens=tokens, usd=usage.min_cost_usd))
+            tokens = Tokens(usage.input_tokens, usage.output_tokens)
+            self._meter.add_usage(MeteredUsage(tokens=tokens, usd=usage.min_cost_usd))
 
     def iter_notices(self) -> Iterator[str]:
         """Yield sentences about usage that the budget could not count."""
@@ -129,4 +129,4 @@ def was_stopped_by_budget(run: RunResult) -> bool:
     """Return True if a spent budget prevented the run, its end, or its judging."""
     if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
-    return any(metric.failure == BUDGET_SPENT for metric in run.metrics)
+    return BUDGET_SPENT in [metric.failure for metric in run.metrics]

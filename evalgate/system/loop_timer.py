@@ -19,24 +19,25 @@ _LATE_S = 0.05
 class LoopTimer:
     """Timer that calls `act` after `seconds`, plus the time that the loop was blocked at their end."""
 
-    __slots__ = ("_act", "_due", "_handle", "_loop", "_rounds")
+    __slots__ = ("_act", "_handle", "_loop", "_rounds", "due")
 
     def __init__(self, seconds: float, act: Callable[[], None]) -> None:
         self._act = act
         self._loop = asyncio.get_running_loop()
         self._rounds = 0
-        self._due = self._loop.time() + seconds
-        self._handle: asyncio.Handle = self._loop.call_at(self._due, self._check_due)
+        self.due = self._loop.time() + seconds
+        """Time of the event loop from which on `act` is called."""
+        self._handle: asyncio.Handle = self._loop.call_at(self.due, self._check_due)
 
     def cancel(self) -> None:
         """Cancel the timer: `act` is never called."""
         self._handle.cancel()
 
     def _check_due(self) -> None:
-        late = self._loop.time() - self._due
+        late = self._loop.time() - self.due
         if late > _LATE_S:
-            self._due = self._loop.time() + late
-            self._handle = self._loop.call_at(self._due, self._check_due)
+            self.due = self._loop.time() + late
+            self._handle = self._loop.call_at(self.due, self._check_due)
             return
         self._rounds = _ROUNDS
         self._wait_rounds()

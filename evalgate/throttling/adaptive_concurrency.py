@@ -35,6 +35,8 @@ class AdaptiveConcurrency:
     @property
     def open_slots(self) -> int:
         """Return the current limit; 1 or more."""
+        if not self._ramp_up_s:
+            return max(1, int(self._limit))
         return max(1, int(min(self._limit, self._compute_ramp_limit())))
 
     def create_slot(self) -> "Slot":

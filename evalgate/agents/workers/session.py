@@ -10,7 +10,6 @@ from evalgate.agents.workers import protocol
 from evalgate.agents.workers.protocol import MAX_ANSWER_BYTES, TOO_LARGE, InvalidMessageError, Transcript
 from evalgate.core.protocols import AgentError, SessionLostError, SessionResult
 from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
-from evalgate.system.loop_timer import LoopTimer
 
 STALL_S = 0.5
 """Seconds without an answer to a cancel that show that the worker had blocked all its sessions."""
@@ -34,6 +33,14 @@ class SessionOwner(Protocol):
 
     def write_message(self, message: JsonObject) -> None:
         """Send a message to the worker's process."""
+        ...
+
+    def limit_turn(self, session: "WorkerSession", seconds: float) -> None:
+        """Call `cancel_expired_turn` of the session after the seconds, unless its turn ended before."""
+        ...
+
+    def end_turn(self, session: "WorkerSession") -> None:
+        """Forget the time limit of the session's turn."""
         ...
 
     def cancel_turn(self, session: "WorkerSession") -> None:
@@ -115,11 +122,11 @@ class WorkerSession:
         self._send_turn(message)
         answer: asyncio.Future[Reply] = self._loop.create_future()
         self._answer = answer
-        timer = LoopTimer(self._timeout_s, self._cancel_expired_turn)
+        self._owner.limit_turn(self, self._timeout_s)
         try:
             return await answer
         finally:
-            timer.cancel()
+            self._owner.end_turn(self)
             # The caller was cancelled before the answer came.
             if self.state is SessionState.RUNNING:
                 self._owner.cancel_turn(self)
@@ -163,12 +170,13 @@ class WorkerSession:
             start["context_messages"] = case.context_messages
         return start
 
-    def _cancel_expired_turn(self) -> None:
+    # --- called by the worker -------------------------------------------------------------------------------
+
+    def cancel_expired_turn(self) -> None:
+        """Cancel the turn in progress because its time is over."""
         if self.state is SessionState.RUNNING:
             self.expired = True
             self._owner.cancel_turn(self)
-
-    # --- called by the worker -------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
