@@ -19,7 +19,7 @@ from evalgate.agents.host.errors import AgentCreationError, UnusableEntryError, 
 from evalgate.agents.host.frameworks import AgentHost, find_entry_host
 from evalgate.agents.host.threads import DaemonThreadPool, own_process
 from evalgate.agents.workers.protocol import decode_message, parse_failure
-from evalgate.agents.workers.session import SessionState, WorkerSession
+from evalgate.agents.workers.session import SessionState, TurnLimits, WorkerSession
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -80,6 +80,7 @@ class InProcessAgent:
         """
         self.features: frozenset[str] = frozenset()
         """Optional parts of the protocol that the host of the agent supports."""
+        self.turn_limits = TurnLimits()
         self._agent = agent
         self._timeout_s = timeout
         self._threads = DaemonThreadPool(concurrency)
@@ -116,6 +117,7 @@ class InProcessAgent:
 
     async def __aexit__(self, *exc: object) -> None:
         self._sessions.clear()
+        self.turn_limits.cancel_timer()
         self._threads.close()
 
     async def _find_host(self) -> AgentHost:

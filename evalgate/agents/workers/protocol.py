@@ -79,7 +79,7 @@ def encode_message(message: JsonObject) -> bytes:
         line = to_json(message)
     except ValueError:  # a lone surrogate
         line = _NOT_ASCII
-    # It escapes nothing beyond ASCII, and takes a third of the time.
+    # `to_json` escapes nothing beyond ASCII, and takes a third of the time.
     return (line if line.isascii() else _ENCODER.encode(message).encode("ascii")) + b"\n"
 
 
@@ -108,7 +108,7 @@ def _decode_fast(line: bytes) -> object:
 
     This function takes half the time of `parse_untrusted_json`, and equal short texts share their memory.
     """
-    if _MAY_OVERFLOW.search(line) or line.count(b"{") + line.count(b"[") > MAX_DEPTH:
+    if line.count(b"{") + line.count(b"[") > MAX_DEPTH or _may_overflow(line):
         return None
     try:
         return from_json(line, allow_inf_nan=False)
@@ -116,10 +116,15 @@ def _decode_fast(line: bytes) -> object:
         return None
 
 
-# Numbers that may be too large for a float: of 309 digits, or of fewer with an exponent. The pattern begins
-# with a digit, not with the `e` before it: every line is searched, and Python skips to a digit in a third of
-# the time.
-_MAY_OVERFLOW = re.compile(rb"\d\d\d(?:(?<=[eE]\d\d\d)|(?<=[eE]\+\d\d\d)|\d{197})")
+def _may_overflow(line: bytes) -> bool:
+    """Return True if a number may be too large for a float: of 309 digits, or of fewer with an exponent."""
+    # Every line is searched, and this takes half of the time of a pattern.
+    marks = line.translate(_NUMBER_MARKS, b"+")
+    return b"e000" in marks or _MANY_DIGITS in marks
+
+
+_NUMBER_MARKS = bytes.maketrans(b"E123456789", b"e000000000")
+_MANY_DIGITS = b"0" * 200
 
 
 def peek_session_key(line: bytes) -> str | None:

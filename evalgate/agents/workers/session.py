@@ -10,6 +10,7 @@ from evalgate.agents.workers import protocol
 from evalgate.agents.workers.protocol import MAX_ANSWER_BYTES, TOO_LARGE, InvalidMessageError, Transcript
 from evalgate.core.protocols import AgentError, SessionLostError, SessionResult
 from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
+from evalgate.system.loop_timer import LoopTimer
 
 STALL_S = 0.5
 """Seconds without an answer to a cancel that show that the worker had blocked all its sessions."""
@@ -30,17 +31,10 @@ class SessionOwner(Protocol):
 
     features: frozenset[str]
     """Optional parts of the protocol that the worker announced."""
+    turn_limits: "TurnLimits"
 
     def write_message(self, message: JsonObject) -> None:
         """Send a message to the worker's process."""
-        ...
-
-    def limit_turn(self, session: "WorkerSession", seconds: float) -> None:
-        """Call `cancel_expired_turn` of the session after the seconds, unless its turn ended before."""
-        ...
-
-    def end_turn(self, session: "WorkerSession") -> None:
-        """Forget the time limit of the session's turn."""
         ...
 
     def cancel_turn(self, session: "WorkerSession") -> None:
@@ -122,11 +116,11 @@ class WorkerSession:
         self._send_turn(message)
         answer: asyncio.Future[Reply] = self._loop.create_future()
         self._answer = answer
-        self._owner.limit_turn(self, self._timeout_s)
+        self._owner.turn_limits.start_turn(self, self._timeout_s)
         try:
             return await answer
         finally:
-            self._owner.end_turn(self)
+            self._owner.turn_limits.end_turn(self)
             # The caller was cancelled before the answer came.
             if self.state is SessionState.RUNNING:
                 self._owner.cancel_turn(self)
@@ -305,3 +299,40 @@ class WorkerSession:
         self._broken = error
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
+
+
+class TurnLimits:
+    """Time limits of all turns in progress, with one timer: few turns take long enough to need it."""
+
+    def __init__(self) -> None:
+        self._ends: dict[WorkerSession, float] = {}
+        """Time of the event loop at which each turn has taken too long."""
+        self._timer: LoopTimer | None = None
+
+    def start_turn(self, session: WorkerSession, seconds: float) -> None:
+        """Cancel the session's turn after the seconds, unless it ends before."""
+        end = self._ends[session] = asyncio.get_running_loop().time() + seconds
+        if self._timer is None or end < self._timer.due:
+            self._set_timer(seconds)
+
+    def end_turn(self, session: WorkerSession) -> None:
+        """Forget the session's turn."""
+        self._ends.pop(session, None)
+
+    def cancel_timer(self) -> None:
+        """Cancel no further turn: no session is left."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set_timer(self, seconds: float) -> None:
+        self.cancel_timer()
+        self._timer = LoopTimer(seconds, self._cancel_expired_turns)
+
+    def _cancel_expired_turns(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        for session in [each for each, end in self._ends.items() if end <= now]:
+            del self._ends[session]
+            session.cancel_expired_turn()
+        if self._ends:
+            self._set_timer(min(self._ends.values()) - now)

@@ -15,7 +15,7 @@ from evalgate.agents.workers.protocol import (
     peek_session_key,
     quote_text,
 )
-from evalgate.agents.workers.session import SessionState, WorkerSession
+from evalgate.agents.workers.session import SessionState, TurnLimits, WorkerSession
 from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.types import ENTRY_NOT_FOUND, EvalCase, Failure, JsonObject
 from evalgate.system.loop_timer import LoopTimer
@@ -63,9 +63,7 @@ class Worker:
         self._issued = 0
         self._unanswered: dict[WorkerSession, float] = {}
         self._grace_timer: LoopTimer | None = None
-        self._turn_ends: dict[WorkerSession, float] = {}
-        """Time of the event loop at which each turn in progress has taken too long."""
-        self._turn_timer: LoopTimer | None = None
+        self.turn_limits = TurnLimits()
 
     async def start(self, launch: LaunchSpec, timeout_s: float) -> None:
         """Start the process and send the hello message; the future `ready` holds the result."""
@@ -93,20 +91,6 @@ class Worker:
     def write_message(self, message: JsonObject) -> None:
         """Send a message to the process."""
         self.process.write(encode_message(message))
-
-    def limit_turn(self, session: WorkerSession, seconds: float) -> None:
-        """Cancel the session's turn after the seconds, unless it ended before."""
-        end = self._turn_ends[session] = self._loop.time() + seconds
-        # One timer for all turns, which is set again for the next one that is due: few turns take so long.
-        if self._turn_timer is not None:
-            if self._turn_timer.due <= end:
-                return
-            self._turn_timer.cancel()
-        self._turn_timer = LoopTimer(seconds, self._cancel_expired_turns)
-
-    def end_turn(self, session: WorkerSession) -> None:
-        """Forget the time limit of the session's turn."""
-        self._turn_ends.pop(session, None)
 
     def cancel_turn(self, session: WorkerSession) -> None:
         """Send a cancel; if no answer arrives within `GRACE_S`, the worker is shut down as stalled."""
@@ -220,15 +204,6 @@ class Worker:
         failure = Failure("start", f"the agent did not start within {timeout_s:g} s")
         self._shut_down(self._add_stderr(failure))
 
-    def _cancel_expired_turns(self) -> None:
-        self._turn_timer = None
-        now = self._loop.time()
-        for session in [each for each, end in self._turn_ends.items() if end <= now]:
-            del self._turn_ends[session]
-            session.cancel_expired_turn()
-        if self._turn_ends:
-            self._turn_timer = LoopTimer(min(self._turn_ends.values()) - now, self._cancel_expired_turns)
-
     def _check_stall(self) -> None:
         self._grace_timer = None
         if self.gone or not self._unanswered:
@@ -249,9 +224,9 @@ class Worker:
         if self.gone:
             return
         self.kill_process()
-        for timer in (self._grace_timer, self._turn_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
+        self.turn_limits.cancel_timer()
         if not self.ready.done():
             self.ready.set_exception(AgentUnreachableError(failure))
         sessions = list(self.sessions.values())

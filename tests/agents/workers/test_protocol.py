@@ -78,7 +78,7 @@ def test_equal_keys_and_short_texts_share_memory() -> None:
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=20) | st.integers(), max_size=4))
 def test_encoded_message_is_one_line_and_decodes_to_itself(message: dict[str, object]) -> None:
     line = encode_message(message)
-    assert (line.count(b"\n"), line.endswith(b"\n")) == (1, True)
+    assert (line.count(b"\n"), line.endswith(b"\n"), line.isascii()) == (1, True, True)
     assert decode_message(line) == message
 
 
@@ -108,6 +108,8 @@ def test_many_shallow_values_are_not_too_deep() -> None:
             {"a": "NaN", "b": "-Infinity", "c": "-Infinity", "d": 0.0},
         ),
         (b'{"a":1,"a":2}', {"a": 2}),
+        (b'{"a":1E+400,"b":1e0400,"c":"e123+45"}', {"a": "Infinity", "b": "Infinity", "c": "e123+45"}),
+        (b'{"a":' + b"9" * 309 + b".0}", {"a": "Infinity"}),
     ],
 )
 def test_decode(line: bytes, message: dict[str, object]) -> None:
