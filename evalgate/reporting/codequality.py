@@ -12,6 +12,7 @@ import json
 import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
@@ -58,16 +59,22 @@ class CodeQualityReport:
                 "check_name": to_log_line(f"evalgate/{name}"),
                 "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
                 "severity": "blocker" if finding.is_new else severity,
-                "location": {"path": self._normalize_path(case.path), "lines": {"begin": max(1, case.line)}},
+                "location": {
+                    "path": _normalize_path(self.folder, case.path),
+                    "lines": {"begin": max(1, case.line)},
+                },
             }
 
-    def _normalize_path(self, path: str) -> str:
-        """Return the path relative to the repository, without `.` and `..`; "unknown" if nothing is left."""
-        inside = resolve_from_root(self.folder, path)
-        parts = [
-            part for part in to_log_line(inside, _LONGEST_PATH).split("/") if part not in {"", ".", ".."}
-        ]
-        return posixpath.join(*parts) if parts else "unknown"
+
+@lru_cache(maxsize=256)
+def _normalize_path(folder: str, path: str) -> str:
+    """Return the path relative to the repository, without `.` and `..`; "unknown" if nothing is left.
+
+    `folder` is the folder that `path` starts from.
+    """
+    inside = resolve_from_root(folder, path)
+    parts = [part for part in to_log_line(inside, _LONGEST_PATH).split("/") if part not in {"", ".", ".."}]
+    return posixpath.join(*parts) if parts else "unknown"
 
 
 def _list_named_faults(case: CaseResult) -> Iterator[tuple[str, str]]:

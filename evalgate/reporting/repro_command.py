@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from pathlib import PurePosixPath
 
@@ -61,7 +62,12 @@ def resolve_record_path(record: Record) -> str:
     A repeated case writes to a folder within the report folder, so the record is in the parent of that
     folder.
     """
-    again = dict(_iter_option_pairs(record.options)).get("--out", "results.json")
+    return _resolve_record_path(record.options)
+
+
+@lru_cache(maxsize=8)  # the options of all commands of a record are the same
+def _resolve_record_path(options: tuple[str, ...]) -> str:
+    again = dict(_iter_option_pairs(options)).get("--out", "results.json")
     return str(PurePosixPath(again).parent / "results.json")
 
 
