@@ -135,11 +135,11 @@ class AdkAgentOptions(BaseModel):
     named_by: ClassVar[str] = "entry"
 
     entry: str = Field(min_length=1)
-    """`package.module`, `path/to/agent_folder` or `path/file.py`: what has `app`, `root_agent` or
-    `get_agent_async`, itself or in its `agent`, or a folder with `root_agent.yaml`. `:attribute` behind it
-    names the agent outright."""
+    """`package.module`, `path/to/agent_folder` or `path/file.py`, which defines `app`, `root_agent` or
+    `get_agent_async`, itself or in its module `agent`; or a folder with `root_agent.yaml`. A suffix
+    `:attribute` names the agent explicitly."""
     agent_name: str | None = Field(default=None, min_length=1)
-    """The agent below the root that is gated instead of it."""
+    """Name of the sub-agent to run instead of the root agent."""
     start_timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False)
     """Seconds that importing the package and the agent may take."""
     memory: MemoryOption = None

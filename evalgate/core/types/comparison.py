@@ -16,7 +16,7 @@ MetricVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
 @frozen
 class ThresholdEstimate:
-    """A mean, or a pass^k, compared with its minimum, with its interval."""
+    """Estimate of a mean or a pass^k with its interval, compared with its minimum."""
 
     value: float
     minimum: float
@@ -32,10 +32,10 @@ class ThresholdEstimate:
 
 @frozen
 class Margin:
-    """The smallest change with which the metric would have ended otherwise."""
+    """Distance of a metric from the average at which its verdict changes."""
 
     limit: float
-    """The average at which the verdict turns."""
+    """The average at which the verdict changes."""
     distance: float
     """Distance of the average from the limit."""
     runs: int | None = None
@@ -49,7 +49,7 @@ class Margin:
 
 @frozen
 class MetricComparison:
-    """Comparison of a metric with its baseline. Figures are points of its scores, on these cases."""
+    """Comparison of a metric with its baseline. Figures are in points of its scores."""
 
     verdict: MetricVerdict
     reason: str
@@ -132,7 +132,7 @@ class CaseComparison:
 
 @frozen
 class FollowUp:
-    """Result of further runs of a case that failed although its baseline does not explain that."""
+    """Result of further runs of a case that failed in a way that its baseline does not explain."""
 
     outcome: Literal["broke", "flake", "excused", "open"]
     """`broke`: the first `need` runs all failed, or all but one of a larger number. `flake`: too few of them

@@ -18,7 +18,7 @@ NO_JSON: JsonObject = {}
 
 @frozen
 class ToolCall:
-    """The agent called a tool."""
+    """A call of a tool by the agent."""
 
     name: str
     args: JsonObject | None = None
@@ -32,7 +32,7 @@ class ToolCall:
 
 @frozen
 class ToolResult:
-    """A tool answered the agent."""
+    """Result of a tool call."""
 
     name: str
     result: object = None
@@ -43,7 +43,7 @@ class ToolResult:
 
 @frozen
 class Message:
-    """The agent said something on its way to the final response."""
+    """Text of the agent before its final response."""
 
     text: str
     author: str | None = None
@@ -57,7 +57,7 @@ Event: TypeAlias = ToolCall | ToolResult | Message
 
 @frozen
 class Reply:
-    """An agent's behaviour in one turn; the expected and the actual one have the same shape."""
+    """Events and final response of an agent in one turn, expected or actual."""
 
     response: str | None = None
     """Text of the final response; None when there is none."""
@@ -164,7 +164,7 @@ class Failure:
 
 @frozen
 class Attempt:
-    """A start of a case that produced nothing, and was not the last."""
+    """A failed attempt at a run of a case, after which there was another."""
 
     outcome: Outcome
     failure: Failure

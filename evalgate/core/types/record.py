@@ -302,7 +302,7 @@ class Shard:
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
 @frozen
 class Record:
-    """The whole truth of one run. Every report renders from it alone."""
+    """Settings, results and verdict of one run. Every report is rendered from it alone."""
 
     evalgate_version: str
     created_at: str
