@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from evalgate.ci.comment_sections import CommentSection, read_sections
 from evalgate.ci.github_actions import PullRequest
@@ -33,15 +33,25 @@ class Host(ABC):
     """The HTTP method that edits a comment."""
     longest: int
     """The most characters of a comment."""
+    server_type: Any
+    """The class of the service: `FakeGitHub` or `FakeGitLab`."""
+    server: Any
+
+    def __init__(self, server: Any) -> None:
+        self.server = server
 
     @classmethod
-    @abstractmethod
-    def running(cls, prefix: str = "", page_size: int = 100) -> Any:
+    @contextmanager
+    def running(cls, prefix: str = "", page_size: int = 100) -> Iterator[Self]:
         """Start the service for a `with` block."""
+        with cls.server_type(prefix=prefix, page_size=page_size).running() as server:
+            yield cls(server)
 
     @property
-    @abstractmethod
-    def faults(self) -> list[Fault]: ...
+    def faults(self) -> list[Fault]:
+        """Return the faults of the service, to which tests append."""
+        faults: list[Fault] = self.server.faults
+        return faults
 
     @property
     @abstractmethod
@@ -94,20 +104,9 @@ class Host(ABC):
 
 
 class GitHubHost(Host):
+    server_type = FakeGitHub
+    server: FakeGitHub
     name, client, extra, edit, longest = "GitHub", "github", "PyGithub", "PATCH", 65_536
-
-    def __init__(self, server: FakeGitHub) -> None:
-        self.server = server
-
-    @classmethod
-    @contextmanager
-    def running(cls, prefix: str = "", page_size: int = 100) -> Iterator["GitHubHost"]:
-        with FakeGitHub(prefix=prefix, page_size=page_size).running() as server:
-            yield cls(server)
-
-    @property
-    def faults(self) -> list[Fault]:
-        return self.server.faults
 
     @property
     def methods(self) -> list[str]:
@@ -135,20 +134,9 @@ class GitHubHost(Host):
 
 
 class GitLabHost(Host):
+    server_type = FakeGitLab
+    server: FakeGitLab
     name, client, extra, edit, longest = "GitLab", "gitlab", "python-gitlab", "PUT", 1_000_000
-
-    def __init__(self, server: FakeGitLab) -> None:
-        self.server = server
-
-    @classmethod
-    @contextmanager
-    def running(cls, prefix: str = "", page_size: int = 100) -> Iterator["GitLabHost"]:
-        with FakeGitLab(prefix=prefix, page_size=page_size).running() as server:
-            yield cls(server)
-
-    @property
-    def faults(self) -> list[Fault]:
-        return self.server.faults
 
     @property
     def methods(self) -> list[str]:
