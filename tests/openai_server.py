@@ -1,10 +1,10 @@
-"""A local server that speaks OpenAI's chat-completions wire format: scripted answers, and every way to fail.
+"""A local server of OpenAI's chat completions, which sends scripted replies and can fail in every way.
 
-    with OpenAIServer(Says("yes"), Fails(429, headers={"Retry-After": "1"})) as server:
-        …  # ask at server.url; server.requests holds what was asked
+    with OpenAIServer(Completion("yes"), ErrorReply(429, headers={"Retry-After": "1"})) as server:
+        …  # ask at server.url; server.requests holds the requests
 
-One reply for each request, in order; a function of the request's body answers each instead. With a `key`, no
-other is let in.
+Requests get the replies in order, or what a function of the request's body returns. With a `key`, requests with
+another key are refused.
 """
 
 import json
@@ -22,25 +22,25 @@ _CREATED = 1_760_000_000
 
 
 @dataclass(frozen=True)
-class Says:
-    """A chat completion, streamed when the request wants that."""
+class Completion:
+    """A chat completion, which is streamed if the request asks for that."""
 
     text: str | None = None
     model: str | None = None
-    """Reported; the one that was asked for when None."""
+    """The model that the reply names; None: the model of the request."""
     finish: str = "stop"
     refusal: str | None = None
     tools: tuple[tuple[str, str], ...] = ()
-    """Name and arguments, as JSON, of each tool that is called."""
+    """The name and the JSON arguments of each tool call."""
     usage: tuple[int, int] | None = (11, 7)
     cached_tokens: int = 0
     logprobs: tuple[tuple[str, float], ...] = ()
-    """Token and logprob; the request's `top_logprobs` first of them are the alternatives of each."""
+    """Tokens with their logprobs; the first `top_logprobs` of them are the alternatives of each token."""
 
 
 @dataclass(frozen=True)
-class Fails:
-    """An error in OpenAI's shape."""
+class ErrorReply:
+    """An error in OpenAI's format."""
 
     status: int
     message: str = "no"
@@ -50,8 +50,8 @@ class Fails:
 
 
 @dataclass(frozen=True)
-class Raw:
-    """Any bytes."""
+class RawReply:
+    """A response with any body."""
 
     body: bytes
     status: int = 200
@@ -59,31 +59,31 @@ class Raw:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A connection that breaks after so many bytes of an answer's body; None: before its first line."""
+class BrokenReply:
+    """A connection that closes after `after` bytes of the body; None: before the status line."""
 
     after: int | None = None
 
 
 @dataclass(frozen=True)
-class Silent:
-    """No answer at all, until the server closes."""
+class NoReply:
+    """No response until the server closes."""
 
 
 @dataclass(frozen=True)
-class Slow:
-    """An answer that never ends: a byte now and then, until the server closes."""
+class EndlessReply:
+    """A response that sends a byte every `pause` seconds until the server closes."""
 
     pause: float = 0.02
 
 
-Reply: TypeAlias = Says | Fails | Raw | Cut | Silent | Slow
+Reply: TypeAlias = Completion | ErrorReply | RawReply | BrokenReply | NoReply | EndlessReply
 Script: TypeAlias = Callable[[Body], Reply]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request as it came."""
+class ReceivedRequest:
+    """A request as it was received."""
 
     path: str
     headers: Mapping[str, str]
@@ -92,29 +92,29 @@ class Asked:
 
 
 class OpenAIServer:
-    """Listens on a free port of this machine while it is entered."""
+    """Server on a free port of this machine, for a `with` block."""
 
     def __init__(self, *replies: Reply, script: Script | None = None, key: str | None = None) -> None:
-        self.requests: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self._replies = iter(replies)
         self._script = script
         self._key = key
         self._lock = threading.Lock()
         self.closing = threading.Event()
         self.came = threading.Event()
-        """A request was read."""
+        """Set once a request was read."""
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
         self._http.daemon_threads = False
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
 
     @property
     def url(self) -> str:
-        """The base URL for clients."""
+        """Return the base URL for clients."""
         return f"http://127.0.0.1:{self._http.server_port}/v1"
 
     @property
     def bodies(self) -> list[Body]:
-        """What was asked."""
+        """Return the bodies of the requests."""
         return [request.body for request in self.requests]
 
     def __enter__(self) -> Self:
@@ -129,16 +129,16 @@ class OpenAIServer:
         self._http.server_close()
         self._thread.join()
 
-    def reply_to(self, asked: Asked) -> Reply:
-        """The next reply of the script."""
+    def reply_to(self, request: ReceivedRequest) -> Reply:
+        """Record a request and return its reply."""
         with self._lock:
-            self.requests.append(asked)
+            self.requests.append(request)
             self.came.set()
-            if self._key is not None and asked.headers.get("authorization") != f"Bearer {self._key}":
-                return Fails(401, "Incorrect API key provided", "invalid_api_key")
+            if self._key is not None and request.headers.get("authorization") != f"Bearer {self._key}":
+                return ErrorReply(401, "Incorrect API key provided", "invalid_api_key")
             if self._script is not None:
-                return self._script(asked.body)
-            return next(self._replies, Fails(500, "the script has no more replies", type="server_error"))
+                return self._script(request.body)
+            return next(self._replies, ErrorReply(500, "the script has no more replies", type="server_error"))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -152,31 +152,31 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         text = self.rfile.read(int(self.headers.get("content-length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        asked = Asked(self.path, headers, json.loads(text))
+        request = ReceivedRequest(self.path, headers, json.loads(text))
         if self.path != "/v1/chat/completions":
-            self._send(Fails(404, f"Invalid URL (POST {self.path})"), asked.body)
+            self._send(ErrorReply(404, f"Invalid URL (POST {self.path})"), request.body)
             return
-        self._send(self._owner.reply_to(asked), asked.body)
+        self._send(self._owner.reply_to(request), request.body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name is the base's
         """Keep the test's output clean."""
 
     def _send(self, reply: Reply, body: Body) -> None:
         match reply:
-            case Says() if body.get("stream"):
+            case Completion() if body.get("stream"):
                 events = "".join(f"data: {line}\n\n" for line in _stream(reply, body))
                 self._whole(200, events.encode(), "text/event-stream")
-            case Says():
+            case Completion():
                 self._whole(200, json.dumps(completion(reply, body)).encode())
-            case Fails():
+            case ErrorReply():
                 self._whole(reply.status, json.dumps(error(reply)).encode(), headers=reply.headers)
-            case Raw():
+            case RawReply():
                 self._whole(reply.status, reply.body, reply.content_type)
-            case Cut():
+            case BrokenReply():
                 self._cut(reply, body)
-            case Silent():
+            case NoReply():
                 self._owner.closing.wait()
-            case Slow():
+            case EndlessReply():
                 self._slow(reply)
 
     def _whole(
@@ -199,14 +199,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
 
-    def _cut(self, reply: Cut, body: Body) -> None:
+    def _cut(self, reply: BrokenReply, body: Body) -> None:
         if reply.after is None:
             return
-        data = json.dumps(completion(Says("never read to its end"), body)).encode()
+        data = json.dumps(completion(Completion("never read to its end"), body)).encode()
         self._head(200, len(data), "application/json")
         self.wfile.write(data[: reply.after])
 
-    def _slow(self, reply: Slow) -> None:
+    def _slow(self, reply: EndlessReply) -> None:
         self._head(200, 10**6, "application/json")
         try:
             while not self._owner.closing.wait(reply.pause):
@@ -216,27 +216,27 @@ class _Handler(BaseHTTPRequestHandler):
             return  # the client went away, as it should
 
 
-def completion(says: Says, body: Body) -> Body:
-    """A chat completion."""
-    message: Body = {"role": "assistant", "content": says.text, "refusal": says.refusal, "annotations": []}
-    if says.tools:
-        message["tool_calls"] = [_tool_call(number, tool) for number, tool in enumerate(says.tools)]
-    choice: Body = {"index": 0, "message": message, "finish_reason": says.finish, "logprobs": None}
-    if says.logprobs:
-        choice["logprobs"] = _logprobs(says, int(body.get("top_logprobs") or 0))
+def completion(reply: Completion, body: Body) -> Body:
+    """Return the body of a chat completion."""
+    message: Body = {"role": "assistant", "content": reply.text, "refusal": reply.refusal, "annotations": []}
+    if reply.tools:
+        message["tool_calls"] = [_tool_call(number, tool) for number, tool in enumerate(reply.tools)]
+    choice: Body = {"index": 0, "message": message, "finish_reason": reply.finish, "logprobs": None}
+    if reply.logprobs:
+        choice["logprobs"] = _logprobs(reply, int(body.get("top_logprobs") or 0))
     found: Body = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": _CREATED,
-        "model": says.model or body["model"],
+        "model": reply.model or body["model"],
         "choices": [choice],
     }
-    return found if says.usage is None else {**found, "usage": _usage(says.usage, says.cached_tokens)}
+    return found if reply.usage is None else {**found, "usage": _usage(reply.usage, reply.cached_tokens)}
 
 
-def error(fails: Fails) -> Body:
-    """An error body."""
-    return {"error": {"message": fails.message, "type": fails.type, "param": None, "code": fails.code}}
+def error(reply: ErrorReply) -> Body:
+    """Return the body of an error."""
+    return {"error": {"message": reply.message, "type": reply.type, "param": None, "code": reply.code}}
 
 
 def _tool_call(number: int, tool: tuple[str, str]) -> Body:
@@ -244,10 +244,10 @@ def _tool_call(number: int, tool: tuple[str, str]) -> Body:
     return {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _logprobs(says: Says, alternatives: int) -> Body:
+def _logprobs(reply: Completion, alternatives: int) -> Body:
     tokens = [
         {"token": token, "logprob": logprob, "bytes": list(token.encode())}
-        for token, logprob in says.logprobs
+        for token, logprob in reply.logprobs
     ]
     return {"content": [{**each, "top_logprobs": tokens[:alternatives]} for each in tokens], "refusal": None}
 
@@ -263,29 +263,29 @@ def _usage(usage: tuple[int, int], cached: int) -> Body:
     }
 
 
-def _stream(says: Says, body: Body) -> Iterator[str]:
-    text = says.text or ""
-    yield _chunk(says, body, {"role": "assistant", "content": "" if says.text is not None else None})
+def _stream(reply: Completion, body: Body) -> Iterator[str]:
+    text = reply.text or ""
+    yield _chunk(reply, body, {"role": "assistant", "content": "" if reply.text is not None else None})
     for start in range(0, len(text), 5):
-        yield _chunk(says, body, {"content": text[start : start + 5]})
-    for number, tool in enumerate(says.tools):
-        yield _chunk(says, body, {"tool_calls": [{"index": number, **_tool_call(number, tool)}]})
-    if says.refusal:
-        yield _chunk(says, body, {"refusal": says.refusal})
-    yield _chunk(says, body, {}, finish=says.finish)
-    if (body.get("stream_options") or {}).get("include_usage") and says.usage is not None:
-        last = json.loads(_chunk(says, body, {}))
-        yield json.dumps({**last, "choices": [], "usage": _usage(says.usage, says.cached_tokens)})
+        yield _chunk(reply, body, {"content": text[start : start + 5]})
+    for number, tool in enumerate(reply.tools):
+        yield _chunk(reply, body, {"tool_calls": [{"index": number, **_tool_call(number, tool)}]})
+    if reply.refusal:
+        yield _chunk(reply, body, {"refusal": reply.refusal})
+    yield _chunk(reply, body, {}, finish=reply.finish)
+    if (body.get("stream_options") or {}).get("include_usage") and reply.usage is not None:
+        last = json.loads(_chunk(reply, body, {}))
+        yield json.dumps({**last, "choices": [], "usage": _usage(reply.usage, reply.cached_tokens)})
     yield "[DONE]"
 
 
-def _chunk(says: Says, body: Body, delta: Body, finish: str | None = None) -> str:
+def _chunk(reply: Completion, body: Body, delta: Body, finish: str | None = None) -> str:
     return json.dumps(
         {
             "id": "chatcmpl-1",
             "object": "chat.completion.chunk",
             "created": _CREATED,
-            "model": says.model or body["model"],
+            "model": reply.model or body["model"],
             "choices": [{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}],
         }
     )

@@ -1,4 +1,4 @@
-"""Play cases with a real agent, and prove that nothing of it is left afterwards."""
+"""Run cases with a real agent, and check that none of its processes is left."""
 
 import asyncio
 import os
@@ -25,17 +25,17 @@ from evalgate.runner.scheduler import RunRequest, run_cases
 TINY = Path(__file__).parent / "tiny"
 MARK = "EVALGATE_TEST_MARK"
 PATIENT_S = 120.0
-"""For what takes milliseconds, but a machine that is busy may take as long as it likes."""
+"""Timeout in seconds of steps that take milliseconds, unless the machine is busy."""
 
 
 def a_talk(eval_id: str, *texts: str, session: SessionInput | None = None) -> EvalCase:
-    """A case that says `texts`."""
+    """Return a case with one turn for each text."""
     turns = tuple(CaseTurn(UserMessage(text)) for text in texts)
     return EvalCase(eval_id, turns, session=session or SessionInput())
 
 
 def environment() -> dict[str, str]:
-    """What an agent in a test gets; the mark finds its processes."""
+    """Return the environment of an agent, with a mark that finds its processes."""
     return {"PATH": os.environ["PATH"], MARK: uuid.uuid4().hex}
 
 
@@ -49,7 +49,7 @@ def tiny(
     cwd: Path = TINY,
     start_timeout: float = PATIENT_S,
 ) -> WorkerPool:
-    """One of the tiny agents, or any other entry."""
+    """Build one of the agents in `tiny/`, or the agent of an entry."""
     return build_python_agent(
         entry=name if ":" in name else f"agents:{name}",
         cwd=cwd,
@@ -69,7 +69,7 @@ def command(
     timeout: float = PATIENT_S,
     start_timeout: float = PATIENT_S,
 ) -> WorkerPool:
-    """An agent that is an executable."""
+    """Build an agent that is an executable."""
     return build_command_agent(
         command=argv, cwd=cwd, env=env or environment(), timeout=timeout, start_timeout=start_timeout
     )
@@ -78,7 +78,7 @@ def command(
 async def outcomes(
     make: Callable[[dict[str, str]], Agent], cases: Iterable[EvalCase], *, concurrency: int = 64
 ) -> dict[str, CaseRun]:
-    """Case id → what became of it; each exactly once. Fails when a process survives the agent."""
+    """Return the run of each case by id; fail if a case ran twice or a process survives the agent."""
     env = environment()
     found: dict[str, CaseRun] = {}
 
@@ -95,17 +95,17 @@ async def outcomes(
 
 
 class Hurried:
-    """An agent whose turns may take less time in some cases: those that hang.
+    """Agent with a shorter timeout in the cases that hang.
 
-    So that the others need not hurry, however busy the machine is.
+    The other cases keep a long one, because the machine may be busy.
     """
 
     def __init__(self, agent: Agent, seconds: Mapping[str, float]) -> None:
         self._agent = agent
         self._seconds = seconds
-        """Case id → timeout of its turns."""
+        """Timeout in seconds of a turn, by case id."""
         self.hurried: list[WorkerSession] = []
-        """Their conversations in workers."""
+        """Conversations of those cases in workers."""
 
     async def __aenter__(self) -> Self:
         await self._agent.__aenter__()
@@ -126,7 +126,7 @@ class Hurried:
 
 @contextmanager
 def running(*command: str, folder: Path, log: Path) -> Iterator[None]:
-    """While a server runs in `folder`; what it says goes to `log`."""
+    """Run a server in `folder` with its output in `log`."""
     with log.open("w") as said, subprocess.Popen(command, cwd=folder, stdout=said, stderr=said) as server:
         try:
             yield
@@ -135,16 +135,16 @@ def running(*command: str, folder: Path, log: Path) -> Iterator[None]:
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    """Wait, up to a minute at least."""
+    """Wait for a minute at least until `reached` returns True, else fail."""
     for _ in range(1200):
         if reached():
             return
         await asyncio.sleep(0.05)
-    pytest.fail("it never came to that")
+    pytest.fail("the condition was not reached")
 
 
 def left(env: dict[str, str]) -> list[str]:
-    """The survivors once everything that was killed had the time to end."""
+    """Return the survivors after up to 30 s, in which killed processes end."""
     for _ in range(600):
         if not (found := survivors(env)):
             break
@@ -153,7 +153,7 @@ def left(env: dict[str, str]) -> list[str]:
 
 
 def survivors(env: dict[str, str]) -> list[str]:
-    """Processes that were started with the mark in `env` and still run."""
+    """Return the command lines of running processes that have the mark in `env`."""
     return [" ".join(process.cmdline()) for process in psutil.process_iter() if _is_marked(process, env)]
 
 

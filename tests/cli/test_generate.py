@@ -17,7 +17,7 @@ from evalgate.integrations.adk.evalset import AdkFormat
 from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
 from evalgate.integrations.trpc.evalset import TrpcFormat
 from tests.cli.test_cli import evalgate
-from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says
+from tests.openai_server import Body, Completion, ErrorReply, OpenAIServer, Reply
 
 AGENT = """
 def answer(text):
@@ -30,7 +30,7 @@ STORIES = 'story,agent\n"You want a room, for two.",hotel\n'
 
 def play(body: Body) -> Reply:
     said = body["messages"][0]["content"].partition("=== conversation so far ")[2]
-    return Says("END" if "Booked" in said else "For two." if "how many" in said else "A room, please.")
+    return Completion("END" if "Booked" in said else "For two." if "how many" in said else "A room, please.")
 
 
 def project(folder: Path, server: OpenAIServer | None = None) -> Path:
@@ -94,7 +94,7 @@ def test_a_story_that_could_not_be_played_is_reported_and_not_written(tmp_path: 
     (tmp_path / "more.yaml").write_text("- {story: a, name: bad}\n- {story: For two., name: good}\n")
 
     def script(body: Body) -> Reply:
-        return Fails(500) if "\nStory:\na\n" in body["messages"][0]["content"] else play(body)
+        return ErrorReply(500) if "\nStory:\na\n" in body["messages"][0]["content"] else play(body)
 
     with OpenAIServer(script=script) as server:
         result = generated(project(tmp_path, server), "more.yaml", "--to", "adk", "-o", "new.json")

@@ -20,7 +20,7 @@ from evalgate.llm.judge_resolver import LlmContext, ModelPool
 from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples
 from evalgate.reporting.summary_lines import format_judge_usage
 from tests.llm.fakes import FakeTime
-from tests.openai_server import Body, Cut, Fails, OpenAIServer, Raw, Reply, Says
+from tests.openai_server import Body, BrokenReply, Completion, ErrorReply, OpenAIServer, RawReply, Reply
 
 KEY = "sk-planted-0123456789abcdef"
 PRICES = {"custom/judge": Price(input=100_000, output=100_000)}  # 10 tokens for a dollar
@@ -49,7 +49,7 @@ def yes_or_no(answer: ModelAnswer) -> bool:
 async def test_a_run_and_the_next(tmp_path: Path) -> None:
     time = FakeTime()
     with OpenAIServer(
-        Fails(429, "slow", headers={"Retry-After": "7"}), Cut(20), Fails(500), Says("hm"), Says("yes"),
+        ErrorReply(429, "slow", headers={"Retry-After": "7"}), BrokenReply(20), ErrorReply(500), Completion("hm"), Completion("yes"),
     ) as server:  # fmt: skip
         config = a_config(server.url, retries=9)
         async with ModelPool(a_place(tmp_path, time)) as judges:
@@ -76,7 +76,7 @@ async def test_a_run_and_the_next(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["off", "read"])
 async def test_without_writing_nothing_is_kept(mode: str, tmp_path: Path) -> None:
-    with OpenAIServer(Says("yes"), Says("no")) as server:
+    with OpenAIServer(Completion("yes"), Completion("no")) as server:
         config = a_config(server.url, cache={"mode": mode})
         async with ModelPool(a_place(tmp_path)) as judges:
             model = judges.get_model(config)
@@ -98,7 +98,7 @@ async def test_without_writing_nothing_is_kept(mode: str, tmp_path: Path) -> Non
 async def test_what_the_command_line_says_of_the_cache_holds_for_every_model(
     said: CacheMode | None, own: str, answers: list[str], kept: int, tmp_path: Path
 ) -> None:
-    with OpenAIServer(Says("yes"), Says("no")) as server:
+    with OpenAIServer(Completion("yes"), Completion("no")) as server:
         async with ModelPool(a_place(tmp_path, cache_mode=said)) as judges:
             model = judges.get_model(a_config(server.url, cache={"mode": own}))
             assert [(await model.ask(build_model_request("?"))).text for _ in range(2)] == answers
@@ -108,7 +108,7 @@ async def test_what_the_command_line_says_of_the_cache_holds_for_every_model(
 
 async def test_a_broken_cache_is_a_notice(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("broken" * 99)
-    with OpenAIServer(Says("yes")) as server:
+    with OpenAIServer(Completion("yes")) as server:
         async with ModelPool(a_place(tmp_path)) as judges:
             model = judges.get_model(a_config(server.url, cache={"path": "cache"}))
             assert (await model.ask(build_model_request("?"))).text == "yes"
@@ -120,7 +120,7 @@ async def test_a_broken_cache_is_a_notice(tmp_path: Path) -> None:
 
 async def test_a_budget_ends_the_asking_of_those_who_wait(tmp_path: Path) -> None:
     meter = UsageMeter(Budget(tokens=30))
-    with OpenAIServer(script=lambda _: Says("yes")) as server:
+    with OpenAIServer(script=lambda _: Completion("yes")) as server:
         async with ModelPool(a_place(tmp_path, meter=meter)) as judges:
             model = judges.get_model(a_config(server.url, concurrency=1))
             samples = await take_samples(model, build_model_request("right?"), 5, yes_or_no)
@@ -131,7 +131,7 @@ async def test_a_budget_ends_the_asking_of_those_who_wait(tmp_path: Path) -> Non
 
 async def test_a_budget_ends_the_asking(tmp_path: Path) -> None:
     meter = UsageMeter(Budget(usd=3.5))
-    with OpenAIServer(script=lambda _: Says("yes")) as server:
+    with OpenAIServer(script=lambda _: Completion("yes")) as server:
         async with ModelPool(a_place(tmp_path, meter=meter)) as judges:
             model = judges.get_model(a_config(server.url))
             await model.ask(build_model_request("1"))
@@ -148,11 +148,11 @@ async def test_a_budget_ends_the_asking(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "sentence"),
     [
-        (Says("yes", model="judge"), "1 judge call (18 tokens, cost unknown), 0 spared by the cache"),
-        (Says("yes", usage=None), "1 judge call (0 tokens, cost unknown), 0 spared by the cache"),
+        (Completion("yes", model="judge"), "1 judge call (18 tokens, cost unknown), 0 spared by the cache"),
+        (Completion("yes", usage=None), "1 judge call (0 tokens, cost unknown), 0 spared by the cache"),
     ],
 )
-async def test_a_cost_that_is_not_known_is_not_0(reply: Says, sentence: str, tmp_path: Path) -> None:
+async def test_a_cost_that_is_not_known_is_not_0(reply: Completion, sentence: str, tmp_path: Path) -> None:
     with OpenAIServer(reply) as server:
         async with ModelPool(a_place(tmp_path, own_prices={})) as judges:
             await judges.get_model(a_config(server.url)).ask(build_model_request("?"))
@@ -162,7 +162,7 @@ async def test_a_cost_that_is_not_known_is_not_0(reply: Says, sentence: str, tmp
 
 
 async def test_what_failed_and_was_paid_for_is_counted(tmp_path: Path) -> None:
-    with OpenAIServer(Says("")) as server:
+    with OpenAIServer(Completion("")) as server:
         async with ModelPool(a_place(tmp_path)) as judges:
             with pytest.raises(JudgeError):
                 await judges.get_model(a_config(server.url)).ask(build_model_request("?"))
@@ -172,7 +172,7 @@ async def test_what_failed_and_was_paid_for_is_counted(tmp_path: Path) -> None:
 
 async def test_one_configuration_is_one_model_and_one_endpoint_has_one_limit(tmp_path: Path) -> None:
     time = FakeTime()
-    with OpenAIServer(script=lambda _: Says("yes")) as server:
+    with OpenAIServer(script=lambda _: Completion("yes")) as server:
         async with ModelPool(a_place(tmp_path, time)) as judges:
             one = a_config(server.url, requests_per_minute=2)
             other = a_config(server.url, requests_per_minute=2, model="judge-2")
@@ -205,12 +205,12 @@ def planting(body: Body) -> Reply:
     """Every way to give the key back."""
     what = body["messages"][0]["content"]
     replies: dict[str, Reply] = {
-        "answer": Says(f"I know {KEY}"),
-        "refusal": Says(refusal=f"not with {KEY}"),
-        "wrong": Fails(401, f"Incorrect API key provided: {KEY}", "invalid_api_key"),
-        "busy": Fails(429, f"{KEY} is busy"),
-        "broken": Raw(f"<html>{KEY}".encode()),
-        "cut": Cut(5),
+        "answer": Completion(f"I know {KEY}"),
+        "refusal": Completion(refusal=f"not with {KEY}"),
+        "wrong": ErrorReply(401, f"Incorrect API key provided: {KEY}", "invalid_api_key"),
+        "busy": ErrorReply(429, f"{KEY} is busy"),
+        "broken": RawReply(f"<html>{KEY}".encode()),
+        "cut": BrokenReply(5),
     }
     return replies[what]
 

@@ -12,7 +12,7 @@ from evalgate.datasets.fingerprint import compute_metric_fingerprint, is_other_j
 from evalgate.llm.client import build_model_request
 from evalgate.llm.judge_resolver import JudgeNotConfiguredError, JudgeResolver, LlmContext, ModelPool
 from tests.llm.fakes import FakeTime
-from tests.openai_server import OpenAIServer, Says
+from tests.openai_server import Completion, OpenAIServer
 
 OWN = JudgeConfig(provider="openai", model="gpt-4.1", api_key="${MY_KEY}", temperature=0.5)
 PROXY = JudgeConfig(provider="custom", model="big", base_url="http://localhost:1/v1")
@@ -82,7 +82,7 @@ async def test_a_judge_is_opened_when_it_is_asked_and_checked_before() -> None:
     bench.resolve_judge()
     with pytest.raises(InvalidInputError, match=r"`judge\.api_key` names `MY_KEY`, which is not set"):
         bench.judges.check_reserved()
-    with OpenAIServer(Says("yes")) as server:
+    with OpenAIServer(Completion("yes")) as server:
         config = OWN.apply_changes(base_url=server.url, cache={"mode": "off"})
         bench = a_bench(config, MY_KEY="a-planted-key")
         judge = bench.resolve_judge()

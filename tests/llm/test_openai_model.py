@@ -22,7 +22,17 @@ from evalgate.llm.endpoint import resolve_endpoint
 from evalgate.llm.errors import FailureKind, JudgeError
 from evalgate.llm.openai_client import OpenAIModel
 from tests.llm.fakes import FakeTime
-from tests.openai_server import Asked, Cut, Fails, OpenAIServer, Raw, Reply, Says, Silent, Slow
+from tests.openai_server import (
+    BrokenReply,
+    Completion,
+    EndlessReply,
+    ErrorReply,
+    NoReply,
+    OpenAIServer,
+    RawReply,
+    ReceivedRequest,
+    Reply,
+)
 from tests.ports import closed_port
 
 KEY = "sk-planted-0123456789abcdef"
@@ -41,7 +51,7 @@ def a_model(url: str, provider: str = "custom", seconds: float = 120.0, **genera
 
 async def ask(
     reply: Reply, request: ModelRequest | None = None, provider: str = "custom", **generation: Any
-) -> tuple[ModelAnswer, Asked]:
+) -> tuple[ModelAnswer, ReceivedRequest]:
     with OpenAIServer(reply) as server:
         model = a_model(server.url, provider, **generation)
         try:
@@ -65,21 +75,21 @@ async def failure(reply: Reply, seconds: float = 120.0) -> JudgeError:
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        (Says("yes"), ModelAnswer("yes", "judge", Tokens(11, 7))),
-        (Says("yes", model="judge-2026"), ModelAnswer("yes", "judge-2026", Tokens(11, 7))),
-        (Says("yes", usage=None), ModelAnswer("yes", "judge")),
-        (Says("yes", cached_tokens=4), ModelAnswer("yes", "judge", Tokens(11, 7, 4))),
-        (Says("ye", finish="length"), ModelAnswer("ye", "judge", Tokens(11, 7), "length")),
-        (Says("東京 ✓\n"), ModelAnswer("東京 ✓\n", "judge", Tokens(11, 7))),
-        (Raw(b'{"choices": [{"message": {"content": "loose"}}]}'), ModelAnswer("loose")),
+        (Completion("yes"), ModelAnswer("yes", "judge", Tokens(11, 7))),
+        (Completion("yes", model="judge-2026"), ModelAnswer("yes", "judge-2026", Tokens(11, 7))),
+        (Completion("yes", usage=None), ModelAnswer("yes", "judge")),
+        (Completion("yes", cached_tokens=4), ModelAnswer("yes", "judge", Tokens(11, 7, 4))),
+        (Completion("ye", finish="length"), ModelAnswer("ye", "judge", Tokens(11, 7), "length")),
+        (Completion("東京 ✓\n"), ModelAnswer("東京 ✓\n", "judge", Tokens(11, 7))),
+        (RawReply(b'{"choices": [{"message": {"content": "loose"}}]}'), ModelAnswer("loose")),
         (
-            Raw(
+            RawReply(
                 b'{"choices": [{"message": {"content": [{"type": "text", "text": "pa"}, {"text": "rts"}]}}]}'
             ),
             ModelAnswer("parts"),
         ),
         (
-            Raw(b'{"choices": [{"message": {"content": "plain"}}]}', content_type="text/plain"),
+            RawReply(b'{"choices": [{"message": {"content": "plain"}}]}', content_type="text/plain"),
             ModelAnswer("plain"),
         ),
     ],
@@ -92,7 +102,7 @@ async def test_answers(reply: Reply, expected: ModelAnswer) -> None:
 
 
 async def test_logprobs() -> None:
-    says = Says("A", logprobs=(("A", -0.25), ("B", -1.5)))
+    says = Completion("A", logprobs=(("A", -0.25), ("B", -1.5)))
     answer, asked = await ask(says, build_model_request("?", logprobs=True, top_logprobs=2))
 
     assert asked.body["top_logprobs"] == 2
@@ -136,7 +146,7 @@ SCHEMA = AnswerSchema("verdict", {"type": "object"})
 async def test_what_goes_over_the_wire(
     provider: str, request_: ModelRequest, generation: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> None:
-    _, asked = await ask(Says("yes"), request_, provider, **generation)
+    _, asked = await ask(Completion("yes"), request_, provider, **generation)
 
     assert asked.body == {"model": "judge", "messages": [{"role": "user", "content": "?"}], **expected}
     assert asked.headers["authorization"] == f"Bearer {KEY}"
@@ -157,13 +167,13 @@ async def test_what_goes_over_the_wire(
 )
 async def test_what_stands_oddly_beside_an_answer_costs_nobody_the_answer(beside: Mapping[str, Any]) -> None:
     choice = {"message": {"content": "yes", "tool_calls": {}}, "finish_reason": 0, "logprobs": {"content": 1}}
-    answer, _ = await ask(Raw(json.dumps({"choices": [choice], **beside}).encode()))
+    answer, _ = await ask(RawReply(json.dumps({"choices": [choice], **beside}).encode()))
 
     assert answer == ModelAnswer("yes")
 
 
 async def test_a_byte_order_mark_is_no_part_of_an_answer() -> None:
-    answer, _ = await ask(Raw(b"\xef\xbb\xbf" + b'{"choices": [{"message": {"content": "yes"}}]}'))
+    answer, _ = await ask(RawReply(b"\xef\xbb\xbf" + b'{"choices": [{"message": {"content": "yes"}}]}'))
 
     assert answer.text == "yes"
 
@@ -171,7 +181,7 @@ async def test_a_byte_order_mark_is_no_part_of_an_answer() -> None:
 async def test_every_role_goes_over_the_wire() -> None:
     messages = (ChatMessage("system", "a"), ChatMessage("user", "b"), ChatMessage("assistant", "c"))
 
-    _, asked = await ask(Says("d"), ModelRequest(messages))
+    _, asked = await ask(Completion("d"), ModelRequest(messages))
 
     assert [(each["role"], each["content"]) for each in asked.body["messages"]] == [
         ("system", "a"), ("user", "b"), ("assistant", "c"),
@@ -179,7 +189,7 @@ async def test_every_role_goes_over_the_wire() -> None:
 
 
 async def test_what_an_agent_said_can_always_be_sent() -> None:
-    _, asked = await ask(Says("yes"), build_model_request("a\ud800b\0 💧"))
+    _, asked = await ask(Completion("yes"), build_model_request("a\ud800b\0 💧"))
 
     assert asked.body["messages"] == [{"role": "user", "content": "a\ufffdb\0 💧"}]
 
@@ -190,15 +200,15 @@ async def test_another_provider_does_not_learn_who_the_user_is_to_openai(
     monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
 
-    _, elsewhere = await ask(Says("yes"), provider="custom")
-    _, there = await ask(Says("yes"), provider="openai")
+    _, elsewhere = await ask(Completion("yes"), provider="custom")
+    _, there = await ask(Completion("yes"), provider="openai")
 
     assert not {"openai-organization", "openai-project"} & set(elsewhere.headers)
     assert there.headers["openai-organization"] == "org-1"
     assert there.headers["openai-project"] == "proj-1"
 
 
-NO_CREDIT = Fails(429, "You exceeded your current quota", "insufficient_quota", "insufficient_quota")
+NO_CREDIT = ErrorReply(429, "You exceeded your current quota", "insufficient_quota", "insufficient_quota")
 GOOGLES = b'[{"error": {"code": %d, "message": "%s", "status": "%s"}}]'
 DATE = "Wed, 18 Nov 2026 11:07:00 GMT"  # 20 s after the fake clock's start
 
@@ -206,70 +216,75 @@ DATE = "Wed, 18 Nov 2026 11:07:00 GMT"  # 20 s after the fake clock's start
 @pytest.mark.parametrize(
     ("reply", "kind", "pause", "words"),
     [
-        (Fails(401, f"Incorrect API key provided: {KEY}", "invalid_api_key"), "wrong_key", None, "HTTP 401"),
-        (Fails(403, "not yours"), "wrong_key", None, "HTTP 403"),
         (
-            Raw(GOOGLES % (400, b"API key not valid.", b"INVALID_ARGUMENT"), 400),
+            ErrorReply(401, f"Incorrect API key provided: {KEY}", "invalid_api_key"),
+            "wrong_key",
+            None,
+            "HTTP 401",
+        ),
+        (ErrorReply(403, "not yours"), "wrong_key", None, "HTTP 403"),
+        (
+            RawReply(GOOGLES % (400, b"API key not valid.", b"INVALID_ARGUMENT"), 400),
             "wrong_key",
             None,
             "HTTP 400",
         ),
         (
-            Fails(404, "The model `x` does not exist", "model_not_found"),
+            ErrorReply(404, "The model `x` does not exist", "model_not_found"),
             "unknown_model",
             None,
             "does not exist",
         ),
-        (Fails(400, "model x not found"), "unknown_model", None, "not found"),
-        (Raw(b"<html>Not Found</html>", 404, "text/html"), "unknown_model", None, "<html>Not Found"),
-        (Fails(400, "This is too much", "context_length_exceeded"), "too_long", None, "too much"),
-        (Fails(400, "prompt is too long: 9 tokens"), "too_long", None, "9 tokens"),
-        (Fails(413, "big", "request_too_large"), "too_long", None, "big"),
-        (Fails(400, "filtered", "content_filter"), "refused", None, "filtered"),
+        (ErrorReply(400, "model x not found"), "unknown_model", None, "not found"),
+        (RawReply(b"<html>Not Found</html>", 404, "text/html"), "unknown_model", None, "<html>Not Found"),
+        (ErrorReply(400, "This is too much", "context_length_exceeded"), "too_long", None, "too much"),
+        (ErrorReply(400, "prompt is too long: 9 tokens"), "too_long", None, "9 tokens"),
+        (ErrorReply(413, "big", "request_too_large"), "too_long", None, "big"),
+        (ErrorReply(400, "filtered", "content_filter"), "refused", None, "filtered"),
         (
-            Fails(400, "Unsupported value: 'temperature'", "unsupported_value"),
+            ErrorReply(400, "Unsupported value: 'temperature'", "unsupported_value"),
             "rejected",
             None,
             "'temperature'",
         ),
-        (Fails(422, "bad"), "rejected", None, "HTTP 422: bad"),
-        (Fails(402, "Insufficient Balance"), "no_credit", None, "Insufficient Balance"),
+        (ErrorReply(422, "bad"), "rejected", None, "HTTP 422: bad"),
+        (ErrorReply(402, "Insufficient Balance"), "no_credit", None, "Insufficient Balance"),
         (NO_CREDIT, "no_credit", None, "no credit left"),
         (
-            Raw(GOOGLES % (429, b"You exceeded your current quota", b"RESOURCE_EXHAUSTED"), 429),
+            RawReply(GOOGLES % (429, b"You exceeded your current quota", b"RESOURCE_EXHAUSTED"), 429),
             "rate_limited",
             None,
             "exceeded your current quota",
         ),
-        (Fails(429, "slow", headers={"Retry-After": "7"}), "rate_limited", 7.0, "asked too often"),
-        (Fails(429, "slow", headers={"Retry-After": DATE}), "rate_limited", 20.0, "asked too often"),
+        (ErrorReply(429, "slow", headers={"Retry-After": "7"}), "rate_limited", 7.0, "asked too often"),
+        (ErrorReply(429, "slow", headers={"Retry-After": DATE}), "rate_limited", 20.0, "asked too often"),
         (
-            Fails(429, "slow", headers={"retry-after-ms": "250", "Retry-After": "7"}),
+            ErrorReply(429, "slow", headers={"retry-after-ms": "250", "Retry-After": "7"}),
             "rate_limited",
             0.25,
             "too often",
         ),
-        (Fails(503, "busy", headers={"Retry-After": "soon"}), "outage", None, "HTTP 503: busy"),
-        (Fails(529, "overloaded"), "outage", None, "HTTP 529"),
-        (Fails(500, "model not found"), "outage", None, "HTTP 500"),
-        (Fails(408, "timed out"), "outage", None, "HTTP 408"),
-        (Raw(b'{"error": {"message": "upstream down", "code": 502}}'), "outage", None, "upstream down"),
-        (Raw(b"<html>captive portal</html>"), "outage", None, "no JSON: <html>"),
-        (Raw(b'{"choices": 3}'), "outage", None, "no chat completion"),
-        (Raw(b"[]"), "outage", None, "no chat completion"),
-        (Raw(b""), "outage", None, "no JSON: nothing"),
-        (Raw(b"\xff\xfe{"), "outage", None, "no JSON"),
-        (Raw(b"[" * 100_000), "outage", None, "no JSON"),
-        (Cut(), "outage", None, "cannot be reached"),
-        (Cut(0), "outage", None, "cannot be reached"),
-        (Cut(40), "outage", None, "cannot be reached"),
-        (Raw(b'{"choices": []}'), "unparsable", None, "empty answer"),
-        (Says(""), "unparsable", None, "empty answer"),
-        (Says(" \n"), "unparsable", None, "empty answer"),
-        (Says("", finish="length"), "unparsable", None, "used all its tokens"),
-        (Says(tools=(("f", "{}"),), finish="tool_calls"), "unparsable", None, "called a tool"),
-        (Says(refusal="I cannot."), "refused", None, "refused: I cannot."),
-        (Says("par", finish="content_filter"), "refused", None, "content filter"),
+        (ErrorReply(503, "busy", headers={"Retry-After": "soon"}), "outage", None, "HTTP 503: busy"),
+        (ErrorReply(529, "overloaded"), "outage", None, "HTTP 529"),
+        (ErrorReply(500, "model not found"), "outage", None, "HTTP 500"),
+        (ErrorReply(408, "timed out"), "outage", None, "HTTP 408"),
+        (RawReply(b'{"error": {"message": "upstream down", "code": 502}}'), "outage", None, "upstream down"),
+        (RawReply(b"<html>captive portal</html>"), "outage", None, "no JSON: <html>"),
+        (RawReply(b'{"choices": 3}'), "outage", None, "no chat completion"),
+        (RawReply(b"[]"), "outage", None, "no chat completion"),
+        (RawReply(b""), "outage", None, "no JSON: nothing"),
+        (RawReply(b"\xff\xfe{"), "outage", None, "no JSON"),
+        (RawReply(b"[" * 100_000), "outage", None, "no JSON"),
+        (BrokenReply(), "outage", None, "cannot be reached"),
+        (BrokenReply(0), "outage", None, "cannot be reached"),
+        (BrokenReply(40), "outage", None, "cannot be reached"),
+        (RawReply(b'{"choices": []}'), "unparsable", None, "empty answer"),
+        (Completion(""), "unparsable", None, "empty answer"),
+        (Completion(" \n"), "unparsable", None, "empty answer"),
+        (Completion("", finish="length"), "unparsable", None, "used all its tokens"),
+        (Completion(tools=(("f", "{}"),), finish="tool_calls"), "unparsable", None, "called a tool"),
+        (Completion(refusal="I cannot."), "refused", None, "refused: I cannot."),
+        (Completion("par", finish="content_filter"), "refused", None, "content filter"),
     ],
 )
 async def test_failures(reply: Reply, kind: FailureKind, pause: float | None, words: str) -> None:
@@ -279,11 +294,11 @@ async def test_failures(reply: Reply, kind: FailureKind, pause: float | None, wo
     assert words in found.message
     assert str(found) == f"{found.message}. {found.advice}"
     assert "custom/judge" in found.message
-    if isinstance(reply, Says):
+    if isinstance(reply, Completion):
         assert found.tokens == Tokens(11, 7), "they are paid for all the same"
 
 
-@pytest.mark.parametrize("reply", [Slow(), Silent()])
+@pytest.mark.parametrize("reply", [EndlessReply(), NoReply()])
 async def test_an_answer_that_never_ends_is_left(reply: Reply) -> None:
     found = await failure(reply, seconds=5)
 
@@ -302,7 +317,7 @@ async def test_unreachable_cluster_is_reported() -> None:
 
 
 async def test_who_stops_waiting_is_not_told_of_an_outage() -> None:
-    with OpenAIServer(Slow()) as server:
+    with OpenAIServer(EndlessReply()) as server:
         model = a_model(server.url)
         waiting = asyncio.create_task(model.ask(build_model_request("?")))
         await asyncio.to_thread(server.came.wait, 20)
@@ -315,13 +330,13 @@ async def test_who_stops_waiting_is_not_told_of_an_outage() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        Fails(401, f"Incorrect API key provided: {KEY}", "invalid_api_key"),
-        Fails(400, f"what is {KEY}?"),
-        Fails(500, f"{KEY} crashed"),
-        Raw(f"{KEY} <html>".encode()),
-        Raw(f'{{"error": "{KEY}"}}'.encode()),
-        Says(refusal=f"I refuse {KEY}"),
-        Cut(),
+        ErrorReply(401, f"Incorrect API key provided: {KEY}", "invalid_api_key"),
+        ErrorReply(400, f"what is {KEY}?"),
+        ErrorReply(500, f"{KEY} crashed"),
+        RawReply(f"{KEY} <html>".encode()),
+        RawReply(f'{{"error": "{KEY}"}}'.encode()),
+        Completion(refusal=f"I refuse {KEY}"),
+        BrokenReply(),
     ],
 )
 async def test_no_failure_holds_the_key(reply: Reply) -> None:
@@ -337,7 +352,7 @@ async def test_no_failure_holds_the_key(reply: Reply) -> None:
 
 
 async def test_no_answer_holds_the_key() -> None:
-    answer, _ = await ask(Says(f"Your key is {KEY}."))
+    answer, _ = await ask(Completion(f"Your key is {KEY}."))
 
     assert answer.text == "Your key is [key]."
 

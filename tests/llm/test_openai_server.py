@@ -8,22 +8,22 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from tests.openai_server import Cut, Fails, OpenAIServer, Reply, Says, completion
+from tests.openai_server import BrokenReply, Completion, ErrorReply, OpenAIServer, Reply, completion
 
 SAYINGS = [
-    Says("Yes."),
-    Says("", usage=None),
-    Says("Ünïcode 東京 \n\n data: no"),
-    Says("cut o", finish="length", usage=(3, 9), cached_tokens=2),
-    Says(refusal="I cannot judge that."),
-    Says(finish="tool_calls", tools=(("get_weather", '{"city": "Paris"}'), ("now", "{}"))),
-    Says("A", finish="content_filter"),
-    Says("AB", logprobs=(("A", -0.1), ("B", -2.5))),
+    Completion("Yes."),
+    Completion("", usage=None),
+    Completion("Ünïcode 東京 \n\n data: no"),
+    Completion("cut o", finish="length", usage=(3, 9), cached_tokens=2),
+    Completion(refusal="I cannot judge that."),
+    Completion(finish="tool_calls", tools=(("get_weather", '{"city": "Paris"}'), ("now", "{}"))),
+    Completion("A", finish="content_filter"),
+    Completion("AB", logprobs=(("A", -0.1), ("B", -2.5))),
 ]
 
 
 @pytest.mark.parametrize("says", SAYINGS)
-def test_a_completion_is_one_for_the_sdk(says: Says) -> None:
+def test_a_completion_is_one_for_the_sdk(says: Completion) -> None:
     wire = completion(says, {"model": "judge", "top_logprobs": 1})
 
     read = ChatCompletion.model_validate_json(json.dumps(wire), strict=True)
@@ -47,7 +47,7 @@ def _unknown(value: object) -> list[str]:
 
 
 @pytest.mark.parametrize("says", SAYINGS)
-async def test_a_stream_holds_what_the_whole_does(says: Says) -> None:
+async def test_a_stream_holds_what_the_whole_does(says: Completion) -> None:
     with OpenAIServer(says) as server:
         async with AsyncOpenAI(api_key="k", base_url=server.url, max_retries=0) as client:
             chunks = [
@@ -78,13 +78,16 @@ async def _streamed(client: AsyncOpenAI) -> AsyncIterator[ChatCompletionChunk]:
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
-        (Fails(400, "bad", "context_length_exceeded"), openai.BadRequestError),
-        (Fails(401, "Incorrect API key provided", "invalid_api_key"), openai.AuthenticationError),
-        (Fails(404, "no such model", "model_not_found"), openai.NotFoundError),
-        (Fails(429, "slow down", "rate_limit_exceeded", headers={"Retry-After": "2"}), openai.RateLimitError),
-        (Fails(503, "overloaded", type="server_error"), openai.InternalServerError),
-        (Cut(), openai.APIConnectionError),
-        (Cut(10), openai.APIConnectionError),
+        (ErrorReply(400, "bad", "context_length_exceeded"), openai.BadRequestError),
+        (ErrorReply(401, "Incorrect API key provided", "invalid_api_key"), openai.AuthenticationError),
+        (ErrorReply(404, "no such model", "model_not_found"), openai.NotFoundError),
+        (
+            ErrorReply(429, "slow down", "rate_limit_exceeded", headers={"Retry-After": "2"}),
+            openai.RateLimitError,
+        ),
+        (ErrorReply(503, "overloaded", type="server_error"), openai.InternalServerError),
+        (BrokenReply(), openai.APIConnectionError),
+        (BrokenReply(10), openai.APIConnectionError),
     ],
 )
 async def test_the_sdk_knows_the_errors(reply: Reply, kind: type[openai.APIError]) -> None:
@@ -95,7 +98,7 @@ async def test_the_sdk_knows_the_errors(reply: Reply, kind: type[openai.APIError
                     model="judge", messages=[{"role": "user", "content": "?"}]
                 )
 
-    if isinstance(reply, Fails) and isinstance(caught.value, openai.APIStatusError):
+    if isinstance(reply, ErrorReply) and isinstance(caught.value, openai.APIStatusError):
         assert caught.value.code == reply.code
         assert caught.value.status_code == reply.status
         assert reply.message in str(caught.value)
@@ -104,7 +107,7 @@ async def test_the_sdk_knows_the_errors(reply: Reply, kind: type[openai.APIError
 
 
 async def test_requests_are_kept_and_other_addresses_are_not_found() -> None:
-    with OpenAIServer(script=lambda body: Says(body["messages"][0]["content"] * 2)) as server:
+    with OpenAIServer(script=lambda body: Completion(body["messages"][0]["content"] * 2)) as server:
         async with AsyncOpenAI(api_key="k-1", base_url=server.url, max_retries=0) as client:
             answer = await client.chat.completions.create(
                 model="judge", messages=[{"role": "user", "content": "ab"}], temperature=0.5

@@ -19,7 +19,7 @@ from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelClient, build_mo
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.judge_resolver import LlmContext, ModelPool
 from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples
-from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says
+from tests.openai_server import Body, Completion, ErrorReply, OpenAIServer, Reply
 
 PROVIDER, MODEL = (os.environ.get(f"EVALGATE_JUDGE_{name}", "") for name in ("PROVIDER", "MODEL"))
 IS_REAL = bool(PROVIDER and MODEL)
@@ -49,8 +49,8 @@ class Place:
 def local(body: Body) -> Reply:
     """As a provider answers."""
     if body["model"] != "judge":
-        return Fails(404, f"The model `{body['model']}` does not exist", "model_not_found")
-    return Says('{"ok": true}')
+        return ErrorReply(404, f"The model `{body['model']}` does not exist", "model_not_found")
+    return Completion('{"ok": true}')
 
 
 @pytest.fixture(params=[pytest.param(IS_REAL, id=NAME)])

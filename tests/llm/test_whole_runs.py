@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says, Silent
+from tests.openai_server import Body, Completion, ErrorReply, NoReply, OpenAIServer, Reply
 
 KEY = "sk-planted-0123456789-never-to-be-seen"
 AGENT = "def answer(text):\n    return text.upper()\n"
@@ -87,7 +87,7 @@ def judging(body: Body) -> Reply:
     """Finds cake wrong, and gives the key back."""
     text = body["messages"][-1]["content"]
     label = "invalid" if "CAKE" in text else "valid"
-    return Says(f'{{"reasoning": "I know {KEY}", "is_the_agent_response_valid": "{label}"}}')
+    return Completion(f'{{"reasoning": "I know {KEY}", "is_the_agent_response_valid": "{label}"}}')
 
 
 def test_a_run_is_judged_its_answers_kept_and_no_key_seen(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def quoting(body: Body) -> Reply:
     """Repeats all that it was shown, of which cake is harmless."""
     text = body["messages"][-1]["content"]
     label = {"reasoning": "fine" if "CAKE" in text else text, "is_the_agent_response_valid": "valid"}
-    return Says(json.dumps(label))
+    return Completion(json.dumps(label))
 
 
 def test_the_cache_holds_no_secret_that_a_judge_repeats(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_another_judge_is_not_compared_and_that_is_why(tmp_path: Path) -> None:
 
 def test_the_cache_stays_off_for_a_model_that_a_metric_names(tmp_path: Path) -> None:
     answers = iter(
-        [Says(f"reasoning: r\nis_the_agent_response_valid: {each}") for each in ("valid", "invalid")]
+        [Completion(f"reasoning: r\nis_the_agent_response_valid: {each}") for each in ("valid", "invalid")]
     )
     with OpenAIServer(script=lambda _: next(answers), key=KEY) as server:
         model = {"providerName": "x", "modelName": "m", "baseURL": server.url, "apiKey": "${MY_KEY}"}
@@ -189,7 +189,7 @@ def test_the_cache_stays_off_for_a_model_that_a_metric_names(tmp_path: Path) -> 
 
 
 def test_a_judge_that_is_down_is_no_score_and_no_regression(tmp_path: Path) -> None:
-    with OpenAIServer(script=lambda _: Fails(503, "gone")) as server:
+    with OpenAIServer(script=lambda _: ErrorReply(503, "gone")) as server:
         project(tmp_path, server.url, {**MATCH, "response_match_score": 0.1})
         done = evalgate(tmp_path, "run")
 
@@ -277,7 +277,7 @@ def test_calls_for_a_case_that_was_judged_when_the_gate_was_killed_are_counted(t
     asked = count(1)
 
     def holding(body: Body) -> Reply:
-        return Silent() if next(asked) == 5 else judging(body)
+        return NoReply() if next(asked) == 5 else judging(body)
 
     with OpenAIServer(script=holding, key=KEY) as server:
         project(tmp_path, server.url, MATCH, prices={"custom/m-1": {"input": 1, "output": 1}}, **ONE_BY_ONE)

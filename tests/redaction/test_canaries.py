@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.llm.test_whole_runs import KEY, MATCH, evalgate, project
-from tests.openai_server import Body, OpenAIServer, Reply, Says
+from tests.openai_server import Body, Completion, OpenAIServer, Reply
 
 OF_ENVIRONMENT = 'blue-monkey/4711+"tango"&x'
 PASSWORD = "pa55/w0rd+of-the-db"
@@ -46,7 +46,7 @@ def answer(text, session):
 
 def judging(body: Body) -> Reply:
     told = f"{KEY} {base64.b64encode(KEY.encode()).decode()} {quote(KEY)} {json.dumps(KEY)} {TOKEN}"
-    return Says(json.dumps({"reasoning": told, "is_the_agent_response_valid": "valid"}))
+    return Completion(json.dumps({"reasoning": told, "is_the_agent_response_valid": "valid"}))
 
 
 @pytest.fixture(scope="module")

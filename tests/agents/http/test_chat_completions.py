@@ -26,13 +26,13 @@ from evalgate.core.types import (
 )
 from tests.agents.http.server import Handler, ReceivedRequest, run_case, scripted, serving, sse
 from tests.agents.play import a_talk
-from tests.openai_server import Says, _stream, completion
+from tests.openai_server import Completion, _stream, completion
 
 NOT_RECORDED = {"error": "no result is recorded for this call"}
 CHAT = {"dialect": "openai", "model": "agent-1"}
 
 
-def answer_with(*answers: Says) -> Handler:
+def answer_with(*answers: Completion) -> Handler:
     """Return each completion once, streamed on request; requests and answers have OpenAI's schema."""
     rest = iter(answers)
 
@@ -68,13 +68,13 @@ async def test_tool_calls_get_the_results_of_the_case_in_several_rounds(stream: 
         *FORECAST,
     )
     answers = answer_with(
-        Says(
+        Completion(
             "Let me see.",
             tools=(("forecast", '{"city":"Paris"}'), ("forecast", '{"city":"Rome"}')),
             finish="tool_calls",
         ),
-        Says(tools=(("search", ""),), finish="tool_calls"),
-        Says("No, it is clear."),
+        Completion(tools=(("search", ""),), finish="tool_calls"),
+        Completion("No, it is clear."),
     )
     options = {**CHAT, "stream": stream, "instructions": "Be brief.", "body": {"temperature": 0}}
     async with serving(answers) as server:
@@ -115,7 +115,7 @@ async def test_mocks_take_precedence_over_recorded_results() -> None:
     events = (*FORECAST, ToolCall("search", {}), ToolResult("search", "recorded"))
     case = replace(a_recorded_case(*events), tool_mocks=mocks)
     calls = (("forecast", '{"city":"Paris"}'), ("forecast", "{"), ("search", "{}"))
-    answers = answer_with(Says(tools=calls, finish="tool_calls"), Says("No."))
+    answers = answer_with(Completion(tools=calls, finish="tool_calls"), Completion("No."))
     async with serving(answers) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     assert run.failure is None
@@ -129,7 +129,7 @@ async def test_mocks_take_precedence_over_recorded_results() -> None:
 async def test_call_without_a_matching_mock_is_faulted() -> None:
     case = replace(a_recorded_case(*FORECAST), tool_mocks=(ToolMock("forecast", 1, {"city": "Oslo"}),))
     async with serving(
-        answer_with(Says(tools=(("forecast", '{"city":"Paris"}'),), finish="tool_calls"))
+        answer_with(Completion(tools=(("forecast", '{"city":"Paris"}'),), finish="tool_calls"))
     ) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     sentence = "`forecast` is mocked, and no mock of it answers the arguments {'city': 'Paris'} (turn 1)"
@@ -161,7 +161,7 @@ async def test_each_request_sends_the_whole_conversation() -> None:
         ),
         context_messages=({"role": "assistant", "content": "Hello."},),
     )
-    async with serving(answer_with(Says("A dot."), Says("A line."))) as server:
+    async with serving(answer_with(Completion("A dot."), Completion("A line."))) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, case)
     assert [reply and reply.response for reply in run.replies] == ["A dot.", "A line."]
 
@@ -189,7 +189,7 @@ async def test_attachment_that_cannot_be_sent_is_faulted() -> None:
 
 
 async def test_endless_tool_calls_are_stopped() -> None:
-    looping = [Says(tools=(("f", "{}"),)) for _ in range(3)]
+    looping = [Completion(tools=(("f", "{}"),)) for _ in range(3)]
     async with serving(answer_with(*looping)) as server:
         options = {**CHAT, "url": f"{server.url}/v1", "health": "/", "max_rounds": 3}
         run = await run_case(options, a_recorded_case())
@@ -203,7 +203,7 @@ async def test_endless_tool_calls_are_stopped() -> None:
 
 @pytest.mark.parametrize("arguments", ['{"city":', "[1]"])
 async def test_arguments_that_are_no_object_count_as_a_wrong_call(arguments: str) -> None:
-    async with serving(answer_with(Says(tools=(("f", arguments),)), Says("ok"))) as server:
+    async with serving(answer_with(Completion(tools=(("f", arguments),)), Completion("ok"))) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_recorded_case())
     reply = run.replies[0]
     assert reply is not None
@@ -212,7 +212,7 @@ async def test_arguments_that_are_no_object_count_as_a_wrong_call(arguments: str
 
 
 async def test_refusal_is_the_response() -> None:
-    async with serving(answer_with(Says(None, refusal="I will not."))) as server:
+    async with serving(answer_with(Completion(None, refusal="I will not."))) as server:
         run = await run_case({**CHAT, "url": f"{server.url}/v1", "health": "/"}, a_talk("case", "hi"))
     assert run.replies == (Reply("I will not."),)
 
@@ -273,7 +273,7 @@ async def test_refuses(answer: object, sentence: str) -> None:
 
 
 async def test_query_of_the_address_stays_at_its_end() -> None:
-    async with serving(scripted(completion(Says("ok"), {"model": "agent-1"}))) as server:
+    async with serving(scripted(completion(Completion("ok"), {"model": "agent-1"}))) as server:
         url = f"{server.url}/deployments/d/?api-version=2026-01-01"
         run = await run_case({"url": url, "health": "/", **CHAT}, a_recorded_case())
         request = server.received[-1].request

@@ -13,7 +13,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record, RunResult
 from evalgate.runner.pipeline import run_gate
 from evalgate.runner.plan import build_plan
-from tests.openai_server import Body, Fails, OpenAIServer, Reply, Says
+from tests.openai_server import Body, Completion, ErrorReply, OpenAIServer, Reply
 
 AGENT = """
 def answer(text):
@@ -77,7 +77,7 @@ def user_at(server: OpenAIServer, **more: Any) -> dict[str, Any]:
 
 def talkative(body: Body) -> Reply:
     """For two, and over when it is booked."""
-    return Says("</finished>" if "Booked" in body["messages"][0]["content"] else "For two.")
+    return Completion("</finished>" if "Booked" in body["messages"][0]["content"] else "For two.")
 
 
 def test_a_scenario_is_played_and_stands_in_the_record(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_scenario_is_played_and_stands_in_the_record(tmp_path: Path) -> None:
 
 def test_a_story_is_played_after_its_first_sentence(tmp_path: Path) -> None:
     def play(body: Body) -> Reply:
-        return Says("END" if "Booked" in body["messages"][0]["content"] else "For two.")
+        return Completion("END" if "Booked" in body["messages"][0]["content"] else "For two.")
 
     criteria = {"orchestrate/journey_success": 1.0}
     with OpenAIServer(script=play) as server:
@@ -119,7 +119,7 @@ def test_a_story_may_end_after_its_first_sentence(tmp_path: Path) -> None:
 
 
 def test_a_user_who_is_down_is_not_the_agents_fault(tmp_path: Path) -> None:
-    with OpenAIServer(script=lambda _: Fails(500)) as server:
+    with OpenAIServer(script=lambda _: ErrorReply(500)) as server:
         record = gated(project(tmp_path, SET, user=user_at(server)))
 
     (run,) = record.cases[0].runs
@@ -207,7 +207,7 @@ def test_a_test_config_keeps_what_it_says_of_users_beside_the_model(tmp_path: Pa
     simulator = {"model": "gemini-2.5-flash", "maxAllowedInvocations": 4}
     own = {"criteria": {"tool_trajectory_avg_score": 0.1}, "user_simulator_config": simulator}
     said = Overrides(("rooms.json",), "python:agent.py:answer", simulated_user="openai/u")
-    with OpenAIServer(script=lambda body: Says(f"{body['model']}?")) as server:
+    with OpenAIServer(script=lambda body: Completion(f"{body['model']}?")) as server:
         project(tmp_path, SET)
         (tmp_path / "evalgate.yaml").unlink()
         (tmp_path / "test_config.json").write_text(json.dumps(own))
