@@ -67,9 +67,10 @@ class AdkRsResponseMatch(_AdkRsMetric):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0 and fails."""
-        return await compute_turn_mean_all_pass(case, run, self._score_turn)
+        return await compute_turn_mean_all_pass(case, run, self.score_turn)
 
-    def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
+    def score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
+        """Return the score of one turn, in [0, 1]."""
         expected = _split_words(turn.expected.response)
         if not expected:
             return TurnScore(1.0, details={"reason": "empty expected"}, passed=True)
@@ -95,11 +96,16 @@ class AdkRsToolTrajectory(_AdkRsMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0 and fails."""
         try:
-            return await compute_turn_mean_all_pass(case, run, self._score_turn)
+            return await compute_turn_mean_all_pass(case, run, self.score_turn)
         except RecursionError:
             return MetricFailure(TOO_DEEP)
 
-    def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
+    def score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
+        """Return the score of one turn, in [0, 1].
+
+        Raises:
+            RecursionError: arguments nest too deep.
+        """
         expected, actual = turn.expected.tool_calls, reply.tool_calls
         # Not strict: calls beyond the shorter list have no partner.
         pairs = zip(expected, actual, strict=False)

@@ -1,0 +1,375 @@
+"""The evaluation of adk-rs 0.6 under its own names: eval sets, evaluators and the runner.
+
+Scores and statuses are those of adk-rs. Unlike there, a case that the agent does not answer fails alone,
+where adk-rs ends the whole set; and a case without turns fails, because nothing was evaluated.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from pydantic import BaseModel
+
+from evalgate.api.adk_rs_types import (
+    Content,
+    EvalCase,
+    EvalSet,
+    IntermediateData,
+    Invocation,
+    Part,
+    SessionInput,
+    ToolUse,
+)
+from evalgate.api.conversations import hold_conversations
+from evalgate.core import types
+from evalgate.core.types import (
+    CaseTurn,
+    Event,
+    Message,
+    Reply,
+    RunResult,
+    ToolCall,
+)
+from evalgate.core.types import (
+    SessionInput as CoreSession,
+)
+from evalgate.documents.strict_json import parse_json
+from evalgate.integrations.adk_rs.cases import AdkRsCase, build_adk_rs_case
+from evalgate.integrations.adk_rs.evalset import AdkRsFormat
+from evalgate.integrations.adk_rs.metrics import AdkRsResponseMatch, AdkRsToolTrajectory
+from evalgate.system.files import read_input_text
+
+__all__ = [
+    "Content",
+    "EvalCase",
+    "EvalReport",
+    "EvalResult",
+    "EvalRunner",
+    "EvalScore",
+    "EvalSet",
+    "EvalStatus",
+    "Evaluator",
+    "IntermediateData",
+    "Invocation",
+    "Part",
+    "ResponseMatch",
+    "SessionInput",
+    "ToolUse",
+    "TrajectoryMatch",
+    "combine_scores",
+    "load_eval_set_from_file",
+    "load_eval_set_from_str",
+]
+
+
+def load_eval_set_from_str(text: str) -> EvalSet:
+    """Parse an eval set from JSON.
+
+    Raises:
+        InvalidInputError: with every problem of the text, each at its line and column.
+
+    >>> load_eval_set_from_str('{"eval_set_id": "hello", "eval_cases": []}').id
+    'hello'
+    """
+    return _load_eval_set(text.encode(), "eval set")
+
+
+async def load_eval_set_from_file(path: str | Path) -> EvalSet:
+    """Read an eval set from a JSON file.
+
+    Raises:
+        InvalidInputError: the file cannot be read, or with every problem of it.
+
+    >>> import asyncio, pathlib
+    >>> _ = pathlib.Path("hello.evalset.json").write_text('{"eval_set_id": "hello", "eval_cases": []}')
+    >>> asyncio.run(load_eval_set_from_file("hello.evalset.json")).id
+    'hello'
+    """
+    text = await asyncio.to_thread(read_input_text, Path(path), str(path))
+    return _load_eval_set(text.encode(), str(path))
+
+
+def _load_eval_set(data: bytes, shown_as: str) -> EvalSet:
+    document = parse_json(data, shown_as)
+    AdkRsFormat().read_eval_set(document)  # raises every problem with its position
+    return EvalSet.model_validate(document.value)
+
+
+# --- evaluators ---------------------------------------------------------------------------------------------
+
+
+class EvalStatus(StrEnum):
+    """Status of a score, of a metric or of a case.
+
+    >>> EvalStatus.PASSED.value
+    'PASSED'
+    """
+
+    PASSED = "PASSED"
+    FAILED = "FAILED"
+    ERROR = "ERROR"
+
+
+class EvalScore(BaseModel):
+    """Score of one invocation, or of one metric over all invocations of a case.
+
+    >>> EvalScore(score=0.5, status=EvalStatus.FAILED).model_dump_json()
+    '{"score":0.5,"status":"FAILED","details":null}'
+    """
+
+    score: float
+    status: EvalStatus
+    details: Any = None
+    """Any JSON."""
+
+    @classmethod
+    def from_threshold(cls, score: float, threshold: float, details: Any = None) -> Self:
+        """Return a score that passes at or above the threshold, with adk-rs' tolerance of 1e-9.
+
+        >>> EvalScore.from_threshold(0.8, 0.8).status.value
+        'PASSED'
+        """
+        status = EvalStatus.PASSED if score + 1e-9 >= threshold else EvalStatus.FAILED
+        return cls(score=score, status=status, details=details)
+
+
+class Evaluator(Protocol):
+    """A metric of one's own.
+
+    >>> class Length:
+    ...     name = "short"
+    ...     async def evaluate(self, expected: Invocation, actual: Invocation) -> EvalScore:
+    ...         words = actual.final_response.parts[0]["text"].split()
+    ...         return EvalScore.from_threshold(1.0 if len(words) < 20 else 0.0, 1.0, {"words": len(words)})
+    """
+
+    @property
+    def name(self) -> str:
+        """Return the metric's key in the scores of a result."""
+        ...
+
+    async def evaluate(self, expected: Invocation, actual: Invocation) -> EvalScore:
+        """Score one invocation. An exception ends the whole set, as an `Err` does in adk-rs."""
+        ...
+
+
+class TrajectoryMatch:
+    """Share of the calls that are equal at their place in the list, in names and arguments.
+
+    An invocation without any call scores 0.0, as in adk-rs.
+
+    >>> TrajectoryMatch().threshold
+    1.0
+    """
+
+    name = "tool_trajectory_avg_score"
+
+    def __init__(self, threshold: float = 1.0) -> None:
+        self.threshold = threshold
+        self._metric = AdkRsToolTrajectory(threshold=threshold)
+
+    async def evaluate(self, expected: Invocation, actual: Invocation) -> EvalScore:
+        """Score the calls in `tool_uses`."""
+        return _score_with(self._metric, expected, actual)
+
+
+class ResponseMatch:
+    """Share of the expected words that occur in the response, in lower case and in any order.
+
+    >>> ResponseMatch().threshold
+    0.8
+    """
+
+    name = "final_response_match_v1"
+
+    def __init__(self, threshold: float = 0.8) -> None:
+        self.threshold = threshold
+        self._metric = AdkRsResponseMatch(threshold=threshold)
+
+    async def evaluate(self, expected: Invocation, actual: Invocation) -> EvalScore:
+        """Score the final response."""
+        return _score_with(self._metric, expected, actual)
+
+
+def _score_with(
+    metric: AdkRsToolTrajectory | AdkRsResponseMatch, expected: Invocation, actual: Invocation
+) -> EvalScore:
+    found = metric.score_turn(_build_turn(expected), _build_turn(actual).expected)
+    status = EvalStatus.PASSED if found.passed else EvalStatus.FAILED
+    return EvalScore(score=found.score or 0.0, status=status, details=found.details)
+
+
+def _build_turn(invocation: Invocation) -> CaseTurn:
+    raw = {"eval_id": "invocation", "conversation": [invocation.model_dump()]}
+    return build_adk_rs_case(AdkRsCase.model_validate(raw), 0, raw).turns[0]
+
+
+# --- the runner ---------------------------------------------------------------------------------------------
+
+
+class EvalResult(BaseModel):
+    """Result of one case.
+
+    >>> result = EvalResult(eval_set_id="s", eval_case_id="c", scores={}, overall_status=EvalStatus.FAILED)
+    >>> result.overall_status.value
+    'FAILED'
+    """
+
+    eval_set_id: str
+    eval_case_id: str
+    scores: dict[str, EvalScore]
+    """By the evaluator's name: the mean over the invocations, and theirs in `details["per_invocation"]`."""
+    overall_status: EvalStatus
+    """PASSED if every metric passed, else FAILED."""
+
+
+class EvalReport(BaseModel):
+    """Results of all cases of a set, in their order.
+
+    >>> EvalReport(results=[]).model_dump_json()
+    '{"results":[]}'
+    """
+
+    results: list[EvalResult]
+
+
+class EvalRunner:
+    """Runs eval sets against an agent, one case after the other, and scores every invocation.
+
+    >>> import asyncio
+    >>> eval_set = load_eval_set_from_str('''{"eval_set_id": "hello", "eval_cases": [{"eval_id": "greets",
+    ...     "conversation": [{"user_content": {"role": "user", "parts": [{"text": "Hi"}]},
+    ...         "final_response": {"role": "model", "parts": [{"text": "Hello"}]}}]}]}''')
+    >>> runner = EvalRunner(lambda text: "Hello there", "hello_world", "eval-user", [ResponseMatch(0.5)])
+    >>> report = asyncio.run(runner.run_set(eval_set))
+    >>> [(result.eval_case_id, result.overall_status.value) for result in report.results]
+    [('greets', 'PASSED')]
+    """
+
+    def __init__(
+        self,
+        agent: object,
+        app_name: str,
+        user_id: str,
+        evaluators: Sequence[Evaluator] | None = None,
+    ) -> None:
+        """Create a runner.
+
+        Args:
+            agent: What `evalgate.evaluate` takes: a function, an object, a framework's agent, or `KIND:WHAT`.
+            app_name: Name of the app for every session, whatever the cases name.
+            user_id: Id of the user for every session.
+            evaluators: The metrics. None: those of adk-rs' command, `TrajectoryMatch(1.0)` and
+                `ResponseMatch(0.5)`.
+        """
+        self._agent = agent
+        self._app_name = app_name
+        self._user_id = user_id
+        self._evaluators: tuple[Evaluator, ...] = (
+            (TrajectoryMatch(1.0), ResponseMatch(0.5)) if evaluators is None else tuple(evaluators)
+        )
+
+    async def run_set(self, eval_set: EvalSet) -> EvalReport:
+        """Run every case in order; each has a session of its own.
+
+        Raises:
+            InvalidInputError: the agent or the set cannot be used.
+        """
+        return EvalReport(results=await self._run_cases(eval_set.eval_set_id, eval_set.eval_cases))
+
+    async def run_case(self, set_id: str, case: EvalCase) -> EvalResult:
+        """Run one case.
+
+        Raises:
+            InvalidInputError: the agent or the case cannot be used.
+        """
+        [result] = await self._run_cases(set_id, [case])
+        return result
+
+    async def _run_cases(self, set_id: str, cases: Sequence[EvalCase]) -> list[EvalResult]:
+        eval_set = types.EvalSet(
+            set_id, tuple(self._build_case(set_id, case) for case in cases if case.conversation)
+        )
+        runs: dict[str, RunResult] = {}
+        if eval_set.cases:
+            record = await hold_conversations([eval_set], self._agent, concurrency=1)
+            runs = {case.eval_id: case.runs[0] for case in record.cases}
+        return [await self._score_case(set_id, case, runs.get(case.eval_id)) for case in cases]
+
+    def _build_case(self, set_id: str, case: EvalCase) -> types.EvalCase:
+        raw = case.model_dump()
+        built = build_adk_rs_case(AdkRsCase.model_validate(raw), 0, raw)
+        state = case.session_input.state if case.session_input else {}
+        return replace(built, session=CoreSession(self._app_name, self._user_id, state), eval_set_id=set_id)
+
+    async def _score_case(self, set_id: str, case: EvalCase, run: RunResult | None) -> EvalResult:
+        scores: dict[str, list[EvalScore]] = {}
+        for index, expected in enumerate(case.conversation):
+            reply = run.turns[index].actual if run and index < len(run.turns) else None
+            actual = None if reply is None else _build_invocation(expected, reply)
+            for evaluator in self._evaluators:
+                score = _UNANSWERED if actual is None else await evaluator.evaluate(expected, actual)
+                scores.setdefault(evaluator.name, []).append(score)
+        failure = run.failure.message if run and run.failure else ""
+        combined = {name: combine_scores(found, failure) for name, found in scores.items()}
+        passed = bool(case.conversation) and not failure
+        passed = passed and all(score.status is EvalStatus.PASSED for score in combined.values())
+        return EvalResult(
+            eval_set_id=set_id,
+            eval_case_id=case.eval_id,
+            scores=combined,
+            overall_status=EvalStatus.PASSED if passed else EvalStatus.FAILED,
+        )
+
+
+_UNANSWERED = EvalScore(score=0.0, status=EvalStatus.FAILED)
+"""Score of an invocation that the agent did not answer."""
+
+
+def combine_scores(scores: Sequence[EvalScore], error: str = "") -> EvalScore:
+    """Return the score of a metric over the invocations of a case, of which there is at least one.
+
+    Its score is the mean. Its status is ERROR if one is, and else PASSED if all are. `error`, the reason why
+    the agent did not answer, is added to the details.
+
+    >>> passed, failed = (EvalScore.from_threshold(score, 0.8) for score in (1.0, 0.7))
+    >>> combine_scores([passed, failed]).model_dump_json()
+    '{"score":0.85,"status":"FAILED","details":{"per_invocation":[1.0,0.7]}}'
+    """
+    statuses = {score.status for score in scores}
+    status = EvalStatus.PASSED if statuses == {EvalStatus.PASSED} else EvalStatus.FAILED
+    values = [score.score for score in scores]
+    return EvalScore(
+        score=sum(values) / len(values),
+        status=EvalStatus.ERROR if EvalStatus.ERROR in statuses else status,
+        details={"per_invocation": values, **({"error": error} if error else {})},
+    )
+
+
+def _build_invocation(expected: Invocation, reply: Reply) -> Invocation:
+    response = None if reply.response is None else Content(role="model", parts=[{"text": reply.response}])
+    calls = [ToolUse(name=call.name, args=_get_args(call)) for call in reply.tool_calls]
+    responses = [(event.author or "", [_build_part(event)]) for event in reply.events]
+    data = IntermediateData(tool_uses=calls, intermediate_responses=responses)
+    return Invocation(
+        user_content=expected.user_content,
+        final_response=response,
+        intermediate_data=data,
+        invocation_id=expected.invocation_id,
+    )
+
+
+def _get_args(call: ToolCall) -> Any:
+    return call.other_args if call.args is None else call.args
+
+
+def _build_part(event: Event) -> Part:
+    if isinstance(event, Message):
+        return {"text": event.text}
+    identity = {"id": event.id} if event.id else {}
+    if isinstance(event, ToolCall):
+        return {"functionCall": {**identity, "name": event.name, "args": _get_args(event)}}
+    return {"functionResponse": {**identity, "name": event.name, "response": event.result}}

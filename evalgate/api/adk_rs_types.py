@@ -1,0 +1,151 @@
+"""The types of adk-rs 0.6 that its files hold; `evalgate.api.adk_rs` publishes them."""
+
+from typing import Any, ClassVar, Self
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+Part = dict[str, Any]
+"""A part of a content, with the keys of adk-rs: `text`, `functionCall`, …"""
+
+
+class _SerdeModel(BaseModel):
+    """A type of adk-rs: unknown keys are ignored, null counts as absent, absent values are not written."""
+
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+    omitted: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are not written if they are None."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, value: object) -> object:
+        if isinstance(value, dict):
+            return {key: item for key, item in value.items() if item is not None}
+        return value
+
+    @model_serializer(mode="wrap")
+    def _write_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        return {key: item for key, item in fields.items() if item is not None or key not in self.omitted}
+
+
+class ToolUse(_SerdeModel):
+    """A call of a tool.
+
+    >>> ToolUse(name="get_weather", args={"city": "Paris"}).model_dump_json()
+    '{"name":"get_weather","args":{"city":"Paris"}}'
+    """
+
+    name: str
+    args: Any = None
+    """Any JSON."""
+
+
+class Content(_SerdeModel):
+    """A message: a role and parts.
+
+    >>> Content(role="user", parts=[{"text": "Hi"}]).role
+    'user'
+    """
+
+    role: str
+    """`user`, `model`, `system` or `tool`."""
+    parts: list[Part] = []
+
+    @model_validator(mode="after")
+    def _drop_nulls_of_parts(self) -> Self:
+        self.parts = [{key: item for key, item in part.items() if item is not None} for part in self.parts]
+        return self
+
+
+class IntermediateData(_SerdeModel):
+    """Calls and messages on the way to a final response.
+
+    >>> IntermediateData(tool_uses=[ToolUse(name="roll_die")]).tool_uses[0].name
+    'roll_die'
+    """
+
+    tool_uses: list[ToolUse] = []
+    intermediate_responses: list[tuple[str, list[Part]]] = []
+    """Pairs of author and parts."""
+
+
+class Invocation(_SerdeModel):
+    """One prompt of the user, with the expected or actual answer.
+
+    >>> Invocation(user_content=Content(role="user", parts=[{"text": "Hi"}])).final_response is None
+    True
+    """
+
+    omitted: ClassVar[frozenset[str]] = frozenset({"final_response"})
+
+    user_content: Content
+    final_response: Content | None = None
+    intermediate_data: IntermediateData = IntermediateData()
+    invocation_id: str = ""
+    creation_timestamp: float = 0.0
+    """Unix seconds."""
+
+
+class SessionInput(_SerdeModel):
+    """The session that a conversation starts in.
+
+    >>> SessionInput(state={"unit": "C"}).state
+    {'unit': 'C'}
+    """
+
+    app_name: str = ""
+    user_id: str = ""
+    state: dict[str, Any] = {}
+
+
+class EvalCase(_SerdeModel):
+    """One recorded conversation; `id` is read as `eval_id`, too.
+
+    >>> EvalCase(eval_id="case-1", conversation=[]).id
+    'case-1'
+    """
+
+    omitted: ClassVar[frozenset[str]] = frozenset({"session_input", "name"})
+
+    eval_id: str = Field(validation_alias=AliasChoices("eval_id", "id"))
+    conversation: list[Invocation]
+    session_input: SessionInput | None = None
+    name: str | None = None
+    creation_timestamp: float = 0.0
+
+    @property
+    def id(self) -> str:
+        """Return the id under the name of adk-rs' field."""
+        return self.eval_id
+
+
+class EvalSet(_SerdeModel):
+    """Recorded conversations; `id` is read as `eval_set_id`, too.
+
+    `load_eval_set_from_str` names every problem of a file with its line; `model_validate_json` is quicker.
+
+    >>> eval_set = EvalSet.model_validate_json('{"id": "hello", "eval_cases": []}')
+    >>> eval_set.model_dump_json()
+    '{"eval_set_id":"hello","name":"","eval_cases":[],"creation_timestamp":0.0}'
+    """
+
+    omitted: ClassVar[frozenset[str]] = frozenset({"description"})
+
+    eval_set_id: str = Field(validation_alias=AliasChoices("eval_set_id", "id"))
+    name: str = ""
+    description: str | None = None
+    eval_cases: list[EvalCase]
+    creation_timestamp: float = 0.0
+
+    @property
+    def id(self) -> str:
+        """Return the id under the name of adk-rs' field."""
+        return self.eval_set_id
