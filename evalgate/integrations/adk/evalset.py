@@ -78,9 +78,11 @@ class AdkFormat:
             line = reader.find_line(index)
             if (case := parse_common_case(raw, line)) is not None:
                 return case
-            reader.check_keys(AdkCase, index, raw)
             wire = reader.validate_case(AdkCase, index, raw)
-            return None if wire is None else _build_case(wire, line, raw)
+            case = None if wire is None else _build_case(wire, line, raw)
+            if reader.keys.is_open and not _has_plain_keys(raw, case):
+                reader.check_keys(AdkCase, index, raw)
+            return case
 
         return reader.read_eval_set(AdkEvalSetHeader, make_case)
 
@@ -112,6 +114,21 @@ def _create_reader(document: Document) -> EvalSetReader:
         cases_key="eval_cases",
         id_key="eval_id",
         elsewhere=_OF_OLD_LISTS,
+    )
+
+
+def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
+    """Return True if the case surely has only the most common keys, so that none needs to be reported.
+
+    Nearly every case does. Its contents need no second search: `extract_native_data` put all data that a
+    `CaseTurn` cannot hold into `native`, and parts without text are attachments.
+    """
+    return (
+        case is not None
+        and raw.keys() <= _CASE_KEYS
+        and (raw.get("session_input") or {}).keys() <= _SESSION_KEYS
+        and all(each.keys() <= _TURN_KEYS for each in raw.get("conversation") or ())
+        and not any(turn.native or turn.user.attachments for turn in case.turns)
     )
 
 
@@ -235,8 +252,8 @@ _RESULT_KEYS = frozenset({"id", "name", "response"})
 def parse_common_case(raw: object, line: int) -> EvalCase | None:
     """Build a common case without pydantic in a third of the time; return None for any other case.
 
-    Common cases, which are nearly all, are in snake_case and hold only contents of one text, calls with their
-    answers, and a session. The models read all others, and report errors.
+    Common cases are in snake_case, without `invocation_events`, and hold only contents of one text, calls
+    with their answers, and a session. The models read all others, and report errors.
     """
     try:
         case = require_members(raw, _CASE_KEYS)
