@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, cast
 
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import (
@@ -249,7 +249,8 @@ class _ConversationDriver:
         )
 
     def _get_ids(self) -> tuple[str, str]:
-        session: object = self.session
-        if isinstance(session, IdentifiesSession):
-            return session.session_id, session.user_id
-        return "", ""
+        # Not `isinstance`, which collects the members of a protocol again for each case.
+        if not (hasattr(self.session, "session_id") and hasattr(self.session, "user_id")):
+            return "", ""
+        session = cast("IdentifiesSession", self.session)
+        return session.session_id, session.user_id
