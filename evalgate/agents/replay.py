@@ -221,6 +221,16 @@ class _ReplaySession:
         return SessionResult(final_state=self._recording.final_state, unasked=unasked)
 
 
+@frozen
+class NoAgentOptions:
+    """Options of a run without an agent, as every case has its recorded replies already."""
+
+    def build(self, context: AgentContext) -> ReplayAgent:
+        """Build an agent without recordings, which is never asked."""
+        del context
+        return ReplayAgent(recordings={}, path="")
+
+
 class ReplayAgentOptions(BaseModel):
     """A thresholds file's `agent` section of kind `replay`."""
 

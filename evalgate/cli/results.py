@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from evalgate.cli.options import FullLineGroup, project_directory, reports_folder, thresholds_file
+from evalgate.cli.options import FullLineGroup, project_directory, thresholds_file
 from evalgate.cli.redacted_output import print_json, print_report
 
 
@@ -15,19 +15,18 @@ from evalgate.cli.redacted_output import print_json, print_report
 def results() -> None:
     """List, show and compare the results of earlier runs.
 
-    `evalgate run` keeps them in the report folder: 20, or as many as `--keep-results` says.
+    `evalgate run` keeps them in .evalgate/history: 20, or as many as `--keep-results` says.
     """
 
 
 @results.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-@reports_folder
 @project_directory
-def list_(as_json: bool, out: str, working_directory: str) -> int:
+def list_(as_json: bool, working_directory: str) -> int:
     """List the kept results with their metrics, newest first."""
     from evalgate.reporting.results_history import list_results
 
-    rows = [_summarize(each.result_id, each.path) for each in list_results(Path(working_directory) / out)]
+    rows = [_summarize(each.result_id, each.path) for each in list_results(Path(working_directory))]
     if as_json:
         print_json(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
     else:
@@ -37,9 +36,8 @@ def list_(as_json: bool, out: str, working_directory: str) -> int:
 
 @results.command()
 @click.argument("which", metavar="[RESULT]", default="1")
-@reports_folder
 @project_directory
-def show(which: str, out: str, working_directory: str) -> int:
+def show(which: str, working_directory: str) -> int:
     """Print the report of a kept result.
 
     RESULT is an id from `evalgate results list`, the beginning of one, or a number: 1 is the newest.
@@ -48,7 +46,7 @@ def show(which: str, out: str, working_directory: str) -> int:
     from evalgate.reporting.results_history import find_result
     from evalgate.reporting.terminal import TerminalReport
 
-    found = find_result(Path(working_directory) / out, which)
+    found = find_result(Path(working_directory), which)
     print_report(TerminalReport().render(read_record(found.path, str(found.path))))
     return 0
 
@@ -57,9 +55,8 @@ def show(which: str, out: str, working_directory: str) -> int:
 @click.argument("before", metavar="[A]", default="2")
 @click.argument("after", metavar="[B]", default="1")
 @thresholds_file
-@reports_folder
 @project_directory
-def diff(before: str, after: str, thresholds: str | None, out: str, working_directory: str) -> int:
+def diff(before: str, after: str, thresholds: str | None, working_directory: str) -> int:
     """Compare two kept results, by default the newest two.
 
     B is compared with A. Each is an id from `evalgate results list`, the beginning of one, or a number: 1 is
@@ -70,7 +67,7 @@ def diff(before: str, after: str, thresholds: str | None, out: str, working_dire
     from evalgate.reporting.terminal import TerminalReport
 
     folder = Path(working_directory)
-    paths = [str(find_result(folder / out, each).path.relative_to(folder)) for each in (before, after)]
+    paths = [str(find_result(folder, each).path.relative_to(folder)) for each in (before, after)]
     record = compare_results(*paths, thresholds=thresholds, folder=folder)
     print_report(TerminalReport().render(record))
     return record.verdict.exit_code

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from evalgate.agents.factory import AgentSpec, describe_sample_agent, find_agent_problems, resolve_agent
+from evalgate.agents.replay import NoAgentOptions
 from evalgate.config.cli_overrides import Overrides, apply_overrides, apply_user_override
 from evalgate.config.loader import InvalidThresholdsError
-from evalgate.config.schema.agent import LOCAL, ExecutorConfig
+from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
 from evalgate.config.schema.budget import UsageMeter
 from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
 from evalgate.config.schema.judge import UserConfig
@@ -37,6 +38,7 @@ from evalgate.runner.suites import (
     NOTHING_GIVEN,
     GivenObjects,
     Suite,
+    are_all_recorded,
     describe_default_criteria,
     is_partial_selection,
     plan_suites,
@@ -203,9 +205,9 @@ def _build_checked_plan(
     given: GivenObjects,
 ) -> Plan:
     config = _choose_config(overrides, base, rules, given)
-    agent = given.agent or _resolve_plan_agent(overrides, rules, config)
     resolver = _build_judge_resolver(overrides, rules, config, environ)
     suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given)
+    agent = given.agent or _resolve_plan_agent(overrides, rules, config, suites)
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
     users = _build_users(overrides, rules, config, suites, resolver, base)
     base.note_local_plugins()
@@ -248,7 +250,11 @@ def _choose_config(
     return config.model_copy(update={"eval_sets": overrides.eval_sets}) if given.eval_sets else config
 
 
-def _resolve_plan_agent(overrides: Overrides, rules: Thresholds, config: Config) -> AgentSpec:
+def _resolve_plan_agent(
+    overrides: Overrides, rules: Thresholds, config: Config, suites: Sequence[Suite]
+) -> AgentSpec:
+    if config.agent is None and are_all_recorded(suites):
+        return AgentSpec(AgentConfig(kind="replay"), NoAgentOptions(), "the traces of the eval sets")
     if config.agent is None:
         raise InvalidInputError(
             "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "

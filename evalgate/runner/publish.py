@@ -33,6 +33,7 @@ from evalgate.reporting.report_files import (
     write_reports,
 )
 from evalgate.reporting.results_history import DEFAULT_KEPT, keep_result
+from evalgate.reporting.results_history import FOLDER as HISTORY
 from evalgate.reporting.terminal import LiveProgress
 from evalgate.runner.plan import resolve_workspace
 from evalgate.system.files import AnchoredFolder
@@ -191,9 +192,13 @@ class Publisher:
     """Results of the newest runs to keep; None: `DEFAULT_KEPT`, and none where the variable CI is set."""
     _out: AnchoredFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
+    _history: AnchoredFolder = field(init=False, repr=False)
+    """Folder of earlier results, opened early for the same reason."""
 
     def __post_init__(self) -> None:
-        self._out = check_writable(self._folder, self.workspace.owner, root=self.workspace.folder)
+        root = self.workspace.folder
+        self._out = check_writable(self._folder, self.workspace.owner, root=root)
+        self._history = AnchoredFolder.open_anchor(root, root / HISTORY)
 
     @property
     def _folder(self) -> Path:
@@ -256,7 +261,7 @@ class Publisher:
         if self._folder / "results.json" in written:
             kept = 0 if self.environ.get("CI") else DEFAULT_KEPT
             most = kept if self.keep_results is None else self.keep_results
-            keep_result(record, self._out, most, self.workspace.owner)
+            keep_result(record, self._out, self._history, most, self.workspace.owner)
         # Before the report: the verdict is the last thing that a reader meets.
         names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")

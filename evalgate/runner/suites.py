@@ -237,8 +237,8 @@ def plan_suites(
     """Build a suite for every eval set, with the metrics of the thresholds file.
 
     If that has no criteria, the `test_config.json` next to the set is used. Without either, a set of Google
-    ADK takes ADK's defaults. `needs_criteria`: refuse any other set that has no criteria; otherwise it gets
-    no metrics.
+    ADK or adk-rs takes its owner's defaults. `needs_criteria`: refuse any other set that has no criteria;
+    otherwise it gets no metrics.
     """
     if not config.eval_sets and not given.eval_sets:
         raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
@@ -287,6 +287,11 @@ def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
                 yield Problem(suite.eval_set.path, case.line, 1, text)
 
 
+def are_all_recorded(suites: Sequence[Suite]) -> bool:
+    """Return True if every case has its recorded replies, so that no agent is asked."""
+    return all(case.recorded is not None for suite in suites for case in suite.eval_set.cases)
+
+
 def is_partial_selection(rules: Thresholds, config: Config, workspace: Workspace) -> bool:
     """Return True if the user selected some cases: other sets than the file, or `file:case_a,case_b`."""
     if rules.config.eval_sets and config.eval_sets != rules.config.eval_sets:
@@ -330,23 +335,36 @@ def _add_final_state(suite: Suite) -> Suite:
     return replace(suite, metrics=(*suite.metrics, build_final_state_metric()))
 
 
-ADK_DEFAULTS = Thresholds(
+_ADK_DEFAULTS = Thresholds(
     DEFAULT_CONFIG,
     Path(),
     dialect="adk",
     criteria=(Criterion("tool_trajectory_avg_score", 1.0), Criterion("response_match_score", 0.8)),
 )
-"""Default criteria of Google ADK for an eval set without configuration."""
-_OF_ADK = {"adk", "adk-legacy"}
+_ADK_RS_DEFAULTS = Thresholds(
+    DEFAULT_CONFIG,
+    Path(),
+    criteria=(
+        Criterion("adk-rs/tool_trajectory_avg_score", 1.0),
+        Criterion("adk-rs/final_response_match_v1", 0.5),
+    ),
+)
+_DEFAULT_RULES: Mapping[str, tuple[str, Thresholds]] = {
+    "adk": ("Google ADK", _ADK_DEFAULTS),
+    "adk-legacy": ("Google ADK", _ADK_DEFAULTS),
+    "adk-rs": ("adk-rs", _ADK_RS_DEFAULTS),
+}
+"""Format of an eval set to its owner's name and the criteria that the owner's command uses by default."""
 
 
 def describe_default_criteria(suite: Suite) -> str:
-    """Return a notice for a set that uses ADK's default criteria, or "" for any other."""
-    if suite.rules is not ADK_DEFAULTS:
+    """Return a notice for a set that uses the default criteria of its format's owner, or "" for any other."""
+    owner, rules = _DEFAULT_RULES.get(suite.eval_set.format_name, ("", None))
+    if rules is None or suite.rules is not rules:
         return ""
-    defaults = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in ADK_DEFAULTS.criteria)
+    defaults = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in rules.criteria)
     return (
-        f"{suite.eval_set.path} has no criteria, so Google ADK's defaults apply: {defaults}. "
+        f"{suite.eval_set.path} has no criteria, so {owner}'s defaults apply: {defaults}. "
         "Write `criteria` into a thresholds file to choose others."
     )
 
@@ -363,22 +381,33 @@ def _build_suites_with_own_rules(
     *,
     needs_criteria: bool,
 ) -> Iterator[Suite]:
-    bound: dict[Path | None, tuple[tuple[BoundMetric, ...], Thresholds]] = {}
+    loaded: dict[Path, Thresholds] = {}
+    bound: dict[int, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
-        file = base.folder / eval_set.path
-        path = None
-        if eval_set.path:  # a set that was made in memory has no file with rules next to it
-            path = find_rules_file(file, eval_set.eval_set_id, base.has_base_file)
-            path = path or find_rules_file(file, eval_set.eval_set_id)
-        if path is None and eval_set.format_name not in _OF_ADK:
-            if needs_criteria:
-                raise InvalidInputError(
-                    f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "
-                    "give --thresholds FILE, or put the set's own .metrics.json next to it."
-                )
+        path = _find_rules_path(eval_set, base)
+        if path is not None:
+            if path not in loaded:
+                loaded[path] = base.load_thresholds(path, base.format_path(path))
+            own = loaded[path]
+        elif eval_set.format_name in _DEFAULT_RULES:
+            own = _DEFAULT_RULES[eval_set.format_name][1]
+        elif needs_criteria:
+            raise InvalidInputError(
+                f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "
+                "give --thresholds FILE, or put the set's own .metrics.json next to it."
+            )
+        else:
             yield Suite(eval_set, (), rules)
             continue
-        if path not in bound:
-            own = base.load_thresholds(path, base.format_path(path)) if path else ADK_DEFAULTS
-            bound[path] = bind_metrics(own, context, environment), own
-        yield Suite(eval_set, *bound[path])
+        if id(own) not in bound:
+            bound[id(own)] = bind_metrics(own, context, environment)
+        yield Suite(eval_set, bound[id(own)], own)
+
+
+def _find_rules_path(eval_set: EvalSet, base: BaseBranchPolicy) -> Path | None:
+    """Return the file with the criteria of an eval set, which lies next to it, or None if there is none."""
+    if not eval_set.path:  # a set that was made in memory has no file with rules next to it
+        return None
+    file = base.folder / eval_set.path
+    found = find_rules_file(file, eval_set.eval_set_id, base.has_base_file)
+    return found or find_rules_file(file, eval_set.eval_set_id)

@@ -259,20 +259,6 @@ class AnchoredFolder:
             os.close(descriptor)
 
 
-@contextmanager
-def open_subfolder(folder: int, name: str, owner: Owner | None = None) -> Iterator[int]:
-    """Yield a descriptor of a folder in an open one; a missing one is created and belongs to `owner`.
-
-    Raises:
-        OSError: a link or a file has its name.
-    """
-    descriptor = _enter_folder(folder, name, owner)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def _enter_folder(above: int, part: str, owner: Owner | None) -> int:
     # Create first and look afterwards: a check before would leave time to put a link there.
     with contextlib.suppress(FileExistsError):

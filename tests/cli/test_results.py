@@ -1,6 +1,9 @@
 """`evalgate results`: what runs leave behind is listed, shown and compared."""
 
+import errno
 import json
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +13,8 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.datasets.results_io import dump_record
 from evalgate.reporting import results_history
 from evalgate.reporting.report_files import check_writable
-from evalgate.reporting.results_history import find_result, keep_result, list_results
+from evalgate.reporting.results_history import FOLDER, find_result, keep_result, list_results
+from evalgate.system.files import AnchoredFolder
 from tests.builders import a_record
 from tests.cli.test_cli import evalgate
 
@@ -44,7 +48,7 @@ def keep(folder: Path, created_at: str, most: int = 20) -> None:
     record = replace(a_record(), created_at=created_at)
     (folder / "results.json").unlink(missing_ok=True)
     (folder / "results.json").write_text(dump_record(record), "utf-8")
-    keep_result(record, check_writable(folder), most)
+    keep_result(record, check_writable(folder), AnchoredFolder.open_anchor(folder, folder / FOLDER), most)
 
 
 class TestHistory:
@@ -84,22 +88,42 @@ class TestHistory:
         assert list_results(tmp_path) == ()
 
     def test_a_link_in_place_of_the_folder_is_not_followed(self, tmp_path: Path) -> None:
-        reports, elsewhere = tmp_path / "reports", tmp_path / "elsewhere"
-        reports.mkdir()
+        elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
-        (reports / "history").symlink_to(elsewhere)
-        keep(reports, "2026-11-01T10:00:00+00:00")
+        out, history = check_writable(tmp_path), AnchoredFolder.open_anchor(tmp_path, tmp_path / FOLDER)
+        (tmp_path / ".evalgate").symlink_to(elsewhere)  # as an agent may do during the run
+        (tmp_path / "results.json").write_text(dump_record(a_record()), "utf-8")
+        keep_result(a_record(), out, history, 20)
         assert list(elsewhere.iterdir()) == []
 
+    def test_another_file_system_gets_a_copy(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*args: object, **kwargs: object) -> None:
+            raise OSError(errno.EXDEV, "cross-device link")
+
+        monkeypatch.setattr(os, "link", refuse)
+        keep(tmp_path, "2026-11-01T10:00:00+00:00")
+        (kept,) = list_results(tmp_path)
+        assert kept.path.read_bytes() == (tmp_path / "results.json").read_bytes()
+
+    def test_git_ignores_the_folder(self, tmp_path: Path) -> None:
+        subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+        keep(tmp_path, "2026-11-01T10:00:00+00:00")
+        done = subprocess.run(
+            ["git", "status", "--porcelain", "-uall"],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == "?? results.json\n"
+
     def test_other_files_are_left_alone(self, tmp_path: Path) -> None:
-        (tmp_path / "history").mkdir()
-        (tmp_path / "history" / "notes.txt").write_text("mine", "utf-8")
+        (tmp_path / FOLDER).mkdir(parents=True)
+        (tmp_path / FOLDER / "notes.txt").write_text("mine", "utf-8")
         keep(tmp_path, "2026-11-01T10:00:00+00:00", most=1)
         keep(tmp_path, "2026-11-02T10:00:00+00:00", most=1)
-        assert sorted(path.name for path in (tmp_path / "history").iterdir()) == [
-            "20261102T100000Z.json",
-            "notes.txt",
-        ]
+        names = {path.name for path in (tmp_path / FOLDER).iterdir()}
+        assert names == {".gitignore", "20261102T100000Z.json", "notes.txt"}
 
     @pytest.mark.parametrize(
         ("which", "found"),
@@ -146,7 +170,7 @@ def test_runs_are_listed_shown_and_compared(project: Path, monkeypatch: pytest.M
     shown = evalgate("results", "show", "2", cwd=project)
     assert (shown.code, "1 passed" in shown.out) == (0, True)
     compared = evalgate("results", "diff", cwd=project)
-    results = [str(each.path.relative_to(project)) for each in list_results(project / "evalgate-report")]
+    results = [str(each.path.relative_to(project)) for each in list_results(project)]
     assert compared == evalgate("compare", *reversed(results), cwd=project)
     assert "newly failing" in compared.out
 
@@ -154,6 +178,6 @@ def test_runs_are_listed_shown_and_compared(project: Path, monkeypatch: pytest.M
 def test_a_job_of_ci_keeps_none_unless_asked(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     evalgate("run", cwd=project)
-    assert list_results(project / "evalgate-report") == ()
+    assert list_results(project) == ()
     evalgate("run", "--keep-results", "2", cwd=project)
-    assert len(list_results(project / "evalgate-report")) == 1
+    assert len(list_results(project)) == 1
