@@ -260,7 +260,7 @@ class EvalRunner:
 
         Args:
             agent: What `evalgate.evaluate` takes: a function, an object, a framework's agent, or `KIND:WHAT`.
-            app_name: Name of the app for every session, whatever the cases name.
+            app_name: Name of the app for every session, instead of those of the cases.
             user_id: Id of the user for every session.
             evaluators: The metrics. None: those of adk-rs' command, `TrajectoryMatch(1.0)` and
                 `ResponseMatch(0.5)`.

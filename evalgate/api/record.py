@@ -132,7 +132,9 @@ class Record(types.Record):
         try:
             import pandas as pd
         except ImportError as error:
-            raise ImportError("`to_dataframe` needs pandas: pip install 'evalgate[dataframe]'") from error
+            from evalgate.core.extras import describe_install
+
+            raise ImportError(f"`to_dataframe` needs pandas: {describe_install('dataframe')}") from error
 
         return pd.DataFrame(list(self._iter_rows()))
 

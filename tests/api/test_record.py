@@ -76,7 +76,7 @@ def test_the_table_needs_pandas(record: evalgate.Record, monkeypatch: pytest.Mon
         return real_import(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse_pandas)
-    with pytest.raises(ImportError, match=r"pip install 'evalgate\[dataframe\]'"):
+    with pytest.raises(ImportError, match="install evalgate with its extra `dataframe`"):
         record.to_dataframe()
 
 
