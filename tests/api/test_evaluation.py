@@ -157,6 +157,18 @@ class TestAgents:
         assert record.verdict.exit_code == 3
         assert "making it raised RuntimeError: no model" in record.verdict.reasons[0]
 
+    def test_a_changed_state_does_not_reach_the_next_run(self) -> None:
+        seen = []
+
+        def count(text: str, session: Any) -> str:
+            session.state["turns"].append(text)
+            seen.append(len(session.state["turns"]))
+            return "Hello Ada"
+
+        case = build_case() | {"session_input": {"app_name": "a", "user_id": "u", "state": {"turns": []}}}
+        evalgate.evaluate(build_set(case), count, criteria=CRITERIA, runs=3)
+        assert seen == [1, 1, 1]
+
     def test_exceptions_are_crashes_of_their_case(self) -> None:
         def answer(text: str) -> str:
             if text == "Eve":

@@ -144,7 +144,9 @@ class InProcessAgent:
             await self._changed.wait_for(lambda: not self._is_reserved and not (alone and self._sessions))
             self._is_reserved = alone
             self._issued += 1
-            session = WorkerSession(self, str(self._issued), case, self._timeout_s)
+            given = case.session.session_id
+            key = given if given and given not in self._sessions else str(self._issued)
+            session = WorkerSession(self, key, case, self._timeout_s)
             self._sessions[session.key] = session
         try:
             yield session
@@ -169,9 +171,13 @@ class InProcessAgent:
     # --- called by its sessions -----------------------------------------------------------------------------
 
     def write_message(self, message: JsonObject) -> None:
-        """Pass a message to the host."""
+        """Pass a copy of a message to the host, so that no agent changes the state of a case for later runs.
+
+        Raises:
+            TypeError, ValueError, RecursionError: the case has a value that JSON cannot hold.
+        """
         if self._manager is not None:
-            self._manager.handle_message(dict(message))
+            self._manager.handle_message(dict(decode_message(encode_line(dict(message)))))
 
     def cancel_turn(self, session: WorkerSession) -> None:
         """Cancel the turn in progress."""
