@@ -71,7 +71,7 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
     )
     given = GivenObjects(
         objects,
-        None if is_spec else _describe_agent(agent, options),
+        None if is_spec else describe_agent(agent, options),
         options.rules or _build_rules(options, folder),
         options.scores,
     )
@@ -146,7 +146,12 @@ def _read_object(source: object, name: str, format_name: str | None) -> EvalSet:
     return parse_eval_set(value, registry.get_formats(), display_path=name, format_name=format_name)
 
 
-def _describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:
+def describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:
+    """Return the specification of an agent that is an object, which runs in this process.
+
+    Raises:
+        InvalidInputError: the concurrency or the timeout is wrong.
+    """
     given = {"concurrency": options.concurrency, "timeout": options.timeout}
     try:
         settings = AgentConfig.model_validate(

@@ -6,7 +6,7 @@ passes.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, ClassVar, Literal, Self
@@ -79,6 +79,17 @@ class TrpcTurnMetric(GoModel):
         """
         del context
         return cls.model_validate(criterion.options, context=BOUND)
+
+
+def describe_comparison(compare: Callable[[Any, Any], object], actual: object, expected: object) -> str:
+    """Return "" if a function of the user finds that two values match, else the reason.
+
+    An exception is a mismatch with its text as the reason, as an error of such a function is in the original.
+    """
+    try:
+        return "" if compare(actual, expected) else "the function that compares them found no match"
+    except Exception as error:  # noqa: BLE001  the user's code
+        return str(error) or type(error).__name__
 
 
 class LengthCriterion(GoModel):
@@ -171,6 +182,8 @@ class TextCriterion(GoModel):
     match_strategy: str = Field(default="", alias="matchStrategy")
     length: LengthCriterion | None = None
     compare_name: str = Field(default="", alias="compareName")
+    compare: Callable[[str, str], object] | None = Field(default=None, exclude=True, repr=False)
+    """Function that decides in the place of all rules but `ignore`; only Python code can set it."""
 
     _is_available = field_validator("compare_name")(refuse_registered_name)
 
@@ -192,6 +205,8 @@ class TextCriterion(GoModel):
         """
         if self.ignore:
             return ""
+        if self.compare is not None:
+            return describe_comparison(self.compare, actual, expected)
         # Before the strategy, so that `skip` does not skip the length, and before any lower-casing.
         if self.length is not None and (fault := self.length.find_mismatch(actual)):
             return f"length mismatch: {fault}"
@@ -221,7 +236,7 @@ class TextCriterion(GoModel):
     def compares_whole_names(self) -> bool:
         """Return True if texts meet the criterion exactly when they are equal."""
         return self.match_strategy in {"", "exact"} and not (
-            self.ignore or self.case_insensitive or self.length is not None
+            self.ignore or self.case_insensitive or self.length is not None or self.compare is not None
         )
 
 
@@ -236,6 +251,8 @@ class JsonCriterion(GoModel):
     valid: bool = False
     schema_: Any = Field(default=None, alias="schema")
     compare_name: str = Field(default="", alias="compareName")
+    compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
+    """As that of `TextCriterion`."""
 
     _is_available = field_validator("compare_name")(refuse_registered_name)
 
@@ -258,6 +275,8 @@ class JsonCriterion(GoModel):
             return ""
         if self._is_contradictory:
             return _CONTRADICTION
+        if self.compare is not None:
+            return describe_comparison(self.compare, actual, expected)
         subject = actual
         if self.valid and isinstance(actual, str):
             subject, fault = parse_json_text(actual, exact=True)
@@ -275,6 +294,8 @@ class JsonCriterion(GoModel):
             return ""
         if self._is_contradictory:
             return _CONTRADICTION
+        if self.compare is not None:
+            return self._parse_and_compare(actual, expected)
         if self.valid or self.schema_ is not None:
             subject, fault = parse_json_text(actual, exact=True)
             if fault := (fault and f"parse actual raw json: {fault}") or self._find_schema_fault(subject):
@@ -288,6 +309,8 @@ class JsonCriterion(GoModel):
         wanted, fault = parse_json_text(expected)
         if fault:
             return f"parse expected raw json: {fault}"
+        if self.compare is not None:
+            return describe_comparison(self.compare, given, wanted)
         return self._compare_values(given, wanted)
 
     @property
@@ -316,10 +339,9 @@ class JsonCriterion(GoModel):
     @property
     def compares_whole_values(self) -> bool:
         """Return True if the criterion compares every key of the values."""
-        return not (self.ignore or self.ignore_tree or self.only_tree) and self.match_strategy in {
-            "",
-            "exact",
-        }
+        return not (
+            self.ignore or self.ignore_tree or self.only_tree or self.compare
+        ) and self.match_strategy in {"", "exact"}
 
 
 _CONTRADICTION = "onlyTree and ignoreTree cannot be set at the same time"

@@ -1,0 +1,249 @@
+"""The eight points of an evaluation at which functions of the user are called."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from evalgate.api.trpc.errors import CallbackError
+from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, InferenceResult
+from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult
+
+Context: TypeAlias = Mapping[str, Any]
+"""Values that callbacks pass on; the first callback of a phase gets an empty one."""
+
+
+@dataclass
+class BeforeInferenceSetArgs:
+    """Before the inference of an eval set; changes of the request take effect.
+
+    >>> BeforeInferenceSetArgs(InferenceRequest("app", "set")).request.eval_set_id
+    'set'
+    """
+
+    request: InferenceRequest
+
+
+@dataclass
+class AfterInferenceSetArgs:
+    """After the inference of an eval set.
+
+    >>> AfterInferenceSetArgs(InferenceRequest("app", "set"), [], None, 0.0).results
+    []
+    """
+
+    request: InferenceRequest
+    results: list[InferenceResult]
+    error: Exception | None
+    """Set if the inference as a whole failed; a case that failed has a status."""
+    start_time: float
+    """Unix seconds."""
+
+
+@dataclass
+class BeforeInferenceCaseArgs:
+    """Before the inference of a case.
+
+    >>> BeforeInferenceCaseArgs(InferenceRequest("app", "set"), "case", "session").eval_case_id
+    'case'
+    """
+
+    request: InferenceRequest
+    eval_case_id: str
+    session_id: str
+
+
+@dataclass
+class AfterInferenceCaseArgs:
+    """After the inference of a case; `result.status` and `result.error_message` say whether it failed.
+
+    >>> result = InferenceResult("app", "set", "case", status="passed")
+    >>> AfterInferenceCaseArgs(InferenceRequest("app", "set"), result, None, 0.0).result.status
+    'passed'
+    """
+
+    request: InferenceRequest
+    result: InferenceResult
+    error: Exception | None
+    """Always None, as in tRPC-Agent-Go."""
+    start_time: float
+    """Unix seconds."""
+
+
+@dataclass
+class BeforeEvaluateSetArgs:
+    """Before the results of an eval set are scored; changes of the request take effect.
+
+    >>> BeforeEvaluateSetArgs(EvaluateRequest("app", "set")).request.inference_results
+    []
+    """
+
+    request: EvaluateRequest
+
+
+@dataclass
+class AfterEvaluateSetArgs:
+    """After the results of an eval set were scored.
+
+    >>> AfterEvaluateSetArgs(EvaluateRequest("app", "set"), None, ValueError("no"), 0.0).result is None
+    True
+    """
+
+    request: EvaluateRequest
+    result: EvalSetResult | None
+    """None if the evaluation as a whole failed."""
+    error: Exception | None
+    """Set if the evaluation as a whole failed; a case that failed has a status."""
+    start_time: float
+    """Unix seconds."""
+
+
+@dataclass
+class BeforeEvaluateCaseArgs:
+    """Before a case is scored.
+
+    >>> BeforeEvaluateCaseArgs(EvaluateRequest("app", "set"), "case").eval_case_id
+    'case'
+    """
+
+    request: EvaluateRequest
+    eval_case_id: str
+
+
+@dataclass
+class AfterEvaluateCaseArgs:
+    """After a case was scored; `result.final_eval_status` and `result.error_message` say whether it failed.
+
+    >>> inference, result = InferenceResult("app", "set", "case"), EvalCaseResult(eval_id="case")
+    >>> AfterEvaluateCaseArgs(EvaluateRequest("app", "set"), inference, result, None, 0.0).result.eval_id
+    'case'
+    """
+
+    request: EvaluateRequest
+    inference_result: InferenceResult
+    result: EvalCaseResult
+    error: Exception | None
+    """Always None, as in tRPC-Agent-Go."""
+    start_time: float
+    """Unix seconds."""
+
+
+@dataclass(frozen=True)
+class CallbackResult:
+    """The context for later callbacks, in the place of the one that the callback got.
+
+    It reaches the later callbacks of the same point, then those of the cases and those after them; never
+    other cases, and never the other phase.
+
+    >>> CallbackResult({"span": 7}).context["span"]
+    7
+    """
+
+    context: Context = field(default_factory=dict)
+
+
+Hook: TypeAlias = Callable[[Context, Any], "CallbackResult | Awaitable[CallbackResult | None] | None"]
+"""A callback: a function of the context and the arguments of its point, asynchronous or not.
+
+An exception ends the point: its later callbacks are not called.
+"""
+
+
+@dataclass
+class Callback:
+    """Functions for any of the eight points, which `Callbacks.register` adds together under one name.
+
+    >>> Callback(before_inference_set=lambda context, args: None).after_inference_set is None
+    True
+    """
+
+    before_inference_set: Hook | None = None
+    after_inference_set: Hook | None = None
+    before_inference_case: Hook | None = None
+    after_inference_case: Hook | None = None
+    before_evaluate_set: Hook | None = None
+    after_evaluate_set: Hook | None = None
+    before_evaluate_case: Hook | None = None
+    after_evaluate_case: Hook | None = None
+
+
+_POINTS = {name: "".join(map(str.title, name.split("_"))) for name in Callback.__dataclass_fields__}
+"""Python's name of each point to Go's, which is the one in errors."""
+
+
+class Callbacks:
+    """The callbacks of an evaluation, called at each point in the order in which they were registered.
+
+    >>> callbacks = Callbacks()
+    >>> callbacks.register_before_inference_set("log", lambda context, args: print(args.request.eval_set_id))
+    >>> callbacks.register("trace", Callback(after_evaluate_set=lambda context, args: None))
+    """
+
+    def __init__(self) -> None:
+        self._hooks: dict[str, list[tuple[str, Hook]]] = {point: [] for point in _POINTS}
+
+    def register(self, name: str, callback: Callback) -> None:
+        """Add every function of a callback at its point; `name` is the one in errors."""
+        for point in _POINTS:
+            hook: Hook | None = getattr(callback, point)
+            if hook is not None:
+                self._hooks[point].append((name, hook))
+
+    def register_before_inference_set(self, name: str, hook: Hook) -> None:
+        """Add a function of a context and `BeforeInferenceSetArgs`."""
+        self._hooks["before_inference_set"].append((name, hook))
+
+    def register_after_inference_set(self, name: str, hook: Hook) -> None:
+        """Add a function of a context and `AfterInferenceSetArgs`."""
+        self._hooks["after_inference_set"].append((name, hook))
+
+    def register_before_inference_case(self, name: str, hook: Hook) -> None:
+        """Add a function of a context and `BeforeInferenceCaseArgs`."""
+        self._hooks["before_inference_case"].append((name, hook))
+
+    def register_after_inference_case(self, name: str, hook: Hook) -> None:
+        """Add a function of a context and `AfterInferenceCaseArgs`."""
+        self._hooks["after_inference_case"].append((name, hook))
+
+    def register_before_evaluate_set(self, name: str, hook: Hook) -> None:
+        """Add a function of a context and `BeforeEvaluateSetArgs`."""
+        self._hooks["before_evaluate_set"].append((name, hook))
+
+    def register_after_evaluate_set(self, name: str, hook: Hook) -> None:
+        """Add a function of a context and `AfterEvaluateSetArgs`."""
+        self._hooks["after_evaluate_set"].append((name, hook))
+
+    def register_before_evaluate_case(self, name: str, hook: Hook) -> None:
+        """Add a function of a context and `BeforeEvaluateCaseArgs`."""
+        self._hooks["before_evaluate_case"].append((name, hook))
+
+    def register_after_evaluate_case(self, name: str, hook: Hook) -> None:
+        """Add a function of a context and `AfterEvaluateCaseArgs`."""
+        self._hooks["after_evaluate_case"].append((name, hook))
+
+    async def run_point(self, point: str, context: Context, args: object, where: str) -> Context:
+        """Call the functions of a point in order, and return the context that the last one passes on.
+
+        Args:
+            point: Name of the point, as the fields of `Callback` are named.
+            context: Context of the first function.
+            args: Arguments of all of them.
+            where: What is under way, for errors: `app=…, evalSetID=…`.
+
+        Raises:
+            CallbackError: a function raised an exception. Its text is that of tRPC-Agent-Go.
+        """
+        own = _POINTS[point]
+        for index, (name, hook) in enumerate(self._hooks[point]):
+            try:
+                found = hook(context, args)
+                if inspect.isawaitable(found):
+                    found = await found
+            except Exception as error:
+                raise CallbackError(
+                    f"run {point.replace('_', ' ')} callbacks ({where}): execute {own} callbacks: "
+                    f"{own} callback[{index}] ({name}): {error}"
+                ) from error
+            if found is not None:
+                context = found.context
+        return context

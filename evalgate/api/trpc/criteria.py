@@ -1,0 +1,176 @@
+"""Metrics and criteria of tRPC-Agent-Go as objects.
+
+A criterion may hold a function of its own in `compare`. As in tRPC-Agent-Go it decides in place of the
+built-in rules unless `ignore` is set, files cannot hold it, and an exception that it raises is a mismatch
+with the exception's text as its reason.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from evalgate.api.trpc.wire import WireModel
+
+
+class TextCriterion(WireModel):
+    """Rules for comparing two texts: `exact` (the default), `contains` or `regex`, or a function.
+
+    >>> TextCriterion(match_strategy="contains", case_insensitive=True).to_wire()
+    {'caseInsensitive': True, 'matchStrategy': 'contains'}
+    >>> TextCriterion(compare=lambda actual, expected: actual.strip() == expected.strip()).to_wire()
+    {}
+    """
+
+    ignore: bool = False
+    case_insensitive: bool = False
+    match_strategy: str = ""
+    length: dict[str, Any] | None = None
+    compare_name: str = ""
+    compare: Callable[[str, str], object] | None = Field(default=None, exclude=True, repr=False)
+    """Called with the actual and the expected text; a true result is a match."""
+
+
+class JSONCriterion(WireModel):
+    """Rules for comparing two JSON values.
+
+    >>> JSONCriterion(ignore_tree={"metadata": {"updatedAt": True}}, number_tolerance=1e-6).to_wire()
+    {'ignoreTree': {'metadata': {'updatedAt': True}}, 'numberTolerance': 1e-06}
+    """
+
+    ignore: bool = False
+    ignore_tree: dict[str, Any] = Field(default_factory=dict)
+    only_tree: dict[str, Any] = Field(default_factory=dict)
+    match_strategy: str = ""
+    number_tolerance: float | None = None
+    """Greatest difference of two equal numbers; None: 1e-6."""
+    valid: bool = False
+    compare_name: str = ""
+    compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
+    """Called with the actual and the expected value; a true result is a match."""
+
+
+class ToolTrajectoryStrategy(WireModel):
+    """Rules for comparing two tool calls; a part without a criterion is not compared.
+
+    >>> ToolTrajectoryStrategy(name=TextCriterion(), result=JSONCriterion(ignore=True)).to_wire()
+    {'name': {}, 'result': {'ignore': True}}
+    """
+
+    name: TextCriterion | None = None
+    arguments: JSONCriterion | None = None
+    result: JSONCriterion | None = None
+
+
+class ToolTrajectoryCriterion(WireModel):
+    """Rules for comparing the tool calls of a turn.
+
+    >>> ToolTrajectoryCriterion(order_sensitive=True).to_wire()
+    {'orderSensitive': True}
+    """
+
+    default_strategy: ToolTrajectoryStrategy | None = None
+    tool_strategy: dict[str, ToolTrajectoryStrategy] = Field(default_factory=dict)
+    """Strategies by the name of a tool; each replaces the default as a whole."""
+    order_sensitive: bool = False
+    subset_matching: bool = False
+    compare_name: str = ""
+    compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
+    """Called with the actual and the expected `Invocation`; a true result is a match."""
+
+
+class FinalResponseCriterion(WireModel):
+    """Rules for comparing final responses; all that are named must be met.
+
+    >>> FinalResponseCriterion(text=TextCriterion(match_strategy="contains")).to_wire()
+    {'text': {'matchStrategy': 'contains'}}
+    """
+
+    text: TextCriterion | None = None
+    json_: Annotated[JSONCriterion | None, Field(alias="json")] = None
+    rouge: dict[str, Any] | None = None
+    xml: dict[str, Any] | None = None
+    compare_name: str = ""
+    compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
+    """Called with the actual and the expected `Invocation`; a true result is a match."""
+
+
+class RubricContent(WireModel):
+    """The part of a rubric that the judge reads.
+
+    >>> RubricContent(text="The final answer is correct.").text
+    'The final answer is correct.'
+    """
+
+    text: str = ""
+
+
+class Rubric(WireModel):
+    """A statement that a judge must affirm.
+
+    >>> Rubric(id="1", content=RubricContent(text="It is polite.")).to_wire()
+    {'id': '1', 'content': {'text': 'It is polite.'}}
+    """
+
+    id: str = ""
+    content: RubricContent | None = None
+    description: str = ""
+    type: str = ""
+
+
+class JudgeModelOptions(WireModel):
+    """The model that judges. `${NAME}` in its texts is replaced by the environment variable NAME.
+
+    Unlike in tRPC-Agent-Go the key may only be given as such a placeholder, which stays unexpanded in files.
+
+    >>> JudgeModelOptions(provider_name="openai", model_name="gpt-4o", num_samples=3).to_wire()
+    {'providerName': 'openai', 'modelName': 'gpt-4o', 'numSamples': 3}
+    """
+
+    provider_name: str = ""
+    model_name: str = ""
+    variant: str = ""
+    base_url: Annotated[str, Field(alias="baseURL")] = ""
+    api_key: str = Field(default="", repr=False)
+    extra_fields: dict[str, Any] = Field(default_factory=dict)
+    num_samples: int | None = None
+    generation_config: dict[str, Any] | None = None
+
+
+class LLMCriterion(WireModel):
+    """The judge of a metric and its rubrics.
+
+    >>> LLMCriterion(judge_model=JudgeModelOptions(model_name="gpt-4o")).to_wire()
+    {'judgeModel': {'modelName': 'gpt-4o'}}
+    """
+
+    rubrics: list[Rubric] = Field(default_factory=list)
+    judge_model: JudgeModelOptions | None = None
+    template: dict[str, Any] | None = None
+
+
+class Criterion(WireModel):
+    """The criteria of a metric, each of a kind that one evaluator reads.
+
+    >>> Criterion(tool_trajectory=ToolTrajectoryCriterion()).to_wire()
+    {'toolTrajectory': {}}
+    """
+
+    tool_trajectory: ToolTrajectoryCriterion | None = None
+    final_response: FinalResponseCriterion | None = None
+    llm_judge: LLMCriterion | None = None
+
+
+class EvalMetric(WireModel):
+    """A metric with the score that it must reach.
+
+    >>> EvalMetric(metric_name="tool_trajectory_avg_score", threshold=1.0).to_wire()
+    {'metricName': 'tool_trajectory_avg_score', 'threshold': 1.0}
+    """
+
+    metric_name: str = ""
+    evaluator_name: str = ""
+    """Evaluator in the registry; empty: that of the metric's name."""
+    threshold: float = 0.0
+    criterion: Criterion | None = None
+    extension: Any = None

@@ -1,0 +1,199 @@
+"""The evaluator of agents: runs an eval set a number of times and sums the runs up."""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from evalgate.api.evaluation import run_blocking
+from evalgate.api.trpc.callbacks import Callbacks
+from evalgate.api.trpc.criteria import EvalMetric
+from evalgate.api.trpc.errors import CallbackError
+from evalgate.api.trpc.evaluators import Registry
+from evalgate.api.trpc.managers import LocalEvalResultManager, LocalEvalSetManager, LocalMetricManager
+from evalgate.api.trpc.protocols import EvalResultManager, EvalSetManager, MetricManager
+from evalgate.api.trpc.requests import EvaluateConfig, EvaluateRequest, InferenceRequest
+from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult, EvaluationResult
+from evalgate.api.trpc.service import LocalService
+from evalgate.api.trpc.summaries import aggregate_case, build_summary
+from evalgate.core.errors import InvalidInputError
+
+
+class AgentEvaluator:
+    """Evaluates an agent with eval sets; `new` creates it. Leaving a `with` block closes it."""
+
+    def __init__(
+        self,
+        app_name: str,
+        service: LocalService,
+        *,
+        metric_manager: MetricManager,
+        eval_result_manager: EvalResultManager,
+        num_runs: int,
+    ) -> None:
+        self._app_name = app_name
+        self._service = service
+        self._metrics = metric_manager
+        self._results = eval_result_manager
+        self._num_runs = num_runs
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the evaluator. Managers belong to the caller, and stay open."""
+        self._is_closed = True
+
+    def evaluate(self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()) -> EvaluationResult:
+        """Evaluate an eval set; as `evaluate_async`, which this call waits for, also in a notebook."""
+        return run_blocking(lambda: self.evaluate_async(eval_set_id, eval_case_ids=eval_case_ids))
+
+    async def evaluate_async(
+        self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()
+    ) -> EvaluationResult:
+        """Run the cases of an eval set, score them, and keep one result with all runs.
+
+        Nothing is kept if a callback of a set fails.
+
+        Args:
+            eval_set_id: The eval set.
+            eval_case_ids: Cases to evaluate; empty: all.
+
+        Raises:
+            NotFoundError: there is no such eval set or case, or no evaluator of a metric. Unlike in
+                tRPC-Agent-Go, a metric without an evaluator is not left out.
+            InvalidInputError: a file or a criterion is wrong.
+            CallbackError: a callback failed.
+            EvalgateError: the agent cannot be set up.
+        """
+        if self._is_closed:
+            raise InvalidInputError("the evaluator is closed")
+        if not eval_set_id:
+            raise InvalidInputError("`eval_set_id` is empty")
+        start = time.monotonic_ns()
+        metrics = self._load_metrics(eval_set_id)
+        request = InferenceRequest(self._app_name, eval_set_id, list(eval_case_ids))
+        results: list[EvalCaseResult] = []
+        async with self._service:
+            for run_id in range(1, self._num_runs + 1):
+                results += await self._run_once(request, metrics, run_id)
+        names = dict.fromkeys(result.eval_id for result in results)
+        cases = [aggregate_case(name, [each for each in results if each.eval_id == name]) for name in names]
+        summary = build_summary(cases, self._num_runs)
+        kept = EvalSetResult(eval_set_id=eval_set_id, eval_case_results=results, summary=summary)
+        self._results.save(self._app_name, kept)
+        return EvaluationResult(
+            app_name=self._app_name,
+            eval_set_id=eval_set_id,
+            overall_status=summary.overall_status,
+            execution_time=time.monotonic_ns() - start,
+            eval_cases=cases,
+            eval_set_result=kept,
+        )
+
+    def _load_metrics(self, eval_set_id: str) -> list[EvalMetric]:
+        names = self._metrics.list(self._app_name, eval_set_id)
+        metrics = [self._metrics.get(self._app_name, eval_set_id, name) for name in names]
+        config = EvaluateConfig(metrics)
+        self._service.check_metrics(EvaluateRequest(self._app_name, eval_set_id, [], config))
+        return metrics
+
+    async def _run_once(
+        self, request: InferenceRequest, metrics: list[EvalMetric], run_id: int
+    ) -> list[EvalCaseResult]:
+        phase = "inference"
+        try:
+            inferences = await self._service.inference_async(request)
+            phase = "evaluate"
+            result = await self._service.evaluate_async(
+                EvaluateRequest(self._app_name, request.eval_set_id, inferences, EvaluateConfig(metrics))
+            )
+        except CallbackError as error:
+            where = f"collect eval case results: run evaluation: run {run_id} {phase}"
+            raise CallbackError(f"{where}: {error}") from error.__cause__
+        for case in result.eval_case_results:
+            case.run_id = run_id
+        return result.eval_case_results
+
+
+def new(
+    app_name: str,
+    runner: object = None,
+    *,
+    eval_set_manager: EvalSetManager | None = None,
+    metric_manager: MetricManager | None = None,
+    eval_result_manager: EvalResultManager | None = None,
+    registry: Registry | None = None,
+    num_runs: int = 1,
+    callbacks: Callbacks | None = None,
+    session_id_supplier: Callable[[], str] = lambda: str(uuid.uuid4()),
+    eval_case_parallelism: int | None = None,
+    eval_case_parallel_inference_enabled: bool = False,
+    eval_case_parallel_evaluation_enabled: bool = False,
+    timeout: float | None = None,
+    judge: str | None = None,
+) -> AgentEvaluator:
+    """Create an evaluator, as `evaluation.New` of tRPC-Agent-Go does.
+
+    Args:
+        app_name: Name of the app, below which managers keep eval sets, metrics and results.
+        runner: An agent as `evalgate.evaluate` takes it. None is enough for recorded cases.
+        eval_set_manager: Default: files below the working folder; so are those of the other managers.
+        metric_manager: Keeps the metrics of eval sets.
+        eval_result_manager: Keeps the results.
+        registry: Default: the built-in evaluators.
+        num_runs: Runs of each case.
+        callbacks: Functions that are called at eight points.
+        session_id_supplier: Creates the id of each case's session; an agent sees it as `session.id`.
+        eval_case_parallelism: Cases at once, where parallel; default: the number of processors.
+        eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
+        eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
+        timeout: Seconds that one turn of the agent may take.
+        judge: `PROVIDER/MODEL` that judges in the place of each metric's model.
+
+    Raises:
+        InvalidInputError: an argument is wrong.
+
+    >>> from evalgate.api import trpc
+    >>> sets, metrics = trpc.InMemoryEvalSetManager(), trpc.InMemoryMetricManager()
+    >>> _ = sets.create("app", "greetings")
+    >>> hi, hello = trpc.Message(role="user", content="Hi"), trpc.Message(role="assistant", content="Hello")
+    >>> turn = trpc.Invocation(user_content=hi, final_response=hello)
+    >>> case = trpc.EvalCase(eval_id="a", conversation=[turn], session_input=trpc.SessionInput())
+    >>> sets.add_case("app", "greetings", case)
+    >>> criterion = trpc.Criterion(final_response=trpc.FinalResponseCriterion(text=trpc.TextCriterion()))
+    >>> metrics.add("app", "greetings", trpc.EvalMetric(
+    ...     metric_name="final_response_avg_score", threshold=1.0, criterion=criterion))
+    >>> results = trpc.InMemoryEvalResultManager()
+    >>> with trpc.new("app", lambda text: "Hello", eval_set_manager=sets, metric_manager=metrics,
+    ...               eval_result_manager=results) as evaluator:
+    ...     evaluator.evaluate("greetings").overall_status
+    'passed'
+    """
+    if not app_name:
+        raise InvalidInputError("`app_name` is empty")
+    if num_runs < 1:
+        raise InvalidInputError("`num_runs` must be at least 1")
+    service = LocalService(
+        runner,
+        eval_set_manager=eval_set_manager or LocalEvalSetManager(),
+        registry=registry,
+        callbacks=callbacks,
+        session_id_supplier=session_id_supplier,
+        eval_case_parallelism=eval_case_parallelism,
+        eval_case_parallel_inference_enabled=eval_case_parallel_inference_enabled,
+        eval_case_parallel_evaluation_enabled=eval_case_parallel_evaluation_enabled,
+        timeout=timeout,
+        judge=judge,
+    )
+    return AgentEvaluator(
+        app_name,
+        service,
+        metric_manager=metric_manager or LocalMetricManager(),
+        eval_result_manager=eval_result_manager or LocalEvalResultManager(),
+        num_runs=num_runs,
+    )

@@ -1,0 +1,265 @@
+"""The registry of evaluators, and evalgate's own metrics as evaluators of tRPC-Agent-Go."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from pydantic import ValidationError
+
+from evalgate.api.trpc.criteria import EvalMetric
+from evalgate.api.trpc.datasets import Invocation
+from evalgate.api.trpc.errors import NotFoundError
+from evalgate.api.trpc.protocols import Evaluator
+from evalgate.api.trpc.requests import EvaluateResult, PerInvocationDetails, PerInvocationResult
+from evalgate.api.trpc.results import EvalStatus, RubricScore
+from evalgate.config.schema.thresholds import NEWEST_ADK
+from evalgate.core import registry
+from evalgate.core.errors import EvalgateError, InvalidInputError
+from evalgate.core.formatting import compute_sequential_mean, did_you_mean
+from evalgate.core.protocols import MetricContext, ProvidesJudges
+from evalgate.core.types import (
+    CaseRun,
+    CaseTurn,
+    Criterion,
+    EvalCase,
+    MetricFailure,
+    MetricResult,
+    MetricScore,
+    NotApplicable,
+    TurnScore,
+    UserMessage,
+)
+from evalgate.documents.validation_errors import translate_validation_error
+from evalgate.integrations.trpc.criteria import describe_comparison
+from evalgate.integrations.trpc.file_models import TrpcInvocation
+from evalgate.integrations.trpc.metrics_file import EVALUATORS
+from evalgate.llm.judge_resolver import JudgeNotConfiguredError
+
+_PREFIX = "trpc/"
+_judges: ContextVar[ProvidesJudges | None] = ContextVar("_judges", default=None)
+
+
+class EvaluatorError(EvalgateError):
+    """An evaluator has no score to return; the case fails with this text."""
+
+
+@contextmanager
+def provide_judges(judges: ProvidesJudges) -> Iterator[None]:
+    """Let built-in evaluators use these judges within the block."""
+    token = _judges.set(judges)
+    try:
+        yield
+    finally:
+        _judges.reset(token)
+
+
+class Registry:
+    """Evaluators by name: those of tRPC-Agent-Go, and any that are registered.
+
+    >>> sorted(Registry().list())[:2]
+    ['final_response_avg_score', 'llm_final_response']
+    """
+
+    def __init__(self) -> None:
+        self._evaluators: dict[str, Evaluator] = {name: BuiltInEvaluator(name) for name in EVALUATORS}
+
+    def register(self, name: str, evaluator: Evaluator) -> None:
+        """Add an evaluator, or replace that of the same name; an empty name stands for the evaluator's own.
+
+        Raises:
+            InvalidInputError: there is no evaluator, or it has no name.
+        """
+        if evaluator is None:
+            raise InvalidInputError("`evaluator` is None")
+        name = name or evaluator.name
+        if not name:
+            raise InvalidInputError("the evaluator has no name")
+        self._evaluators[name] = evaluator
+
+    def get(self, name: str) -> Evaluator:
+        """Return the evaluator of a name.
+
+        Raises:
+            NotFoundError: none is registered.
+        """
+        if name not in self._evaluators:
+            hint = did_you_mean(name, list(self._evaluators))
+            raise NotFoundError(f"no evaluator is registered as {name!r}.{hint}")
+        return self._evaluators[name]
+
+    def list(self) -> list[str]:
+        """Return the names of all evaluators, sorted."""
+        return sorted(self._evaluators)
+
+
+class BuiltInEvaluator:
+    """One of tRPC-Agent-Go's evaluators, by evalgate's metric of the same name.
+
+    Unlike there, a turn that a metric does not judge is `not_evaluated` and stays out of the mean.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """Return the name that metrics refer to."""
+        return self._name
+
+    @property
+    def description(self) -> str:
+        """Return the first line of the metric's documentation."""
+        metric_type = registry.get_own_metric_type(_PREFIX + self._name)
+        return (metric_type.__doc__ or "").partition("\n")[0]
+
+    async def evaluate(
+        self, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric
+    ) -> EvaluateResult:
+        """Return the scores of as many actual turns as there are expected ones.
+
+        Raises:
+            InvalidInputError: the criterion is wrong, is of another kind, or names no model that can judge.
+            EvaluatorError: the metric failed, or there are more or fewer turns than expected.
+        """
+        if len(actuals) != len(expecteds):
+            raise EvaluatorError(f"{len(actuals)} actual turns cannot be compared with {len(expecteds)}")
+        compare = _find_turn_comparer(self._name, metric)
+        if compare is not None:
+            result: MetricResult = _compare_turns(self._name, actuals, expecteds, compare)
+        else:
+            case, run = _build_case(actuals, expecteds), _build_run(actuals)
+            result = await self._build_metric(metric).score(case, run)
+        return _build_result(result, actuals, expecteds, metric.threshold)
+
+    def check_metric(self, metric: EvalMetric) -> None:
+        """Check that a metric can be evaluated, before an agent is run.
+
+        Raises:
+            InvalidInputError: the criterion is wrong, is of another kind, or names no model that can judge.
+        """
+        self._build_metric(metric)
+
+    def _build_metric(self, metric: EvalMetric) -> Any:
+        options = metric.criterion.to_wire(functions=True) if metric.criterion else {}
+        for kind in ("toolTrajectory", "finalResponse"):
+            options.get(kind, {}).pop("compare", None)  # `evaluate` calls it: the metric knows no invocations
+        name = _PREFIX + self._name
+        criterion = Criterion(metric.metric_name, metric.threshold, options, name)
+        try:
+            context = MetricContext(NEWEST_ADK, _judges.get())
+            return registry.get_own_metric_type(name).build(criterion, context)
+        except ValidationError as error:
+            raise InvalidInputError(
+                translate_validation_error(
+                    error, file="", position=lambda _: (0, 0), prefix=(metric.metric_name, "criterion")
+                )
+            ) from None
+        except JudgeNotConfiguredError as error:
+            raise InvalidInputError(f"`{metric.metric_name}` is judged by a model; {error}") from None
+
+
+def _find_turn_comparer(name: str, metric: EvalMetric) -> Callable[[Any, Any], object] | None:
+    """Return the user's function that compares whole turns, if the criterion of this evaluator has one."""
+    criterion = metric.criterion
+    if criterion is None:
+        return None
+    if name == "tool_trajectory_avg_score" and criterion.tool_trajectory is not None:
+        return criterion.tool_trajectory.compare
+    if name == "final_response_avg_score" and criterion.final_response is not None:
+        return criterion.final_response.compare
+    return None
+
+
+_MISMATCHES = {
+    "tool_trajectory_avg_score": "tool trajectory mismatch",
+    "final_response_avg_score": "final response mismatch",
+}
+
+
+def _compare_turns(
+    name: str,
+    actuals: Sequence[Invocation],
+    expecteds: Sequence[Invocation],
+    compare: Callable[[Any, Any], object],
+) -> MetricResult:
+    turns = []
+    for actual, expected in zip(actuals, expecteds, strict=True):
+        fault = describe_comparison(compare, actual, expected)
+        turns.append(TurnScore(0.0, f"{_MISMATCHES[name]}: {fault}") if fault else TurnScore(1.0))
+    if not turns:
+        return NotApplicable("there are no turns to compare")
+    return MetricScore(compute_sequential_mean([turn.score or 0.0 for turn in turns]), tuple(turns))
+
+
+def _build_case(actuals: Sequence[Invocation], expecteds: Sequence[Invocation]) -> EvalCase:
+    turns = tuple(
+        CaseTurn(_get_user(actual), _to_core(expected).to_reply(), execution=actual.execution_trace)
+        for actual, expected in zip(actuals, expecteds, strict=True)
+    )
+    context = actuals[0].context_messages if actuals else []
+    return EvalCase("", turns, context_messages=tuple(message.to_wire() for message in context))
+
+
+def _build_run(actuals: Sequence[Invocation]) -> CaseRun:
+    replies = tuple(_to_core(actual).to_reply() for actual in actuals)
+    return CaseRun(1, "answered", replies, said=tuple(map(_get_user, actuals)))
+
+
+def _get_user(turn: Invocation) -> UserMessage:
+    return UserMessage(turn.user_content.content if turn.user_content else "")
+
+
+def _to_core(turn: Invocation) -> TrpcInvocation:
+    return TrpcInvocation.model_validate(turn.to_wire())
+
+
+def _build_result(
+    result: MetricResult, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], threshold: float
+) -> EvaluateResult:
+    match result:
+        case MetricFailure(reason=reason):
+            raise EvaluatorError(reason)
+        case NotApplicable(reason=reason):
+            turns: Sequence[TurnScore] = [TurnScore(None, reason)] * len(actuals)
+            score = None
+        case MetricScore():
+            turns, score = result.turns, result.score
+    found = [
+        PerInvocationResult(
+            actual, expected, turn.score or 0.0, decide_status(turn.score, threshold), _build_details(turn)
+        )
+        for actual, expected, turn in zip(actuals, expecteds, turns, strict=True)
+    ]
+    return EvaluateResult(score or 0.0, decide_status(score, threshold), found)
+
+
+def _build_details(turn: TurnScore) -> PerInvocationDetails:
+    items: Any = (turn.details or {}).get("rubric_scores", ())
+    rubrics = [RubricScore(id=item["id"], reason=item["reason"], score=item["score"]) for item in items]
+    return PerInvocationDetails(turn.reason, turn.score or 0.0, rubrics)
+
+
+def decide_status(score: float | None, threshold: float) -> EvalStatus:
+    """Return "passed" at or above the threshold, else "failed"; without a score "not_evaluated"."""
+    if score is None:
+        return "not_evaluated"
+    return "passed" if score >= threshold else "failed"
+
+
+async def run_evaluator(
+    evaluator: Evaluator, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric
+) -> EvaluateResult:
+    """Return the result of an evaluator, which may be asynchronous.
+
+    Raises:
+        EvaluatorError: it returned another number of results than there are turns.
+        Exception: as the evaluator raised it.
+    """
+    result = evaluator.evaluate(actuals, expecteds, metric)
+    if isinstance(result, Awaitable):
+        result = await result
+    if len(result.per_invocation_results) != len(actuals):
+        count = len(result.per_invocation_results)
+        raise EvaluatorError(f"the evaluator returned {count} results for {len(actuals)} turns")
+    return result

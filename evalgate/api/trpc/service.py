@@ -1,0 +1,340 @@
+"""The evaluation service: inference runs the agent, evaluation scores what it did; each is usable alone."""
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from evalgate.api.evaluation import run_blocking
+from evalgate.api.trpc.callbacks import (
+    AfterEvaluateCaseArgs,
+    AfterEvaluateSetArgs,
+    AfterInferenceCaseArgs,
+    AfterInferenceSetArgs,
+    BeforeEvaluateCaseArgs,
+    BeforeEvaluateSetArgs,
+    BeforeInferenceCaseArgs,
+    BeforeInferenceSetArgs,
+    Callbacks,
+    Context,
+)
+from evalgate.api.trpc.datasets import EvalCase, EvalSet, Invocation
+from evalgate.api.trpc.errors import CallbackError, NotFoundError
+from evalgate.api.trpc.evaluators import BuiltInEvaluator, Registry, provide_judges
+from evalgate.api.trpc.inference import InferenceError, build_core_case, build_invocations, build_runner
+from evalgate.api.trpc.managers import LocalEvalSetManager
+from evalgate.api.trpc.protocols import EvalResultManager, EvalSetManager
+from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, InferenceResult
+from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult
+from evalgate.api.trpc.scoring import score_case
+from evalgate.config.schema.judge import JudgeConfig, parse_model_name
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.protocols import Agent
+from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
+from evalgate.llm.simulated_user.scripted import create_scripted_user
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.redaction.redactor import Redactor
+from evalgate.runner.case_runner import CaseRunner
+from evalgate.runner.scheduler import never_stop
+from evalgate.throttling.throttle import Throttle, ThrottleSettings
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class LocalService:
+    """tRPC-Agent-Go's local service: an agent, eval sets, evaluators and results in one place.
+
+    Within `async with` the agent keeps running from one inference to the next.
+
+    >>> from evalgate.api.trpc.managers import InMemoryEvalSetManager
+    >>> sets = InMemoryEvalSetManager()
+    >>> _ = sets.create("app", "empty")
+    >>> service = LocalService(lambda text: "Hello", eval_set_manager=sets)
+    >>> service.inference(InferenceRequest("app", "empty"))
+    []
+    """
+
+    def __init__(
+        self,
+        runner: object = None,
+        *,
+        eval_set_manager: EvalSetManager | None = None,
+        eval_result_manager: EvalResultManager | None = None,
+        registry: Registry | None = None,
+        callbacks: Callbacks | None = None,
+        session_id_supplier: Callable[[], str] = lambda: str(uuid.uuid4()),
+        eval_case_parallelism: int | None = None,
+        eval_case_parallel_inference_enabled: bool = False,
+        eval_case_parallel_evaluation_enabled: bool = False,
+        timeout: float | None = None,
+        judge: str | None = None,
+    ) -> None:
+        """Keep the parts; nothing is started.
+
+        Args:
+            runner: An agent as `evalgate.evaluate` takes it. None is enough for recorded cases.
+            eval_set_manager: Default: files below the working folder.
+            eval_result_manager: Keeps what `evaluate` returns; None: nothing is kept.
+            registry: Default: the built-in evaluators.
+            callbacks: Functions that are called at eight points.
+            session_id_supplier: Creates the id of each case's session; an agent sees it as `session.id`.
+            eval_case_parallelism: Cases at once, where parallel; default: the number of processors.
+            eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
+            eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
+            timeout: Seconds that one turn of the agent may take.
+            judge: `PROVIDER/MODEL` that judges in the place of each metric's model.
+
+        Raises:
+            InvalidInputError: the parallelism is not positive, or the judge is not named in that form.
+        """
+        at_once = (os.cpu_count() or 1) if eval_case_parallelism is None else eval_case_parallelism
+        if at_once < 1:
+            raise InvalidInputError("`eval_case_parallelism` must be at least 1")
+        self._runner, self._timeout = runner, timeout
+        self._eval_sets = eval_set_manager or LocalEvalSetManager()
+        self._results = eval_result_manager
+        self._registry = registry or Registry()
+        self._callbacks = callbacks or Callbacks()
+        self._create_session_id = session_id_supplier
+        self._inferences_at_once = at_once if eval_case_parallel_inference_enabled else 1
+        self._evaluations_at_once = at_once if eval_case_parallel_evaluation_enabled else 1
+        self._judge = None if judge is None else _parse_judge(judge)
+        self._open: AsyncExitStack | None = None
+        self._agent: Agent | None = None
+
+    async def __aenter__(self) -> Self:
+        self._open = AsyncExitStack()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        opened, self._open, self._agent = self._open, None, None
+        if opened is not None:
+            await opened.aclose()
+
+    def inference(self, request: InferenceRequest) -> list[InferenceResult]:
+        """Run the agent on the cases of an eval set; as `inference_async`, which this call waits for."""
+        return run_blocking(lambda: self.inference_async(request))
+
+    def evaluate(self, request: EvaluateRequest) -> EvalSetResult:
+        """Score what the inference returned; as `evaluate_async`, which this call waits for."""
+        return run_blocking(lambda: self.evaluate_async(request))
+
+    async def inference_async(self, request: InferenceRequest) -> list[InferenceResult]:
+        """Run the agent on the cases of an eval set and return their results in the order of the set.
+
+        A case that fails has the status `failed` and an error message; the others go on.
+
+        Raises:
+            NotFoundError: there is no such eval set or case.
+            CallbackError: a callback of the set failed.
+            EvalgateError: there is no agent, or it cannot be set up.
+        """
+        where = f"app={request.app_name}, evalSetID={request.eval_set_id}"
+        run_point = self._callbacks.run_point
+        context = await run_point("before_inference_set", {}, BeforeInferenceSetArgs(request), where)
+        start, results, failure = time.time(), list[InferenceResult](), None
+        try:
+            results = await self._infer_cases(request, context)
+        except Exception as error:  # noqa: BLE001  raised again once the callbacks know of it
+            failure = error
+        after = AfterInferenceSetArgs(request, results, failure, start)
+        await run_point("after_inference_set", context, after, where)
+        if failure is not None:
+            raise failure
+        return results
+
+    async def _infer_cases(self, request: InferenceRequest, context: Context) -> list[InferenceResult]:
+        cases = _select_cases(self._eval_sets.get(request.app_name, request.eval_set_id), request)
+        async with self._open_runner() as runner:
+            infer = partial(self._infer_case, request, context, runner)
+            return await _map_in_order(infer, cases, self._inferences_at_once)
+
+    @asynccontextmanager
+    async def _open_runner(self) -> AsyncIterator[CaseRunner | None]:
+        """Yield a runner of cases, or None without an agent; start the agent unless it is running already."""
+        if self._runner is None:
+            yield None
+            return
+        async with AsyncExitStack() as own:
+            agent = self._agent
+            if agent is None:
+                built = build_runner(
+                    self._runner, concurrency=self._inferences_at_once, timeout=self._timeout
+                )
+                agent = await (self._open or own).enter_async_context(built)
+                self._agent = agent if self._open is not None else None
+            throttle = Throttle(ThrottleSettings(self._inferences_at_once))
+            yield CaseRunner(agent, create_scripted_user, throttle, never_stop)
+
+    async def _infer_case(
+        self, request: InferenceRequest, context: Context, runner: CaseRunner | None, case: EvalCase
+    ) -> InferenceResult:
+        session_id, start, run_point = self._create_session_id(), time.time(), self._callbacks.run_point
+        result = InferenceResult(request.app_name, request.eval_set_id, case.eval_id, session_id=session_id)
+        where = f"evalCaseID={case.eval_id}, sessionID={session_id}"
+        whole = f"app={request.app_name}, evalSetID={request.eval_set_id}, {where}"
+        try:
+            before = BeforeInferenceCaseArgs(request, case.eval_id, session_id)
+            context = await run_point("before_inference_case", context, before, whole)
+            result.user_id = case.session_input.user_id if case.session_input else ""
+            try:
+                result.inferences = await _run_case(runner, case, request.app_name, session_id)
+                result.status = "passed"
+            except InferenceError as error:
+                result.status = "failed"
+                result.error_message = f"inference eval case ({where}): {error}"
+            after = AfterInferenceCaseArgs(request, result, None, start)
+            await run_point("after_inference_case", context, after, whole)
+        except CallbackError as error:
+            result.status, result.error_message, result.inferences = "failed", str(error), []
+        return result
+
+    async def evaluate_async(self, request: EvaluateRequest) -> EvalSetResult:
+        """Score what the inference returned, and keep the result if there is a manager for it.
+
+        A case that cannot be scored has the status `failed` and an error message; the others go on. Secrets
+        of this process's environment are hidden in the result.
+
+        Raises:
+            NotFoundError: there is no such eval set or case, or no evaluator of a metric. Unlike in
+                tRPC-Agent-Go, a metric without an evaluator is not left out.
+            CallbackError: a callback failed; then nothing is kept.
+        """
+        where = f"app={request.app_name}, evalSetID={request.eval_set_id}"
+        run_point = self._callbacks.run_point
+        context = await run_point("before_evaluate_set", {}, BeforeEvaluateSetArgs(request), where)
+        start, result, failure = time.time(), None, None
+        try:
+            cases = await self._evaluate_cases(request, context)
+            result = _redact(EvalSetResult(eval_set_id=request.eval_set_id, eval_case_results=cases))
+        except Exception as error:  # noqa: BLE001  raised again once the callbacks know of it
+            failure = error
+        after = AfterEvaluateSetArgs(request, result, failure, start)
+        await run_point("after_evaluate_set", context, after, where)
+        if failure is not None or result is None:
+            raise failure or RuntimeError("there is neither a result nor an error")
+        if self._results is not None:
+            self._results.save(request.app_name, result)
+        return result
+
+    def check_metrics(self, request: EvaluateRequest) -> None:
+        """Check that every metric of a request can be evaluated, before an agent is run.
+
+        Raises:
+            NotFoundError: a metric has no evaluator.
+            InvalidInputError: the criterion of a built-in evaluator is wrong.
+        """
+        with provide_judges(self._build_judges(ModelPool(_build_llm_context()))):
+            for metric in request.evaluate_config.eval_metrics:
+                evaluator = self._registry.get(metric.evaluator_name or metric.metric_name)
+                if isinstance(evaluator, BuiltInEvaluator):
+                    evaluator.check_metric(metric)
+
+    async def _evaluate_cases(self, request: EvaluateRequest, context: Context) -> list[EvalCaseResult]:
+        eval_set = self._eval_sets.get(request.app_name, request.eval_set_id)
+        cases = {case.eval_id: case for case in reversed(eval_set.eval_cases)}
+        for inference in request.inference_results:
+            if inference.eval_case_id not in cases:
+                raise NotFoundError(f"{request.eval_set_id} has no case {inference.eval_case_id!r}")
+        self.check_metrics(request)
+        evaluate = partial(self._evaluate_case, request, context, cases)
+        async with ModelPool(_build_llm_context()) as pool:
+            with provide_judges(self._build_judges(pool)):
+                return await _map_in_order(evaluate, request.inference_results, self._evaluations_at_once)
+
+    async def _evaluate_case(
+        self,
+        request: EvaluateRequest,
+        context: Context,
+        cases: dict[str, EvalCase],
+        inference: InferenceResult,
+    ) -> EvalCaseResult:
+        start, eval_id = time.time(), inference.eval_case_id
+        where = f"app={request.app_name}, evalSetID={request.eval_set_id}, evalCaseID={eval_id}"
+        before = BeforeEvaluateCaseArgs(request, eval_id)
+        context = await self._callbacks.run_point("before_evaluate_case", context, before, where)
+        metrics = request.evaluate_config.eval_metrics
+        result = await score_case(cases[eval_id], inference, metrics, self._registry)
+        after = AfterEvaluateCaseArgs(request, inference, result, None, start)
+        await self._callbacks.run_point("after_evaluate_case", context, after, where)
+        return result
+
+    def _build_judges(self, pool: ModelPool) -> JudgeResolver:
+        return JudgeResolver(pool, self._judge, forced_by_cli=self._judge is not None)
+
+
+async def _run_case(
+    runner: CaseRunner | None, case: EvalCase, app_name: str, session_id: str
+) -> list[Invocation]:
+    """Return the turns of a case: those that it has recorded, or those of the agent.
+
+    Raises:
+        InferenceError: the case is wrong, or the agent failed.
+    """
+    core = build_core_case(case, app_name, session_id)
+    if core.recorded is not None:
+        return [turn.model_copy(deep=True) for turn in case.actual_conversation or case.conversation]
+    if runner is None:
+        raise InferenceError("there is no runner, and the case is not in trace mode")
+    run = await runner.run_case(core, 1)
+    if run.failure is not None:
+        raise InferenceError(run.failure.message)
+    return build_invocations(run)
+
+
+def _select_cases(eval_set: EvalSet, request: InferenceRequest) -> list[EvalCase]:
+    """Return the cases of a request in the order of the set.
+
+    Raises:
+        NotFoundError: the set lacks one. tRPC-Agent-Go ignores such ids.
+    """
+    known = {case.eval_id for case in eval_set.eval_cases}
+    for name in request.eval_case_ids:
+        if name not in known:
+            raise NotFoundError(f"the eval set {eval_set.eval_set_id} has no case {name!r}")
+    wanted = set(request.eval_case_ids) or known
+    return [case for case in eval_set.eval_cases if case.eval_id in wanted]
+
+
+async def _map_in_order(
+    function: Callable[[_Item], Awaitable[_Result]], items: Sequence[_Item], at_once: int
+) -> list[_Result]:
+    """Return the results in the order of the items; the first error cancels what is under way."""
+    if at_once == 1:
+        return [await function(item) for item in items]
+    gate = asyncio.Semaphore(at_once)
+
+    async def run_one(item: _Item) -> _Result:
+        async with gate:
+            return await function(item)
+
+    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(run_one(item)) for item in items]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _build_llm_context() -> LlmContext:
+    redactor = LiveRedactor(Redactor.from_environment(os.environ))
+    # As in tRPC-Agent-Go every run asks the judge anew.
+    return LlmContext(Path.cwd(), os.environ, redactor=redactor, cache_mode="off")
+
+
+def _redact(result: EvalSetResult) -> EvalSetResult:
+    redactor = LiveRedactor(Redactor.from_environment(os.environ))
+    return EvalSetResult.model_validate(redactor.redact_tree(result.to_wire()))
+
+
+def _parse_judge(name: str) -> JudgeConfig:
+    parsed = parse_model_name(name)
+    if parsed is None:
+        raise InvalidInputError(f"`judge` is {name!r}: it must be PROVIDER/MODEL")
+    return JudgeConfig(provider=parsed[0], model=parsed[1])

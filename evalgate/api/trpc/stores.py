@@ -1,0 +1,239 @@
+"""The places where managers keep their documents: memory, files, and everything that fsspec reaches."""
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from evalgate.api.trpc.errors import StorageError
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.extras import describe_install
+from evalgate.system.files import make_folder, read_input_file, write_atomically
+
+Change: TypeAlias = Callable[[bytes | None], str | None]
+"""Returns the new text of a document for its present content, None being none; None removes it."""
+
+
+class DocumentStore(Protocol):
+    """Keeps texts by the name of an app and their own."""
+
+    def read(self, app_name: str, name: str) -> bytes | None:
+        """Return a document, or None if there is none."""
+        ...
+
+    def change(self, app_name: str, name: str, change: Change) -> None:
+        """Replace a document in one step that no other change interrupts."""
+        ...
+
+    def list(self, app_name: str) -> Sequence[str]:
+        """Return the names of an app's documents."""
+        ...
+
+    def describe(self, app_name: str, name: str) -> str:
+        """Return how errors name a document."""
+        ...
+
+    def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+class MemoryStore:
+    """Documents in memory."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, str], str] = {}
+        self._lock = threading.Lock()
+
+    def read(self, app_name: str, name: str) -> bytes | None:
+        """Return a document, or None if there is none."""
+        text = self._texts.get((app_name, name))
+        return None if text is None else text.encode()
+
+    def change(self, app_name: str, name: str, change: Change) -> None:
+        """Replace a document."""
+        with self._lock:
+            text = change(self.read(app_name, name))
+            if text is None:
+                self._texts.pop((app_name, name), None)
+            else:
+                self._texts[app_name, name] = text
+
+    def list(self, app_name: str) -> Sequence[str]:
+        """Return the names of an app's documents."""
+        return [name for app, name in list(self._texts) if app == app_name]
+
+    def describe(self, app_name: str, name: str) -> str:
+        """Return `APP/NAME`."""
+        return f"{app_name}/{name}"
+
+    def close(self) -> None:
+        """Keep everything: the memory is released with the store."""
+
+
+class SuffixLocator:
+    """The default locator: `<base_dir>/<app_name>/<id><suffix>`.
+
+    >>> SuffixLocator(".evalset.json").build("data", "math-eval-app", "math-basic")
+    'data/math-eval-app/math-basic.evalset.json'
+    """
+
+    def __init__(self, suffix: str) -> None:
+        self.suffix = suffix
+
+    def build(self, base_dir: str, app_name: str, name: str) -> str:
+        """Return the path of a file."""
+        return os.path.join(base_dir, app_name, f"{name}{self.suffix}")  # noqa: PTH118  locators build texts
+
+    def list(self, base_dir: str, app_name: str) -> Sequence[str]:
+        """Return the ids of the files in the app's folder; none if there is no folder."""
+        folder = Path(base_dir, app_name)
+        if not folder.is_dir():
+            return []
+        names = [each.name for each in folder.iterdir() if not each.is_dir()]
+        return [name.removesuffix(self.suffix) for name in names if name.endswith(self.suffix)]
+
+
+class _Builds(Protocol):
+    def build(self, base_dir: str, app_name: str, name: str, /) -> str: ...
+
+
+class FileStore:
+    """Documents in files, each replaced as a whole; processes on one machine wait for each other."""
+
+    def __init__(self, base_dir: str | Path, locator: _Builds) -> None:
+        self._base_dir = str(base_dir)
+        self._locator = locator
+        self._lock = threading.Lock()
+
+    def read(self, app_name: str, name: str) -> bytes | None:
+        """Return a document, or None if there is none."""
+        path = self.describe(app_name, name)
+        try:
+            return read_input_file(Path(path), path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+
+    def change(self, app_name: str, name: str, change: Change) -> None:
+        """Replace a document."""
+        path = Path(self.describe(app_name, name))
+        try:
+            make_folder(path.parent)
+            with self._lock, _lock_folder(path.parent):
+                text = change(self.read(app_name, name))
+                if text is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    write_atomically(path, text)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+
+    def list(self, app_name: str) -> Sequence[str]:
+        """Return the names of an app's documents; none if the locator cannot list."""
+        find: Callable[[str, str], Sequence[str]] | None = getattr(self._locator, "list", None)
+        return [] if find is None else find(self._base_dir, app_name)
+
+    def describe(self, app_name: str, name: str) -> str:
+        """Return the path."""
+        return self._locator.build(self._base_dir, app_name, name)
+
+    def close(self) -> None:
+        """Keep everything: no file is open."""
+
+
+@contextmanager
+def _lock_folder(folder: Path) -> Iterator[None]:
+    # The folder itself, so that no lock file is left among the user's own files.
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class FsspecStore:
+    """Documents as objects behind an fsspec URL: `<url>/<app_name>/<id><suffix>`.
+
+    Each is replaced as a whole. Of two processes that change one at the same time, the last one wins, because
+    not every service can compare before it writes.
+    """
+
+    def __init__(self, url: str, suffix: str, options: dict[str, Any]) -> None:
+        """Open the place.
+
+        Raises:
+            InvalidInputError: fsspec or the driver of the URL is missing, or the URL is wrong.
+        """
+        try:
+            from fsspec.core import url_to_fs
+
+            self._system, root = url_to_fs(url, **options)
+        except ImportError:
+            raise InvalidInputError(f"{url}: needs fsspec: {describe_install('fsspec')}") from None
+        except ValueError as error:
+            raise InvalidInputError(f"{url}: {error}") from None
+        self._root = str(root).rstrip("/")
+        self._suffix = suffix
+        self._lock = threading.Lock()
+
+    def read(self, app_name: str, name: str) -> bytes | None:
+        """Return a document, or None if there is none."""
+        path = self.describe(app_name, name)
+        with _translate_errors(path):
+            try:
+                return bytes(self._system.cat_file(path))
+            except FileNotFoundError:
+                return None
+
+    def change(self, app_name: str, name: str, change: Change) -> None:
+        """Replace a document."""
+        path = self.describe(app_name, name)
+        with self._lock:
+            text = change(self.read(app_name, name))
+            with _translate_errors(path):
+                if text is None:
+                    self._system.rm_file(path)
+                else:
+                    self._write(path, text)
+
+    def _write(self, path: str, text: str) -> None:
+        folder, own = path.rpartition("/")[0], getattr(self._system, "protocol", "")
+        if "file" not in own and "local" not in own:  # an object is seen only once it is complete
+            self._system.makedirs(folder, exist_ok=True)
+            self._system.pipe_file(path, text.encode())
+            return
+        make_folder(Path(folder))
+        write_atomically(Path(path), text)
+
+    def list(self, app_name: str) -> Sequence[str]:
+        """Return the names of an app's documents."""
+        folder = f"{self._root}/{app_name}"
+        with _translate_errors(folder):
+            self._system.invalidate_cache()  # drivers keep listings, without the objects of other writers
+            try:
+                paths = self._system.ls(folder, detail=False)
+            except FileNotFoundError:
+                return []
+        names = [str(path).rstrip("/").rsplit("/", 1)[-1] for path in paths]
+        return [name.removesuffix(self._suffix) for name in names if name.endswith(self._suffix)]
+
+    def describe(self, app_name: str, name: str) -> str:
+        """Return the path behind the URL."""
+        return f"{self._root}/{app_name}/{name}{self._suffix}"
+
+    def close(self) -> None:
+        """Keep everything: fsspec shares its connections."""
+
+
+@contextmanager
+def _translate_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # drivers raise what their clients raise
+        raise StorageError(f"{path}: {type(error).__name__}: {error}") from error

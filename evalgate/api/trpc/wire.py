@@ -1,0 +1,128 @@
+"""Objects that are read and written as tRPC-Agent-Go's structs: keys in any case, nothing empty written."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import ConfigDict
+from pydantic.alias_generators import to_camel
+
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.documents.key_spelling import match_spelling
+from evalgate.documents.strict_json import JsonDocument, parse_json
+from evalgate.documents.validation_errors import Location, validate_model
+from evalgate.integrations.trpc.file_models import TrpcModel
+from evalgate.integrations.trpc.go_json import RawJson, dump_compact_json, dump_indented_json
+
+
+class WireModel(TrpcModel):
+    """A struct of tRPC-Agent-Go that can be changed; keys that it does not know are kept and written back."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        frozen=False,
+        populate_by_name=True,
+        alias_generator=to_camel,
+        validate_assignment=False,
+    )
+
+    always_written: ClassVar[frozenset[str]] = frozenset()
+    """Fields that Go writes even if they are empty."""
+
+    def to_wire(self, *, functions: bool = False) -> dict[str, Any]:
+        """Return the decoded JSON of this object, with Go's order of keys; Go omits empty members.
+
+        A field whose default is None is a pointer in Go, and is omitted only if it is None.
+
+        Args:
+            functions: whether to include functions, which JSON cannot hold.
+        """
+        found: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if field.exclude and not functions:
+                continue
+            is_absent = value is None if field.default is None else not value
+            if name in self.always_written or not is_absent:
+                key = field.serialization_alias or field.alias or name
+                found[key] = _to_plain(value, functions=functions)
+        return found | (self.model_extra or {})
+
+
+def _to_plain(value: object, *, functions: bool) -> object:
+    match value:
+        case WireModel():
+            return value.to_wire(functions=functions)
+        case Mapping():
+            return {key: _to_plain(each, functions=functions) for key, each in value.items()}
+        case list() | tuple():
+            return [_to_plain(each, functions=functions) for each in value]
+    return value
+
+
+def dump_wire(value: object) -> str:
+    """Return the text of a file as tRPC-Agent-Go writes it, with a newline at its end."""
+    return dump_indented_json(_to_go(_to_plain(value, functions=False))) + "\n"
+
+
+_FIRST_ROUNDED = 2.0**53
+
+
+def _to_go(value: object) -> object:
+    match value:
+        case Mapping():
+            # In the order of the object, as it is the one of Go's struct or of the file that was read.
+            members = (
+                ":".join(dump_compact_json(each, for_html=True) for each in (str(key), _to_go(member)))
+                for key, member in value.items()
+            )
+            return RawJson(f"{{{','.join(members)}}}")
+        case list() | tuple():
+            return [_to_go(each) for each in value]
+        case int() if not isinstance(value, bool):
+            return RawJson(value)  # Go would round whole numbers beyond 2^53, which may be ids
+        case float() if abs(value) >= _FIRST_ROUNDED:
+            return RawJson(repr(value))  # with an exponent, so that no one reads it as such a number
+    return value
+
+
+_Model = TypeVar("_Model", bound=WireModel)
+
+
+def parse_wire(model: type[_Model], data: bytes, shown_as: str) -> _Model:
+    """Parse a file with one object; `shown_as` names it in errors.
+
+    Raises:
+        InvalidInputError: with every problem, at its line.
+    """
+    document = parse_json(data, shown_as)
+    (found,) = _validate(model, [((), document.value)], document)
+    return found
+
+
+def parse_wire_list(model: type[_Model], data: bytes, shown_as: str) -> list[_Model]:
+    """Parse a file with a list of objects; `shown_as` names it in errors.
+
+    Raises:
+        InvalidInputError: with every problem, at its line.
+    """
+    document = parse_json(data, shown_as)
+    if not isinstance(document.value, list):
+        raise InvalidInputError([Problem(shown_as, 1, 1, "must hold a list")])
+    return _validate(model, [((index,), each) for index, each in enumerate(document.value)], document)
+
+
+def _validate(
+    model: type[_Model], items: Iterable[tuple[Location, object]], document: JsonDocument
+) -> list[_Model]:
+    problems: list[Problem] = []
+
+    def find_position(location: Location) -> tuple[int, int]:
+        return document.find_position(match_spelling(document.value, location))
+
+    found = [
+        validate_model(model, value, problems, file=document.path, position=find_position, prefix=prefix)
+        for prefix, value in items
+    ]
+    if problems:
+        raise InvalidInputError(sorted(problems))
+    return [each for each in found if each is not None]
