@@ -12,13 +12,13 @@ from evalgate.config.schema.budget import MeteredUsage
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AsyncCloseable, ChecksEntry, ProgressListener
-from evalgate.core.types import NON_AGENT_OUTCOMES, CaseResult, CaseRun, ModelUsage, RunResult
+from evalgate.core.types import NON_AGENT_OUTCOMES, CaseResult, CaseRun, EvalCase, ModelUsage, RunResult
 from evalgate.llm.usage import BudgetGuard, RunUsage, was_stopped_by_budget
 from evalgate.metrics.scoring import score_case, score_run
 from evalgate.runner.plan import Plan
-from evalgate.runner.sampling import RunSchedule, SamplingStrategy
+from evalgate.runner.sampling import FixedRuns, RunSchedule, SamplingStrategy
 from evalgate.runner.scheduler import RunRequest, run_cases
-from evalgate.runner.suites import CaseIndex
+from evalgate.runner.suites import CaseIndex, Suite
 from evalgate.throttling.throttle import Throttle, ThrottleSettings
 
 if TYPE_CHECKING:
@@ -110,20 +110,10 @@ class Evaluation:
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        wanted = self._select_missing_runs(
-            sampler.plan_first_runs(len(self._case_index))
-        ) or self._plan_further_runs(sampler)
+        wanted = self._plan_first_runs(sampler)
         try:
-            async with agent, self._plan.judge_resolver.judges, _close_metrics(self._plan):
-                await asyncio.sleep(0)  # the agent's processes start
-                while_starting()
-                await _check_entry(agent, partial(self._begin_run, begin))
-                if wanted and not await self._is_judge_reliable():
-                    return
-                while wanted and not self.unreachable and not self.more_wanted:
-                    await self._run_schedule(agent, wanted)
-                    wanted = self._plan_further_runs(sampler)
-                    self.more_wanted = bool(wanted) and self.spending.stop_reason() is not None
+            async with self.start_agent(agent, while_starting, begin):
+                await self._make_wanted_runs(agent, sampler, wanted)
         # Not raised again: what was measured until Ctrl-C is still reported.
         except asyncio.CancelledError:
             self.interrupted = True
@@ -148,6 +138,45 @@ class Evaluation:
                     for run in runs:
                         group.create_task(score_in_slot(index, run))
 
+    @asynccontextmanager
+    async def start_agent(
+        self,
+        agent: Agent,
+        while_starting: Callable[[], None] = lambda: None,
+        begin: Callable[[], None] = lambda: None,
+    ) -> AsyncIterator[None]:
+        """Run the agent and open the judges within the block; `while_starting` and `begin` as for `run`.
+
+        Raises:
+            InvalidInputError: there is no such agent. Nothing has begun then.
+        """
+        async with agent, self._plan.judge_resolver.judges, _close_metrics(self._plan):
+            await asyncio.sleep(0)  # the agent's processes start
+            while_starting()
+            await _check_entry(agent, partial(self._begin_run, begin))
+            yield
+
+    async def run_case(self, agent: Agent, sampler: SamplingStrategy, index: int) -> None:
+        """Make every run of one case with an agent that was started; runs that exist are made anew."""
+        self._results[index] = ()
+        self._known.clear()
+        await self._make_wanted_runs(agent, sampler, self._plan_first_runs(sampler, index), index)
+
+    async def make_runs(self, agent: Agent, sampler: SamplingStrategy) -> None:
+        """Make every run that the sampler wants with an agent that was started."""
+        await self._make_wanted_runs(agent, sampler, self._plan_first_runs(sampler))
+
+    async def _make_wanted_runs(
+        self, agent: Agent, sampler: SamplingStrategy, wanted: RunSchedule, index: int | None = None
+    ) -> None:
+        """Make the wanted runs, and those that the sampler wants after them: of one case, or of all."""
+        if wanted and not await self._is_judge_reliable():
+            return
+        while wanted and not self.unreachable and not self.more_wanted:
+            await self._run_schedule(agent, wanted)
+            wanted = self._plan_further_runs(sampler, index)
+            self.more_wanted = bool(wanted) and self.spending.stop_reason() is not None
+
     def _begin_run(self, begin: Callable[[], None]) -> None:
         # The journal first: until this run has its own, nothing of an earlier one may be touched.
         if self._scope.journal is not None:
@@ -163,7 +192,8 @@ class Evaluation:
     async def _is_judge_reliable(self) -> bool:
         if self._plan.anchors is None:
             return True
-        self.judge_health = await self._plan.anchors.check_judge()
+        if self.judge_health is None:
+            self.judge_health = await self._plan.anchors.check_judge()
         return self.judge_health.is_reliable
 
     def is_complete(self, sampler: SamplingStrategy) -> bool:
@@ -177,8 +207,18 @@ class Evaluation:
             wanted = sampler.plan_next_runs(self.collect_results())
         return True
 
-    def _plan_further_runs(self, sampler: SamplingStrategy) -> RunSchedule:
-        return self._select_missing_runs(sampler.plan_next_runs(self.collect_results()))
+    def _plan_first_runs(self, sampler: SamplingStrategy, index: int | None = None) -> RunSchedule:
+        """Return the first runs that do not exist yet, or else the further ones: of one case, or of all."""
+        first = sampler.plan_first_runs(len(self._case_index))
+        if index is not None:
+            first = {index: first[index]}
+        return self._select_missing_runs(first) or self._plan_further_runs(sampler, index)
+
+    def _plan_further_runs(self, sampler: SamplingStrategy, index: int | None = None) -> RunSchedule:
+        if index is not None and isinstance(sampler, FixedRuns):
+            return {}  # and no result of any other case is needed
+        wanted = self._select_missing_runs(sampler.plan_next_runs(self.collect_results()))
+        return wanted if index is None else {at: runs for at, runs in wanted.items() if at == index}
 
     def _select_missing_runs(self, wanted: RunSchedule) -> RunSchedule:
         """Return the wanted runs of this shard that do not exist yet."""
@@ -266,20 +306,32 @@ class Evaluation:
             known = self._known[rounds] = tuple(self._iter_case_results(rounds))
         return known
 
+    def get_runs(self, index: int) -> tuple[RunResult, ...]:
+        """Return the runs of a case, in the order in which they were made."""
+        return self._results[index]
+
+    def score_case(self, index: int) -> CaseResult:
+        """Return one case over its runs until now, without its fingerprint."""
+        return self._score_case(index, self._case_index.get_suite(index), self._case_index.get_case(index))
+
     def _iter_case_results(self, rounds: int | None) -> Iterator[CaseResult]:
         prints = chain.from_iterable(suite.fingerprints for suite in self._plan.suites)
-        for (suite, case), runs, print_ in zip(
-            self._case_index.iter_cases(), self._results, prints, strict=True
-        ):
-            yield score_case(
-                suite.eval_set.eval_set_id,
-                case,
-                _mark_confirming_runs(_sort_runs(runs), rounds),
-                suite.get_metrics(case),
-                path=suite.eval_set.path,
-                fingerprint=print_,
-                policy=suite.get_policy(case),
-            )
+        cases = zip(self._case_index.iter_cases(), prints, strict=True)
+        for index, ((suite, case), print_) in enumerate(cases):
+            yield self._score_case(index, suite, case, rounds, print_)
+
+    def _score_case(
+        self, index: int, suite: Suite, case: EvalCase, rounds: int | None = None, fingerprint: str = ""
+    ) -> CaseResult:
+        return score_case(
+            suite.eval_set.eval_set_id,
+            case,
+            _mark_confirming_runs(_sort_runs(self._results[index]), rounds),
+            suite.get_metrics(case),
+            path=suite.eval_set.path,
+            fingerprint=fingerprint,
+            policy=suite.get_policy(case),
+        )
 
 
 async def _check_entry(agent: Agent, begin: Callable[[], None]) -> None:

@@ -25,6 +25,7 @@ from evalgate.system.signals import cancel_on_signals
 
 if TYPE_CHECKING:
     from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.runner.record_builder import RunTiming
 
 
 @frozen
@@ -230,17 +231,43 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: Pr
         InvalidInputError: with every problem: a shard is doubled, of another run, or contradicts itself.
         NoVerdictError: a shard is missing or did not come to its end.
     """
-    from evalgate.runner.record_builder import RunTiming, build_record
+    from evalgate.runner.record_builder import RunTiming
     from evalgate.runner.sharding import collect_finished_runs, restore_written_cases
 
     baseline = _read_baseline(plan)
     judged = sum((record.judge for _, record in records if record.judge), ModelUsage())
     statistics = choose_statistics(plan, baseline)
     finished = collect_finished_runs(plan, records, may_follow_up=statistics is not None)
-    evaluation = Evaluation(plan, progress, RunScope(finished, used=RunUsage(judged)))
     timing = RunTiming(
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),
     )
-    record = build_record(plan, evaluation, statistics, baseline, timing)
-    return restore_written_cases(record, records)
+    scope = RunScope(finished, used=RunUsage(judged))
+    return restore_written_cases(_build_record(plan, scope, baseline, progress, timing), records)
+
+
+def build_record_from_runs(
+    plan: Plan, finished: Mapping[CaseKey, Sequence[RunResult]], created_at: datetime, duration_s: float
+) -> Record:
+    """Compare runs that were made elsewhere with the baseline, decide the verdict and return the record.
+
+    Raises:
+        InvalidInputError: the baseline cannot be read.
+    """
+    from evalgate.runner.record_builder import RunTiming
+
+    keys = enumerate(
+        (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
+    )
+    runs = {index: finished[key] for index, key in keys if key in finished}
+    timing = RunTiming(created_at.isoformat(timespec="seconds"), round(duration_s, 3))
+    return _build_record(plan, RunScope(runs), _read_baseline(plan), SilentProgress(), timing)
+
+
+def _build_record(
+    plan: Plan, scope: RunScope, baseline: Baseline | None, progress: ProgressListener, timing: "RunTiming"
+) -> Record:
+    from evalgate.runner.record_builder import build_record
+
+    evaluation = Evaluation(plan, progress, scope)
+    return build_record(plan, evaluation, choose_statistics(plan, baseline), baseline, timing)

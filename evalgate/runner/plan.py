@@ -4,7 +4,7 @@ All errors in files, names, options and folders are found here, before anything 
 the `Plan`, never the user's input.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser, StoreContext
-from evalgate.core.types import Baseline
+from evalgate.core.types import Baseline, CaseKey
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -97,6 +97,17 @@ class Plan:
             return None
         found = (suite.eval_set for suite in self.suites)
         return frozenset(each.eval_set_id for each in found if each.is_whole)
+
+    def select_cases(self, wanted: Collection[CaseKey]) -> "Plan":
+        """Return the plan with these cases only, by (eval set id, case id).
+
+        The others count as not selected by the user, so a baseline's comparison leaves them out.
+        """
+        suites = tuple(
+            suite for suite in (each.select_cases(wanted) for each in self.suites) if suite.eval_set.cases
+        )
+        is_part = self.is_part or suites != self.suites
+        return replace(self, suites=suites, policy=_limit_min_cases(self.policy, suites), is_part=is_part)
 
     def apply_default_runs(self, baseline: Baseline | None) -> "Plan":
         """Return the plan with `runs: auto` if the user gave no number and the baseline is deep enough.

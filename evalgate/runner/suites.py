@@ -1,7 +1,7 @@
 """Build the suites of a run: eval sets with the metrics, tool mocks and case policies that apply to each."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
@@ -24,6 +24,7 @@ from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, MetricContext, MetricEnvironment
 from evalgate.core.types import (
+    CaseKey,
     CasePolicy,
     Criterion,
     EvalCase,
@@ -166,6 +167,14 @@ class Suite:
     def get_policy(self, case: EvalCase) -> CasePolicy:
         """Return the policy of a case of the set."""
         return self.policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
+
+    def select_cases(self, wanted: Collection[CaseKey]) -> "Suite":
+        """Return the suite with these cases only, or unchanged if that is all of them."""
+        eval_set = self.eval_set
+        cases = tuple([case for case in eval_set.cases if (eval_set.eval_set_id, case.eval_id) in wanted])
+        if len(cases) == len(eval_set.cases):
+            return self
+        return replace(self, eval_set=replace(eval_set, cases=cases, is_whole=False))
 
     @cached_property
     def fingerprints(self) -> tuple[str, ...]:
