@@ -8,6 +8,7 @@ TYPE_CHECKING = False  # `typing` would be the only module that an import of the
 if TYPE_CHECKING:
     from evalgate.api.evaluation import evaluate as evaluate
     from evalgate.api.evaluation import evaluate_async as evaluate_async
+    from evalgate.api.outcome import Outcome as Outcome
     from evalgate.api.record import GateClosedError as GateClosedError
     from evalgate.api.record import Record as Record
     from evalgate.api.steps import compare as compare
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from evalgate.api.steps import render as render
     from evalgate.api.steps import run as run
     from evalgate.api.steps import score as score
+    from evalgate.api.testing.project import ProjectEvaluator as ProjectEvaluator
     from evalgate.core.errors import EvalgateError as EvalgateError
     from evalgate.core.errors import InvalidInputError as InvalidInputError
     from evalgate.core.errors import Problem as Problem
@@ -41,7 +43,9 @@ _PUBLIC_NAMES = {
     "EvalgateError": "core.errors",
     "GateClosedError": "api.record",
     "InvalidInputError": "core.errors",
+    "Outcome": "api.outcome",
     "Problem": "core.errors",
+    "ProjectEvaluator": "api.testing.project",
     "Record": "api.record",
     "Reply": "core.types",
     "ToolCall": "core.types",

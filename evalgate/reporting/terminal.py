@@ -180,13 +180,15 @@ class TerminalReport:
     color: bool = False
     width: int = 160
     """The most columns of a failing case. The verdict's reasons are not limited by it."""
+    has_cases: bool = True
+    """False: the failing cases are shown elsewhere."""
 
     file_name = "report.txt"
 
     def render(self, record: Record) -> str:
         """Return the whole report, ending in a newline."""
         parts = (
-            self._format_failing(record),
+            self._format_failing(record) if self.has_cases else (),
             self._format_metrics(record),
             self._format_baseline(record),
             self._format_quarantined(record),

@@ -103,9 +103,7 @@ class Plan:
 
         The others count as not selected by the user, so a baseline's comparison leaves them out.
         """
-        suites = tuple(
-            suite for suite in (each.select_cases(wanted) for each in self.suites) if suite.eval_set.cases
-        )
+        suites = tuple(each for suite in self.suites if (each := suite.select_cases(wanted)).eval_set.cases)
         is_part = self.is_part or suites != self.suites
         return replace(self, suites=suites, policy=_limit_min_cases(self.policy, suites), is_part=is_part)
 

@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/library.md").read_text("utf-8")
+PYTEST_PAGE = (ROOT / "docs/pytest.md").read_text("utf-8")  # test_pytest_page.py runs its snippets
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -47,7 +48,7 @@ def test_the_snippets_run(heading: str, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.fixture(scope="module")
 def scripts_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("snippets")
-    for number, script in enumerate(SCRIPTS.values()):
+    for number, script in enumerate([*SCRIPTS.values(), *SNIPPET.findall(PYTEST_PAGE)]):
         (folder / f"snippet_{number}.py").write_text(script, "utf-8")
     return folder
 

@@ -22,7 +22,7 @@ def describe_public_names() -> str:
         found = getattr(evalgate, name)
         if not inspect.isclass(found):
             lines.append(f"{name}{format_signature(found)}")
-        elif issubclass(found, BaseException) or found is evalgate.Record:
+        elif issubclass(found, BaseException) or found.__module__.startswith("evalgate.api."):
             lines.append(f"class {name}")
             lines += sorted(describe_members(name, found))
         else:

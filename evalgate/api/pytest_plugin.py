@@ -1,0 +1,82 @@
+"""The pytest plugin `evalgate`: its options, its marker and its fixtures.
+
+Every pytest run of every user that has evalgate installed imports this module. All else is imported when
+`--evalgate`, the ini key or a fixture asks for it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from evalgate.api.outcome import Outcome
+    from evalgate.api.testing.project import ProjectEvaluator
+
+_OPTIONS = {
+    "agent": ("KIND:WHAT", "agent that the cases are run with, as for `evalgate run --agent`"),
+    "thresholds": ("FILE", "thresholds file; else that of the current folder, else that of the rootdir"),
+    "baseline": ("BASELINE", "file or address of the baseline that is compared with"),
+    "runs": ("N", "runs of each case, or `auto`"),
+    "report": ("FOLDER", "folder to write the reports into, such as evalgate-report"),
+}
+"""Options `--evalgate-…` and ini keys `evalgate_…`, each with its placeholder and its help."""
+
+_MARKER = (
+    "evalgate(*eval_sets, **options): the function is the agent of these eval sets; if it takes `outcome`, "
+    "it is called with the outcome of each case instead. The options are those of `evalgate.evaluate`."
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options and the ini keys."""
+    group = parser.getgroup("evalgate", "evaluation of LLM agents")
+    group.addoption("--evalgate", action="store_true", help="collect eval sets and run their cases")
+    parser.addini("evalgate", "collect eval sets and run their cases", type="bool", default=False)
+    for name, (placeholder, text) in _OPTIONS.items():
+        group.addoption(f"--evalgate-{name}", metavar=placeholder, help=text)
+        parser.addini(f"evalgate_{name}", text, default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker and, if it is asked for, the part that collects and runs cases."""
+    config.addinivalue_line("markers", _MARKER)
+    if is_enabled(config):
+        from evalgate.api.testing.session import register_session
+
+        register_session(config)
+
+
+def is_enabled(config: pytest.Config) -> bool:
+    """Return True if `--evalgate` or the ini key `evalgate` is set."""
+    return bool(config.getoption("--evalgate") or config.getini("evalgate"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Skip tests of outcomes unless they are asked for, as they cost a run of the agent."""
+    if is_enabled(metafunc.config) or "outcome" not in metafunc.fixturenames:
+        return
+    if metafunc.definition.get_closest_marker("evalgate") is not None:
+        skip = pytest.mark.skip(reason="needs --evalgate")
+        metafunc.parametrize("outcome", [pytest.param(None, marks=skip, id="evalgate")], indirect=True)
+
+
+@pytest.fixture
+def outcome(request: Any) -> "Outcome":
+    """Return the outcome of one case of the eval sets that `@pytest.mark.evalgate` names.
+
+    The test is called once for each case. It fails as well if the case misses its criteria.
+    """
+    from evalgate.api.testing.nodes import get_outcome
+
+    return get_outcome(request.node, getattr(request, "param", None))
+
+
+@pytest.fixture
+def evalgate(request: pytest.FixtureRequest) -> "ProjectEvaluator":
+    """Return an object with `evaluate` and `evaluate_async`, which know the project's settings.
+
+    Works without `--evalgate`, too.
+    """
+    from evalgate.api.testing.project import ProjectEvaluator
+
+    return ProjectEvaluator.from_node(request.node)

@@ -1,0 +1,153 @@
+"""An evaluation in a thread of its own, from which tests take the results of single cases."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from evalgate.core.errors import NoVerdictError
+from evalgate.core.types import CaseKey, CaseResult, RunResult
+from evalgate.runner.pipeline import GateRun, prepare_run
+from evalgate.runner.plan import Plan
+
+T = TypeVar("T")
+
+
+class BackgroundEvaluation(Generic[T]):
+    """An evaluation whose agent stays started until `finish` or `cancel`, so that cases can be run again.
+
+    Its methods are for one other thread, such as that of pytest.
+    """
+
+    def __init__(self, plan: Plan, conclude: Callable[[GateRun], T], *, all_at_once: bool) -> None:
+        """Start the agent.
+
+        Args:
+            plan: The cases and the agent.
+            conclude: Makes the result of `finish` from the runs, in the thread of the evaluation.
+            all_at_once: Whether all cases are run together from the start; else each when it is asked for.
+        """
+        self._plan = plan
+        self._conclude = conclude
+        self._all_at_once = all_at_once
+        keys = [
+            (suite.eval_set.eval_set_id, case.eval_id)
+            for suite in plan.suites
+            for case in suite.eval_set.cases
+        ]
+        self._indices = {key: index for index, key in enumerate(keys)}
+        self._results: dict[CaseKey, Future[CaseResult]] = {key: Future() for key in keys}
+        self._made: dict[CaseKey, int] = {}
+        self._requested: set[CaseKey] = set()
+        self._gate_run: GateRun | None = None
+        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = Future()
+        self._requests: asyncio.Queue[CaseKey | None] = asyncio.Queue()
+        self._done: Future[T] = Future()
+        self._thread = threading.Thread(target=self._run_thread, name="evalgate", daemon=True)
+        self._thread.start()
+
+    def get_result(self, key: CaseKey) -> CaseResult:
+        """Return the result of a case, as soon as it is there.
+
+        Raises:
+            EvalgateError: the agent or the baseline cannot be used.
+        """
+        if not self._all_at_once and key not in self._requested:
+            self._requested.add(key)
+            self._send(key)
+        return self._results[key].result()
+
+    def repeat_case(self, key: CaseKey) -> CaseResult:
+        """Run a case again and return its result, which replaces the earlier one.
+
+        Raises:
+            EvalgateError: the agent or the baseline cannot be used.
+        """
+        self._results[key] = Future()
+        self._made[key] = 0
+        if self._done.done():
+            self._settle_all()
+        self._send(key)
+        return self._results[key].result()
+
+    def finish(self) -> T:
+        """Wait for every run, stop the agent and return what `conclude` makes of the runs.
+
+        Raises:
+            EvalgateError: the agent or the baseline cannot be used.
+        """
+        self._send(None)
+        try:
+            return self._done.result()
+        finally:
+            self._thread.join()
+
+    def cancel(self) -> None:
+        """Stop the evaluation and the agent; unfinished conversations are dropped."""
+        loop, task = self._started.result()
+        if not self._done.done():
+            loop.call_soon_threadsafe(task.cancel)
+        self._thread.join()
+
+    def _send(self, key: CaseKey | None) -> None:
+        loop, _ = self._started.result()
+        if not self._done.done():
+            loop.call_soon_threadsafe(self._requests.put_nowait, key)
+
+    # --- called in the thread of the evaluation -------------------------------------------------------------
+
+    def on_runs_planned(self, runs: int) -> None:
+        """Ignore the number of planned runs."""
+
+    def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
+        """Settle the case if this was the last of its runs."""
+        del result
+        key, gate_run = (eval_set_id, eval_id), self._gate_run
+        made = self._made[key] = self._made.get(key, 0) + 1
+        # With `runs: auto`, and while a case is run alone, the end of all its runs is known only afterwards.
+        if gate_run is not None and gate_run.plan.runs == made:
+            self._settle(key)
+
+    def _settle(self, key: CaseKey) -> None:
+        if self._gate_run is not None and not self._results[key].done():
+            self._results[key].set_result(self._gate_run.evaluation.score_case(self._indices[key]))
+
+    def _settle_all(self) -> None:
+        """Settle every case that has no result; none of them gets one any more."""
+        error = self._done.exception()
+        for key, result in self._results.items():
+            if result.done():
+                continue
+            if error is None:
+                self._settle(key)
+            else:
+                result.set_exception(error)
+
+    def _run_thread(self) -> None:
+        try:
+            self._done.set_result(asyncio.run(self._run()))
+        except asyncio.CancelledError:
+            self._done.set_exception(NoVerdictError("the evaluation was interrupted"))
+        except BaseException as error:  # noqa: BLE001  raised again in the thread that waits
+            self._done.set_exception(error)
+        self._settle_all()
+
+    async def _run(self) -> T:
+        task = asyncio.ensure_future(self._evaluate())
+        self._started.set_result((asyncio.get_running_loop(), task))
+        return await task
+
+    async def _evaluate(self) -> T:
+        with prepare_run(self._plan, self) as gate_run:
+            self._gate_run = gate_run
+            evaluation, agent, sampler = gate_run.evaluation, gate_run.agent, gate_run.sampler
+            async with evaluation.start_agent(agent):
+                if self._all_at_once:
+                    await evaluation.make_runs(agent, sampler)
+                    for key in self._results:
+                        self._settle(key)
+                while (asked := await self._requests.get()) is not None:
+                    await evaluation.run_case(agent, sampler, self._indices[asked])
+                    self._settle(asked)
+            return self._conclude(gate_run)

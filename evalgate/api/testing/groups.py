@@ -1,0 +1,229 @@
+"""The cases of a session that are evaluated together, and the verdict on them."""
+
+import os
+import pickle
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from evalgate.agents.adapters.in_process import describe_object
+from evalgate.api.inputs import EvaluationOptions
+from evalgate.api.record import Record, redact_record
+from evalgate.api.testing.background import BackgroundEvaluation
+from evalgate.api.testing.project import Project
+from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
+from evalgate.core.frozen import frozen
+from evalgate.core.types import AgentInfo, CaseKey, CaseResult, EvalSet, RunResult
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.redaction.redactor import Redactor
+from evalgate.reporting.repro_command import build_repro_command
+from evalgate.runner.checkpoint.row_codec import dump_run, load_run
+from evalgate.runner.pipeline import GateRun, build_record_from_runs
+from evalgate.runner.plan import Plan
+from evalgate.runner.reevaluation import EMPTY_RECORD
+
+MadeRuns = dict[CaseKey, list[bytes]]
+"""Runs of each case, as `dump_run` encodes them."""
+
+
+@dataclass
+class CaseGroup:
+    """Eval sets with one agent and one set of options: one evaluation, with one verdict."""
+
+    name: str
+    """Node id of the marked function, class or module; "" for the cases of the project."""
+    project: Project
+    agent: object
+    options: EvaluationOptions
+    in_worker: bool = False
+    """True in a worker of pytest-xdist: cases are run when they are asked for, and the controller decides."""
+    sets: dict[str, EvalSet] = field(default_factory=dict)
+    """Whole eval sets by their id."""
+    selected: set[CaseKey] = field(default_factory=set)
+    """Cases that are left after `-k`, `-m` and the like."""
+    asked: set[str] = field(default_factory=set)
+    """Node ids of the items that have had a result."""
+    _plan: Plan | None = None
+    _running: "BackgroundEvaluation[Any] | None" = None
+    _error: Exception | None = None
+
+    def add_set(self, eval_set: EvalSet) -> None:
+        """Add an eval set, once.
+
+        Raises:
+            InvalidInputError: another eval set has the same id.
+        """
+        known = self.sets.setdefault(eval_set.eval_set_id, eval_set)
+        if known.path != eval_set.path:
+            message = (
+                f"its eval_set_id {eval_set.eval_set_id!r} is that of {known.path} too: give each eval set "
+                "an id of its own, so that their results can be told apart"
+            )
+            raise InvalidInputError([Problem(eval_set.path, 0, 0, message)])
+
+    def build_plan(self) -> Plan:
+        """Build the plan of the selected cases.
+
+        Raises:
+            InvalidInputError: with every problem of the input that was found.
+        """
+        wanted = {eval_set_id for eval_set_id, _ in self.selected}
+        sets = [self.sets[name] for name in self.sets if name in wanted]
+        return self.project.build_plan(sets, self.agent, self.options).select_cases(self.selected)
+
+    def get_result(self, key: CaseKey, node_id: str) -> CaseResult:
+        """Return the result of a case for an item; if it had one before, the case is run again.
+
+        Raises:
+            EvalgateError: the agent, the thresholds or the baseline cannot be used.
+        """
+        running = self._start()
+        result = running.repeat_case(key) if node_id in self.asked else running.get_result(key)
+        self.asked.add(node_id)
+        found: CaseResult = self._redactor.redact_tree(result)
+        return found
+
+    def _start(self) -> BackgroundEvaluation[Any]:
+        if self._error is not None:
+            raise self._error
+        try:
+            if self._running is None:
+                conclude = export_runs if self.in_worker else build_redacted_record
+                at_once = not self.in_worker
+                self._plan = self.build_plan()
+                self._running = BackgroundEvaluation(self._plan, conclude, all_at_once=at_once)
+        except Exception as error:
+            self._error = error
+            raise
+        return self._running
+
+    @cached_property
+    def _redactor(self) -> LiveRedactor:
+        return LiveRedactor(Redactor.from_environment(os.environ))
+
+    def cancel(self) -> None:
+        """Stop the evaluation, if it was begun."""
+        if self._running is not None:
+            self._running.cancel()
+
+    def finish(self) -> Any:
+        """Return the record of the evaluation; in a worker, its runs.
+
+        Raises:
+            EvalgateError: the agent, the thresholds or the baseline cannot be used.
+        """
+        return self._start().finish()
+
+    @property
+    def is_begun(self) -> bool:
+        """Return True if the evaluation was begun, or could not be."""
+        return self._running is not None or self._error is not None
+
+    def build_run_command(self, case: CaseResult) -> str:
+        """Return the command of evalgate that runs one case; "" if none does what the marker says."""
+        if self.name or self._plan is None or self._plan.agent.settings.kind == "in_process":
+            return ""
+        agent = AgentInfo(self._plan.agent.settings.kind, self._plan.agent.what)
+        record = replace(EMPTY_RECORD, agent=agent, options=self._run_options)
+        return build_repro_command(record, case)
+
+    @property
+    def _run_options(self) -> tuple[str, ...]:
+        folder = os.path.relpath(self.project.folder)
+        thresholds = self.options.thresholds
+        return (
+            *(() if folder == "." else ("-C", folder)),
+            *(("-c", str(thresholds)) if isinstance(thresholds, str | Path) else ()),
+        )
+
+
+def build_redacted_record(gate_run: GateRun) -> Record:
+    """Return the record of finished runs, without secrets."""
+    return redact_record(gate_run.build_record())
+
+
+def export_runs(gate_run: GateRun) -> MadeRuns:
+    """Return the runs that a worker made."""
+    keys = [
+        (suite.eval_set.eval_set_id, case.eval_id)
+        for suite in gate_run.plan.suites
+        for case in suite.eval_set.cases
+    ]
+    made = {key: gate_run.evaluation.get_runs(index) for index, key in enumerate(keys)}
+    return {key: [dump_run(run) for run in runs] for key, runs in made.items() if runs}
+
+
+# --- workers of pytest-xdist --------------------------------------------------------------------------------
+
+
+@frozen
+class WorkerMessage:
+    """The share of a worker in one group: the input of the evaluation, and the runs that the worker made."""
+
+    name: str
+    agent: object
+    options: EvaluationOptions
+    sources: tuple[str | EvalSet, ...]
+    """Files by their paths, all other eval sets themselves."""
+    selected: frozenset[CaseKey]
+    runs: MadeRuns
+    error: str = ""
+    """Reason why the worker has no runs."""
+
+
+def build_message(group: CaseGroup) -> WorkerMessage:
+    """Stop the evaluation of a worker and return the message for the controller."""
+    runs: MadeRuns = {}
+    error = ""
+    try:
+        runs = group.finish()
+    except Exception as failure:  # noqa: BLE001  the controller reports it
+        error = str(failure)
+    agent = group.agent
+    if agent is not None and not isinstance(agent, str):
+        # Only its name is needed: the cases have been run.
+        module, _, name = describe_object(agent).rpartition(".")
+        agent = SimpleNamespace(__module__=module, __qualname__=name)
+    sources = tuple(each.path or each for each in group.sets.values())
+    return WorkerMessage(group.name, agent, group.options, sources, frozenset(group.selected), runs, error)
+
+
+def dump_messages(messages: Iterable[WorkerMessage]) -> bytes:
+    """Encode messages for the controller, which is a process of the same user and the same code."""
+    return pickle.dumps(list(messages))
+
+
+def load_messages(data: bytes) -> Sequence[WorkerMessage]:
+    """Decode the output of `dump_messages`."""
+    found: Sequence[WorkerMessage] = pickle.loads(data)  # noqa: S301  of a worker that pytest-xdist started
+    return found
+
+
+def merge_messages(project: Project, messages: Sequence[WorkerMessage], began: float) -> Record:
+    """Return the record of one group from the messages of all workers; `began` is in Unix seconds.
+
+    Raises:
+        NoVerdictError: a worker failed, or some cases have no runs.
+        EvalgateError: the thresholds or the baseline cannot be used.
+    """
+    if errors := list(dict.fromkeys(each.error for each in messages if each.error)):
+        raise NoVerdictError("; ".join(errors))
+    first = messages[0]
+    group = CaseGroup(first.name, project, first.agent, first.options, selected=set(first.selected))
+    for source in first.sources:
+        for eval_set in project.load_files([source]) if isinstance(source, str) else (source,):
+            group.add_set(eval_set)
+    made: dict[CaseKey, list[RunResult]] = {}
+    for message in messages:
+        for key, runs in message.runs.items():
+            made.setdefault(key, list(map(load_run, runs)))
+    if missing := first.selected - made.keys():
+        raise NoVerdictError(f"{len(missing)} of {len(first.selected)} cases have no result")
+    seconds = time.time() - began
+    record = build_record_from_runs(group.build_plan(), made, datetime.fromtimestamp(began, UTC), seconds)
+    return redact_record(record)

@@ -1,0 +1,187 @@
+"""The nodes of pytest for eval sets and their cases, and what makes a case fail."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from evalgate.api.outcome import Outcome
+from evalgate.api.testing.failures import describe_failure
+from evalgate.api.testing.groups import CaseGroup
+from evalgate.core.errors import EvalgateError, InvalidInputError
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import escape_invisible
+from evalgate.core.types import NON_AGENT_OUTCOMES, CaseKey, CaseResult, EvalCase, EvalSet
+from evalgate.reporting.findings import explain_not_evaluated
+from evalgate.reporting.summary_lines import describe_quarantine
+
+_MARKER_NAME = re.compile(r"[A-Za-z][\w.-]*")
+_PYTEST_MARKERS = frozenset(
+    ("skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings", "evalgate")
+)
+"""Markers that do something in pytest itself: a tag must not skip its case."""
+
+
+@frozen
+class SelectedCase:
+    """One case of a group, with its tags."""
+
+    group: CaseGroup
+    key: CaseKey
+    name: str
+    """Name in node ids, with invisible characters escaped."""
+    line: int
+    tags: tuple[str, ...]
+    path: Path
+    """File of the eval set, or of the test if it is an object."""
+
+
+def list_cases(
+    group: CaseGroup, eval_set: EvalSet, picked: Iterable[EvalCase], path: Path
+) -> list[SelectedCase]:
+    """Add an eval set to a group and return those of its cases that are picked.
+
+    Raises:
+        InvalidInputError: another set of the group has the same id, or a rule for its cases is wrong.
+    """
+    group.add_set(eval_set)
+    policies = group.project.resolve_policies(eval_set)
+    found = []
+    for case in picked:
+        key = eval_set.eval_set_id, case.eval_id
+        tags = policies[key].tags if key in policies else ()
+        name = escape_invisible(case.eval_id)
+        found.append(SelectedCase(group, key, name, case.line, tags, path))
+    return found
+
+
+def add_tags(item: pytest.Item, tags: Iterable[str]) -> None:
+    """Make tags markers, for `-m`; those that cannot be a marker are keywords, for `-k`."""
+    for tag in tags:
+        item.extra_keyword_matches.add(tag)
+        if _MARKER_NAME.fullmatch(tag) and tag not in _PYTEST_MARKERS:
+            item.config.addinivalue_line("markers", f"{tag}: cases with this tag")
+            item.add_marker(tag)
+
+
+class EvalSetFile(pytest.File):
+    """A file with an eval set; its items are the cases."""
+
+    group: CaseGroup
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield an item for each case that the thresholds file selects."""
+        project = self.group.project
+        try:
+            selected = project.files.get(self.path)
+            patterns = [f"{self.path}:{each}" for each in selected.selections] if selected else []
+            found: list[SelectedCase] = []
+            for eval_set in project.load_files([str(self.path)]):
+                picked: Iterable[EvalCase] = eval_set.cases
+                if selected and not selected.is_whole:
+                    picked = [case for each in project.load_files(patterns) for case in each.cases]
+                found += list_cases(self.group, eval_set, picked, self.path)
+        except InvalidInputError as error:
+            raise self.CollectError(str(error)) from None
+        for case in found:
+            yield CaseItem.build(self, case)
+
+
+class AgentFunction(pytest.Collector):
+    """A marked function that is the agent of eval sets; its items are their cases."""
+
+    cases: list[SelectedCase]
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield an item for each case."""
+        for case in self.cases:
+            yield CaseItem.build(self, case)
+
+
+class CaseItem(pytest.Item):
+    """One case."""
+
+    case: SelectedCase
+
+    @classmethod
+    def build(cls, parent: pytest.Collector, case: SelectedCase) -> "CaseItem":
+        """Return the item of a case."""
+        item: CaseItem = cls.from_parent(parent, name=case.name)
+        item.case = case
+        add_tags(item, case.tags)
+        return item
+
+    def runtest(self) -> None:
+        """Wait for the result of the case, and fail if it failed."""
+        check_outcome(self, self.case, _get_result(self, self.case))
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Return the file, the line (0-based) and the heading of reports."""
+        line = self.case.line - 1 if self.case.line else None
+        return self.case.path, line, f"{self.name} ({self.case.path.name})"
+
+
+CASE = pytest.StashKey[SelectedCase]()
+OUTCOME = pytest.StashKey[Outcome]()
+
+
+def get_outcome(item: pytest.Item, case: SelectedCase | None) -> Outcome:
+    """Return the outcome of a case for a test function that takes it."""
+    if case is None:
+        pytest.fail("`outcome` needs @pytest.mark.evalgate(EVAL_SETS) on the test", pytrace=False)
+    outcome = _get_result(item, case)
+    item.stash[CASE], item.stash[OUTCOME] = case, outcome
+    return outcome
+
+
+def _get_result(item: pytest.Item, case: SelectedCase) -> Outcome:
+    message = ""
+    try:
+        outcome = Outcome.from_result(case.group.get_result(case.key, item.nodeid))
+    except EvalgateError as error:
+        message = str(error)
+    if message:  # outside of the handler, so that no traceback of evalgate is shown
+        pytest.fail(message, pytrace=False)
+    scores = {f"evalgate:{name}": score for name, score in outcome.scores.items()}
+    # A case that `--reruns` runs again has properties already.
+    others = [each for each in item.user_properties if each[0] not in scores]
+    item.user_properties[:] = [*others, *scores.items()]
+    return outcome
+
+
+def check_outcome(item: pytest.Item, case: SelectedCase, outcome: CaseResult) -> None:
+    """Fail the item if the case failed; quarantined cases are expected to fail.
+
+    Raises:
+        pytest.fail.Exception, pytest.skip.Exception, pytest.xfail.Exception: the case did not pass.
+    """
+    if outcome.status == "passed":
+        return
+    if outcome.quarantine is not None:
+        pytest.xfail(f"{outcome.status}, but quarantined {describe_quarantine(outcome)}")
+    if outcome.status == "not_evaluated" and not any(
+        run.outcome in NON_AGENT_OUTCOMES for run in outcome.runs
+    ):
+        raise pytest.skip.Exception(explain_not_evaluated(outcome), _use_item_location=True)
+    _fail_item(item, case, outcome)
+
+
+def _fail_item(item: pytest.Item, case: SelectedCase, outcome: CaseResult) -> NoReturn:
+    file, colons, name = item.nodeid.partition("::")
+    node = f"{os.path.relpath(item.config.rootpath / file)}{colons}{name}"
+    again = ["pytest", *list_options(item.config), node]
+    commands = [shlex.join(again), case.group.build_run_command(outcome)]
+    pytest.fail(describe_failure(outcome, list(filter(None, commands))), pytrace=False)
+
+
+def list_options(config: pytest.Config) -> list[str]:
+    """Return the options of evalgate on the command line of pytest, which a repetition needs."""
+    found = ["--evalgate"] if config.getoption("--evalgate") else []
+    for name in ("agent", "thresholds", "baseline", "runs"):
+        value: Any = config.getoption(f"--evalgate-{name}")
+        found += [f"--evalgate-{name}", value] if value else []
+    return found

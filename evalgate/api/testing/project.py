@@ -1,0 +1,232 @@
+"""The project that pytest is run for: its folder, thresholds, eval sets and settings."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalgate.api.evaluation import evaluate_plan, run_blocking
+from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan
+from evalgate.api.record import Record
+from evalgate.config.loader import find_thresholds_file
+from evalgate.config.schema.thresholds import Thresholds
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.types import EvalCase, EvalSet
+from evalgate.datasets.loading import EvalFile, find_eval_files, load_eval_sets
+from evalgate.runner.plan import Plan
+from evalgate.runner.reevaluation import load_thresholds_or_default
+from evalgate.runner.suites import CasePolicies, resolve_case_policies
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class Project:
+    """The settings of a pytest run, from its options, its ini file and the thresholds file."""
+
+    def __init__(self, config: "pytest.Config") -> None:
+        self._config = config
+        thresholds = self.get_option("thresholds")
+        self.folder = self._find_folder(thresholds)
+        """The folder with the thresholds file, which all paths are relative to."""
+        runs = self.get_option("runs")
+        self.options = EvaluationOptions(
+            thresholds=thresholds,
+            runs=int(runs) if runs and runs.isdecimal() else runs,  # type: ignore[arg-type]  # is checked later
+            baseline=self.get_option("baseline"),
+            folder=self.folder,
+        )
+        self.agent = self.get_option("agent")
+        self.report_folder = self.get_option("report")
+
+    def get_option(self, name: str) -> str | None:
+        """Return the option `--evalgate-NAME`, else the ini key `evalgate_NAME`; None if neither is set."""
+        return self._config.getoption(f"--evalgate-{name}") or self._config.getini(f"evalgate_{name}") or None
+
+    def _find_folder(self, thresholds: str | None) -> Path:
+        here, root = self._config.invocation_params.dir, self._config.rootpath
+        for folder in (here, root):
+            if (folder / thresholds).is_file() if thresholds else find_thresholds_file(folder):
+                return folder
+        return root if self._config.inipath else here
+
+    @cached_property
+    def rules(self) -> Thresholds:
+        """Return the thresholds file, or the defaults without one.
+
+        Raises:
+            InvalidInputError: with every problem of the file.
+        """
+        given = self.options.thresholds
+        return load_thresholds_or_default(self.folder, None if given is None else str(given))
+
+    @property
+    def has_agent(self) -> bool:
+        """Return True if an option, an ini key or the thresholds file names an agent."""
+        return bool(self.agent or self.rules.config.agent)
+
+    @cached_property
+    def files(self) -> Mapping[Path, EvalFile]:
+        """Return the files that the thresholds file names as `eval_sets`, by their absolute path.
+
+        Raises:
+            InvalidInputError: with every problem of the thresholds file and its patterns.
+        """
+        if not self.rules.config.eval_sets:
+            return {}
+        problems: list[Problem] = []
+        found = find_eval_files(self.rules.config.eval_sets, base=self.folder, problems=problems)
+        if problems:
+            raise InvalidInputError(problems)
+        return {file.path: file for file in found}
+
+    def load_files(self, patterns: Sequence[str], format_name: str | None = None) -> tuple[EvalSet, ...]:
+        """Load the eval sets of patterns as `load_eval_sets` does.
+
+        Raises:
+            InvalidInputError: with every problem of the files.
+        """
+        name = format_name or self.rules.config.format
+        return load_eval_sets(patterns, registry.get_formats(), base=self.folder, format_name=name)
+
+    def resolve_policies(self, eval_set: EvalSet) -> CasePolicies:
+        """Return the policies of the cases of a set, with their tags.
+
+        Raises:
+            InvalidInputError: a rule of the thresholds file names a metric that is not among the criteria.
+        """
+        return resolve_case_policies(self.rules, self.rules.config.cases, (eval_set,), is_part=True)
+
+    def locate_pattern(self, pattern: str, folder: Path) -> str:
+        """Return a pattern as an absolute path if it names files in `folder`, else unchanged."""
+        problems: list[Problem] = []
+        find_eval_files([str(folder / pattern)], base=self.folder, problems=problems)
+        return pattern if problems else str(folder / pattern)
+
+    def build_plan(self, sources: object, agent: object, options: EvaluationOptions) -> Plan:
+        """Build the plan of an evaluation; problems name the options of pytest.
+
+        Raises:
+            InvalidInputError: with every problem of the input that was found.
+        """
+        try:
+            return build_evaluation_plan(sources, agent, options)
+        except InvalidInputError as error:
+            raise InvalidInputError(map(_name_option, error.problems)) from None
+
+
+def _name_option(problem: Problem) -> Problem:
+    if not problem.message.startswith("no agent: "):
+        return problem
+    return replace(
+        problem,
+        message="no agent: give --evalgate-agent KIND:WHAT (as python:agent.py:answer), the ini key "
+        "`evalgate_agent`, or an `agent` section in the thresholds file. `evalgate init` writes one.",
+    )
+
+
+class ProjectEvaluator:
+    """`evaluate` with the settings of the project; the fixture `evalgate` is one.
+
+    >>> def test_greeting(evalgate):
+    ...     case = {"query": "Hi", "reference": "Hello"}
+    ...     record = evalgate.evaluate([case], lambda text: "Hello", criteria={"response_match_score": 1.0})
+    ...     record.assert_passed()
+    """
+
+    def __init__(self, project: Project, name: str, folder: Path, defaults: Mapping[str, Any]) -> None:
+        """Keep the settings.
+
+        Args:
+            project: The project.
+            name: Name of the test, for cases without an eval set and for the folder of its reports.
+            folder: Folder of the test, where eval sets are looked for first.
+            defaults: Options of the test's marker.
+        """
+        self.name = name
+        """Name of the test."""
+        self._project = project
+        self._folder = folder
+        self._defaults = defaults
+
+    @classmethod
+    def from_node(cls, node: "pytest.Item") -> "ProjectEvaluator":
+        """Return the evaluator of a test."""
+        marks = reversed(list(node.iter_markers("evalgate")))
+        defaults = {name: value for mark in marks for name, value in mark.kwargs.items()}
+        return cls(Project(node.config), node.name, node.path.parent, defaults)
+
+    def evaluate(self, eval_sets: object = (), agent: object = None, **options: Any) -> Record:
+        """Run eval sets against an agent and return the record, as `evalgate.evaluate` does.
+
+        The agent, thresholds, baseline and runs of the project apply where none are given. Files are looked
+        for in the folder of the test, then in that of the project. Cases without an eval set get one with the
+        name of the test.
+
+        Raises:
+            InvalidInputError, EvalgateError: as for `evalgate.evaluate`.
+        """
+        return self._write(run_blocking(partial(evaluate_plan, self._plan(eval_sets, agent, options))))
+
+    async def evaluate_async(self, eval_sets: object = (), agent: object = None, **options: Any) -> Record:
+        """Run eval sets in the event loop of the test; otherwise like `evaluate`.
+
+        Raises:
+            InvalidInputError, EvalgateError: as for `evalgate.evaluate`.
+        """
+        return self._write(await evaluate_plan(self._plan(eval_sets, agent, options)))
+
+    def _plan(self, eval_sets: object, agent: object, options: Mapping[str, Any]) -> Plan:
+        given = dict(self._defaults) | dict(options)
+        agent = given.pop("agent", None) if agent is None else agent
+        return self._project.build_plan(
+            self._name_cases(list_sources(self._project, eval_sets, self._folder)),
+            self._project.agent if agent is None else agent,
+            apply_options(self._project.options, given),
+        )
+
+    def _name_cases(self, sources: list[object]) -> list[object]:
+        """Put cases without an eval set into one with the name of the test."""
+        cases = tuple(each for each in sources if isinstance(each, EvalCase))
+        others = [each for each in sources if not isinstance(each, EvalCase)]
+        return [*others, EvalSet(self.name, cases)] if cases else sources
+
+    def _write(self, record: Record) -> Record:
+        if self._project.report_folder:
+            record.write(self._project.folder / self._project.report_folder / self.name.replace(os.sep, "_"))
+        return record
+
+
+def list_sources(project: Project, given: object, folder: Path) -> list[object]:
+    """Return eval sets as a list, with those patterns absolute that name files in `folder`."""
+    found: list[object] = []
+    for one in given if isinstance(given, list | tuple) else (given,):
+        for each in one if isinstance(one, list | tuple) else (one,):
+            is_pattern = isinstance(each, str | Path)
+            found.append(project.locate_pattern(str(each), folder) if is_pattern else each)
+    return found
+
+
+OPTIONS = frozenset(
+    ("criteria", "thresholds", "runs", "baseline", "concurrency", "timeout", "judge", "env", "format")
+)
+"""Options of `evalgate.evaluate` that the marker and the fixture take, besides the agent."""
+
+
+def apply_options(options: EvaluationOptions, given: Mapping[str, Any]) -> EvaluationOptions:
+    """Return the project's options with those of a marker or a call.
+
+    Raises:
+        InvalidInputError: an option is unknown.
+    """
+    if unknown := sorted(given.keys() - OPTIONS):
+        raise InvalidInputError(
+            Problem("", 0, 0, f"{name!r} is no option of an evaluation: {', '.join(sorted(OPTIONS))}")
+            for name in unknown
+        )
+    if "criteria" in given and "thresholds" not in given:
+        options = replace(options, thresholds=None)
+    return replace(options, **given)

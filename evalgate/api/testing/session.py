@@ -1,0 +1,326 @@
+"""The part of the pytest plugin that collects cases, runs them together and prints the verdict."""
+
+import inspect
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalgate.api.record import Record
+from evalgate.api.testing.groups import (
+    CaseGroup,
+    WorkerMessage,
+    build_message,
+    dump_messages,
+    load_messages,
+    merge_messages,
+)
+from evalgate.api.testing.nodes import (
+    CASE,
+    OUTCOME,
+    AgentFunction,
+    CaseItem,
+    EvalSetFile,
+    SelectedCase,
+    add_tags,
+    check_outcome,
+    list_cases,
+)
+from evalgate.api.testing.project import Project, apply_options, list_sources
+from evalgate.core.errors import EvalgateError, InvalidInputError
+from evalgate.core.types import EvalSet
+
+_ENDINGS = (".evalset.json", ".test.json")
+_INTERRUPTED = "the session ended before every case was run"
+
+
+def register_session(config: pytest.Config) -> None:
+    """Register the plugin of one session, and collect what the thresholds file names.
+
+    Raises:
+        pytest.UsageError: the thresholds file is wrong.
+    """
+    project = Project(config)
+    try:
+        files = project.files
+    except InvalidInputError as error:
+        raise pytest.UsageError(str(error)) from None
+    # With paths on the command line, only what is in them is collected, as always in pytest.
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        roots = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
+        outside = (path for path in files if not any(path.is_relative_to(root) for root in roots))
+        config.args += map(str, outside)
+    config.pluginmanager.register(EvalgateSession(config, project), "evalgate-session")
+
+
+@dataclass
+class Conclusion:
+    """The end of one group: its record, or the reason why there is none."""
+
+    group: str
+    record: Record | None = None
+    problem: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if there is a verdict and it is that the gate is open."""
+        return self.record is not None and self.record.passed
+
+
+@dataclass
+class EvalgateSession:
+    """Hooks of one session."""
+
+    config: pytest.Config
+    project: Project
+    groups: dict[str, CaseGroup] = field(default_factory=dict)
+    """Groups by name, in the order in which they were collected."""
+    conclusions: list[Conclusion] = field(default_factory=list)
+    messages: dict[str, list[WorkerMessage]] = field(default_factory=dict)
+    """Messages of the workers, by the name of the group."""
+    began: float = field(default_factory=time.time)
+    """Unix seconds."""
+    has_lost_worker: bool = False
+    has_worker_cases: bool = False
+    """True in the controller of pytest-xdist if a worker has run a case."""
+
+    @property
+    def in_worker(self) -> bool:
+        """Return True in a worker of pytest-xdist."""
+        return hasattr(self.config, "workerinput")
+
+    # --- collection -----------------------------------------------------------------------------------------
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalSetFile | None:
+        """Collect eval sets: by their names, as the thresholds file names them, or as they are asked for."""
+        is_asked_for = file_path.suffix == ".json" and parent.session.isinitpath(file_path)
+        if not (file_path.name.endswith(_ENDINGS) or is_asked_for or file_path in self.project.files):
+            return None
+        node: EvalSetFile = EvalSetFile.from_parent(parent, path=file_path)
+        node.group = self._get_group("", {})
+        return node
+
+    def _get_group(self, name: str, given: Mapping[str, Any]) -> CaseGroup:
+        """Return the group of a name, made with the options of its marker.
+
+        Raises:
+            InvalidInputError: an option is unknown.
+        """
+        if name not in self.groups:
+            others = dict(given)
+            agent = others.pop("agent", self.project.agent)
+            options = apply_options(self.project.options, others)
+            self.groups[name] = CaseGroup(name, self.project, agent, options, self.in_worker)
+        return self.groups[name]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(
+        self, collector: pytest.Collector, name: str, obj: object
+    ) -> AgentFunction | None:
+        """Collect a marked function that takes neither `outcome` nor `evalgate` as an agent."""
+        if not isinstance(collector, pytest.Module) or not inspect.isfunction(obj):
+            return None
+        marks = [mark for mark in getattr(obj, "pytestmark", ()) if mark.name == "evalgate"]
+        if not marks or obj.__module__ != collector.obj.__name__:
+            return None
+        if {"outcome", "evalgate"} & inspect.signature(obj).parameters.keys():
+            return None
+        node: AgentFunction = AgentFunction.from_parent(collector, name=name)
+        node.cases = self._list_marked_cases(node, marks, {"agent": obj})
+        return node
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Call a test that takes `outcome` once for each case of its marker."""
+        if "outcome" not in metafunc.fixturenames:
+            return
+        found = list(metafunc.definition.iter_markers_with_node("evalgate"))
+        if not found:
+            return
+        marks = [mark for _, mark in reversed(found)]
+        # A marker of a class or module makes one evaluation for all tests in it.
+        owner = next(node for node, mark in found if mark.args or mark.kwargs)
+        cases = self._list_marked_cases(owner, marks, {})
+        parameters = [pytest.param(case, id=_name_case(case, cases)) for case in cases]
+        metafunc.parametrize("outcome", parameters, indirect=True)
+
+    def _list_marked_cases(
+        self, node: pytest.Collector | pytest.Item | Any, marks: list[pytest.Mark], given: Mapping[str, Any]
+    ) -> list[SelectedCase]:
+        """Return the cases of markers, of which a later one replaces what an earlier one says."""
+        options = {name: value for mark in marks for name, value in mark.kwargs.items()} | dict(given)
+        arguments = next((mark.args for mark in reversed(marks) if mark.args), ())
+        path = Path(node.path)
+        try:
+            group = self._get_group(node.nodeid if options else "", options)
+            sources = list_sources(self.project, arguments or list(map(str, self.project.files)), path.parent)
+            return [
+                case
+                for source in sources
+                for case in self._list_source_cases(group, source, options.get("format"), path)
+            ]
+        except InvalidInputError as error:
+            raise pytest.Collector.CollectError(f"@pytest.mark.evalgate: {error}") from None
+
+    def _list_source_cases(
+        self, group: CaseGroup, source: Any, format_name: str | None, path: Path
+    ) -> list[SelectedCase]:
+        if not isinstance(source, str):
+            from evalgate.api.inputs import load_sources
+
+            loaded = load_sources([source], format_name, self.project.folder)
+        else:
+            loaded = self.project.load_files([source], format_name)
+        found = []
+        for eval_set in loaded:
+            file = self.project.folder / eval_set.path if eval_set.path else path
+            found += list_cases(group, self._load_whole(eval_set, file, format_name), eval_set.cases, file)
+        return found
+
+    def _load_whole(self, eval_set: EvalSet, file: Path, format_name: str | None) -> EvalSet:
+        return eval_set if eval_set.is_whole else self.project.load_files([str(file)], format_name)[0]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Move cases to the end, group by group: no other test runs while agents do."""
+        cases = {item: case for item in items if (case := find_case(item)) is not None}
+        for item, case in cases.items():
+            if not isinstance(item, CaseItem):
+                add_tags(item, case.tags)
+        if not self.project.has_agent:
+            # The agent of these files is a marked function, whose items have the same cases.
+            marked = {case.path for case in cases.values() if case.group.name}
+            items[:] = [
+                item
+                for item in items
+                if not (item in cases and not cases[item].group.name and cases[item].path in marked)
+            ]
+        order = {name: number for number, name in enumerate(self.groups, 1)}
+        items.sort(key=lambda item: order[cases[item].group.name] if item in cases else 0)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note the cases that are left after `-k`, `-m`, `--lf` and the like."""
+        for case in filter(None, map(find_case, session.items)):
+            case.group.selected.add(case.key)
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Let a test of an outcome fail if the case failed, once the test's own assertions hold."""
+        result = yield
+        if OUTCOME in item.stash:
+            check_outcome(item, item.stash[CASE], item.stash[OUTCOME])
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Decide when every case has been run; stop the agents if the session ends before."""
+        try:
+            result = yield
+        except BaseException:
+            self._cancel()
+            raise
+        if session.shouldfail or session.shouldstop:
+            self._cancel()
+        elif not self.in_worker and not session.config.option.collectonly:
+            self._conclude()
+        if not all(each.is_open for each in self.conclusions):
+            session.testsfailed = session.testsfailed or 1  # the exit status of pytest
+        return result
+
+    def _cancel(self) -> None:
+        for group in self.groups.values():
+            group.cancel()
+            if group.selected:
+                self.conclusions.append(Conclusion(group.name, problem=_INTERRUPTED))
+        if self.has_worker_cases:
+            self.conclusions.append(Conclusion("", problem=_INTERRUPTED))
+
+    def _conclude(self) -> None:
+        for group in self.groups.values():
+            if group.is_begun:
+                self.conclusions.append(self._conclude_group(group.name, group.finish))
+        for name, messages in self.messages.items():
+            if self.has_lost_worker:
+                self.conclusions.append(
+                    Conclusion(name, problem="a worker crashed, and its results are lost")
+                )
+                continue
+            conclude = partial(merge_messages, self.project, messages, self.began)
+            self.conclusions.append(self._conclude_group(name, conclude))
+
+    def _conclude_group(self, name: str, conclude: Callable[[], Record]) -> Conclusion:
+        try:
+            record = conclude()
+            if self.project.report_folder:
+                folder = self.project.folder / self.project.report_folder
+                record.write(folder / name.replace("/", "_").replace("::", "_") if name else folder)
+        except EvalgateError as error:
+            return Conclusion(name, problem=str(error))
+        return Conclusion(name, record)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Mark the reports of cases, for the controller of pytest-xdist, which does not know the items."""
+        report = yield
+        vars(report)["evalgate"] = find_case(item) is not None
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note that a worker has run a case."""
+        has_case = bool(getattr(report, "evalgate", False))
+        self.has_worker_cases = self.has_worker_cases or (has_case and hasattr(report, "node"))
+
+    def pytest_sessionfinish(self) -> None:
+        """Send the runs of a worker to the controller."""
+        if self.in_worker:
+            begun = [group for group in self.groups.values() if group.is_begun]
+            output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
+            output["evalgate"] = dump_messages(map(build_message, begun))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Take the runs of a worker that has ended."""
+        output = getattr(node, "workeroutput", None) or {}
+        self.has_lost_worker = self.has_lost_worker or bool(error) or "evalgate" not in output
+        for message in load_messages(output["evalgate"]) if "evalgate" in output else ():
+            self.messages.setdefault(message.name, []).append(message)
+
+    # --- the verdict ----------------------------------------------------------------------------------------
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the verdict of each evaluation."""
+        from evalgate.reporting.terminal import TerminalReport
+
+        report = TerminalReport(terminalreporter.hasmarkup, has_cases=False)
+        has_failed = bool(terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"))
+        for each in self.conclusions:
+            name = f" {each.group}" if each.group else ""
+            terminalreporter.section(f"evalgate{name}")
+            if each.record is None:
+                terminalreporter.write_line(f"NO VERDICT: {each.problem}", yellow=True)
+            else:
+                terminalreporter.write(report.render(each.record))
+        if not has_failed and not all(each.is_open for each in self.conclusions):
+            terminalreporter.write_line("The session fails because of the verdict: no test failed.", red=True)
+
+
+def find_case(item: pytest.Item) -> SelectedCase | None:
+    """Return the case that an item runs or asserts on; None for any other item."""
+    if isinstance(item, CaseItem):
+        return item.case
+    callspec = getattr(item, "callspec", None)
+    found = callspec.params.get("outcome") if callspec else None
+    return found if isinstance(found, SelectedCase) else None
+
+
+def _name_case(case: SelectedCase, cases: list[SelectedCase]) -> str:
+    """Return the eval id, with the eval set's id if several sets have such a case."""
+    is_unique = sum(each.name == case.name for each in cases) == 1
+    return case.name if is_unique else f"{case.key[0]}/{case.name}"
