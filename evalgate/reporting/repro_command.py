@@ -16,8 +16,14 @@ _MOST_CASES = 100
 _OF_AN_AGENT = frozenset({"--env", "--python", "--setup", "--simulated-user", "--timeout"})
 
 
+_WITHOUT_COMMAND = "in_process"
+"""Kind of agents that are objects of a Python program, which no command line can name."""
+
+
 def build_repro_command(record: Record, case: CaseResult) -> str:
-    """Return the command that runs one case, on one line; "" if no command line can hold its names."""
+    """Return the command that runs one case, on one line; "" if no command line can name it or the agent."""
+    if record.agent.kind == _WITHOUT_COMMAND:
+        return ""
     return _build_command(case, f"{record.agent.kind}:{record.agent.what}", record.options)
 
 
@@ -47,10 +53,11 @@ def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[st
 def build_replay_command(record: Record, case: CaseResult) -> str:
     """Return the command that scores the recorded runs again without an agent, from `results.json`.
 
-    Returns "" if no command line can hold the names, no run has an answer, or the agent was a recording.
+    Returns "" if no command line can hold the names, no run has an answer, or the agent was a recording
+    or an object of a program, which holds its criteria, too.
     """
     answered = any(run.outcome == "answered" for run in case.runs)
-    if not answered or record.agent.kind == "replay":
+    if not answered or record.agent.kind in {"replay", _WITHOUT_COMMAND}:
         return ""
     pairs = (pair for pair in _iter_option_pairs(record.options) if pair[0] not in _OF_AN_AGENT)
     return _build_command(case, f"replay:{resolve_record_path(record)}", [*chain.from_iterable(pairs)])

@@ -109,3 +109,9 @@ def test_secrets_of_the_environment_are_in_no_report(monkeypatch: pytest.MonkeyP
     assert "k3y-of-the-shop" not in record.to_json() + record.to_markdown() + record.to_html() + repr(
         record.cases
     )
+
+
+def test_no_command_line_is_shown_that_names_an_object(record: evalgate.Record) -> None:
+    assert record.agent.kind == "in_process"
+    for shown in (record.to_markdown(), record.to_html(), evalgate.render(record, "junit")):
+        assert "evalgate run" not in shown
