@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class BackgroundEvaluation(Generic[T]):
-    """An evaluation whose agent stays started until `finish` or `cancel`, so that cases can be run again.
+    """Evaluation with an agent that stays started until `finish` or `cancel`, so that cases can be run again.
 
     Its methods are for one other thread, such as that of pytest.
     """

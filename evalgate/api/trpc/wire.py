@@ -31,7 +31,7 @@ class WireModel(TrpcModel):
     def to_wire(self, *, functions: bool = False) -> dict[str, Any]:
         """Return the decoded JSON of this object, with Go's order of keys; Go omits empty members.
 
-        A field whose default is None is a pointer in Go, and is omitted only if it is None.
+        A field with None as its default is a pointer in Go, and is omitted only if it is None.
 
         Args:
             functions: whether to include functions, which JSON cannot hold.
