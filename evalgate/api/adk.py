@@ -5,10 +5,8 @@ Tests that were written for Google's class work after a change of the import. Go
 """
 
 import importlib
-import json
 import os
 import statistics
-import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +21,8 @@ from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_score
 from evalgate.core.frozen import frozen
-from evalgate.core.types import EvalSet, Reply, RunResult, ToolCall, TurnResult
+from evalgate.core.types import EvalSet, RunResult, TurnResult
+from evalgate.reporting.detailed_results import build_invocation_cells, format_grid
 
 NUM_RUNS = 2
 """Runs of each case unless a test asks for others."""
@@ -36,7 +35,6 @@ _MESSAGES = {
     "please re-run this test with `print_detailed_results` set to `True`.",
 }
 """First line of the assertion, word by word that of Google's class; by `print_detailed_results`."""
-_COLUMN = 25  # characters, as Google ADK's table
 
 
 @frozen
@@ -285,39 +283,8 @@ def _build_row(turn: TurnResult, score: float | None, threshold: float) -> tuple
         status,
         "" if score is None else format_score(score),
         str(threshold),
-        turn.user,
-        _get_response(turn.expected),
-        _get_response(turn.actual),
-        _format_calls(turn.expected),
-        _format_calls(turn.actual),
+        *build_invocation_cells(turn),
     )
-
-
-def _get_response(reply: Reply | None) -> str:
-    return (reply.response or "") if reply else ""
-
-
-def _format_calls(reply: Reply | None) -> str:
-    calls = [event for event in reply.events if isinstance(event, ToolCall)] if reply else []
-    return "\n".join(f"{call.name}({json.dumps(call.args or {}, ensure_ascii=False)})" for call in calls)
-
-
-def format_grid(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as a grid of text; the first is the header, and columns have at most 25 characters."""
-    cells = [[_wrap_cell(cell) for cell in row] for row in rows]
-    widths = [max(len(line) for row in cells for line in row[column]) for column in range(len(rows[0]))]
-    rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
-    lines = [rule]
-    for index, row in enumerate(cells):
-        for at in range(max(map(len, row))):
-            texts = (cell[at] if at < len(cell) else "" for cell in row)
-            lines.append("| " + " | ".join(map(str.ljust, texts, widths)) + " |")
-        lines.append(rule.replace("-", "=") if index == 0 else rule)
-    return "\n".join(lines)
-
-
-def _wrap_cell(text: str) -> list[str]:
-    return [part for line in text.split("\n") for part in textwrap.wrap(line, _COLUMN)] or [""]
 
 
 def _to_json_object(config: Any) -> dict[str, Any]:

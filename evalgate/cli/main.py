@@ -22,6 +22,7 @@ from evalgate.cli.options import (
     FullLineGroup,
     add_post_settings,
     baseline_file,
+    detailed_results,
     format_option,
     owner_reports,
     pop_post_options,
@@ -229,9 +230,10 @@ def init(agent: str | None, working_directory: str) -> int:
 @cli.command()
 @click.argument("results", type=FILE, default=DEFAULT_RESULTS)
 @owner_reports
+@detailed_results
 @reports_folder
 @project_directory
-def report(results: str, reports: tuple[str, ...], out: str, working_directory: str) -> int:
+def report(results: str, reports: tuple[str, ...], details: bool, out: str, working_directory: str) -> int:
     """Render the reports again from a results.json.
 
     The file may be of any older version. Ends with the exit code of its verdict.
@@ -246,6 +248,7 @@ def report(results: str, reports: tuple[str, ...], out: str, working_directory: 
         stdout=sys.stdout,
         stderr=sys.stderr,
         requested=reports,
+        details=details,
     )
 
 

@@ -115,6 +115,13 @@ kept_results = click.option(
     help="Results of the newest runs to keep for `evalgate results`.  [default: 20; 0 where CI is set]",
 )
 
+detailed_results = click.option(
+    "--print-detailed-results",
+    "details",
+    is_flag=True,
+    help="Print every case, and a table of the invocations for each metric that fails.",
+)
+
 OWNER_REPORTS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 owner_reports = click.option(
@@ -349,6 +356,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Reporting": (
         "out",
         "html",
+        "details",
         "keep_results",
         "reports",
         "mask",

@@ -16,6 +16,7 @@ from evalgate.cli.options import (
     add_plan_options,
     add_posting_options,
     build_overrides,
+    detailed_results,
     html_page,
     kept_results,
     owner_reports,
@@ -61,6 +62,7 @@ def _parse_shard(
 )
 @add_posting_options
 @html_page
+@detailed_results
 @kept_results
 @owner_reports
 @reports_folder
@@ -86,8 +88,8 @@ def run(
     from evalgate.runner.publish import Publisher
 
     thresholds, folder = options.pop("thresholds"), Path(working_directory)
-    posting, requested = pop_post_options(options), pop_requested_reports(options)
-    kept: int | None = options.pop("keep_results")
+    posting, reports = pop_post_options(options), pop_requested_reports(options)
+    kept, details = options.pop("keep_results"), options.pop("details")
     overrides = build_overrides(eval_sets, options)
     out = choose_out(click.get_current_context(), folder, out, overrides.agent)
     redactor = build_redactor(overrides.mask)
@@ -98,8 +100,9 @@ def run(
         ExitStack() as published,
     ):
         plan = build_plan(overrides, thresholds=thresholds, folder=folder, environ=os.environ)
-        streams = (sys.stdout, sys.stderr)
-        publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, requested, kept)
+        publisher = Publisher(
+            plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor, posting, reports, kept, details
+        )
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, published)
         # Before the run, because the agent may remove the folder that this looks at.
         repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)

@@ -182,12 +182,15 @@ class TerminalReport:
     """The most columns of a failing case. The verdict's reasons are not limited by it."""
     has_cases: bool = True
     """False: the failing cases are shown elsewhere."""
+    details: bool = False
+    """True: the report begins with every case, and with the invocations of each metric that fails."""
 
     file_name = "report.txt"
 
     def render(self, record: Record) -> str:
         """Return the whole report, ending in a newline."""
         parts = (
+            self._format_details(record),
             self._format_failing(record) if self.has_cases else (),
             self._format_metrics(record),
             self._format_baseline(record),
@@ -195,6 +198,12 @@ class TerminalReport:
             self._format_summary(record),
         )
         return "\n".join("".join(f"{line}\n" for line in part) for part in map(list, parts) if part)
+
+    def _format_details(self, record: Record) -> Iterator[str]:
+        if self.details:
+            from evalgate.reporting.detailed_results import list_detailed_results
+
+            yield from list_detailed_results(record)
 
     def _format_failing(self, record: Record) -> Iterator[str]:
         groups = group_findings(list_findings(record))

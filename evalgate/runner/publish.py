@@ -190,6 +190,8 @@ class Publisher:
     """Names of reporters in `registry.ON_REQUEST` that are used, too."""
     keep_results: int | None = None
     """Results of the newest runs to keep; None: `DEFAULT_KEPT`, and none where the variable CI is set."""
+    details: bool = False
+    """True: the terminal shows every case, and the invocations of each metric that fails."""
     _out: AnchoredFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
     _history: AnchoredFolder = field(init=False, repr=False)
@@ -267,7 +269,7 @@ class Publisher:
         self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")
         self.stderr.flush()
         redact, folder = self.redactor.redact_text, self._from_root
-        self.stdout.write(redact(_render_terminal(record, self.stdout, self.environ)))
+        self.stdout.write(redact(_render_terminal(record, self.stdout, self.environ, details=self.details)))
         self.stdout.flush()
         # The same text as in comment.md, which may be missing: a full disk keeps no post back.
         files = frozenset(path.name for path in written)
@@ -367,11 +369,12 @@ def rerender_reports(
     stdout: TextIO,
     stderr: TextIO,
     requested: Collection[str] = (),
+    details: bool = False,
 ) -> int:
     """Render every report from a stored record, and return the record's exit code.
 
     Of the reports on request, the page and those in `requested` are rendered. If a report cannot be
-    written, an error is printed, and the exit code is 2 instead of 0.
+    written, an error is printed, and the exit code is 2 instead of 0. `details` is that of `TerminalReport`.
 
     Raises:
         InvalidInputError: the record cannot be read, or `out` cannot be written.
@@ -396,18 +399,20 @@ def rerender_reports(
         _print_error(error, stderr)
         if not record.verdict.exit_code:
             return error.exit_code
-    stdout.write(_render_terminal(record, stdout, environ))
+    stdout.write(_render_terminal(record, stdout, environ, details=details))
     return record.verdict.exit_code
 
 
-def _render_terminal(record: Record, stream: TextIO, environ: Mapping[str, str]) -> str:
+def _render_terminal(
+    record: Record, stream: TextIO, environ: Mapping[str, str], *, details: bool = False
+) -> str:
     from evalgate.reporting.terminal import TerminalReport
 
+    report = TerminalReport(color=_takes_escapes(stream, environ), details=details)
     # A log is as wide as its reader's window, which nothing here knows.
-    if not stream.isatty():
-        return TerminalReport(color=_takes_escapes(stream, environ)).render(record)
-    width = shutil.get_terminal_size().columns
-    return TerminalReport(color=_takes_escapes(stream, environ), width=width).render(record)
+    if stream.isatty():
+        report = replace(report, width=shutil.get_terminal_size().columns)
+    return report.render(record)
 
 
 def _find_path_from_root(folder: Path, environ: Mapping[str, str]) -> str:

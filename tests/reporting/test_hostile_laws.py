@@ -130,6 +130,7 @@ REPORTS: dict[str, Callable[[Record], str]] = {
     "JUnit": JUnitReport().render,
     "Code Quality": CodeQualityReport("sub").render,
     "terminal": TerminalReport().render,
+    "terminal with details": TerminalReport(details=True).render,
     "page": HtmlReport().render,
 }
 
