@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Self
 
 from evalgate.api.evaluation import run_blocking
@@ -11,7 +12,7 @@ from evalgate.api.trpc.criteria import EvalMetric
 from evalgate.api.trpc.errors import CallbackError
 from evalgate.api.trpc.evaluators import Registry
 from evalgate.api.trpc.managers import LocalEvalResultManager, LocalEvalSetManager, LocalMetricManager
-from evalgate.api.trpc.protocols import EvalResultManager, EvalSetManager, MetricManager
+from evalgate.api.trpc.protocols import EvalResultManager, EvalSetManager, MetricManager, Service
 from evalgate.api.trpc.requests import EvaluateConfig, EvaluateRequest, InferenceRequest
 from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult, EvaluationResult
 from evalgate.api.trpc.service import LocalService
@@ -25,7 +26,7 @@ class AgentEvaluator:
     def __init__(
         self,
         app_name: str,
-        service: LocalService,
+        service: Service,
         *,
         metric_manager: MetricManager,
         eval_result_manager: EvalResultManager,
@@ -78,7 +79,9 @@ class AgentEvaluator:
         metrics = self._load_metrics(eval_set_id)
         request = InferenceRequest(self._app_name, eval_set_id, list(eval_case_ids))
         results: list[EvalCaseResult] = []
-        async with self._service:
+        async with AsyncExitStack() as stack:
+            if isinstance(self._service, LocalService):
+                await stack.enter_async_context(self._service)  # its agent keeps running between the runs
             for run_id in range(1, self._num_runs + 1):
                 results += await self._run_once(request, metrics, run_id)
         names = dict.fromkeys(result.eval_id for result in results)
@@ -98,8 +101,9 @@ class AgentEvaluator:
     def _load_metrics(self, eval_set_id: str) -> list[EvalMetric]:
         names = self._metrics.list(self._app_name, eval_set_id)
         metrics = [self._metrics.get(self._app_name, eval_set_id, name) for name in names]
-        config = EvaluateConfig(metrics)
-        self._service.check_metrics(EvaluateRequest(self._app_name, eval_set_id, [], config))
+        if isinstance(self._service, LocalService):
+            config = EvaluateConfig(metrics)
+            self._service.check_metrics(EvaluateRequest(self._app_name, eval_set_id, [], config))
         return metrics
 
     async def _run_once(
@@ -136,6 +140,7 @@ def new(
     eval_case_parallel_evaluation_enabled: bool = False,
     timeout: float | None = None,
     judge: str | None = None,
+    evaluation_service: Service | None = None,
 ) -> AgentEvaluator:
     """Create an evaluator, as `evaluation.New` of tRPC-Agent-Go does.
 
@@ -154,6 +159,8 @@ def new(
         eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
         timeout: Seconds that one turn of the agent may take.
         judge: `PROVIDER/MODEL` that judges in the place of each metric's model.
+        evaluation_service: A service of the caller, which then replaces the runner and all other parts but
+            the metrics and the results.
 
     Raises:
         InvalidInputError: an argument is wrong.
@@ -178,7 +185,7 @@ def new(
         raise InvalidInputError("`app_name` is empty")
     if num_runs < 1:
         raise InvalidInputError("`num_runs` must be at least 1")
-    service = LocalService(
+    service = evaluation_service or LocalService(
         runner,
         eval_set_manager=eval_set_manager or LocalEvalSetManager(),
         registry=registry,

@@ -729,6 +729,21 @@ class TestService:
         with pytest.raises(trpc.NotFoundError):
             service.evaluate(request)
 
+    def test_a_service_of_the_user_is_used_by_the_evaluator(self) -> None:
+        class OwnService:
+            async def inference_async(self, request: trpc.InferenceRequest) -> list[trpc.InferenceResult]:
+                return [trpc.InferenceResult(request.app_name, request.eval_set_id, "own", status="passed")]
+
+            async def evaluate_async(self, request: trpc.EvaluateRequest) -> trpc.EvalSetResult:
+                [inference] = request.inference_results
+                result = trpc.EvalCaseResult(eval_id=inference.eval_case_id, final_eval_status="passed")
+                return trpc.EvalSetResult(eval_set_id=request.eval_set_id, eval_case_results=[result])
+
+        result = build(None, evaluation_service=OwnService(), num_runs=2).evaluate(SET)
+        [case] = result.eval_cases
+        assert (case.eval_case_id, result.overall_status) == ("own", "not_evaluated")
+        assert [run.run_id for run in case.eval_case_results] == [1, 2]
+
 
 class TestCallbacks:
     """What the vectors of tests/conformance/test_trpc_service.py leave out."""
