@@ -125,6 +125,8 @@ class TestCollection:
             (["-m", "smoke"], CASES[:1]),
             (["-m", "not smoke"], CASES[1:]),
             (["-k", "words"], CASES[:1]),
+            (["-m", "evalgate"], CASES),
+            (["-m", "not evalgate"], []),
             (["--deselect", CASES[0]], CASES[1:]),
             (CASES[2:], CASES[2:]),
             (["tests"], CASES),
@@ -273,6 +275,22 @@ class TestRun:
         assert result.ret == pytest.ExitCode.OK
         result.stdout.fnmatch_lines(["GATE OPEN", "*2 passed, 1 deselected*"])
 
+    def test_reports(self, project: pytest.Pytester) -> None:
+        run(project, "--evalgate-report", "reports")
+
+        record = Record.read(project.path / "reports/results.json")
+        assert record.verdict.status == "fail"
+        assert record.options == ("--out", "reports/again")
+
+    def test_secrets_are_hidden(self, project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SERVICE_API_KEY", "s3cr3t-value-of-a-key")
+        text = AGENT.replace('return "Refunded."', 'return "s3cr3t-value-of-a-key"')
+        project.path.joinpath("agent.py").write_text(text)
+        result = run(project)
+
+        result.assert_outcomes(passed=2, failed=1)
+        assert "s3cr3t" not in get_text(result)
+
     def test_junit(self, project: pytest.Pytester) -> None:
         run(project, "--junitxml=junit.xml")
         tests = ET.parse(project.path / "junit.xml").getroot().findall(".//testcase")
@@ -391,6 +409,23 @@ class TestMarker:
                 "GATE CLOSED",
             ]
         )
+
+    def test_other_markers_of_the_agent_apply_to_its_cases(self, folder: pytest.Pytester) -> None:
+        folder.makepyfile(
+            test_agent="""
+            import pytest
+
+            @pytest.mark.skip(reason="is away")
+            @pytest.mark.evalgate("greetings.evalset.json", criteria={"response_match_score": 1.0})
+            def agent(text):
+                raise AssertionError
+            """
+        )
+        result = run(folder, "-rs")
+
+        result.assert_outcomes(skipped=2)
+        result.stdout.fnmatch_lines(["SKIPPED ?2? * is away"])
+        assert "GATE" not in get_text(result)
 
     def test_cases_run_together(self, folder: pytest.Pytester) -> None:
         folder.makepyfile(

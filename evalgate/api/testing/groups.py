@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,8 +81,9 @@ class CaseGroup:
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.
         """
-        running = self._start()
-        result = running.repeat_case(key) if node_id in self.asked else running.get_result(key)
+        with self._redactor.redact_errors():
+            running = self._start()
+            result = running.repeat_case(key) if node_id in self.asked else running.get_result(key)
         self.asked.add(node_id)
         found: CaseResult = self._redactor.redact_tree(result)
         return found
@@ -117,7 +117,8 @@ class CaseGroup:
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.
         """
-        return self._start().finish()
+        with self._redactor.redact_errors():
+            return self._start().finish()
 
     @property
     def is_begun(self) -> bool:
@@ -129,17 +130,8 @@ class CaseGroup:
         if self.name or self._plan is None or self._plan.agent.settings.kind == "in_process":
             return ""
         agent = AgentInfo(self._plan.agent.settings.kind, self._plan.agent.what)
-        record = replace(EMPTY_RECORD, agent=agent, options=self._run_options)
+        record = replace(EMPTY_RECORD, agent=agent, options=self.project.run_options)
         return build_repro_command(record, case)
-
-    @property
-    def _run_options(self) -> tuple[str, ...]:
-        folder = os.path.relpath(self.project.folder)
-        thresholds = self.options.thresholds
-        return (
-            *(() if folder == "." else ("-C", folder)),
-            *(("-c", str(thresholds)) if isinstance(thresholds, str | Path) else ()),
-        )
 
 
 def build_redacted_record(gate_run: GateRun) -> Record:

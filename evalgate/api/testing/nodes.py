@@ -59,12 +59,18 @@ def list_cases(
     return found
 
 
+TAGS = pytest.StashKey[set[str]]()
+
+
 def add_tags(item: pytest.Item, tags: Iterable[str]) -> None:
     """Make tags markers, for `-m`; those that cannot be a marker are keywords, for `-k`."""
+    known = item.config.stash.setdefault(TAGS, set())
     for tag in tags:
         item.extra_keyword_matches.add(tag)
         if _MARKER_NAME.fullmatch(tag) and tag not in _PYTEST_MARKERS:
-            item.config.addinivalue_line("markers", f"{tag}: cases with this tag")
+            if tag not in known:
+                known.add(tag)
+                item.config.addinivalue_line("markers", f"{tag}: cases with this tag")
             item.add_marker(tag)
 
 

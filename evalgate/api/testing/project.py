@@ -64,6 +64,12 @@ class Project:
         return load_thresholds_or_default(self.folder, None if given is None else str(given))
 
     @property
+    def run_options(self) -> tuple[str, ...]:
+        """Return the options with which `evalgate run` evaluates the cases of the project."""
+        folder, thresholds = os.path.relpath(self.folder), self.get_option("thresholds")
+        return (*(() if folder == "." else ("-C", folder)), *(("-c", thresholds) if thresholds else ()))
+
+    @property
     def has_agent(self) -> bool:
         """Return True if an option, an ini key or the thresholds file names an agent."""
         return bool(self.agent or self.rules.config.agent)

@@ -3,7 +3,7 @@
 import inspect
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,7 @@ class EvalgateSession:
             return None
         node: EvalSetFile = EvalSetFile.from_parent(parent, path=file_path)
         node.group = self._get_group("", {})
+        node.add_marker("evalgate")
         return node
 
     def _get_group(self, name: str, given: Mapping[str, Any]) -> CaseGroup:
@@ -130,6 +131,8 @@ class EvalgateSession:
         if {"outcome", "evalgate"} & inspect.signature(obj).parameters.keys():
             return None
         node: AgentFunction = AgentFunction.from_parent(collector, name=name)
+        for mark in getattr(obj, "pytestmark", ()):
+            node.add_marker(getattr(pytest.mark, mark.name)(*mark.args, **mark.kwargs))
         node.cases = self._list_marked_cases(node, marks, {"agent": obj})
         return node
 
@@ -256,12 +259,20 @@ class EvalgateSession:
     def _conclude_group(self, name: str, conclude: Callable[[], Record]) -> Conclusion:
         try:
             record = conclude()
-            if self.project.report_folder:
-                folder = self.project.folder / self.project.report_folder
-                record.write(folder / name.replace("/", "_").replace("::", "_") if name else folder)
+            self._write_reports(name, record)
         except EvalgateError as error:
             return Conclusion(name, problem=str(error))
         return Conclusion(name, record)
+
+    def _write_reports(self, name: str, record: Record) -> None:
+        if not self.project.report_folder:
+            return
+        folder = self.project.folder / self.project.report_folder
+        if name:
+            record.write(folder / name.replace("/", "_").replace("::", "_"))
+        else:
+            again = ("--out", f"{self.project.report_folder}/again")
+            replace(record, options=(*self.project.run_options, *again)).write(folder)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
