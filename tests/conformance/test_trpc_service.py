@@ -10,9 +10,12 @@ from typing import Any, Self
 import pytest
 
 from evalgate.api import trpc
+from evalgate.api.trpc.summaries import aggregate_case, build_summary, summarize_statuses
+from evalgate.api.trpc.wire import WireModel, dump_wire, parse_wire, parse_wire_list
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import AgentError, SessionResult
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
+from tests.conformance import shared_folder, test_trpc_runs
 from tests.conformance.test_trpc_pipeline import _events, a_row
 from tests.conformance.trpc import rows
 
@@ -178,3 +181,91 @@ def compare_results(result: trpc.EvaluationResult, theirs: dict[str, Any]) -> No
             for each in case.metric_results
         ]
         assert metrics == their_case["metrics"]
+
+
+SUMMARIES = [row for row in rows("numeric.json") if row["kind"] == "multirun" and "summary" in row["output"]]
+
+
+@pytest.mark.parametrize("row", [*test_trpc_runs.OURS, *SUMMARIES], ids=lambda row: row["id"])
+def test_summaries(row: dict[str, Any]) -> None:
+    """The summary of a results file is the original's, as far as the row has it."""
+    results = [
+        trpc.EvalCaseResult.model_validate(each) for each in row["input"]["evalSetResult"]["evalCaseResults"]
+    ]
+    for result in results:  # rows of the repository have the metrics alone
+        statuses = (metric.eval_status for metric in result.overall_eval_metric_results)
+        result.final_eval_status = result.final_eval_status or summarize_statuses(statuses)
+    names = dict.fromkeys(result.eval_id for result in results)
+    cases = [aggregate_case(name, [each for each in results if each.eval_id == name]) for name in names]
+    runs = max(result.run_id for result in results)
+    theirs = trpc.EvalSetResultSummary.model_validate(row["output"]["summary"])
+    ours = build_summary(cases, runs)
+    if theirs.num_runs:
+        assert ours == theirs
+    for own, their in zip(ours.eval_case_summaries, theirs.eval_case_summaries, strict=True):
+        assert own.overall_status == their.overall_status
+        assert [
+            (each.metric_name, each.average_score, each.eval_status) for each in own.metric_summaries
+        ] == [(each.metric_name, each.average_score, each.eval_status) for each in their.metric_summaries]
+
+
+OUR_FILES: dict[str, str] = {
+    "a.evalset_result.json": """{
+  "evalSetResultId": "r",
+  "evalSetId": "s",
+  "evalCaseResults": [
+    {
+      "evalId": "c",
+      "runId": 1,
+      "finalEvalStatus": "failed",
+      "overallEvalMetricResults": [
+        {
+          "metricName": "m",
+          "evalStatus": "failed",
+          "threshold": 0.5,
+          "criterion": {
+            "finalResponse": {
+              "text": {}
+            }
+          },
+          "details": {
+            "reason": "\\u003cb\\u003e \u00e9"
+          }
+        }
+      ]
+    }
+  ],
+  "creationTimestamp": 1766455261.342534
+}
+""",
+    "a.metrics.json": '[{"metricName": "m", "mine": {"b": [1, 2.5], "a": null}, "threshold": 1}]',
+    "a.evalset.json": '{"evalSetId": "s", "evalCases": [{"evalId": "c", "sessionInput": {"state": {"b": 1, "a": {}}}}]}',
+}
+
+
+def list_files() -> list[Path]:
+    folder = shared_folder()
+    return sorted((folder / "corpus/trpc").glob("*.json")) if folder else []
+
+
+@pytest.mark.parametrize("path", [*map(Path, OUR_FILES), *list_files()], ids=lambda path: path.name)
+def test_files_survive_reading_and_writing(path: Path) -> None:
+    """Results stay byte for byte; files that people wrote keep everything but empty members and blanks."""
+    text = OUR_FILES[path.name] if path.name in OUR_FILES else path.read_text("utf-8")
+    found: WireModel | list[trpc.EvalMetric]
+    if path.name.endswith(".metrics.json"):
+        found = parse_wire_list(trpc.EvalMetric, text.encode(), path.name)
+    elif path.name.endswith(".evalset.json"):
+        found = parse_wire(trpc.EvalSet, text.encode(), path.name)
+    else:
+        assert dump_wire(parse_wire(trpc.EvalSetResult, text.encode(), path.name)).strip() == text.strip()
+        return
+    assert drop_empty(json.loads(dump_wire(found))) == drop_empty(json.loads(text))
+
+
+def drop_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: drop_empty(each) for key, each in value.items() if each not in ("", None, [], {}, 0, False)
+        }
+    return [drop_empty(each) for each in value] if isinstance(value, list) else value

@@ -1,7 +1,6 @@
 """The evaluator of agents: runs an eval set a number of times and sums the runs up."""
 
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Self
@@ -134,7 +133,7 @@ def new(
     registry: Registry | None = None,
     num_runs: int = 1,
     callbacks: Callbacks | None = None,
-    session_id_supplier: Callable[[], str] = lambda: str(uuid.uuid4()),
+    session_id_supplier: Callable[[], str] | None = None,
     eval_case_parallelism: int | None = None,
     eval_case_parallel_inference_enabled: bool = False,
     eval_case_parallel_evaluation_enabled: bool = False,
@@ -153,7 +152,8 @@ def new(
         registry: Default: the built-in evaluators.
         num_runs: Runs of each case.
         callbacks: Functions that are called at eight points.
-        session_id_supplier: Creates the id of each case's session; an agent sees it as `session.id`.
+        session_id_supplier: Creates the id of each case's session, which an agent of this process sees as
+            `session.id`; default: a UUID.
         eval_case_parallelism: Cases at once, where parallel; default: the number of processors.
         eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
         eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.

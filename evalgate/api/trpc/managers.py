@@ -21,6 +21,8 @@ from evalgate.api.trpc.stores import FileStore, FsspecStore, MemoryStore, Suffix
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+SQLITE = "sqlite:///evalgate.db"
+"""The database that is used if none is named: a file in the working folder."""
 EVAL_SET_SUFFIX, METRICS_SUFFIX, RESULT_SUFFIX = ".evalset.json", ".metrics.json", ".evalset_result.json"
 
 
@@ -69,11 +71,11 @@ class SqlEvalSetManager(StoredEvalSetManager):
 
     The table is evalgate's own; tRPC-Agent-Go's MySQL managers have others.
 
-    >>> SqlEvalSetManager().create("math-eval-app", "math-basic").eval_set_id
+    >>> SqlEvalSetManager("sqlite://").create("math-eval-app", "math-basic").eval_set_id
     'math-basic'
     """
 
-    def __init__(self, database: "str | Engine" = "sqlite://", *, table_prefix: str = "") -> None:
+    def __init__(self, database: "str | Engine" = SQLITE, *, table_prefix: str = "") -> None:
         from evalgate.api.trpc.sql_store import SqlStore
 
         super().__init__(SqlStore(database, f"{table_prefix}evalgate_eval_sets"))
@@ -134,11 +136,11 @@ class FsspecMetricManager(StoredMetricManager):
 class SqlMetricManager(StoredMetricManager):
     """Metrics in the table `<table_prefix>evalgate_metrics` of a database that SQLAlchemy knows.
 
-    >>> SqlMetricManager().list("app", "set")
+    >>> SqlMetricManager("sqlite://").list("app", "set")
     []
     """
 
-    def __init__(self, database: "str | Engine" = "sqlite://", *, table_prefix: str = "") -> None:
+    def __init__(self, database: "str | Engine" = SQLITE, *, table_prefix: str = "") -> None:
         from evalgate.api.trpc.sql_store import SqlStore
 
         super().__init__(SqlStore(database, f"{table_prefix}evalgate_metrics"))
@@ -183,11 +185,11 @@ class FsspecEvalResultManager(StoredEvalResultManager):
 class SqlEvalResultManager(StoredEvalResultManager):
     """Results in the table `<table_prefix>evalgate_eval_set_results` of a database that SQLAlchemy knows.
 
-    >>> SqlEvalResultManager().list("app")
+    >>> SqlEvalResultManager("sqlite://").list("app")
     []
     """
 
-    def __init__(self, database: "str | Engine" = "sqlite://", *, table_prefix: str = "") -> None:
+    def __init__(self, database: "str | Engine" = SQLITE, *, table_prefix: str = "") -> None:
         from evalgate.api.trpc.sql_store import SqlStore
 
         super().__init__(SqlStore(database, f"{table_prefix}evalgate_eval_set_results"))

@@ -68,7 +68,7 @@ class LocalService:
         eval_result_manager: EvalResultManager | None = None,
         registry: Registry | None = None,
         callbacks: Callbacks | None = None,
-        session_id_supplier: Callable[[], str] = lambda: str(uuid.uuid4()),
+        session_id_supplier: Callable[[], str] | None = None,
         eval_case_parallelism: int | None = None,
         eval_case_parallel_inference_enabled: bool = False,
         eval_case_parallel_evaluation_enabled: bool = False,
@@ -83,7 +83,8 @@ class LocalService:
             eval_result_manager: Keeps what `evaluate` returns; None: nothing is kept.
             registry: Default: the built-in evaluators.
             callbacks: Functions that are called at eight points.
-            session_id_supplier: Creates the id of each case's session; an agent sees it as `session.id`.
+            session_id_supplier: Creates the id of each case's session, which an agent of this process sees as
+                `session.id`; default: a UUID.
             eval_case_parallelism: Cases at once, where parallel; default: the number of processors.
             eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
             eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
@@ -101,7 +102,7 @@ class LocalService:
         self._results = eval_result_manager
         self._registry = registry or Registry()
         self._callbacks = callbacks or Callbacks()
-        self._create_session_id = session_id_supplier
+        self._create_session_id = session_id_supplier or (lambda: str(uuid.uuid4()))
         self._inferences_at_once = at_once if eval_case_parallel_inference_enabled else 1
         self._evaluations_at_once = at_once if eval_case_parallel_evaluation_enabled else 1
         self._judge = None if judge is None else _parse_judge(judge)

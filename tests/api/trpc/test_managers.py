@@ -28,14 +28,10 @@ class Managers:
     sets: Callable[[], StoredEvalSetManager]
     metrics: Callable[[], StoredMetricManager]
     results: Callable[[], StoredEvalResultManager]
-    is_shared: bool = True
-    """Two managers of one place see each other's changes."""
 
 
 def in_memory(folder: Path) -> Managers:
-    return Managers(
-        trpc.InMemoryEvalSetManager, trpc.InMemoryMetricManager, trpc.InMemoryEvalResultManager, False
-    )
+    return Managers(trpc.InMemoryEvalSetManager, trpc.InMemoryMetricManager, trpc.InMemoryEvalResultManager)
 
 
 def local(folder: Path) -> Managers:
@@ -71,18 +67,28 @@ PLACES: dict[str, Callable[[Path], Managers]] = {
 }
 
 
-@pytest.fixture(
-    params=[
-        *PLACES,
-        pytest.param("mysql", marks=pytest.mark.docker),
-        pytest.param("postgresql", marks=pytest.mark.docker),
-    ]
-)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Managers:
+DATABASES = [
+    pytest.param("mysql", marks=pytest.mark.docker),
+    pytest.param("postgresql", marks=pytest.mark.docker),
+]
+
+
+def find_place(request: pytest.FixtureRequest, folder: Path) -> Managers:
     if request.param in PLACES:
-        return PLACES[request.param](tmp_path)
-    create_database = request.getfixturevalue("create_database")
-    return in_database(create_database(request.param))
+        return PLACES[request.param](folder)
+    return in_database(request.getfixturevalue("create_database")(request.param))
+
+
+@pytest.fixture(params=[*PLACES, *DATABASES])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Managers:
+    """Return the managers of each place."""
+    return find_place(request, tmp_path)
+
+
+@pytest.fixture(params=["local", "sqlite", *DATABASES])
+def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Managers:
+    """Return the managers of each place where several writers wait for each other."""
+    return find_place(request, tmp_path)
 
 
 CASE = trpc.EvalCase(
@@ -179,10 +185,8 @@ class TestEvalSets:
         assert sets.list("math") == ["basic"]
         sets.close()
 
-    def test_writers_lose_no_case_of_each_other(self, place: Managers, request: Any) -> None:
-        if not place.is_shared or request.node.callspec.params["place"].startswith("fsspec"):
-            pytest.skip("two managers share nothing, or the last writer wins")
-        managers = [place.sets() for _ in range(4)]
+    def test_writers_lose_no_case_of_each_other(self, shared_place: Managers) -> None:
+        managers = [shared_place.sets() for _ in range(4)]
         managers[0].create("math", "basic")
 
         def add_cases(number: int) -> None:
@@ -194,10 +198,8 @@ class TestEvalSets:
         for each in managers:
             each.close()
 
-    def test_one_of_two_creators_succeeds(self, place: Managers) -> None:
-        if not place.is_shared:
-            pytest.skip("two managers share nothing")
-        managers, errors = [place.sets(), place.sets()], list[Exception]()
+    def test_one_of_two_creators_succeeds(self, shared_place: Managers) -> None:
+        managers, errors = [shared_place.sets(), shared_place.sets()], list[Exception]()
 
         def create(sets: StoredEvalSetManager) -> None:
             try:
@@ -207,6 +209,7 @@ class TestEvalSets:
 
         run_at_once([partial(create, sets) for sets in managers])
         assert managers[0].list("math") == ["basic"]
+        assert len(errors) == 1
         for each in managers:
             each.close()
 
