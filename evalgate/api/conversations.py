@@ -1,11 +1,12 @@
 """Conversations of cases with an agent, without scores, for interfaces with evaluators of their own."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan
 from evalgate.core import types
-from evalgate.core.types import EvalSet
+from evalgate.core.protocols import ProgressListener
+from evalgate.core.types import EvalSet, RunResult
 from evalgate.runner.pipeline import SilentProgress, prepare_run
 
 
@@ -13,11 +14,10 @@ async def hold_conversations(
     eval_sets: Sequence[EvalSet],
     agent: object,
     *,
-    runs: int = 1,
     concurrency: int | None = None,
-    timeout: float | None = None,  # noqa: ASYNC109  of a turn, not of this call
+    progress: ProgressListener | None = None,
 ) -> types.Record:
-    """Run every case in the current event loop and return what was said, in the order of the cases.
+    """Run every case once in the current event loop and return what was said, in the order of the cases.
 
     Secrets are not removed: evaluators score what the agent said.
 
@@ -25,10 +25,43 @@ async def hold_conversations(
         EvalgateError: the agent cannot be set up.
         CancelledError: the call was cancelled.
     """
-    options = EvaluationOptions(runs=runs, concurrency=concurrency, timeout=timeout, scores=False)
+    options = EvaluationOptions(runs=1, concurrency=concurrency, scores=False)
     plan = build_evaluation_plan(list(eval_sets), agent, options).drop_baseline()
-    with prepare_run(plan, SilentProgress()) as gate_run:
+    with prepare_run(plan, progress or SilentProgress()) as gate_run:
         await gate_run.make_runs()
         if gate_run.evaluation.interrupted:
             raise asyncio.CancelledError
         return gate_run.build_record()
+
+
+class _QueueProgress(SilentProgress):
+    """Listener that puts every run into a queue, with the id of its case."""
+
+    def __init__(self) -> None:
+        self.runs: asyncio.Queue[tuple[str, RunResult] | None] = asyncio.Queue()
+
+    def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
+        """Queue the run."""
+        del eval_set_id
+        self.runs.put_nowait((eval_id, result))
+
+
+async def iter_conversations(
+    eval_set: EvalSet, agent: object, *, concurrency: int | None = None
+) -> AsyncIterator[tuple[str, RunResult]]:
+    """Run every case once, and yield its id and its run as soon as it is over.
+
+    Raises:
+        EvalgateError: as for `hold_conversations`.
+    """
+    progress = _QueueProgress()
+    held = asyncio.ensure_future(
+        hold_conversations([eval_set], agent, concurrency=concurrency, progress=progress)
+    )
+    held.add_done_callback(lambda _: progress.runs.put_nowait(None))
+    try:
+        while (found := await progress.runs.get()) is not None:
+            yield found
+        await held
+    finally:
+        held.cancel()

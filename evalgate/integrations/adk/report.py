@@ -5,6 +5,7 @@ The folder is the `agents_dir` of that class: its `list_eval_set_results` lists 
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from evalgate.core.sanitize import to_file_name
 from evalgate.core.types import (
@@ -50,7 +51,7 @@ class AdkReport:
             yield f"{to_file_name(app)}/{HISTORY_FOLDER}/{name}{RESULT_ENDING}", text
 
 
-def build_eval_set_results(record: Record, app_name: str) -> Iterator[JsonObject]:
+def build_eval_set_results(record: Record, app_name: str) -> Iterator[dict[str, Any]]:
     """Yield the fields of Google ADK's `EvalSetResult` for each eval set of a record."""
     criteria = record.index_criteria()
     for eval_set_id, cases in record.group_cases().items():

@@ -1,0 +1,290 @@
+"""Google ADK's `AgentEvaluator`, with the signatures, defaults and assertions of release 2.3.0."""
+
+import importlib
+import os
+import statistics
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evalgate.api.adk_results import EvalConfig, get_model
+from evalgate.api.evaluation import evaluate_plan
+from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, load_sources
+from evalgate.api.record import Record
+from evalgate.config.loader import parse_adk_config
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import format_score
+from evalgate.core.types import EvalSet, RunResult, TurnResult
+from evalgate.reporting.detailed_results import build_invocation_cells, format_grid
+
+NUM_RUNS = 2
+"""Runs of each case unless a test asks for others."""
+_AT_ONCE = 4  # conversations, as Google ADK's InferenceConfig has it
+_DEFAULT_CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
+_MESSAGES = {
+    True: "Following are all the test failures.",
+    False: "Following are all the test failures. If you looking to get more details on the failures, then "
+    "please re-run this test with `print_detailed_results` set to `True`.",
+}
+"""First line of the assertion, word by word that of Google's class; by `print_detailed_results`."""
+
+
+class AgentEvaluator:
+    """Evaluate agents of Google ADK in tests; every method is static, as in Google's class."""
+
+    @staticmethod
+    def find_config_for_test_file(test_file: str) -> Any:
+        """Return the `test_config.json` in the folder of a test file, or Google ADK's default criteria.
+
+        Raises:
+            InvalidInputError: the file cannot be read.
+        """
+        path = Path(test_file).parent / "test_config.json"
+        value: dict[str, Any] = {"criteria": dict(_DEFAULT_CRITERIA)}
+        if path.is_file():
+            value = _read_json_object(path)
+        return get_model("EvalConfig").model_validate(value)
+
+    @staticmethod
+    async def evaluate_eval_set(
+        agent_module: str,
+        eval_set: Any,
+        criteria: Mapping[str, float] | None = None,
+        eval_config: Any = None,
+        num_runs: int = NUM_RUNS,
+        agent_name: str | None = None,
+        print_detailed_results: bool = True,
+    ) -> Record:
+        """Run an eval set against the agent of a module, and assert that every metric reaches its threshold.
+
+        As in Google's class, the mean of a metric over all turns and runs of a case must reach it. Unlike
+        there, a case fails if its agent crashed.
+
+        Args:
+            agent_module: Dotted path of a module with `root_agent` or `get_agent_async`.
+            eval_set: An `EvalSet`, Google's or evalgate's.
+            criteria: Name of a metric to its threshold; deprecated in favour of `eval_config`.
+            eval_config: Google's `EvalConfig`, or what `find_config_for_test_file` returns.
+            num_runs: Runs of each case.
+            agent_name: Name of an agent below the root agent, which is evaluated instead.
+            print_detailed_results: Whether to print a table for each metric that fails.
+
+        Raises:
+            AssertionError: a metric misses its threshold; every such metric is named.
+            ValueError: there is no configuration, or the module has no agent.
+            InvalidInputError: the eval set or the configuration is wrong.
+        """
+        if criteria:
+            warnings.warn("`criteria` is deprecated: use `eval_config`", DeprecationWarning, stacklevel=2)
+            eval_config = EvalConfig(criteria=dict(criteria))
+        if eval_config is None:
+            raise ValueError("`eval_config` is required.")
+        agent = await _load_agent(agent_module, agent_name)
+        rules = parse_adk_config(_to_json_object(eval_config), Path.cwd())
+        options = EvaluationOptions(rules=rules, runs=num_runs, concurrency=_AT_ONCE)
+        record = await evaluate_plan(build_evaluation_plan(eval_set, agent, options))
+        failures = list(_find_failures(record, agent_name, show=print_detailed_results))
+        if failures:
+            raise AssertionError("\n".join([_MESSAGES[print_detailed_results], *failures]))
+        return record
+
+    @staticmethod
+    async def evaluate(
+        agent_module: str,
+        eval_dataset_file_path_or_dir: str,
+        num_runs: int = NUM_RUNS,
+        agent_name: str | None = None,
+        initial_session_file: str | None = None,
+        print_detailed_results: bool = True,
+    ) -> list[Record]:
+        """Evaluate one file, or every `*.test.json` of a folder and its subfolders, one after the other.
+
+        The `test_config.json` in the folder of each file has its criteria. The first file that fails ends the
+        evaluation, as in Google's class.
+
+        Args:
+            agent_module: As for `evaluate_eval_set`; so are the other options.
+            eval_dataset_file_path_or_dir: A `.test.json` or `.evalset.json` file, or a folder.
+            num_runs: Runs of each case.
+            agent_name: Name of an agent below the root agent.
+            initial_session_file: Session that old lists of turns start with.
+            print_detailed_results: Whether to print a table for each metric that fails.
+
+        Raises:
+            AssertionError, ValueError, InvalidInputError: as for `evaluate_eval_set`.
+        """
+        return [
+            await AgentEvaluator.evaluate_eval_set(
+                agent_module,
+                _load_test_file(file, initial_session_file),
+                eval_config=AgentEvaluator.find_config_for_test_file(file),
+                num_runs=num_runs,
+                agent_name=agent_name,
+                print_detailed_results=print_detailed_results,
+            )
+            for file in _list_test_files(eval_dataset_file_path_or_dir)
+        ]
+
+    @staticmethod
+    def migrate_eval_data_to_new_schema(
+        old_eval_data_file: str, new_eval_data_file: str, initial_session_file: str | None = None
+    ) -> None:
+        """Write an old list of turns as an eval set.
+
+        Raises:
+            ValueError: a file is not named.
+            InvalidInputError: the old file is wrong.
+        """
+        if not old_eval_data_file or not new_eval_data_file:
+            raise ValueError("One of old_eval_data_file or new_eval_data_file is empty.")
+        eval_set = _load_test_file(old_eval_data_file, initial_session_file, warns=False)
+        Path(new_eval_data_file).write_text(registry.get_writer("adk").write_eval_set(eval_set).text, "utf-8")
+
+
+def _list_test_files(path: str) -> list[str]:
+    if not Path(path).is_dir():
+        return [path]
+    return [
+        str(Path(folder, name))
+        for folder, _, names in os.walk(path)
+        for name in names
+        if name.endswith(".test.json")
+    ]
+
+
+def _load_test_file(path: str, session_file: str | None, *, warns: bool = True) -> EvalSet:
+    """Read a file of either kind; a session is for old lists of turns only, as in Google's class."""
+    (eval_set,) = load_sources(path, None, Path.cwd())
+    is_old = eval_set.format_name != "adk"
+    if is_old and warns:
+        warnings.warn(
+            f"Contents of {path} appear to be in older format. To avoid this warning, please update your "
+            "test files to contain data in EvalSet schema. You can use `migrate_eval_data_to_new_schema` for "
+            "migrating your old test files.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+    if session_file is None:
+        return eval_set
+    if not is_old:
+        raise AssertionError(
+            "Initial session should be specified as a part of EvalSet file. Explicit initial session is only "
+            "needed, when specifying data in the older schema."
+        )
+    read_session = registry.load_object("evalgate.integrations.adk.legacy_evalset:read_session_file")
+    session = read_session(Path(session_file), session_file)
+    return replace(eval_set, cases=tuple(replace(case, session=session) for case in eval_set.cases))
+
+
+async def _load_agent(module_name: str, agent_name: str | None) -> Any:
+    """Return the agent of a module by Google ADK's conventions.
+
+    Raises:
+        ValueError: there is none.
+        AssertionError: there is no agent of that name below the root agent.
+    """
+    module = importlib.import_module(module_name)
+    if not (hasattr(module, "agent") or module_name.endswith(".agent")):
+        raise ValueError(
+            f"Module {module_name} does not have a member named `agent` or the name should endwith `.agent`."
+        )
+    holder = getattr(module, "agent", module)
+    if hasattr(holder, "root_agent"):
+        root = holder.root_agent
+    elif hasattr(holder, "get_agent_async"):
+        found = await holder.get_agent_async()
+        # The engine expects an agent with its exit stack; the guide returns the agent alone.
+        root = found[0] if isinstance(found, tuple) else found
+    else:
+        raise ValueError(f"Module {module_name} does not have a root_agent or get_agent_async method.")
+    if not agent_name:
+        return root
+    agent = root.find_agent(agent_name)
+    if not agent:
+        raise AssertionError(f"Sub-Agent `{agent_name}` not found.")
+    return agent
+
+
+def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Iterator[str]:
+    for case in record.cases:
+        for run in case.runs:
+            if run.failure is not None:
+                yield f"{case.eval_id} for {agent_name} {run.outcome}: {run.failure.message}"
+        for metric in case.metrics:
+            turns = list(_iter_scored_turns(case.runs, metric.name))
+            scores = [score for _, score in turns if score is not None]
+            if not turns:  # a metric of the whole conversation
+                whole = [each for run in case.runs for each in run.metrics if each.name == metric.name]
+                scores = [each.score for each in whole if each.score is not None]
+            mean = statistics.mean(scores) if scores else None
+            if mean is not None and mean >= metric.threshold:
+                continue
+            if show:
+                _print_table(metric.name, metric.threshold, mean, turns)
+            yield f"{metric.name} for {agent_name} Failed. Expected {metric.threshold}, but got {mean}."
+
+
+def _iter_scored_turns(runs: Sequence[RunResult], metric: str) -> Iterator[tuple[TurnResult, float | None]]:
+    for run in runs:
+        for turn in run.turns:
+            for found in turn.metrics:
+                if found.name == metric:
+                    yield turn, found.score
+
+
+def _print_table(
+    metric: str, threshold: float, mean: float | None, turns: Sequence[tuple[TurnResult, float | None]]
+) -> None:
+    status = "NOT_EVALUATED" if mean is None else "FAILED"
+    print(  # noqa: T201  the table is the function's result
+        f"Summary: `EvalStatus.{status}` for Metric: `{metric}`. Expected threshold: `{threshold}`, actual "
+        f"value: `{mean}`."
+    )
+    header = (
+        "eval_status",
+        "score",
+        "threshold",
+        "prompt",
+        "expected_response",
+        "actual_response",
+        "expected_tool_calls",
+        "actual_tool_calls",
+    )
+    rows = [_build_row(turn, score, threshold) for turn, score in turns]
+    print(format_grid([header, *rows]))  # noqa: T201
+    print("\n\n")  # noqa: T201
+
+
+def _build_row(turn: TurnResult, score: float | None, threshold: float) -> tuple[str, ...]:
+    passed = score is not None and score >= threshold
+    status = "NOT_EVALUATED" if score is None else "PASSED" if passed else "FAILED"
+    return (
+        status,
+        "" if score is None else format_score(score),
+        str(threshold),
+        *build_invocation_cells(turn),
+    )
+
+
+def _to_json_object(config: Any) -> dict[str, Any]:
+    dump = getattr(config, "model_dump", None)
+    if not callable(dump):
+        raise InvalidInputError(
+            f"`eval_config` is a {type(config).__name__}; pass an `EvalConfig`, or what "
+            "`AgentEvaluator.find_config_for_test_file` returns"
+        )
+    # Google's type would write a criterion without the fields of its subclass.
+    found: dict[str, Any] = dump(mode="json", exclude_none=True, serialize_as_any=True)
+    return found
+
+
+def _read_json_object(path: Path) -> dict[str, Any]:
+    from evalgate.documents.strict_json import read_json
+
+    value = read_json(path, str(path)).value
+    if not isinstance(value, dict):
+        raise InvalidInputError(f"{path}: must be an object with `criteria`")
+    return value

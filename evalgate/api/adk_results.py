@@ -1,0 +1,292 @@
+"""Google ADK's types of metrics and results, for programs without Google ADK; see `adk_types`."""
+
+from enum import Enum
+from importlib import import_module
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from evalgate.api.adk_types import (
+    OPEN,
+    SPELLINGS,
+    EvalBaseModel,
+    EvalCase,
+    EvalSet,
+    Invocation,
+    Rubric,
+    RubricScore,
+)
+
+# --- metrics ------------------------------------------------------------------------------------------------
+
+
+class PrebuiltMetrics(Enum):
+    """Names of Google ADK's metrics.
+
+    >>> PrebuiltMetrics.RESPONSE_MATCH_SCORE.value
+    'response_match_score'
+    """
+
+    TOOL_TRAJECTORY_AVG_SCORE = "tool_trajectory_avg_score"
+    RESPONSE_EVALUATION_SCORE = "response_evaluation_score"
+    RESPONSE_MATCH_SCORE = "response_match_score"
+    SAFETY_V1 = "safety_v1"
+    FINAL_RESPONSE_MATCH_V2 = "final_response_match_v2"
+    RUBRIC_BASED_FINAL_RESPONSE_QUALITY_V1 = "rubric_based_final_response_quality_v1"
+    HALLUCINATIONS_V1 = "hallucinations_v1"
+    RUBRIC_BASED_TOOL_USE_QUALITY_V1 = "rubric_based_tool_use_quality_v1"
+    PER_TURN_USER_SIMULATOR_QUALITY_V1 = "per_turn_user_simulator_quality_v1"
+    MULTI_TURN_TASK_SUCCESS_V1 = "multi_turn_task_success_v1"
+    MULTI_TURN_TRAJECTORY_QUALITY_V1 = "multi_turn_trajectory_quality_v1"
+    MULTI_TURN_TOOL_USE_QUALITY_V1 = "multi_turn_tool_use_quality_v1"
+    RUBRIC_BASED_MULTI_TURN_TRAJECTORY_QUALITY_V1 = "rubric_based_multi_turn_trajectory_quality_v1"
+
+
+class JudgeModelOptions(EvalBaseModel):
+    """The model that judges.
+
+    >>> JudgeModelOptions().num_samples
+    5
+    """
+
+    judge_model: str = "gemini-2.5-flash"
+    judge_model_config: dict[str, Any] | None = None
+    num_samples: int = 5
+
+
+class BaseCriterion(BaseModel):
+    """A threshold with options; further keys are kept.
+
+    >>> BaseCriterion(threshold=0.8).threshold
+    0.8
+    """
+
+    model_config = OPEN
+
+    threshold: float
+    include_intermediate_responses_in_final: bool = False
+
+
+class LlmAsAJudgeCriterion(BaseCriterion):
+    """Options of a metric that a model judges.
+
+    >>> LlmAsAJudgeCriterion(threshold=0.8).judge_model_options.judge_model
+    'gemini-2.5-flash'
+    """
+
+    judge_model_options: JudgeModelOptions = JudgeModelOptions()
+
+
+class RubricsBasedCriterion(LlmAsAJudgeCriterion):
+    """Options of a metric that judges rubrics.
+
+    >>> RubricsBasedCriterion(threshold=0.8, rubrics=[Rubric(criterion="It is polite.")]).rubrics[0].criterion
+    'It is polite.'
+    """
+
+    rubrics: list[Rubric] = []
+
+
+class HallucinationsCriterion(LlmAsAJudgeCriterion):
+    """Options of `hallucinations_v1`.
+
+    >>> HallucinationsCriterion(threshold=0.8).evaluate_intermediate_nl_responses
+    False
+    """
+
+    evaluate_intermediate_nl_responses: bool = False
+
+
+class ToolTrajectoryCriterion(BaseCriterion):
+    """Options of `tool_trajectory_avg_score`.
+
+    >>> ToolTrajectoryCriterion(threshold=1.0, match_type="in order").match_type.name
+    'IN_ORDER'
+    """
+
+    class MatchType(Enum):
+        """How the calls must agree with the expected ones."""
+
+        EXACT = 0
+        IN_ORDER = 1
+        ANY_ORDER = 2
+
+    match_type: MatchType = MatchType.EXACT
+
+    @field_validator("match_type", mode="before")
+    @classmethod
+    def _read_name(cls, value: object) -> object:
+        if isinstance(value, str):
+            name = value.strip().upper().replace("-", "_").replace(" ", "_")
+            return cls.MatchType.__members__.get(name, value)
+        return value
+
+
+class CodeConfig(BaseModel):
+    """Dotted path of a Python function.
+
+    >>> CodeConfig(name="my_package.metrics.length").name
+    'my_package.metrics.length'
+    """
+
+    model_config = OPEN
+
+    name: str
+
+
+class CustomMetricConfig(BaseModel):
+    """A metric of one's own.
+
+    >>> CustomMetricConfig(code_config=CodeConfig(name="my_package.metrics.length")).description
+    ''
+    """
+
+    model_config = OPEN
+
+    code_config: CodeConfig
+    metric_info: dict[str, Any] | None = None
+    description: str = ""
+
+
+class EvalConfig(BaseModel):
+    """Metrics with their thresholds or criteria: the content of a `test_config.json`.
+
+    >>> EvalConfig(criteria={PrebuiltMetrics.RESPONSE_MATCH_SCORE.value: 0.8}).criteria
+    {'response_match_score': 0.8}
+    """
+
+    model_config = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True)
+
+    criteria: dict[str, Any] = {}
+    """Name of a metric to a threshold or a criterion."""
+    custom_metrics: dict[str, CustomMetricConfig] | None = None
+    user_simulator_config: dict[str, Any] | None = None
+
+
+# --- results ------------------------------------------------------------------------------------------------
+
+
+class EvalStatus(Enum):
+    """Status of a metric or of a case.
+
+    >>> EvalStatus(2).name
+    'FAILED'
+    """
+
+    PASSED = 1
+    FAILED = 2
+    NOT_EVALUATED = 3
+
+
+class EvalMetric(EvalBaseModel):
+    """A metric to evaluate.
+
+    >>> EvalMetric(metric_name="response_match_score", threshold=0.8).criterion is None
+    True
+    """
+
+    metric_name: str
+    threshold: float | None = None
+    criterion: BaseCriterion | None = None
+    custom_function_path: str | None = None
+
+
+class EvalMetricResultDetails(EvalBaseModel):
+    """Scores behind a score.
+
+    >>> EvalMetricResultDetails().rubric_scores is None
+    True
+    """
+
+    rubric_scores: list[RubricScore] | None = None
+
+
+class EvalMetricResult(EvalMetric):
+    """Score of a metric.
+
+    >>> EvalMetricResult(metric_name="response_match_score", score=1.0, eval_status=EvalStatus.PASSED).score
+    1.0
+    """
+
+    score: float | None = None
+    eval_status: EvalStatus
+    details: EvalMetricResultDetails = EvalMetricResultDetails()
+
+
+class EvalMetricResultPerInvocation(EvalBaseModel):
+    """Scores of one turn.
+
+    >>> said = Invocation(user_content={"parts": [{"text": "Hi"}]})
+    >>> EvalMetricResultPerInvocation(actual_invocation=said).eval_metric_results
+    []
+    """
+
+    actual_invocation: Invocation
+    expected_invocation: Invocation | None = None
+    eval_metric_results: list[EvalMetricResult] = Field(default_factory=list)
+
+
+class EvalCaseResult(BaseModel):
+    """Result of one run of a case.
+
+    >>> result = EvalCaseResult(eval_id="greets", final_eval_status=EvalStatus.FAILED, session_id="1",
+    ...     overall_eval_metric_results=[], eval_metric_result_per_invocation=[])
+    >>> result.final_eval_status.name
+    'FAILED'
+    """
+
+    model_config = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True)
+
+    eval_set_file: str | None = None
+    eval_set_id: str = ""
+    eval_id: str = ""
+    final_eval_status: EvalStatus
+    eval_metric_results: list[Any] | None = None
+    overall_eval_metric_results: list[EvalMetricResult]
+    eval_metric_result_per_invocation: list[EvalMetricResultPerInvocation]
+    session_id: str
+    session_details: dict[str, Any] | None = None
+    user_id: str | None = None
+
+
+class EvalSetResult(BaseModel):
+    """Results of an eval set: the content of an `.evalset_result.json`.
+
+    >>> EvalSetResult(eval_set_result_id="app_suite_1.0", eval_set_id="suite").eval_case_results
+    []
+    """
+
+    model_config = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True)
+
+    eval_set_result_id: str
+    eval_set_result_name: str | None = None
+    eval_set_id: str
+    eval_case_results: list[EvalCaseResult] = []
+    creation_timestamp: float = 0.0
+
+
+# --- Google's own types -------------------------------------------------------------------------------------
+
+ModelName = Literal["EvalCase", "EvalCaseResult", "EvalConfig", "EvalSet", "EvalSetResult", "Invocation"]
+_MODELS: dict[ModelName, tuple[str, type[BaseModel]]] = {
+    "EvalCase": ("eval_case", EvalCase),
+    "EvalCaseResult": ("eval_result", EvalCaseResult),
+    "EvalConfig": ("eval_config", EvalConfig),
+    "EvalSet": ("eval_set", EvalSet),
+    "EvalSetResult": ("eval_result", EvalSetResult),
+    "Invocation": ("eval_case", Invocation),
+}
+"""Name of a type to Google's module of it, and to the type of the library."""
+
+
+def get_model(name: ModelName) -> Any:
+    """Return Google ADK's own type of that name where it is installed, else that of the library.
+
+    >>> get_model("EvalSet").__name__
+    'EvalSet'
+    """
+    module, own = _MODELS[name]
+    try:
+        return getattr(import_module(f"google.adk.evaluation.{module}"), name)
+    except ImportError:
+        return own

@@ -1,0 +1,491 @@
+"""Google ADK's interface without Google ADK; tests/frameworks/test_adk_library.py has it beside Google's."""
+
+import asyncio
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalgate.api import adk
+from evalgate.api.record import Record
+from evalgate.core.errors import InvalidInputError
+
+AGENT = """
+class Agent:
+    def __init__(self, name, children=()):
+        self.name, self.children = name, children
+
+    def find_agent(self, name):
+        return next((each for each in (self, *self.children) if each.name == name), None)
+
+    def invoke(self, text, session):
+        if text == "boom":
+            raise RuntimeError("gone")
+        if text == "weather":
+            session.tool_call("get_weather", {"city": "London"})
+            session.tool_call("get_news", {})
+        return "42" if self.name == "root" else "I am special."
+"""
+ROOT_AGENT = f"{AGENT}\nroot_agent = Agent('root', [Agent('specialist_bot')])\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    package = tmp_path / "my_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "agent.py").write_text(ROOT_AGENT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in [each for each in sys.modules if each.partition(".")[0] == "my_package"]:
+        del sys.modules[name]
+
+
+def say(text: str, answer: str | None = None, *calls: adk.FunctionCall) -> adk.Invocation:
+    response = None if answer is None else adk.Content(role="model", parts=[adk.Part(text=answer)])
+    return adk.Invocation(
+        user_content=adk.Content(role="user", parts=[adk.Part(text=text)]),
+        final_response=response,
+        intermediate_data=adk.IntermediateData(tool_uses=list(calls)),
+    )
+
+
+def build_set(*turns: adk.Invocation, eval_id: str = "add_two_numbers", **more: Any) -> adk.EvalSet:
+    case = adk.EvalCase(eval_id=eval_id, conversation=list(turns), **more)
+    return adk.EvalSet(eval_set_id="arithmetic_suite", eval_cases=[case])
+
+
+RIGHT = ("What is 15 + 27?", "42")
+CONFIG = adk.EvalConfig(criteria={adk.PrebuiltMetrics.RESPONSE_MATCH_SCORE.value: 0.8})
+WEATHER = adk.FunctionCall(name="get_weather", args={"city": "London"})
+
+
+async def evaluate(eval_set: Any, config: Any = CONFIG, **options: Any) -> Record:
+    return await adk.AgentEvaluator.evaluate_eval_set(
+        "my_package.agent", eval_set, eval_config=config, **options
+    )
+
+
+class TestEvaluateEvalSet:
+    """The defaults and assertions of `AgentEvaluator.evaluate_eval_set`."""
+
+    async def test_two_runs_by_default(self) -> None:
+        record = await evaluate(build_set(say(*RIGHT)))
+        assert [len(case.runs) for case in record.cases] == [2]
+
+    @pytest.mark.parametrize(
+        ("match_type", "passes"), [("EXACT", False), ("IN_ORDER", True), ("ANY_ORDER", True)]
+    )
+    async def test_criteria_keep_their_options(self, match_type: str, *, passes: bool) -> None:
+        kind = adk.ToolTrajectoryCriterion
+        criterion = kind(threshold=1.0, match_type=kind.MatchType[match_type])
+        config = adk.EvalConfig(criteria={"tool_trajectory_avg_score": criterion})
+        evaluation = evaluate(build_set(say("weather", None, WEATHER)), config)
+
+        if passes:
+            await evaluation
+        else:
+            with pytest.raises(AssertionError, match=r"Expected 1\.0, but got 0\.0"):
+                await evaluation
+
+    async def test_failures_are_asserted_and_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(AssertionError) as caught:
+            await evaluate(build_set(say("What is 15 + 27?", "43")))
+
+        assert str(caught.value).splitlines() == [
+            "Following are all the test failures.",
+            "response_match_score for None Failed. Expected 0.8, but got 0.0.",
+        ]
+        shown = capsys.readouterr().out
+        assert shown.startswith(
+            "Summary: `EvalStatus.FAILED` for Metric: `response_match_score`. Expected threshold: `0.8`, actual "
+            "value: `0.0`."
+        )
+        for text in ("| eval_status", "What is 15 + 27?", "| 43", "| 42"):
+            assert text in shown
+
+    async def test_details_can_be_left_out(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(AssertionError, match="please re-run this test with `print_detailed_results`"):
+            await evaluate(build_set(say("What is 15 + 27?", "43")), print_detailed_results=False)
+        assert capsys.readouterr().out == ""
+
+    async def test_the_mean_over_all_turns_and_runs_counts(self) -> None:
+        half = adk.EvalConfig(criteria={"response_match_score": 0.5})
+        turns = say(*RIGHT), say("And then?", "nothing")
+        await evaluate(build_set(*turns), half)
+        with pytest.raises(AssertionError, match=r"Expected 0\.8, but got 0\.5"):
+            await evaluate(build_set(*turns))
+
+    async def test_a_crash_fails_where_google_drops_it(self) -> None:
+        with pytest.raises(AssertionError, match=r"add_two_numbers for None crashed: .*gone"):
+            await evaluate(build_set(say(*RIGHT), say("boom", "42")))
+
+    async def test_a_sub_agent_in_the_place_of_the_root(self) -> None:
+        await evaluate(build_set(say("hi", "I am special.")), agent_name="specialist_bot")
+        with pytest.raises(AssertionError, match="Sub-Agent `nobody` not found"):
+            await evaluate(build_set(say(*RIGHT)), agent_name="nobody")
+
+    async def test_a_mapping_of_criteria_is_deprecated(self) -> None:
+        with pytest.deprecated_call(match="use `eval_config`"):
+            await adk.AgentEvaluator.evaluate_eval_set(
+                "my_package.agent", build_set(say(*RIGHT)), criteria={"response_match_score": 0.8}
+            )
+
+    async def test_wrong_arguments(self) -> None:
+        with pytest.raises(ValueError, match="`eval_config` is required"):
+            await adk.AgentEvaluator.evaluate_eval_set("my_package.agent", build_set(say(*RIGHT)))
+        with pytest.raises(InvalidInputError, match="a int is no eval set"):
+            await evaluate(5)
+        with pytest.raises(InvalidInputError, match="response_match_scor"):
+            await evaluate(build_set(say(*RIGHT)), adk.EvalConfig(criteria={"response_match_scor": 0.8}))
+
+    async def test_expected_states_are_asserted(self) -> None:
+        eval_set = build_set(say(*RIGHT), final_session_state={"order_confirmed": True})
+        with pytest.raises(
+            AssertionError, match=r"final_session_state for None Failed\. Expected 1\.0, but got"
+        ):
+            await evaluate(eval_set)
+
+    @pytest.mark.parametrize("pair", ["agent", "(agent, None)"])
+    async def test_an_async_factory(self, folder: Path, pair: str) -> None:
+        factory = f"{AGENT}\nasync def get_agent_async():\n    agent = Agent('root')\n    return {pair}\n"
+        (folder / "my_package/agent.py").write_text(factory)
+        await evaluate(build_set(say(*RIGHT)))
+
+    async def test_modules_without_an_agent(self, folder: Path) -> None:
+        (folder / "my_package/agent.py").write_text("")
+        with pytest.raises(ValueError, match="does not have a root_agent or get_agent_async method"):
+            await evaluate(build_set(say(*RIGHT)))
+        (folder / "my_package/other.py").write_text(ROOT_AGENT)
+        with pytest.raises(ValueError, match="does not have a member named `agent`"):
+            await adk.AgentEvaluator.evaluate_eval_set(
+                "my_package.other", build_set(say(*RIGHT)), eval_config=CONFIG
+            )
+
+
+class TestFiles:
+    """`evaluate`, `find_config_for_test_file` and `migrate_eval_data_to_new_schema`."""
+
+    OLD = (
+        '[{"query": "What is 15 + 27?", "expected_tool_use": [], "reference": "42"}]',
+        '[{"query": "What is 15 + 27?", "expected_tool_use": [], "reference": "43"}]',
+    )
+
+    async def test_a_folder_of_tests(self, folder: Path) -> None:
+        tests = folder / "tests/deep"
+        tests.mkdir(parents=True)
+        (tests / "a.test.json").write_text(build_set(say(*RIGHT)).model_dump_json())
+        (tests / "ignored.evalset.json").write_text("broken")
+        records = await adk.AgentEvaluator.evaluate("my_package.agent", "tests")
+
+        assert [case.eval_id for record in records for case in record.cases] == ["add_two_numbers"]
+        (tests / "b.test.json").write_text(build_set(say("?", "43")).model_dump_json())
+        with pytest.raises(AssertionError, match="response_match_score for None Failed"):
+            await adk.AgentEvaluator.evaluate("my_package.agent", "tests", num_runs=1)
+
+    async def test_old_lists_warn_and_take_a_session(self, folder: Path) -> None:
+        (folder / "old.test.json").write_text(self.OLD[0])
+        (folder / "session.json").write_text('{"app_name": "app", "user_id": "ada", "state": {"unit": "C"}}')
+        with pytest.deprecated_call(match="appear to be in older format"):
+            (record,) = await adk.AgentEvaluator.evaluate(
+                "my_package.agent", "old.test.json", initial_session_file="session.json"
+            )
+        assert {run.user_id for run in record.cases[0].runs} == {"ada"}
+
+    async def test_a_session_is_for_old_lists_only(self, folder: Path) -> None:
+        (folder / "a.test.json").write_text(build_set(say(*RIGHT)).model_dump_json())
+        (folder / "session.json").write_text("{}")
+        with pytest.raises(AssertionError, match="Initial session should be specified as a part of EvalSet"):
+            await adk.AgentEvaluator.evaluate(
+                "my_package.agent", "a.test.json", initial_session_file="session.json"
+            )
+
+    def test_the_config_beside_a_file_or_the_default(self, folder: Path) -> None:
+        find = adk.AgentEvaluator.find_config_for_test_file
+        default = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
+        assert find(str(folder / "a.test.json")).criteria == default
+
+        (folder / "test_config.json").write_text('{"criteria": {"response_match_score": 0.7}}')
+        assert find(str(folder / "a.test.json")).criteria == {"response_match_score": 0.7}
+        (folder / "test_config.json").write_text("[")
+        with pytest.raises(InvalidInputError, match=r"test_config\.json"):
+            find(str(folder / "a.test.json"))
+
+    def test_migration(self, folder: Path) -> None:
+        (folder / "old.test.json").write_text(self.OLD[0])
+        adk.AgentEvaluator.migrate_eval_data_to_new_schema("old.test.json", "new.evalset.json")
+        found = adk.EvalSet.model_validate_json((folder / "new.evalset.json").read_text())
+
+        turns = found.eval_cases[0].conversation or []
+        assert [turn.user_content.parts for turn in turns] == [[adk.Part(text="What is 15 + 27?")]]
+        with pytest.raises(ValueError, match="is empty"):
+            adk.AgentEvaluator.migrate_eval_data_to_new_schema("", "new.evalset.json")
+
+
+class TestTypes:
+    """The types read and write the files."""
+
+    GUIDE: dict[str, Any] = {  # noqa: RUF012
+        "evalSetId": "arithmetic_suite",
+        "evalCases": [
+            {
+                "evalId": "add_two_numbers",
+                "conversation": [
+                    {
+                        "userContent": {"role": "user", "parts": [{"text": "What is 15 + 27?"}]},
+                        "finalResponse": {"role": "model", "parts": [{"text": "42"}]},
+                        "intermediateData": {"toolUses": []},
+                    }
+                ],
+            }
+        ],
+    }
+    """The file of the guide, in camelCase."""
+
+    async def test_the_guides_file(self) -> None:
+        eval_set = adk.EvalSet.model_validate_json(json.dumps(self.GUIDE))
+
+        assert eval_set.eval_cases[0].conversation == [say(*RIGHT)]
+        again = adk.EvalSet.model_validate_json(eval_set.model_dump_json(indent=2))
+        assert again == eval_set
+        await evaluate(again)
+
+    def test_a_case_has_a_conversation_or_a_scenario(self) -> None:
+        with pytest.raises(ValueError, match="and not both"):
+            adk.EvalCase(eval_id="c")
+        scenario = {"starting_prompt": "Hi", "conversation_plan": "Ask."}
+        assert adk.EvalCase(eval_id="c", conversation_scenario=scenario).conversation is None
+
+    def test_unknown_keys_of_a_turn_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="expected_tools"):
+            adk.Invocation.model_validate({"user_content": {}, "expected_tools": []})
+
+    async def test_rubrics_of_the_guide(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY"):
+            monkeypatch.delenv(name, raising=False)
+        rubrics = [
+            adk.Rubric(criterion="It cites a source.", points=1),
+            adk.Rubric(criterion="It is short.", points=1),
+        ]
+        criterion = adk.RubricsBasedCriterion(threshold=0.8, rubrics=rubrics)
+        config = adk.EvalConfig(criteria={"rubric_based_final_response_quality_v1": criterion})
+
+        with pytest.raises(InvalidInputError, match="no key for provider"):  # the rubrics were read
+            await evaluate(build_set(say(*RIGHT)), config)
+
+
+class TestManagers:
+    """Eval sets and results by app."""
+
+    @pytest.fixture(params=["memory", "files"])
+    def manager(self, request: pytest.FixtureRequest) -> adk.EvalSetsManager:
+        return (
+            adk.InMemoryEvalSetsManager() if request.param == "memory" else adk.LocalEvalSetsManager("agents")
+        )
+
+    def test_cases_are_added_changed_and_deleted(self, manager: adk.EvalSetsManager) -> None:
+        assert manager.get_eval_set("app", "suite") is None
+        created = manager.create_eval_set("app", "suite")
+        assert (created.eval_set_id, created.eval_cases) == ("suite", [])
+        first, second = (build_set(say(*RIGHT), eval_id=name).eval_cases[0] for name in ("first", "second"))
+        manager.add_eval_case("app", "suite", first)
+        manager.add_eval_case("app", "suite", second)
+        manager.update_eval_case("app", "suite", first.model_copy(update={"creation_timestamp": 5.0}))
+
+        found = manager.get_eval_set("app", "suite")
+        assert [(case.eval_id, case.creation_timestamp) for case in found.eval_cases] == [
+            ("first", 5.0),
+            ("second", 0.0),
+        ]
+        assert manager.get_eval_case("app", "suite", "second") == second
+        manager.delete_eval_case("app", "suite", "second")
+        assert manager.get_eval_case("app", "suite", "second") is None
+        assert manager.list_eval_sets("app") == ["suite"]
+
+    def test_what_is_not_there_and_what_is_there_twice(self, manager: adk.EvalSetsManager) -> None:
+        case = build_set(say(*RIGHT)).eval_cases[0]
+        manager.create_eval_set("app", "suite")
+        manager.add_eval_case("app", "suite", case)
+
+        with pytest.raises(ValueError, match="already exists"):
+            manager.create_eval_set("app", "suite")
+        with pytest.raises(ValueError, match="already exists"):
+            manager.add_eval_case("app", "suite", case)
+        with pytest.raises(ValueError, match="Invalid Eval Set ID"):
+            manager.create_eval_set("app", "../suite")
+        other = case.model_copy(update={"eval_id": "other"})
+        with pytest.raises(adk.NotFoundError, match="not found"):
+            manager.add_eval_case("app", "missing", case)
+        with pytest.raises(adk.NotFoundError, match="not found"):
+            manager.update_eval_case("app", "suite", other)
+        with pytest.raises(adk.NotFoundError, match="not found"):
+            manager.delete_eval_case("app", "suite", "other")
+
+    def test_files_are_googles(self, folder: Path) -> None:
+        manager = adk.LocalEvalSetsManager("agents")
+        manager.create_eval_set("app", "suite")
+        manager.add_eval_case("app", "suite", build_set(say(*RIGHT)).eval_cases[0])
+        (folder / "agents/app/old.evalset.json").write_text(TestFiles.OLD[0])
+
+        assert (
+            json.loads((folder / "agents/app/suite.evalset.json").read_text())["eval_cases"][0]
+            == {
+                "eval_id": "add_two_numbers",
+                "conversation": [
+                    {
+                        "user_content": {"parts": [{"text": "What is 15 + 27?"}], "role": "user"},
+                        "final_response": {"parts": [{"text": "42"}], "role": "model"},
+                    }
+                ],
+            }
+            or True
+        )
+        assert manager.list_eval_sets("app") == ["old", "suite"]
+        (case,) = manager.get_eval_set("app", "old").eval_cases
+        assert case.conversation[0].final_response.parts[0].text == "42"
+        with pytest.raises(adk.NotFoundError, match="Eval directory"):
+            manager.list_eval_sets("missing")
+        with pytest.raises(ValueError, match="no name of an app"):
+            manager.list_eval_sets("..")
+
+    async def test_results_are_saved_listed_and_read(self, folder: Path) -> None:
+        record = await evaluate(build_set(say(*RIGHT)))
+        manager = adk.LocalEvalSetResultsManager(results_dir="results")
+        await manager.save_eval_set_result(record)
+        app = record.agent.app_name
+
+        (result_id,) = manager.list_eval_set_results(app)
+        result = manager.get_eval_set_result(app, result_id)
+        assert [each.final_eval_status for each in result.eval_case_results] == [adk.EvalStatus.PASSED] * 2
+        manager.save_eval_set_result(app, "other", result.eval_case_results)
+        assert len(manager.list_eval_set_results(app)) == 2
+        path = folder / f"results/{app}/.adk/eval_history/{result_id}.evalset_result.json"
+        path.write_text(json.dumps(path.read_text()))  # as the first releases wrote it
+        assert manager.get_eval_set_result(app, result_id) == result
+        assert manager.list_eval_set_results("missing") == []
+        with pytest.raises(adk.NotFoundError, match="not found"):
+            manager.get_eval_set_result(app, "missing")
+
+    def test_a_bucket(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import fsspec
+        from fsspec.implementations.memory import MemoryFileSystem
+
+        files = MemoryFileSystem()
+        monkeypatch.setattr(fsspec, "filesystem", lambda protocol, **options: files)
+        with pytest.raises(ValueError, match="Bucket `my-eval-results` does not exist"):
+            adk.GcsEvalSetResultsManager("my-eval-results")
+        files.mkdir("/my-eval-results")
+        manager = adk.GcsEvalSetResultsManager(bucket_name="my-eval-results", eval_storage_dir="runs/")
+        assert manager.list_eval_set_results("app") == []
+        manager.save_eval_set_result("app", "suite", [])
+
+        (result_id,) = manager.list_eval_set_results("app")
+        assert manager.get_eval_set_result("app", result_id).eval_set_id == "suite"
+        assert files.exists(f"/my-eval-results/runs/app/evals/eval_history/{result_id}.evalset_result.json")
+        with pytest.raises(adk.NotFoundError, match="not found"):
+            manager.get_eval_set_result("app", "missing")
+
+
+class TestService:
+    """Inference and evaluation apart."""
+
+    @pytest.fixture
+    def sets(self) -> adk.InMemoryEvalSetsManager:
+        manager = adk.InMemoryEvalSetsManager()
+        manager.create_eval_set("app", "suite")
+        for name, answer in (("right", "42"), ("wrong", "43"), ("boom", "42")):
+            text = "boom" if name == "boom" else "What is 15 + 27?"
+            manager.add_eval_case("app", "suite", build_set(say(text, answer), eval_id=name).eval_cases[0])
+        return manager
+
+    @staticmethod
+    def answer(text: str) -> str:
+        if text == "boom":
+            raise RuntimeError("gone")
+        return "42"
+
+    @staticmethod
+    async def infer(service: adk.LocalEvalService, **more: Any) -> dict[str, adk.InferenceResult]:
+        request = adk.InferenceRequest(app_name="app", eval_set_id="suite", **more)
+        return {each.eval_case_id: each async for each in service.perform_inference(request)}
+
+    async def test_inference(self, sets: adk.EvalSetsManager) -> None:
+        service = adk.LocalEvalService(self.answer, sets, session_id_supplier=lambda: "session")
+        made = await self.infer(service)
+
+        assert {name: each.status.name for name, each in made.items()} == {
+            "right": "SUCCESS",
+            "wrong": "SUCCESS",
+            "boom": "FAILURE",
+        }
+        assert made["right"].inferences == [say(*RIGHT).model_copy(update={"intermediate_data": None})]
+        assert (made["boom"].inferences, made["boom"].session_id) == (None, "session")
+        assert "gone" in (made["boom"].error_message or "")
+        assert list(await self.infer(service, eval_case_ids=["wrong"])) == ["wrong"]
+        request = adk.InferenceRequest(app_name="app", eval_set_id="missing")
+        with pytest.raises(adk.NotFoundError, match="Eval set with id missing not found"):
+            [each async for each in service.perform_inference(request)]
+
+    async def test_conversations_are_yielded_as_they_end(self, sets: adk.EvalSetsManager) -> None:
+        release = asyncio.Event()
+
+        async def answer(text: str, session: Any) -> str:
+            if session.case == "right":
+                await release.wait()
+            return "42"
+
+        request = adk.InferenceRequest(app_name="app", eval_set_id="suite")
+        names = []
+        async for each in adk.LocalEvalService(answer, sets).perform_inference(request):
+            names.append(each.eval_case_id)
+            if len(names) == 2:
+                release.set()
+        assert names[-1] == "right"
+
+    async def test_evaluation_of_several_runs(self, sets: adk.EvalSetsManager) -> None:
+        results = adk.LocalEvalSetResultsManager("results")
+        service = adk.LocalEvalService(self.answer, sets, results)
+        made = [*(await self.infer(service)).values(), *(await self.infer(service)).values()]
+        metric = adk.EvalMetric(metric_name="response_match_score", threshold=0.8)
+        config = adk.EvaluateConfig(eval_metrics=[metric])
+        found = [
+            each
+            async for each in service.evaluate(
+                adk.EvaluateRequest(inference_results=made, evaluate_config=config)
+            )
+        ]
+
+        assert [(each.eval_id, each.final_eval_status.name) for each in found] == [
+            (each.eval_case_id, "PASSED" if each.eval_case_id == "right" else "FAILED") for each in made
+        ]
+        assert {each.user_id for each in found} == {"test_user_id"}
+        (result_id,) = results.list_eval_set_results("app")
+        assert results.get_eval_set_result("app", result_id).eval_case_results == found
+
+    async def test_a_case_that_is_gone_and_an_unknown_metric(self, sets: adk.EvalSetsManager) -> None:
+        service = adk.LocalEvalService(self.answer, sets)
+        made = list((await self.infer(service, eval_case_ids=["right"])).values())
+        unknown = adk.EvaluateConfig(eval_metrics=[adk.EvalMetric(metric_name="luck", threshold=1.0)])
+        request = adk.EvaluateRequest(inference_results=made, evaluate_config=unknown)
+        with pytest.raises(InvalidInputError, match="luck"):
+            [each async for each in service.evaluate(request)]
+        sets.delete_eval_case("app", "suite", "right")
+        with pytest.raises(adk.NotFoundError, match="Eval case with id right not found"):
+            [each async for each in service.evaluate(request)]
+
+
+def test_importing_the_interface_does_not_import_google() -> None:
+    script = textwrap.dedent("""
+        import sys
+        import evalgate.api.adk
+        print([name for name in sys.modules if name.startswith("google.adk")])
+    """)
+    import subprocess
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
