@@ -11,7 +11,7 @@ from evalgate.core.protocols import EvalFormat, ReportsIgnoredKeys
 from evalgate.core.types import EvalSet, SessionInput
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.documents.strict_json import JsonDocument, read_json
-from evalgate.integrations.adk.legacy_evalset import read_session_file
+from evalgate.integrations.adk.legacy_evalset import is_turn_list, read_session_file
 from evalgate.system.files import write_atomically
 from evalgate.system.workspace import Workspace, open_workspace
 
@@ -60,7 +60,7 @@ def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
     document = read_json(workspace.folder / eval_set.path, eval_set.path)
     if options.initial_session is not None:
         session = read_session_file(workspace.folder / options.initial_session, options.initial_session)
-        eval_set = _add_initial_session(eval_set, document, session)
+        eval_set = _add_initial_session(eval_set, session)
     written = writer.write_eval_set(eval_set)
     if options.out is not None:
         _write_file(written.text, options.out, workspace)
@@ -80,10 +80,9 @@ def _load_eval_set(options: ConvertOptions, workspace: Workspace) -> EvalSet:
     return eval_sets[0]
 
 
-def _add_initial_session(eval_set: EvalSet, document: JsonDocument, session: SessionInput) -> EvalSet:
+def _add_initial_session(eval_set: EvalSet, session: SessionInput) -> EvalSet:
     """Return the eval set with `session` as the start of each case; only a list of turns may take one."""
-    turns = document.value if isinstance(document.value, list) else []
-    if not any(isinstance(turn, dict) and "query" in turn for turn in turns):
+    if not is_turn_list(eval_set):
         message = "--initial-session is for old lists of turns; this file says what its sessions start with"
         raise InvalidInputError([Problem(eval_set.path, 1, 1, message)])
     return replace(eval_set, cases=tuple(replace(case, session=session) for case in eval_set.cases))

@@ -14,7 +14,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 POSITIONAL = "eval-sets"
 """Input with one positional argument per line."""
 
-REPEATED = ("env",)
+REPEATED = ("env", "report")
 """Inputs with one option per word."""
 
 OPTIONS = (
@@ -36,16 +36,20 @@ OPTIONS = (
     "setup",
     "python",
     "format",
+    "initial-session",
+    "app-name",
+    "user-id",
     "name",
     "section",
     "comment-author",
     "shard",
+    "keep-results",
     "out",
     "working-directory",
 )
 """Inputs that are one option of the same name."""
 
-FLAGS = ("comment", "check", "resume", "html")
+FLAGS = ("comment", "check", "resume", "html", "print-detailed-results")
 """Inputs that are `true` or `false`, and options without a value."""
 
 TOKEN = "token"  # noqa: S105  an input's name
@@ -66,9 +70,9 @@ _RUNNERS_OWN = ("args", "entrypoint")
 def build_arguments(environ: Mapping[str, str]) -> list[str]:
     """Return the arguments of `evalgate run` for the action's inputs.
 
-    `eval-sets` has one file, folder or glob per line, so that a path may contain spaces; `env` has names
-    separated by any white space, `mask` one text per line. Every other value is used as it is, without
-    surrounding white space.
+    `eval-sets` has one file, folder or glob per line, so that a path may contain spaces; `env` and
+    `report` have names separated by any white space, `mask` one text per line. Every other value is used as
+    it is, without surrounding white space.
 
     Raises:
         InvalidInputError: a flag is neither `true` nor `false`, or an input is almost spelt like one of ours.

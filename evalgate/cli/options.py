@@ -246,6 +246,14 @@ _OPTIONS = (
         metavar="PROVIDER/MODEL",
         help="Model that plays the user in scenarios and stories, for example openai/gpt-4.1-mini.",
     ),
+    _nonempty_option(
+        "--initial-session",
+        type=FILE,
+        metavar="FILE",
+        help="Session that old lists of turns start with: Google ADK's initial_session_file.",
+    ),
+    _nonempty_option("--app-name", metavar="NAME", help="Name of the app for cases that name none."),
+    _nonempty_option("--user-id", metavar="ID", help="Id of the user for cases that name none."),
     click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),
     click.option("--python", type=INTERPRETER, metavar="PATH", help="Interpreter that runs a Python agent."),
     click.option(
@@ -338,7 +346,16 @@ def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":
 # --- help pages ---------------------------------------------------------------------------------------------
 
 _SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "What to run": ("eval_sets", "thresholds", "format_name", "runs", "working_directory"),
+    "What to run": (
+        "eval_sets",
+        "thresholds",
+        "format_name",
+        "runs",
+        "initial_session",
+        "app_name",
+        "user_id",
+        "working_directory",
+    ),
     "Agent": (
         "agent",
         "workers",

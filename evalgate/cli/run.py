@@ -227,6 +227,9 @@ def build_repro_options(
     setup = (overrides.setup or "").strip()
     values = (
         ("--format", overrides.format),
+        ("--initial-session", overrides.initial_session),
+        ("--app-name", overrides.app_name),
+        ("--user-id", overrides.user_id),
         ("--adk-version", overrides.adk_version),
         ("--judge", overrides.judge),
         ("--simulated-user", overrides.simulated_user),

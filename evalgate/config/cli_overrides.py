@@ -5,7 +5,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
+from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig, SessionConfig
 from evalgate.config.schema.judge import USER_SETTINGS, CacheMode, JudgeConfig, UserConfig
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError, Problem
@@ -42,6 +42,10 @@ class Overrides:
     """`PROVIDER/MODEL`."""
     executor: str | None = None
     ray_address: str | None = None
+    initial_session: str | None = None
+    """File with the session that old lists of turns start with."""
+    app_name: str | None = None
+    user_id: str | None = None
 
     @property
     def kind_and_what(self) -> tuple[str, str]:
@@ -60,6 +64,7 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
     gate = {"baseline": overrides.baseline, "max_regression": overrides.max_regression}
     sections = {
         "agent": _override_agent(config.agent, overrides),
+        "session": _override_session(config.session, overrides),
         "gate": _update_config(config.gate, gate),
         "judge": _override_judge(config.judge, overrides),
         "executor": _override_executor(config.executor, overrides),
@@ -96,6 +101,17 @@ def _override_executor(config: ExecutorConfig, overrides: Overrides) -> Executor
     if kind == "local":
         return LOCAL
     return _update_config(config, {"kind": kind, "address": overrides.ray_address})
+
+
+def _override_session(config: SessionConfig | None, overrides: Overrides) -> SessionConfig | None:
+    given = {
+        "file": overrides.initial_session,
+        "app_name": overrides.app_name,
+        "user_id": overrides.user_id,
+    }
+    if not any(given.values()):
+        return config
+    return _update_config(config or SessionConfig(), given)
 
 
 def _override_judge(config: JudgeConfig | None, overrides: Overrides) -> JudgeConfig | None:

@@ -1,9 +1,12 @@
 """Notices and warnings about eval sets and thresholds, for a run and for `evalgate validate`."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from evalgate.core import registry
+from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Metric
+from evalgate.core.types import EvalSet
 from evalgate.runner.metric_binding import describe_ignored_options
 from evalgate.runner.suites import Suite
 
@@ -18,6 +21,22 @@ def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
     for suite in suites:
         yield from suite.eval_set.notices
         yield from find_empty_trajectories(suite.eval_set, _index_metrics(suite))
+    yield from _describe_old_files([suite.eval_set for suite in suites])
+
+
+def _describe_old_files(eval_sets: Sequence[EvalSet]) -> Iterator[str]:
+    """Yield one notice if files have a format that Google ADK read before eval sets."""
+    old = [each.path for each in eval_sets if each.format_name == "adk-legacy" and each.path]
+    if not old:
+        return
+    stem = old[0].removesuffix(".json").removesuffix(".test").removesuffix(".evalset")
+    names = shlex.join([old[0], "--to", "adk", "--out", f"{stem}.evalset.json"])
+    force = " --force" if old[0] == f"{stem}.evalset.json" else ""
+    others = f" and {pluralize(len(old) - 1, 'other file')}" if old[1:] else ""
+    yield (
+        f"{old[0]}{others}: a list as Google ADK read them before eval sets, and will stop reading. "
+        f"`evalgate convert {names}{force}` writes an eval set."
+    )
 
 
 def _index_metrics(suite: Suite) -> dict[str, Metric]:

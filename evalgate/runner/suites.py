@@ -38,6 +38,7 @@ from evalgate.documents.validation_errors import list_case_names
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.case_sessions import complete_sessions
 from evalgate.runner.metric_binding import bind_metrics, build_final_state_metric
 from evalgate.runner.user_factory import add_played_stories
 from evalgate.system.workspace import Workspace, build_agent_environment
@@ -249,22 +250,15 @@ def plan_suites(
     ADK or adk-rs takes its owner's defaults. `needs_criteria`: refuse any other set that has no criteria;
     otherwise it gets no metrics.
     """
-    if not config.eval_sets and not given.eval_sets:
-        raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
+    is_part = is_partial_selection(rules, config, workspace)
     _check_runs(rules, config)
-    loaded: tuple[EvalSet, ...] = ()
-    if config.eval_sets:
-        formats = registry.get_formats()
-        loaded = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
-        base.check_eval_sets(eval_set.path for eval_set in loaded)
-    eval_sets = (*loaded, *given.eval_sets)
+    eval_sets = _load_eval_sets(config, workspace, base, given)
     eval_sets = add_played_stories(add_tool_mocks(eval_sets, config.tool_mocks, rules), config)
+    eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     context = MetricContext(version, judge_resolver, locate=base.resolve_path)
     environment = _build_metric_environment(config, workspace, environ, base)
-    own = resolve_case_policies(
-        rules, config.cases, eval_sets, is_part=is_partial_selection(rules, config, workspace)
-    )
+    own = resolve_case_policies(rules, config.cases, eval_sets, is_part=is_part)
     if not given.scores:
         return tuple(Suite(eval_set, (), rules, own) for eval_set in eval_sets)
     if rules.criteria:
@@ -280,6 +274,20 @@ def plan_suites(
     if problems := [problem for suite in suites for problem in find_unjudged_rubrics(suite)]:
         raise InvalidInputError(sorted(problems))
     return tuple(map(_add_final_state, suites))
+
+
+def _load_eval_sets(
+    config: Config, workspace: Workspace, base: BaseBranchPolicy, given: GivenObjects
+) -> tuple[EvalSet, ...]:
+    """Return the eval sets of the files and those that are objects; there must be one."""
+    if not config.eval_sets:
+        if not given.eval_sets:
+            raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
+        return given.eval_sets
+    formats = registry.get_formats()
+    loaded = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
+    base.check_eval_sets(eval_set.path for eval_set in loaded)
+    return (*loaded, *given.eval_sets)
 
 
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:

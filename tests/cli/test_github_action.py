@@ -26,7 +26,7 @@ COMPOSITE: dict[str, Any] = yaml.safe_load((ROOT / "composite/action.yml").read_
 GUIDE = (ROOT / "docs/github-action.md").read_text("utf-8")
 
 UNSET = {f"INPUT_{name.upper()}": "" for name in ACTION["inputs"]}
-NUMBERS = {"runs", "workers", "concurrency", "timeout"}
+NUMBERS = {"runs", "workers", "concurrency", "timeout", "keep-results"}
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_flag_is_true_or_false(value: str) -> None:
 
 def test_every_input_reaches_its_own_option() -> None:
     values = {name: "7" if name in NUMBERS else "true" if name in FLAGS else "0.5" for name in INPUTS}
-    values |= {"judge-cache": "read", "shard": "3/8", "policy": "head", "executor": "ray"}
+    values |= {"judge-cache": "read", "shard": "3/8", "policy": "head", "executor": "ray", "report": "adk"}
     argv = build_arguments({f"INPUT_{name.upper()}": value for name, value in values.items()})
 
     context = run.make_context("run", argv)

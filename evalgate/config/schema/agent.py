@@ -1,4 +1,4 @@
-"""The sections `agent` and `executor`."""
+"""The sections `agent`, `session` and `executor`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
@@ -36,6 +36,18 @@ class AgentConfig(BaseModel):
     env: tuple[EnvironmentName, ...] = ()
     """Further environment variables for the agent, in addition to the harmless ones; a trailing `*` is a
     prefix."""
+
+
+class SessionConfig(ConfigSection):
+    """Start of the agent's session, for cases that say less about it."""
+
+    file: str | None = Field(default=None, min_length=1)
+    """Google ADK's `initial_session_file`: the session that old lists of turns start with. Relative to the
+    working directory."""
+    app_name: str | None = Field(default=None, min_length=1)
+    """Name of the app for cases that name none."""
+    user_id: str | None = Field(default=None, min_length=1)
+    """Id of the user for cases that name none."""
 
 
 class ExecutorConfig(ConfigSection):

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic.config import JsonDict
 
-from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
+from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig, SessionConfig
 from evalgate.config.schema.budget import NO_BUDGET, Budget, Price
 from evalgate.config.schema.criteria import CaseRule, CriterionConfig, CustomMetricConfig, ToolMockConfig
 from evalgate.config.schema.field_types import ConfigSection, Names, Runs
@@ -52,6 +52,8 @@ class Config(ConfigSection):
     """Files, folders or globs, relative to the working directory; `file.json:case_a,case_b` selects cases."""
     agent: AgentConfig | None = None
     """The agent that is gated."""
+    session: SessionConfig | None = None
+    """Start of the agent's session, for cases that say less about it."""
     executor: ExecutorConfig = LOCAL
     """Place where the agent's workers run: `local`, `ray`, or a section with more settings."""
     runs: Runs = Field(default=1, json_schema_extra=_drop_default)

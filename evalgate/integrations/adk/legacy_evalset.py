@@ -252,6 +252,11 @@ def _parse_common_session(raw: object) -> SessionInput:
     )
 
 
+def is_turn_list(eval_set: EvalSet) -> bool:
+    """Return True for an eval set that was read from a list of turns: only its case has the set's own id."""
+    return len(eval_set.cases) == 1 and eval_set.cases[0].eval_id == eval_set.path
+
+
 def read_session_file(path: Path, display_path: str) -> SessionInput:
     """Read the session in an `initial_session_file`.
 

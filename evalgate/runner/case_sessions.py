@@ -1,0 +1,58 @@
+"""Complete the sessions that cases start with: the file of old lists of turns, names of app and user."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evalgate.config.schema.agent import SessionConfig
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import EvalCase, EvalSet
+from evalgate.datasets.cases import map_cases
+
+
+def complete_sessions(
+    eval_sets: Sequence[EvalSet], config: SessionConfig | None, folder: Path, *, is_part: bool
+) -> tuple[EvalSet, ...]:
+    """Return the eval sets with the section `session` applied to their cases.
+
+    `folder`: the working directory. `is_part`: the user selected some of the eval sets, so the file may be
+    for others.
+
+    Raises:
+        InvalidInputError: the file is no session, or no eval set is an old list of turns.
+    """
+    if config is None:
+        return tuple(eval_sets)
+    if config.file is not None:
+        eval_sets = _set_initial_session(eval_sets, config.file, folder, is_part=is_part)
+    if config.app_name is None and config.user_id is None:
+        return tuple(eval_sets)
+    app_name, user_id = config.app_name or "", config.user_id or ""
+
+    def name_session(case: EvalCase) -> EvalCase:
+        own = case.session
+        named = replace(own, app_name=own.app_name or app_name, user_id=own.user_id or user_id)
+        return case if named == own else replace(case, session=named)
+
+    return tuple(
+        replace(each, cases=map_cases(each.cases, name_session, keeps_metadata=True)) for each in eval_sets
+    )
+
+
+def _set_initial_session(
+    eval_sets: Sequence[EvalSet], file: str, folder: Path, *, is_part: bool
+) -> tuple[EvalSet, ...]:
+    """Return the eval sets; in old lists of turns, the case starts with the session in `file`."""
+    from evalgate.integrations.adk.legacy_evalset import is_turn_list, read_session_file
+
+    session = read_session_file(folder / file, file)
+    found = [is_turn_list(eval_set) for eval_set in eval_sets]
+    if not any(found) and not is_part:
+        raise InvalidInputError(
+            f"{file}: an initial session is for old lists of turns, and no eval set is one. "
+            "In other formats the eval set says what its sessions start with"
+        )
+    return tuple(
+        replace(each, cases=tuple(replace(case, session=session) for case in each.cases)) if is_old else each
+        for each, is_old in zip(eval_sets, found, strict=True)
+    )
