@@ -352,6 +352,21 @@ class TestRun:
         result.assert_outcomes(passed=3)
         result.stdout.fnmatch_lines(["3 cases: 3 passed in *, 2 runs each", "GATE OPEN"])
 
+    def test_files_of_google_adk_with_their_own_criteria(self, pytester: pytest.Pytester) -> None:
+        turns = [
+            {"query": "Ada", "reference": "Hello Ada", "expected_tool_use": []},
+            {"query": "Bob", "reference": "Bye", "expected_tool_use": []},
+        ]
+        pytester.path.joinpath("agent.py").write_text(AGENT)
+        for number, turn in enumerate(turns):
+            pytester.path.joinpath(f"{number}.test.json").write_text(json.dumps([turn]))
+        pytester.path.joinpath("test_config.json").write_text('{"criteria": {"response_match_score": 1.0}}')
+        pytester.path.joinpath("pytest.ini").write_text(INI)
+        result = run(pytester, "--evalgate-agent", "python:agent.py:answer")
+
+        result.assert_outcomes(passed=1, failed=1)
+        result.stdout.fnmatch_lines(["turn 1: response_match_score 0.00 < 1.00*"])
+
     def test_quarantined_cases(self, project: pytest.Pytester) -> None:
         text = THRESHOLDS.replace("response_match_score: 0.8, ", "") + "gate: {quarantine: quarantine.yaml}\n"
         project.path.joinpath("evalgate.yaml").write_text(text)
@@ -752,22 +767,24 @@ class TestCost:
     """What the plugin costs those who do not use it."""
 
     CODE = """
-import sys, time
+import importlib, sys, time
 import pytest
-before, began = set(sys.modules), time.process_time()
-import evalgate.api.pytest_plugin
-print(time.process_time() - began, *sorted(set(sys.modules) - before))
+before, seconds = set(sys.modules), []
+for _ in range(20):
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    began = time.process_time()
+    import evalgate.api.pytest_plugin
+    seconds.append(time.process_time() - began)
+print(min(seconds), *sorted(set(sys.modules) - before))
 """
 
     def test_the_import_takes_less_than_a_millisecond(self) -> None:
         env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        found = [
-            subprocess.run(
-                [sys.executable, "-c", self.CODE], check=True, capture_output=True, text=True, env=env
-            )
-            for _ in range(5)
-        ]
-        seconds, *modules = min(each.stdout for each in found).split()
+        command = [sys.executable, "-c", self.CODE]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+        seconds, *modules = done.stdout.split()
 
         assert modules == ["evalgate", "evalgate.api", "evalgate.api.pytest_plugin"]
         assert float(seconds) < 0.001

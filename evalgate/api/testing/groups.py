@@ -30,7 +30,7 @@ MadeRuns = dict[CaseKey, list[bytes]]
 """Runs of each case, as `dump_run` encodes them."""
 
 
-@dataclass
+@dataclass(eq=False)
 class CaseGroup:
     """Eval sets with one agent and one set of options: one evaluation, with one verdict."""
 

@@ -71,7 +71,7 @@ class Conclusion:
         return self.record is not None and self.record.passed
 
 
-@dataclass
+@dataclass(eq=False)  # pytest before 8.4 keeps plugins in a set
 class EvalgateSession:
     """Hooks of one session."""
 
@@ -305,7 +305,7 @@ class EvalgateSession:
 
     # --- the verdict ----------------------------------------------------------------------------------------
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
         """Print the verdict of each evaluation."""
         from evalgate.reporting.terminal import TerminalReport
 
