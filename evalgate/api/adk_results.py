@@ -105,7 +105,7 @@ class ToolTrajectoryCriterion(BaseCriterion):
     """
 
     class MatchType(Enum):
-        """How the calls must agree with the expected ones."""
+        """The agreement of the calls with the expected ones."""
 
         EXACT = 0
         IN_ORDER = 1

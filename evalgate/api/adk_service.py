@@ -35,7 +35,7 @@ class _RequestModel(BaseModel):
 
 
 class InferenceConfig(_RequestModel):
-    """How conversations are held.
+    """Options of conversations.
 
     >>> InferenceConfig().parallelism
     4
@@ -152,7 +152,7 @@ class LocalEvalService:
             root_agent: An agent of Google ADK, or anything that `evalgate.evaluate` takes.
             eval_sets_manager: The eval sets, in a manager of this library or of Google ADK.
             eval_set_results_manager: Where `evaluate` stores the results of each eval set; None: nowhere.
-            session_id_supplier: Supplier of an id for a conversation whose agent has none.
+            session_id_supplier: Supplier of an id for a conversation if the agent has none.
         """
         self._agent = root_agent
         self._eval_sets = eval_sets_manager

@@ -14,7 +14,7 @@ OPEN = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True, extra="allow
 
 
 class EvalBaseModel(BaseModel):
-    """A type whose unknown keys are refused."""
+    """A type that refuses unknown keys."""
 
     model_config = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True, extra="forbid")
 

@@ -8,13 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pandas as pd
 import pytest
 
 from evalgate.api.evaluation import evaluate
 from evalgate.api.record import Record
+from evalgate.api.trpc.managers import LocalEvalResultManager
+from evalgate.api.trpc.results import EvalCaseResult
+from evalgate.api.trpc.summaries import aggregate_case, build_summary
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.types import AgentInfo, Failure, RunMetric
+from evalgate.core.types import AgentInfo, CaseMetric, Failure, RunMetric
 from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.trpc.results import TrpcResultsFormat
 from evalgate.reporting.report_files import render_files
@@ -231,6 +235,35 @@ class TestTrpc:
             run.turns[0].actual for run in record.cases[0].runs
         ]
 
+    @pytest.mark.parametrize("situation", ["built", *GOLDEN])
+    def test_the_librarys_manager_reads_it_and_sums_up_alike(
+        self, record: Record, situation: str, tmp_path: Path
+    ) -> None:
+        record = record if situation == "built" else Record.from_core(GOLDEN[situation]())
+        record.write(tmp_path, ["trpc"])
+        manager, app = LocalEvalResultManager(tmp_path / "trpc"), record.agent.app_name
+        assert manager.list(app)
+        for result_id in manager.list(app):
+            result = manager.get(app, result_id)
+            runs: dict[str, list[EvalCaseResult]] = {}
+            for each in result.eval_case_results:
+                runs.setdefault(each.eval_id, []).append(each)
+            cases = [aggregate_case(name, own) for name, own in runs.items()]
+
+            assert result.summary == build_summary(cases, max(map(len, runs.values())))
+
+    def test_a_mean_that_passes_passes_the_case(self) -> None:
+        scored = RunMetric("m", 1.0, "passed"), RunMetric("m", 0.5, "failed")
+        runs = (a_run_result(metrics=(each,), run=number) for number, each in enumerate(scored, start=1))
+        metric = CaseMetric("m", 0.75, 0.7, "passed")
+        case = replace(a_case_result(runs=tuple(runs)), metrics=(metric,))
+        summary = load_only(a_record(case), "trpc")["summary"]
+
+        assert (summary["overallStatus"], summary["runStatusCounts"]) == (
+            "passed",
+            {"passed": 1, "failed": 1},
+        )
+
     def test_a_record_has_one_name(self, record: Record) -> None:
         assert render(record, "trpc").keys() == render(record, "trpc").keys()
 
@@ -258,6 +291,15 @@ class TestOrchestrate:
             for run in "12"
         ]
         assert (rows[0]["total_steps"], rows[0]["llm_steps"]) == ("4", "2")
+
+    def test_pandas_reads_it(self, record: Record) -> None:
+        files = render(record, "orchestrate")
+        (summary,) = [text for path, text in files.items() if path.endswith("/summary_metrics.csv")]
+        frame = pd.read_csv(io.StringIO(summary))
+
+        assert frame.columns[0] == "run_idx"
+        assert frame["is_success"].tolist() == [True, True, False, False, False, False]
+        assert frame["response_match_score"].isna().sum() == 2
 
     def test_journeys(self) -> None:
         dataset = {

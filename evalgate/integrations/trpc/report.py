@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from evalgate.core.formatting import compute_mean
+from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.sanitize import to_file_name
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
@@ -147,7 +147,7 @@ def build_summary(results: Sequence[JsonObject]) -> JsonObject:
         return {}
     statuses = {run: _combine(each["finalEvalStatus"] for each in own) for run, own in by_run.items()}
     return {
-        "overallStatus": _combine(statuses.values()),
+        "overallStatus": _combine(_decide_case_status(own) for own in by_case.values()),
         "numRuns": len(by_run),
         **omit_empty(runStatusCounts=_count(statuses.values())),
         "runSummaries": [
@@ -172,11 +172,20 @@ def _group(results: Iterable[JsonObject], key: str) -> dict[Any, list[dict[str, 
     return groups
 
 
+def _decide_case_status(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return the status of one run, else that of the means of its metrics; a crash is never a pass."""
+    if len(results) == 1:
+        return str(results[0]["finalEvalStatus"])
+    if any(each.get("errorMessage") for each in results):
+        return _FAILED
+    return _combine(str(each["evalStatus"]) for each in _summarize_metrics(results))
+
+
 def _summarize_case(name: str, results: Sequence[Mapping[str, Any]]) -> JsonObject:
     metrics = _summarize_metrics(results)
     return {
         "evalId": name,
-        "overallStatus": _combine(each["finalEvalStatus"] for each in results),
+        "overallStatus": _decide_case_status(results),
         **omit_empty(
             runStatusCounts=_count(each["finalEvalStatus"] for each in results), metricSummaries=metrics
         ),
@@ -204,7 +213,7 @@ def _summarize_metrics(results: Iterable[Mapping[str, Any]]) -> list[JsonObject]
     summaries: list[JsonObject] = []
     for name, metrics in sorted(found.items()):
         scores = [each.get("score", 0.0) for each in metrics if each["evalStatus"] != _NOT_EVALUATED]
-        mean = compute_mean(scores) if scores else 0.0
+        mean = compute_sequential_mean(scores) if scores else 0.0
         threshold = metrics[0].get("threshold", 0.0)
         status = (_PASSED if mean >= threshold else _FAILED) if scores else _NOT_EVALUATED
         counts = _count(each["evalStatus"] for each in metrics)
