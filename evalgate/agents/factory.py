@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -55,6 +56,19 @@ def resolve_agent(settings: AgentConfig, what: str, rules: Thresholds) -> AgentS
     named = getattr(options, named_by)
     name = shlex.join(map(str, named)) if isinstance(named, tuple) else str(named)
     return AgentSpec(settings, options, name)
+
+
+def check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
+    """Raise `InvalidInputError` if the executor needs a package that is not installed."""
+    if executor.kind == "ray" and find_spec("ray") is None:
+        from evalgate.core.extras import describe_install
+
+        message = (
+            "the executor `ray` needs the package `ray`, in the release of Ray that the cluster has: "
+            f"{describe_install('ray')}"
+        )
+        where = rules.find_position(("executor",)) if rules.config.executor.kind == "ray" else (0, 0)
+        raise InvalidInputError([Problem(rules.file if any(where) else "", *where, message)])
 
 
 _RECORDING = "replay"

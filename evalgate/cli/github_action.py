@@ -55,7 +55,7 @@ FLAGS = ("comment", "check", "resume", "html", "print-detailed-results")
 TOKEN = "token"  # noqa: S105  an input's name
 """Input that is never put on the command line: the option names its variable instead."""
 
-LINES = ("mask",)
+LINES = ("mask", "env-file")
 """Inputs with one option per line."""
 
 INPUTS = (POSITIONAL, *OPTIONS, *REPEATED, *LINES, *FLAGS, TOKEN)
@@ -71,7 +71,8 @@ def build_arguments(environ: Mapping[str, str]) -> list[str]:
     """Return the arguments of `evalgate run` for the action's inputs.
 
     `eval-sets` has one file, folder or glob per line, so that a path may contain spaces; `env` and
-    `report` have names separated by any white space, `mask` one text per line. Every other value is used as
+    `report` have names separated by any white space, `mask` one text per line, `env-file` one
+    path. Every other value is used as
     it is, without surrounding white space.
 
     Raises:

@@ -260,6 +260,13 @@ _OPTIONS = (
         "--env", multiple=True, metavar="NAME", help="Environment variable to pass to the agent. Repeatable."
     ),
     click.option(
+        "--env-file",
+        multiple=True,
+        type=FILE,
+        metavar="FILE",
+        help="File with lines NAME=value: variables to pass to the agent. Repeatable.",
+    ),
+    click.option(
         "--mask",
         multiple=True,
         metavar="TEXT",
@@ -366,6 +373,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
         "setup",
         "python",
         "env",
+        "env_file",
     ),
     "Judge and simulated user": ("judge", "judge_cache", "simulated_user"),
     "Verdict and baseline": ("baseline", "max_regression", "policy", "adk_version"),

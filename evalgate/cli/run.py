@@ -236,6 +236,7 @@ def build_repro_options(
         ("--timeout", None if overrides.timeout is None else f"{overrides.timeout:g}"),
         ("--setup", None if "\n" in setup else setup),
         *(("--env", name) for name in overrides.env),
+        *(("--env-file", file) for file in overrides.env_file),
         ("--out", _append_again(_format_path(work / out, work, out, is_ci=is_ci))),
     )
     return tuple(word for option, value in (*paths, *values) if value for word in (option, value))

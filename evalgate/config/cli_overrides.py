@@ -30,6 +30,7 @@ class Overrides:
     setup: str | None = None
     python: str | None = None
     env: tuple[str, ...] = ()
+    env_file: tuple[str, ...] = ()
     format: str | None = None
     mask: tuple[str, ...] = ()
     """Secrets to hide, in addition to those of the environment."""
@@ -149,6 +150,7 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
         "setup": overrides.setup,
         "python": overrides.python,
         "env": (*(config.env if config else ()), *overrides.env) or None,
+        "env_file": (*(config.env_file if config else ()), *overrides.env_file) or None,
     }
     if overrides.agent is not None:
         kind, what = overrides.kind_and_what

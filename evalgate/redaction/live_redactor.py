@@ -6,7 +6,7 @@ escape that may be invisible, a key that names a secret, deep nesting) is passed
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import compress
 from typing import TypeVar
@@ -141,6 +141,10 @@ class LiveRedactor:
         self.redactor = redactor
         self._first = JsonPrefilter(redactor)
         self._clean = CleanCache()
+
+    def learn_environment(self, environ: Mapping[str, str]) -> None:
+        """Redact the secrets of an environment from now on, too."""
+        self._replace_redactor(self.redactor.add_environment(environ))
 
     def redact_text(self, text: str, *sources: object) -> str:
         """Return `text` without secrets, ready to be shown.

@@ -113,6 +113,13 @@ class Redactor:
         """
         return cls(_list_needles([*find_secrets(environ), *_validate_masks(masks)]))
 
+    def add_environment(self, environ: Mapping[str, str]) -> "Redactor":
+        """Return a redactor that also knows the secrets of an environment, or the same object if it does."""
+        needles = _list_needles(find_secrets(environ))
+        if set(self.needles).issuperset(needles):
+            return self
+        return Redactor(tuple(dict.fromkeys((*self.needles, *needles))))
+
     def add_masks_from_texts(self, *texts: str) -> "Redactor":
         """Return a redactor that also knows the masks that the texts announce with `::add-mask::` lines.
 

@@ -125,6 +125,8 @@ def prepare_run(
     statistics = choose_statistics(plan, baseline)
     sampler = choose_sampling(plan, statistics, baseline)
     shard = _select_shard(plan, options.shard, baseline)
+    if options.redactor is not None and plan.agent.settings.env_file:
+        options.redactor.learn_environment(plan.environ)
     checkpoint = Checkpoint(plan, options.journal, resume=options.resume, redactor=options.redactor)
     with ExitStack() as stack:
         checkpoint = (options.published or stack).enter_context(checkpoint)

@@ -8,11 +8,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from evalgate.agents.factory import AgentSpec, describe_sample_agent, find_agent_problems, resolve_agent
+from evalgate.agents.factory import (
+    AgentSpec,
+    check_executor,
+    describe_sample_agent,
+    find_agent_problems,
+    resolve_agent,
+)
 from evalgate.agents.replay import NoAgentOptions
 from evalgate.config.cli_overrides import Overrides, apply_overrides, apply_user_override
 from evalgate.config.loader import InvalidThresholdsError
@@ -32,6 +37,7 @@ from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy
+from evalgate.runner.env_files import add_env_files
 from evalgate.runner.metric_binding import find_criterion_problems
 from evalgate.runner.suite_warnings import iter_notices, iter_warnings
 from evalgate.runner.suites import (
@@ -48,7 +54,6 @@ from evalgate.system.workspace import Workspace, list_socket_notices, open_works
 
 if TYPE_CHECKING:
     from evalgate.runner.judge_calibration import AnchorSet
-
 
 MEASURED_RUNS = 3
 """Stored runs of a case that are enough to measure its noise, which makes `runs: auto` useful."""
@@ -215,13 +220,14 @@ def _build_checked_plan(
 ) -> Plan:
     config = _choose_config(overrides, base, rules, given)
     resolver = _build_judge_resolver(overrides, rules, config, environ)
+    config, environ = add_env_files(config, environ, workspace.folder)
     suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given)
     agent = given.agent or _resolve_plan_agent(overrides, rules, config, suites)
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
     users = _build_users(overrides, rules, config, suites, resolver, base)
     base.note_local_plugins()
     _check_judges(resolver, rules)
-    _check_executor(config.executor, rules)
+    check_executor(config.executor, rules)
     return Plan(
         workspace=workspace,
         suites=suites,
@@ -357,18 +363,6 @@ def _check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:
         raise InvalidInputError(Problem(file, *where, found.message) for found in error.problems) from None
 
 
-def _check_executor(executor: ExecutorConfig, rules: Thresholds) -> None:
-    if executor.kind == "ray" and find_spec("ray") is None:
-        from evalgate.core.extras import describe_install
-
-        message = (
-            "the executor `ray` needs the package `ray`, in the release of Ray that the cluster has: "
-            f"{describe_install('ray')}"
-        )
-        where = rules.find_position(("executor",)) if rules.config.executor.kind == "ray" else (0, 0)
-        raise InvalidInputError([Problem(rules.file if any(where) else "", *where, message)])
-
-
 def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:
     """Check everything that needs no agent, and yield the findings line by line.
 
@@ -385,7 +379,7 @@ def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -
 def _check_files(
     overrides: Overrides, rules: Thresholds, workspace: Workspace, base: BaseBranchPolicy
 ) -> Iterator[str]:
-    config = apply_overrides(rules.config, overrides)
+    config, _ = add_env_files(apply_overrides(rules.config, overrides), {}, workspace.folder)
     if config.agent is not None:
         resolve_agent(config.agent, overrides.kind_and_what[1], rules)
     judge_resolver = _build_judge_resolver(overrides, rules, config, {})

@@ -17,10 +17,8 @@ from evalgate.agents.containers.compose_file import (
     ComposeService,
     Dependency,
     Volume,
-    describe_read_error,
     find_compose_file,
     read_compose_project,
-    read_env_file,
 )
 from evalgate.agents.containers.docker_client import build_labels, remove_orphans
 from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec, HealthTest, ImageBuild
@@ -28,6 +26,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AgentSession, AgentUnreachableError
 from evalgate.core.types import EvalCase, Failure
+from evalgate.documents.env_file import describe_read_error, read_env_file
 from evalgate.documents.validation_errors import Location, format_location
 from evalgate.system.files import is_readable_name
 

@@ -12,6 +12,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
 from evalgate.core.frozen import frozen
 from evalgate.documents.config_file import ConfigDocument, parse_yaml
+from evalgate.documents.env_file import describe_read_error, read_env_file
 from evalgate.documents.validation_errors import Location, format_location, validate_model
 from evalgate.system.files import is_readable_name, read_text
 
@@ -56,35 +57,6 @@ def _apply_operator(name: str, how: str, word: str, values: Mapping[str, str]) -
         case "?" if not is_there:
             raise InterpolationError(f"needs ${{{name}}}, which has no value{f': {word}' if word else ''}")
     return found or ""
-
-
-_LINE = re.compile(
-    r"""^\s*(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_.]*)\s*(?:=\s*
-        (?:'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|(?P<plain>.*?))\s*(?:(?<!\S)\#.*)?)?$""",
-    re.VERBOSE,
-)
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
-
-
-def read_env_file(path: Path) -> dict[str, str]:
-    """Return the variables of an env file; lines that assign no value are ignored.
-
-    Raises:
-        OSError, UnicodeDecodeError: the file cannot be read.
-    """
-    values: dict[str, str] = {}
-    for line in filter(None, map(_LINE.match, read_text(path).splitlines())):
-        value = line["plain"] if line["single"] is None else line["single"]
-        if line["double"] is not None:
-            value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), line["double"])
-        if value is not None:  # a bare name assigns nothing
-            values[line["name"]] = value
-    return values
-
-
-def describe_read_error(error: OSError | UnicodeDecodeError) -> str:
-    """Return the reason why a file cannot be read."""
-    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"
 
 
 IGNORED_KEYS = frozenset(

@@ -36,6 +36,9 @@ class AgentConfig(BaseModel):
     env: tuple[EnvironmentName, ...] = ()
     """Further environment variables for the agent, in addition to the harmless ones; a trailing `*` is a
     prefix."""
+    env_file: Names = ()
+    """Files with lines `NAME=value`, relative to the working directory: variables for the agent, in addition
+    to `env`. They replace those of the environment, and those of a later file replace earlier ones."""
 
 
 class SessionConfig(ConfigSection):

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from evalgate.agents.adapters.docker import DockerAgentOptions
-from evalgate.agents.containers.compose_file import InterpolationError, interpolate_text, read_env_file
+from evalgate.agents.containers.compose_file import InterpolationError, interpolate_text
 from evalgate.core.errors import InvalidInputError
+from evalgate.documents.env_file import read_env_file
 from tests.agents.http.server import build_context
 
 

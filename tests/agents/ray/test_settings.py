@@ -30,7 +30,7 @@ ENVIRON = {
 
 @pytest.fixture
 def has_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evalgate.runner.plan.find_spec", lambda name: name)
+    monkeypatch.setattr("evalgate.agents.factory.find_spec", lambda name: name)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_address_needs_executor_ray() -> None:
 
 
 def test_missing_ray_is_reported_before_the_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evalgate.runner.plan.find_spec", lambda name: None)
+    monkeypatch.setattr("evalgate.agents.factory.find_spec", lambda name: None)
     with pytest.raises(InvalidInputError) as caught:
         plan_run(project)
     assert str(caught.value) == (

@@ -1,0 +1,34 @@
+"""Parser of env files: lines of `NAME=value`, as Docker Compose reads its `env_file`."""
+
+import re
+from pathlib import Path
+
+from evalgate.system.files import read_text
+
+_LINE = re.compile(
+    r"""^\s*(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_.]*)\s*(?:=\s*
+        (?:'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|(?P<plain>.*?))\s*(?:(?<!\S)\#.*)?)?$""",
+    re.VERBOSE,
+)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Return the variables of an env file; lines that assign no value are ignored.
+
+    Raises:
+        OSError, UnicodeDecodeError: the file cannot be read.
+    """
+    values: dict[str, str] = {}
+    for line in filter(None, map(_LINE.match, read_text(path).splitlines())):
+        value = line["plain"] if line["single"] is None else line["single"]
+        if line["double"] is not None:
+            value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), line["double"])
+        if value is not None:  # a bare name assigns nothing
+            values[line["name"]] = value
+    return values
+
+
+def describe_read_error(error: OSError | UnicodeDecodeError) -> str:
+    """Return the reason why a file cannot be read."""
+    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"
