@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import nullcontext
 from typing import Self
 
 from evalgate.api.evaluation import run_blocking
@@ -78,9 +78,8 @@ class AgentEvaluator:
         metrics = self._load_metrics(eval_set_id)
         request = InferenceRequest(self._app_name, eval_set_id, list(eval_case_ids))
         results: list[EvalCaseResult] = []
-        async with AsyncExitStack() as stack:
-            if isinstance(self._service, LocalService):
-                await stack.enter_async_context(self._service)  # its agent keeps running between the runs
+        service = self._service
+        async with service.keep_agent() if isinstance(service, LocalService) else nullcontext():
             for run_id in range(1, self._num_runs + 1):
                 results += await self._run_once(request, metrics, run_id)
         names = dict.fromkeys(result.eval_id for result in results)

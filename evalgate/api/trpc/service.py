@@ -5,10 +5,11 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from evalgate.api.evaluation import run_blocking
 from evalgate.api.trpc.callbacks import (
@@ -34,7 +35,6 @@ from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult
 from evalgate.api.trpc.scoring import score_case
 from evalgate.config.schema.judge import JudgeConfig, parse_model_name
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.protocols import Agent
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -43,6 +43,10 @@ from evalgate.runner.case_runner import CaseRunner
 from evalgate.runner.scheduler import never_stop
 from evalgate.throttling.throttle import Throttle, ThrottleSettings
 
+_kept_runner: ContextVar[tuple["LocalService", CaseRunner | None] | None] = ContextVar(
+    "_kept_runner", default=None
+)
+"""The service with an agent that keeps running, and its runner."""
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -50,7 +54,8 @@ _Result = TypeVar("_Result")
 class LocalService:
     """tRPC-Agent-Go's local service: an agent, eval sets, evaluators and results in one place.
 
-    Within `async with` the agent keeps running from one inference to the next.
+    Each inference starts and ends the agent, except within a block of `keep_agent`. Evaluations may run at
+    the same time.
 
     >>> from evalgate.api.trpc.managers import InMemoryEvalSetManager
     >>> sets = InMemoryEvalSetManager()
@@ -106,17 +111,20 @@ class LocalService:
         self._inferences_at_once = at_once if eval_case_parallel_inference_enabled else 1
         self._evaluations_at_once = at_once if eval_case_parallel_evaluation_enabled else 1
         self._judge = None if judge is None else _parse_judge(judge)
-        self._open: AsyncExitStack | None = None
-        self._agent: Agent | None = None
 
-    async def __aenter__(self) -> Self:
-        self._open = AsyncExitStack()
-        return self
+    @asynccontextmanager
+    async def keep_agent(self) -> AsyncIterator[None]:
+        """Let the agent run from one inference to the next within the block.
 
-    async def __aexit__(self, *exc: object) -> None:
-        opened, self._open, self._agent = self._open, None, None
-        if opened is not None:
-            await opened.aclose()
+        Raises:
+            EvalgateError: there is no such agent, or it cannot be set up.
+        """
+        async with self._open_runner() as runner:
+            token = _kept_runner.set((self, runner))
+            try:
+                yield
+            finally:
+                _kept_runner.reset(token)
 
     def inference(self, request: InferenceRequest) -> list[InferenceResult]:
         """Run the agent on the cases of an eval set; as `inference_async`, which this call waits for."""
@@ -158,20 +166,16 @@ class LocalService:
 
     @asynccontextmanager
     async def _open_runner(self) -> AsyncIterator[CaseRunner | None]:
-        """Yield a runner of cases, or None without an agent; start the agent unless it is running already."""
-        if self._runner is None:
+        """Yield a runner of cases, or None without an agent; start the agent unless it is kept running."""
+        kept, at_once = _kept_runner.get(), self._inferences_at_once
+        if kept is not None and kept[0] is self:
+            yield kept[1]
+        elif self._runner is None:
             yield None
-            return
-        async with AsyncExitStack() as own:
-            agent = self._agent
-            if agent is None:
-                built = build_runner(
-                    self._runner, concurrency=self._inferences_at_once, timeout=self._timeout
-                )
-                agent = await (self._open or own).enter_async_context(built)
-                self._agent = agent if self._open is not None else None
-            throttle = Throttle(ThrottleSettings(self._inferences_at_once))
-            yield CaseRunner(agent, create_scripted_user, throttle, never_stop)
+        else:
+            async with build_runner(self._runner, concurrency=at_once, timeout=self._timeout) as agent:
+                throttle = Throttle(ThrottleSettings(at_once))
+                yield CaseRunner(agent, create_scripted_user, throttle, never_stop)
 
     async def _infer_case(
         self, request: InferenceRequest, context: Context, runner: CaseRunner | None, case: EvalCase

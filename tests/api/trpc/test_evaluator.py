@@ -376,6 +376,19 @@ class TestInference:
         answers = {turn.final_response.content for turn in actual if turn and turn.final_response}
         assert (result.overall_status, len(runs), len(answers)) == ("passed", 3, 1)
 
+    async def test_evaluations_at_the_same_time(self) -> None:
+        async def answer(text: str) -> str:
+            await asyncio.sleep(0.05)
+            return "a"
+
+        evaluator = build(answer, a_case("one"), a_case("two"), num_runs=2)
+        found = await asyncio.gather(*[evaluator.evaluate_async(SET) for _ in range(3)])
+        assert [result.overall_status for result in found] == ["passed"] * 3
+        assert (
+            len({result.eval_set_result and result.eval_set_result.eval_set_result_id for result in found})
+            == 3
+        )
+
     def test_a_wrong_agent_is_an_error(self) -> None:
         with pytest.raises(EvalgateError, match="nothing"):
             build("nothing:x").evaluate(SET)
