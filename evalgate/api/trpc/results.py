@@ -3,6 +3,7 @@
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
+from typing_extensions import override
 
 from evalgate.api.trpc.criteria import Criterion
 from evalgate.api.trpc.datasets import Invocation
@@ -183,6 +184,12 @@ class EvalSetResult(WireModel):
     creation_timestamp: float | None = None
     """Unix seconds."""
 
+    @override
+    def __repr__(self) -> str:
+        """Return the id and the size; the whole result would fill the screen."""
+        name = self.eval_set_result_id or self.eval_set_id
+        return f"<EvalSetResult {name}: {len(self.eval_case_results)} results>"
+
 
 class EvaluationCaseResult(WireModel):
     """One case over all its runs.
@@ -218,3 +225,8 @@ class EvaluationResult(WireModel):
     eval_cases: list[EvaluationCaseResult] = Field(default_factory=list)
     eval_set_result: EvalSetResult | None = None
     """The result that was saved."""
+
+    @override
+    def __repr__(self) -> str:
+        """Return the status and the size; the whole result would fill the screen."""
+        return f"<EvaluationResult {self.eval_set_id} {self.overall_status}: {len(self.eval_cases)} cases>"

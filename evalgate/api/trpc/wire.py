@@ -1,5 +1,6 @@
 """Objects that are read and written as tRPC-Agent-Go's structs: keys in any case, nothing empty written."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -11,7 +12,7 @@ from evalgate.documents.key_spelling import match_spelling
 from evalgate.documents.strict_json import JsonDocument, parse_json
 from evalgate.documents.validation_errors import Location, validate_model
 from evalgate.integrations.trpc.file_models import TrpcModel
-from evalgate.integrations.trpc.go_json import RawJson, dump_compact_json, dump_indented_json
+from evalgate.integrations.trpc.go_json import dump_compact_json
 
 
 class WireModel(TrpcModel):
@@ -60,29 +61,50 @@ def _to_plain(value: object, *, functions: bool) -> object:
 
 
 def dump_wire(value: object) -> str:
-    """Return the text of a file as tRPC-Agent-Go writes it, with a newline at its end."""
-    return dump_indented_json(_to_go(_to_plain(value, functions=False))) + "\n"
+    """Return the text of a file as tRPC-Agent-Go writes it, with a newline at its end.
+
+    The members of mappings keep their order, which is that of Go's struct or of the file that was read.
+    """
+    pieces: list[str] = []
+    _add_pieces(_to_plain(value, functions=False), "\n", pieces)
+    return "".join(pieces) + "\n"
+
+
+def _add_pieces(value: object, line: str, pieces: list[str]) -> None:
+    """Add the text of a JSON value; `line` is a line break with the indentation of the value."""
+    match value:
+        case Mapping() if value:
+            start, inner = "{", line + "  "
+            for key, each in value.items():
+                pieces += (start, inner, _format_text(str(key)), ": ")
+                _add_pieces(each, inner, pieces)
+                start = ","
+            pieces += (line, "}")
+        case list() | tuple() if value:
+            start, inner = "[", line + "  "
+            for each in value:
+                pieces += (start, inner)
+                _add_pieces(each, inner, pieces)
+                start = ","
+            pieces += (line, "]")
+        case str():
+            pieces.append(_format_text(value))
+        case int() if not isinstance(value, bool):
+            pieces.append(str(value))  # Go would round whole numbers beyond 2^53, which may be ids
+        case float() if abs(value) >= _FIRST_ROUNDED:
+            pieces.append(repr(value))  # with an exponent, so that no one reads it as such a number
+        case _:
+            pieces.append(dump_compact_json(value, for_html=True))
 
 
 _FIRST_ROUNDED = 2.0**53
+_PLAIN_TEXT = re.compile(r"[ !#-%'-;=?-\[\]-~]*")
+"""Printable ASCII without what JSON or Go escapes."""
 
 
-def _to_go(value: object) -> object:
-    match value:
-        case Mapping():
-            # In the order of the object, as it is the one of Go's struct or of the file that was read.
-            members = (
-                ":".join(dump_compact_json(each, for_html=True) for each in (str(key), _to_go(member)))
-                for key, member in value.items()
-            )
-            return RawJson(f"{{{','.join(members)}}}")
-        case list() | tuple():
-            return [_to_go(each) for each in value]
-        case int() if not isinstance(value, bool):
-            return RawJson(value)  # Go would round whole numbers beyond 2^53, which may be ids
-        case float() if abs(value) >= _FIRST_ROUNDED:
-            return RawJson(repr(value))  # with an exponent, so that no one reads it as such a number
-    return value
+def _format_text(text: str) -> str:
+    # Nearly every text is plain, and to escape one takes ten times as long.
+    return f'"{text}"' if _PLAIN_TEXT.fullmatch(text) else dump_compact_json(text, for_html=True)
 
 
 _Model = TypeVar("_Model", bound=WireModel)
