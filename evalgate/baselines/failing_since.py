@@ -61,8 +61,8 @@ Thresholds: TypeAlias = Mapping[tuple[str, str], Mapping[str, float]]
 
 
 def collect_thresholds(cases: Sequence[CaseResult]) -> Thresholds:
-    """Return the thresholds of all cases of a record."""
-    return {case.key: {metric.name: metric.threshold for metric in case.metrics} for case in cases}
+    """Return the thresholds of all cases of a record, without metrics that are only reported."""
+    return {case.key: {each.name: each.threshold for each in case.metrics if each.gates} for case in cases}
 
 
 def find_break(

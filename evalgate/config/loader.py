@@ -260,6 +260,7 @@ def _build_criterion(name: str, config: AdkCriterionConfig, known: Range) -> Cri
         rule=config.threshold_rule,
         max_regression=config.max_regression,
         min_mean=config.min_mean,
+        gates=config.gates,
     )
 
 

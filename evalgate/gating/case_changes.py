@@ -225,8 +225,8 @@ def _pair_scores(
 
 def _matches_summary(summary: MetricSummary, case: CaseResult, metric: CaseMetric) -> bool:
     min_mean = None if metric.min_mean == metric.threshold else metric.min_mean
-    own = (metric.name, metric.threshold, metric.scope, min_mean)
-    if own != (summary.name, summary.threshold, summary.scope, summary.min_mean):
+    own = (metric.name, metric.threshold, metric.scope, min_mean, metric.gates)
+    if own != (summary.name, summary.threshold, summary.scope, summary.min_mean, summary.gates):
         return False
     return not summary.eval_sets or case.eval_set_id in summary.eval_sets
 
@@ -297,7 +297,7 @@ def _kind_of_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | No
     if case.status != "passed":
         return None
     passes = sum(
-        run.outcome == "answered" and all(each.status == "passed" for each in run.metrics)
+        run.outcome == "answered" and all(each.status == "passed" for each in run.metrics if each.gates)
         for run in case.runs
     )
     now = [UNIT] * passes + [0] * (len(case.runs) - passes)
@@ -312,7 +312,7 @@ def _outcomes_then(case: CaseResult, old: BaselineCase) -> list[bool]:
     thresholds = {
         metric.name: metric.threshold
         for metric in case.metrics
-        if old.metric_fingerprints.get(metric.name) == metric.fingerprint
+        if metric.gates and old.metric_fingerprints.get(metric.name) == metric.fingerprint
     }
     found = []
     for run in old.runs:

@@ -76,7 +76,10 @@ def compare_runs(
 
 def flag_regressions(metrics: Sequence[MetricSummary], policy: GateConfig) -> tuple[MetricSummary, ...]:
     """Return the summaries with `regressed` set from the plain means, so that reports need no policy."""
-    return tuple(replace(metric, regressed=find_drop(metric, policy) is not None) for metric in metrics)
+    return tuple(
+        replace(metric, regressed=metric.gates and find_drop(metric, policy) is not None)
+        for metric in metrics
+    )
 
 
 def find_drop(metric: MetricSummary, policy: GateConfig) -> float | None:

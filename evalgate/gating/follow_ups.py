@@ -81,7 +81,7 @@ class FailureClassifier:
 
     def _build_follow_up(self, case: CaseResult, flaky: "_FlakyEstimate") -> FollowUp | None:
         stored = self._find_stored_runs(case)
-        missed = frozenset(metric.name for metric in case.metrics if metric.status == "failed")
+        missed = frozenset(metric.name for metric in case.metrics if metric.gating_status == "failed")
         # A metric that is new or changed has no history: no stored run could have excused the failure.
         if stored is None or not missed <= stored.known:
             return None
@@ -176,7 +176,7 @@ class _StoredRuns:
         return [
             not self.crashes
             if run.outcome in AGENT_FAULT_OUTCOMES
-            else any(metric.status == "failed" and metric.name in new for metric in run.metrics)
+            else any(each.gating_status == "failed" and each.name in new for each in run.metrics)
             for run in case.runs
             if _is_conclusive(run)
         ]
@@ -186,7 +186,7 @@ def _build_stored_runs(case: CaseResult, old: BaselineCase, keep: int) -> _Store
     thresholds = {
         metric.name: metric.threshold
         for metric in case.metrics
-        if old.metric_fingerprints.get(metric.name) == metric.fingerprint
+        if metric.gates and old.metric_fingerprints.get(metric.name) == metric.fingerprint
     }
     runs = tuple(
         (run.outcome in AGENT_FAULT_OUTCOMES, frozenset(_find_missed_thresholds(run.scores, thresholds)))
@@ -209,7 +209,7 @@ def _is_conclusive(run: RunResult) -> bool:
     """Return True if the run reflects the agent, and not a failure of a judge or a service."""
     if run.outcome != "answered":
         return run.outcome in AGENT_FAULT_OUTCOMES
-    statuses = {metric.status for metric in run.metrics}
+    statuses = {metric.gating_status for metric in run.metrics}
     return "failed" in statuses or ("passed" in statuses and "errored" not in statuses)
 
 

@@ -130,7 +130,7 @@ def _has_recovered(case: CaseResult, old: BaselineCase) -> bool:
     newest = old.runs[-RECOVERED_RUNS:]
     return len(newest) == RECOVERED_RUNS and all(
         run.outcome == "answered"
-        and all((run.scores.get(metric.name) or 0.0) >= metric.threshold for metric in case.metrics)
+        and all((run.scores.get(each.name) or 0.0) >= each.threshold for each in case.metrics if each.gates)
         for run in newest
     )
 

@@ -92,12 +92,14 @@ def build_score_tables(
 
     A run in which the agent crashed or timed out scores 0 here: leaving it out would reward crashing. A run
     without a score through no fault of the agent has None. Cases to which a metric does not apply have no
-    row in its table.
+    row in its table. Metrics that are only reported have no table.
     """
     before = baseline.index_cases() if baseline else {}
     keep = policy.parameters.baseline_keep
     pools: dict[str, dict[MetricKey, GatingMetric]] = {}
     for key, members in group_by_metric(cases).items():
+        if not key.gates:
+            continue
         rows = {
             build_row_name(case): _build_row(case, metric, before.get(case.key), keep)
             for case, metric in members
@@ -161,8 +163,8 @@ def describe_out_of_range_scores(
     """Yield a sentence for every metric that `build_score_tables` leaves out, with the score."""
     before = baseline.index_cases() if baseline else {}
     keep = policy.parameters.baseline_keep
-    for members in group_by_metric(cases).values():
-        for case, metric in members:
+    for key, members in group_by_metric(cases).items():
+        for case, metric in members if key.gates else ():
             row = _build_row(case, metric, before.get(case.key), keep)
             if _is_applicable(case, metric) and not _is_unit(row):
                 yield _describe_out_of_range(case, metric, row)
@@ -273,7 +275,7 @@ def build_statistical_policy(
         pass_score=fine.pass_score,
         fdr=fine.fdr,
     )
-    by_name = {criterion.metric: criterion for criterion in criteria}
+    by_name = {criterion.metric: criterion for criterion in criteria if criterion.gates}
     is_compared = gate.baseline is not None and gate.max_regression < 1
     case_runs = 0 if is_literal else fine.confirm_runs if repeatable else 1
     max_drop = gate.max_regression if is_compared else None

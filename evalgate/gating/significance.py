@@ -138,7 +138,9 @@ def apply_corrections(
 ) -> tuple[MetricSummary, ...]:
     """Return the summaries, with a corrected score for each average that is listed in `excesses`."""
     return tuple(
-        _apply_correction(
+        metric
+        if not key.gates
+        else _apply_correction(
             metric,
             excesses.get(build_table_name(key), excesses.get(build_pool_name(key.name, key.fingerprint))),
         )
@@ -183,7 +185,7 @@ def annotate_results(
         name, line = build_pool_name(key.name, key.fingerprint), build_table_name(key)
         found, own = decision.metrics.get(name), decision.metrics.get(line)
         has_minimum = key.min_mean is not None
-        if found is None:
+        if found is None or not key.gates:
             summaries.append(summary)
         elif own is None:
             summaries.append(
@@ -278,7 +280,7 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
         run
         for case in cases
         for run in case.runs
-        if run.outcome in NON_AGENT_OUTCOMES or any(metric.status == "errored" for metric in run.metrics)
+        if run.outcome in NON_AGENT_OUTCOMES or any(each.gating_status == "errored" for each in run.metrics)
     ]
     interrupted = [run for run in lost if run.failure is not None and run.failure.kind == "interrupted"]
     refused = [run for run in lost if was_stopped_by_budget(run)]
@@ -385,6 +387,8 @@ def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float
 
 
 def _annotate_case_metric(metric: CaseMetric, case: CaseResult, decision: Decision) -> CaseMetric:
+    if not metric.gates:
+        return metric
     found = decision.metrics.get(build_pool_name(metric.name, metric.fingerprint))
     outcome = found.cases.get(build_row_name(case)) if found else None
     if found is None or outcome is None or found.rule.max_drop is None:

@@ -54,7 +54,9 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
         getattr(totals, status) != counted_cases[status] for status in get_args(Status)
     ):
         yield "the totals are not those of the cases"
-    if verdict.status == "pass" and any(metric.status == "failed" for metric in record.metrics):
+    if verdict.status == "pass" and any(
+        metric.status == "failed" and metric.gates for metric in record.metrics
+    ):
         yield "the verdict is `pass` although a metric failed"
 
 
@@ -65,7 +67,7 @@ def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
     not be evaluated. A run without any result never passes.
     """
     # First of all, so that not even an interruption or an error rate counts a quarantined case.
-    evidence = _exclude_quarantined(evidence)
+    evidence = _exclude_reported_metrics(_exclude_quarantined(evidence))
     if evidence.interrupted:
         done = evidence.totals.cases - evidence.totals.not_evaluated
         return Verdict(
@@ -100,6 +102,18 @@ def _exclude_quarantined(evidence: GateInput) -> GateInput:
         evidence.totals, cases=len(cases), **{status: found[status] for status in get_args(Status)}
     )
     return replace(evidence, cases=cases, totals=totals, quarantined=len(evidence.cases) - len(cases))
+
+
+def _exclude_reported_metrics(evidence: GateInput) -> GateInput:
+    """Return the evidence without the metrics that are only reported."""
+    gating = tuple(metric for metric in evidence.metrics if metric.gates)
+    if len(gating) == len(evidence.metrics):
+        return evidence
+    cases = tuple(
+        replace(case, metrics=tuple(metric for metric in case.metrics if metric.gates))
+        for case in evidence.cases
+    )
+    return replace(evidence, metrics=gating, cases=cases)
 
 
 def _describe_undecided(evidence: GateInput) -> Iterator[str]:

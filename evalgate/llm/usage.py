@@ -129,4 +129,4 @@ def was_stopped_by_budget(run: RunResult) -> bool:
     """Return True if a spent budget prevented the run, its end, or its judging."""
     if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
-    return BUDGET_SPENT in [metric.failure for metric in run.metrics]
+    return BUDGET_SPENT in [metric.failure for metric in run.metrics if metric.gates]

@@ -31,6 +31,7 @@ class MetricKey(NamedTuple):
     threshold: float
     scope: str
     min_mean: float | None
+    gates: bool = True
 
 
 _EPSILON = 1e-9  # a mean is a sum: its last bits are noise
@@ -38,7 +39,9 @@ _EPSILON = 1e-9  # a mean is a sum: its last bits are noise
 
 def build_metric_key(metric: CaseMetric) -> MetricKey:
     """Return the key of the row in the table of metrics that a case's metric belongs to."""
-    return MetricKey(metric.name, metric.fingerprint, metric.threshold, metric.scope, metric.min_mean)
+    return MetricKey(
+        metric.name, metric.fingerprint, metric.threshold, metric.scope, metric.min_mean, metric.gates
+    )
 
 
 class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
@@ -131,6 +134,7 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
         range=metrics[0].range,
         min_mean=None if own == threshold else own,
         agreement=compute_self_agreement(_iter_votes(name, members.cases)),
+        gates=metrics[0].gates,
     )
 
 
@@ -258,10 +262,11 @@ def _has_inconsistent_runs(case: CaseResult) -> bool:
     conclusive = [
         run
         for run in case.runs
-        if run.outcome not in NON_AGENT_OUTCOMES and all(each.status != "errored" for each in run.metrics)
+        if run.outcome not in NON_AGENT_OUTCOMES
+        and all(each.gating_status != "errored" for each in run.metrics)
     ]
     endings = {
-        run.outcome == "answered" and all(each.status != "failed" for each in run.metrics)
+        run.outcome == "answered" and all(each.gating_status != "failed" for each in run.metrics)
         for run in conclusive
     }
     return len(endings) > 1

@@ -168,14 +168,16 @@ def _build_turn_metric(bound: BoundMetric, turn: TurnScore) -> TurnMetric:
 
 
 def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
+    gates = bound.criterion.gates
     match result:
         case MetricScore(score=score, reason=reason, details=details, passed=passed):
             literal, score = passed is None, bound.criterion.range.clamp(score)
-            return RunMetric(bound.name, score, bound.decide_status(score, passed), reason, details, literal)
+            status = bound.decide_status(score, passed)
+            return RunMetric(bound.name, score, status, reason, details, literal, gates=gates)
         case NotApplicable(reason=reason):
-            return RunMetric(bound.name, None, "not_evaluated", reason)
+            return RunMetric(bound.name, None, "not_evaluated", reason, gates=gates)
         case MetricFailure(reason=reason, kind=kind):
-            return RunMetric(bound.name, None, "errored", reason, failure=kind)
+            return RunMetric(bound.name, None, "errored", reason, failure=kind, gates=gates)
 
 
 def score_case(
@@ -251,6 +253,7 @@ def _create_case_metric(
         bound.scope,
         range=bound.criterion.range,
         min_mean=bound.criterion.min_mean,
+        gates=bound.criterion.gates,
     )
 
 
@@ -280,13 +283,16 @@ def _apply_owners_rule(judged: Sequence[RunMetric]) -> bool | None:
 
 
 def decide_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric | RunMetric]) -> Status:
-    """Return the status of a case over its runs, or of a single run with its own metrics."""
+    """Return the status of a case over its runs, or of a single run with its own metrics.
+
+    Metrics that are only reported do not count.
+    """
     outcomes = {run.outcome for run in runs}
     if not outcomes.isdisjoint(AGENT_FAULT_OUTCOMES):
         return "errored"
     if not runs or not outcomes.isdisjoint(NON_AGENT_OUTCOMES):
         return "not_evaluated"
-    statuses = {metric.status for metric in metrics}
+    statuses = {metric.status for metric in metrics if metric.gates}
     for status in ("failed", "errored", "passed"):
         if status in statuses:
             return status

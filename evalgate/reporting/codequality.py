@@ -83,6 +83,6 @@ def _list_named_faults(case: CaseResult) -> Iterator[tuple[str, str]]:
     The name is that of the metric, or the outcome of the run if the agent did not answer.
     """
     unanswered = [run.outcome for run in case.runs if run.outcome != "answered"][:1]
-    metrics = [metric.name for metric in case.metrics if metric.status in {"failed", "errored"}]
+    metrics = [metric.name for metric in case.metrics if metric.gating_status in {"failed", "errored"}]
     faults = list(zip(unanswered or metrics, describe_faults(case), strict=True))
     yield from faults or [(case.status, f"the case {case.status}")]

@@ -5,7 +5,7 @@ All reports for people use these functions, so that they show the same facts in 
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
@@ -66,7 +66,8 @@ class Finding:
         if self.run is None:
             return None
         numbered = list(enumerate(self.run.turns, 1))
-        bad = (pair for pair in numbered if _is_bad(pair[1]))
+        reported = {metric.name for metric in self.run.metrics if not metric.gates}
+        bad = (pair for pair in numbered if _is_bad(pair[1], reported))
         lone = numbered[0] if len(numbered) == 1 else None
         return next(bad, lone)
 
@@ -130,7 +131,7 @@ def _build_cause_key(finding: Finding) -> tuple[object, ...]:
     if run is not None:
         message = run.failure.message if run.failure else ""
         return (finding.is_new, run.outcome, _NUMBER.sub("", message)) if message else ()
-    bad = [metric for metric in case.metrics if metric.status in {"failed", "errored"}]
+    bad = [metric for metric in case.metrics if metric.gating_status in {"failed", "errored"}]
     if not any(metric.reason for metric in bad):
         return ()
     return finding.is_new, *((metric.name, metric.score, _NUMBER.sub("", metric.reason)) for metric in bad)
@@ -164,7 +165,7 @@ def _is_conclusive(run: RunResult) -> bool:
     """Return True if the result of a run is due to the agent: no metric, judge or service failed."""
     if run.outcome in NON_AGENT_OUTCOMES:
         return False
-    return run.outcome in AGENT_FAULT_OUTCOMES or all(metric.status != "errored" for metric in run.metrics)
+    return run.outcome in AGENT_FAULT_OUTCOMES or all(each.gating_status != "errored" for each in run.metrics)
 
 
 def format_case_name(case: CaseResult) -> str:
@@ -186,15 +187,15 @@ def describe_faults(case: CaseResult) -> Iterator[str]:
         yield agent_fault
         return
     for metric in case.metrics:
-        if metric.status == "failed":
+        if metric.gating_status == "failed":
             yield _append_reason(f"{metric.name} {format_score_and_threshold(metric)}", metric.reason)
-        elif metric.status == "errored":
+        elif metric.gating_status == "errored":
             yield _append_reason(f"{metric.name} could not be evaluated", metric.reason)
 
 
 def explain_not_evaluated(case: CaseResult) -> str:
     """Return the reason why a case could not be evaluated."""
-    reasons = (metric.reason for metric in case.metrics if metric.reason)
+    reasons = (metric.reason for metric in case.metrics if metric.reason and metric.gates)
     return _describe_agent_fault(case) or next(reasons, "no metric applies to this case")
 
 
@@ -392,12 +393,13 @@ def _append_reason(sentence: str, reason: str) -> str:
 
 
 def _has_failed_metric(run: RunResult) -> bool:
-    return any(metric.status in {"failed", "errored"} for metric in run.metrics)
+    return any(metric.gating_status in {"failed", "errored"} for metric in run.metrics)
 
 
-def _is_bad(turn: TurnResult) -> bool:
+def _is_bad(turn: TurnResult, reported: Collection[str]) -> bool:
+    """Return True if the turn lacks a reply, or fails a metric that is not among the `reported` ones."""
     return (
         turn.actual is None
         or turn.expected is None
-        or any(metric.status in {"failed", "errored"} for metric in turn.metrics)
+        or any(each.status in {"failed", "errored"} and each.name not in reported for each in turn.metrics)
     )

@@ -10,6 +10,7 @@ from itertools import islice
 from evalgate.core.formatting import format_delta, format_score, format_sparkline, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
+    REPORT_ONLY,
     CaseChange,
     CaseResult,
     Change,
@@ -147,6 +148,8 @@ class MetricLine:
     cases: str
     agreement: str
     """How far the judge agrees with itself; "" if no model judges, or judges only once."""
+    note: str = ""
+    """`report only` for a metric that does not gate, else ""."""
 
     @property
     def has_noise(self) -> bool:
@@ -172,6 +175,7 @@ def build_metric_line(metric: MetricSummary) -> MetricLine:
         trend=format_sparkline(trend) if len(trend) > _FEWEST_POINTS else "",
         cases=f"{metric.n:,}{errors}",
         agreement=describe_agreement(metric.agreement),
+        note="" if metric.gates else REPORT_ONLY,
     )
 
 

@@ -74,7 +74,7 @@ class LiveProgress:
         """Count one finished case-run, and show it."""
         if _is_inconclusive(result):
             self.not_evaluated += 1
-        elif result.outcome != "answered" or any(metric.status == "failed" for metric in result.metrics):
+        elif result.outcome != "answered" or any(each.gating_status == "failed" for each in result.metrics):
             self.failed += 1
             self._last_failure = (f"{eval_set_id}/{eval_id}", result)
         else:
@@ -138,7 +138,7 @@ def _is_inconclusive(result: RunResult) -> bool:
     """Return True if a run neither passed nor failed: not run, a broken metric, or no applicable metric."""
     if result.outcome != "answered":
         return result.outcome in NON_AGENT_OUTCOMES
-    statuses = {metric.status for metric in result.metrics}
+    statuses = {metric.gating_status for metric in result.metrics}
     return statuses == {"not_evaluated"} or ("errored" in statuses and "failed" not in statuses)
 
 

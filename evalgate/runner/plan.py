@@ -31,9 +31,10 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser, StoreContext
-from evalgate.core.types import Baseline, CaseKey
+from evalgate.core.types import REPORT_ONLY, Baseline, CaseKey
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.simulated_user.scripted import create_scripted_user
+from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy
@@ -363,6 +364,10 @@ def _check_judges(judge_resolver: JudgeResolver, rules: Thresholds) -> None:
         raise InvalidInputError(Problem(file, *where, found.message) for found in error.problems) from None
 
 
+def _format_metric_name(bound: BoundMetric) -> str:
+    return bound.name if bound.criterion.gates else f"{bound.name} ({REPORT_ONLY})"
+
+
 def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -> Iterator[str]:
     """Check everything that needs no agent, and yield the findings line by line.
 
@@ -391,7 +396,7 @@ def _check_files(
     if empty:
         raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
     for suite in suites:
-        metrics = ", ".join(bound.name for bound in suite.metrics)
+        metrics = ", ".join(map(_format_metric_name, suite.metrics))
         scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
         yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
     found = list(iter_warnings(suites))

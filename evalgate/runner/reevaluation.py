@@ -127,7 +127,7 @@ def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) 
         replace(
             run,
             metrics=tuple(
-                _apply_threshold(each, thresholds[each.name])
+                _apply_criterion(each, thresholds[each.name])
                 for each in run.metrics
                 if each.name in thresholds
             ),
@@ -165,17 +165,24 @@ def _is_evaluated(metric: CaseMetric, rules: GateRules) -> bool:
 def _bind_metric(metric: CaseMetric, rules: GateRules, policy: CasePolicy) -> BoundMetric:
     own = rules.criteria.get(metric.name, Criterion(metric.name, metric.threshold))
     if rules.policies is None:
-        criterion = replace(own, threshold=metric.threshold, range=metric.range, min_mean=metric.min_mean)
+        criterion = replace(
+            own,
+            threshold=metric.threshold,
+            range=metric.range,
+            min_mean=metric.min_mean,
+            gates=metric.gates,
+        )
         return BoundMetric(criterion, _STORED_SCORES, metric.fingerprint, metric.scope)
     return BoundMetric(own, _STORED_SCORES, metric.fingerprint).apply_threshold(
         policy.thresholds.get(metric.name)
     )
 
 
-def _apply_threshold(metric: RunMetric, bound: BoundMetric) -> RunMetric:
+def _apply_criterion(metric: RunMetric, bound: BoundMetric) -> RunMetric:
+    gates = bound.criterion.gates
     if metric.score is None or not metric.literal:
-        return metric
-    return replace(metric, status=bound.decide_status(metric.score))
+        return metric if metric.gates == gates else replace(metric, gates=gates)
+    return replace(metric, status=bound.decide_status(metric.score), gates=gates)
 
 
 def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
@@ -197,6 +204,7 @@ def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], l
                 fingerprint=stored.metric_fingerprints[name],
                 range=criterion.range,
                 min_mean=criterion.min_mean,
+                gates=criterion.gates,
             )
             for name, criterion in found.items()
         )

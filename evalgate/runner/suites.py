@@ -271,9 +271,22 @@ def plan_suites(
                 eval_sets, context, base, environment, rules, needs_criteria=needs_criteria
             )
         ]
-    if problems := [problem for suite in suites for problem in find_unjudged_rubrics(suite)]:
+    suites = [_add_final_state(suite) for suite in suites]
+    if problems := list(_find_suite_problems(suites)):
         raise InvalidInputError(sorted(problems))
-    return tuple(map(_add_final_state, suites))
+    return tuple(suites)
+
+
+def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
+    """Yield rubrics that no metric judges, and eval sets with metrics of which none gates."""
+    for suite in suites:
+        yield from find_unjudged_rubrics(suite)
+        if suite.metrics and not any(bound.criterion.gates for bound in suite.metrics):
+            message = (
+                f"no metric gates {suite.eval_set.path}: all of its criteria have `gates: false`, so that no "
+                "score could fail a case"
+            )
+            yield Problem(suite.rules.file, *suite.rules.find_position(("criteria",)), message)
 
 
 def _load_eval_sets(

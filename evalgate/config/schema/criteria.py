@@ -144,6 +144,8 @@ class CriterionConfig(AdkCriterionConfig):
         default=None, validation_alias=AliasChoices("max_regression", "max_drop")
     )
     """Own allowance for a drop against the baseline, in points of the metric; that of `gate` when absent."""
+    gates: Annotated[bool, Strict()] = True
+    """false: the metric is scored, compared with the baseline and reported, and decides nothing."""
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:
@@ -153,6 +155,10 @@ class CriterionConfig(AdkCriterionConfig):
             raise ValueError("has `threshold_rule: statistical`, which judges means and `pass_hat_k` alone")
         if self.at_least is not None and not (self.pass_hat_k or self.pass_at_k):
             raise ValueError("has `at_least`, which belongs to `pass_hat_k` or `pass_at_k`")
+        if not self.gates and self.threshold_rule == "statistical":
+            raise ValueError("has `threshold_rule: statistical`, which decides nothing with `gates: false`")
+        if not self.gates and self.max_regression is not None:
+            raise ValueError("has `max_regression`, which decides nothing with `gates: false`")
         return self
 
     @property

@@ -51,6 +51,7 @@ from evalgate.core.types.dataset import (
     ToolMock,
 )
 from evalgate.core.types.record import (
+    REPORT_ONLY,
     SCHEMA_VERSION,
     AgentInfo,
     AverageRunUsage,
@@ -100,6 +101,7 @@ __all__ = [
     "NON_AGENT_OUTCOMES",
     "NO_JSON",
     "RATE_LIMITED",
+    "REPORT_ONLY",
     "SCHEMA_VERSION",
     "TRANSIENT_FAILURES",
     "AgentInfo",

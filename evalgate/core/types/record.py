@@ -98,6 +98,8 @@ class Baseline:
         return {case.key: case for case in self.cases}
 
 
+REPORT_ONLY = "report only"
+"""Mark of a metric that does not gate, in reports."""
 SCHEMA_VERSION = 1
 # 1: the first.
 
@@ -160,6 +162,8 @@ class MetricSummary:
     mean_judged_by: Literal["minimum", "baseline"] = "minimum"
     """`baseline`: no minimum of the mean is set, and the comparison with the baseline judges the mean;
     `threshold` then applies to single cases only."""
+    gates: bool = True
+    """False: the metric is only reported. The verdict depends neither on `status` nor on `delta`."""
 
     @property
     def minimum(self) -> float | None:
@@ -170,8 +174,11 @@ class MetricSummary:
 
     @property
     def label(self) -> str:
-        """Return the metric's name, followed by the cases that the line covers if it does not cover all."""
-        where = ", ".join(filter(None, (self.scope, *self.eval_sets)))
+        """Return the metric's name, followed by the cases that the line covers if it does not cover all.
+
+        A metric that does not gate is marked as `report only`.
+        """
+        where = ", ".join(filter(None, (self.scope, *self.eval_sets, "" if self.gates else REPORT_ONLY)))
         return f"{self.name} ({where})" if where else self.name
 
     def iter_sentences(self) -> Iterator[tuple[str, str]]:

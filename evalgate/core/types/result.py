@@ -89,6 +89,8 @@ class Criterion:
     min_mean: float | None = None
     """Minimum of the mean of all cases, taken literally. None: `threshold`, unless a comparison with a
     baseline judges the mean. Equal to `threshold` if the file's owner compares the mean with it."""
+    gates: bool = True
+    """False: the metric is scored and reported, and decides nothing."""
 
 
 @frozen
@@ -174,6 +176,13 @@ class RunMetric:
     """True: the threshold alone decided `status`; False: the metric's owner did."""
     failure: str = ""
     """The kind of failure, as a stable word, if `status` is `errored`."""
+    gates: bool = True
+    """False: the metric is only reported. `status` then counts for no run, case or verdict."""
+
+    @property
+    def gating_status(self) -> Status:
+        """Return the status that counts: `not_evaluated` for a metric that is only reported."""
+        return self.status if self.gates else "not_evaluated"
 
 
 NO_USAGE = Usage()
@@ -273,6 +282,13 @@ class CaseMetric:
     """The metric's lowest and highest score; in rare cases a score lies outside."""
     min_mean: float | None = None
     """Minimum of the mean over the cases; None: `threshold`, unless a baseline judges the mean."""
+    gates: bool = True
+    """False: the metric is only reported. `status` then counts for no case and no verdict."""
+
+    @property
+    def gating_status(self) -> Status:
+        """Return the status that counts: `not_evaluated` for a metric that is only reported."""
+        return self.status if self.gates else "not_evaluated"
 
 
 @frozen

@@ -29,7 +29,7 @@ def build_eval_report(record: Record) -> JsonObject:
 def _build_result(case: CaseResult, run: RunResult) -> JsonObject:
     scores = {metric.name.removeprefix(_PREFIX): _build_score(run, metric) for metric in run.metrics}
     # As in adk-rs, an error of a metric fails the case, and a run without an answer passes nothing.
-    passed = run.outcome == "answered" and all(metric.status == "passed" for metric in run.metrics)
+    passed = run.outcome == "answered" and all(each.status == "passed" for each in run.metrics if each.gates)
     return {
         "eval_set_id": case.eval_set_id,
         "eval_case_id": case.eval_id,

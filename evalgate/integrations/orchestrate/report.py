@@ -78,7 +78,7 @@ def build_summary_row(case: CaseResult, run: RunResult) -> JsonObject:
     messages = list(_iter_messages(run))
     success = metrics.pop(_SUCCESS, None)
     status = success.status if success else decide_status([run], run.metrics)
-    is_error = run.outcome != "answered" or any(each.status == "errored" for each in run.metrics)
+    is_error = run.outcome != "answered" or any(each.gating_status == "errored" for each in run.metrics)
     return {
         "run_idx": run.run,
         "total_steps": len(messages),

@@ -82,7 +82,7 @@ def _summarize_reason(finding: Finding) -> str:
     outcome = next((run.outcome for run in finding.case.runs if run.outcome != "answered"), None)
     if outcome is not None:
         return outcome.replace("_", " ")
-    fell_short = (metric for metric in finding.case.metrics if metric.status in {"failed", "errored"})
+    fell_short = (each for each in finding.case.metrics if each.gating_status in {"failed", "errored"})
     return ", ".join(
         f"{to_html_code(metric.name, 80)} {html.escape(format_score_and_threshold(metric))}"
         for metric in islice(fell_short, 2)

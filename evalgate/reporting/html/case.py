@@ -149,7 +149,7 @@ def _explain_status(case: CaseResult) -> str:
         return unanswered.failure.message
     if case.status == "not_evaluated":
         return explain_not_evaluated(case)
-    fell_short = (metric for metric in case.metrics if metric.status in {"failed", "errored"})
+    fell_short = (metric for metric in case.metrics if metric.gating_status in {"failed", "errored"})
     return ", ".join(
         f"{metric.name} {format_score_and_threshold(metric)}" for metric in islice(fell_short, 2)
     )
@@ -224,7 +224,7 @@ def _classify_run(run: RunResult) -> str:
     """Return the status that the case would have with this run alone."""
     if run.outcome != "answered":
         return "errored"
-    statuses = {metric.status for metric in run.metrics}
+    statuses = {metric.gating_status for metric in run.metrics}
     return next((word for word in ("failed", "errored") if word in statuses), "passed")
 
 

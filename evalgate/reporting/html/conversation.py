@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
+    REPORT_ONLY,
     CaseMetric,
     Event,
     Message,
@@ -58,7 +59,8 @@ def build_case_scores(metrics: Sequence[CaseMetric], budget: SizeBudget) -> Iter
     for metric in metrics:
         if budget.is_full:
             return
-        threshold = f"{format_threshold(metric.threshold)}{f' ({metric.scope})' if metric.scope else ''}"
+        notes = ", ".join(filter(None, (metric.scope, "" if metric.gates else REPORT_ONLY)))
+        threshold = f"{format_threshold(metric.threshold)}{f' ({notes})' if notes else ''}"
         score = format_score(metric.score, beside=metric.threshold)
         yield ScoreView(
             metric.name,

@@ -123,6 +123,8 @@ def _build_field_getter(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 
 _get_run_fields = attrgetter(*(field.name for field in fields(RunResult) if field.name != "turns"))
 _get_run_metric_fields = _build_field_getter(RunMetric)
+_get_gating_metric_fields = attrgetter(*(field.name for field in fields(RunMetric) if field.name != "gates"))
+"""Fields of a metric that gates: most do, and their rows are as short as those of older journals."""
 _get_turn_metric_fields = _build_field_getter(TurnMetric)
 _get_usage_fields = _build_field_getter(Usage)
 _get_failure_fields = _build_field_getter(Failure)
@@ -153,7 +155,10 @@ def _build_run_row(run: RunResult) -> _Row:
         number,
         outcome,
         seconds,
-        [_get_run_metric_fields(metric) for metric in metrics],
+        [
+            _get_gating_metric_fields(metric) if metric.gates else _get_run_metric_fields(metric)
+            for metric in metrics
+        ],
         usage and _get_usage_fields(usage),
         failure and _get_failure_fields(failure),
         state,
