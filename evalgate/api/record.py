@@ -16,7 +16,17 @@ _MOST_FINDINGS = 20
 
 
 class GateClosedError(AssertionError):
-    """The gate is closed, or there is no trustworthy verdict; the text says why and what to do next."""
+    """The gate is closed, or there is no trustworthy verdict; the text says why and what to do next.
+
+    >>> from evalgate import evaluate
+    >>> case = {"query": "Hi", "reference": "Hello"}
+    >>> record = evaluate([case], lambda text: "Bye", criteria={"response_match_score": 1.0})
+    >>> try:
+    ...     record.assert_passed()
+    ... except GateClosedError as error:
+    ...     print(error.record.verdict.status)
+    fail
+    """
 
     def __init__(self, message: str, record: "Record") -> None:
         super().__init__(message)
@@ -28,8 +38,15 @@ class Record(types.Record):
 
     `results.json` has the same fields; docs/results.schema.json describes them.
 
-    >>> record = Record.read("evalgate-report/results.json")  # doctest: +SKIP
-    >>> record.assert_passed()  # doctest: +SKIP
+    >>> from evalgate import evaluate
+    >>> case = {"query": "Hi", "reference": "Hello"}
+    >>> record = evaluate([case], lambda text: "Hello", criteria={"response_match_score": 1.0})
+    >>> record
+    <Record pass: 1 case, 1 passed, 0 failed, 0 errored, 0 not evaluated>
+    >>> [file.name for file in record.write("report")][0]
+    'results.json'
+    >>> Record.read("report/results.json") == record
+    True
     """
 
     __slots__ = ()
@@ -166,9 +183,11 @@ class Record(types.Record):
 
     def __repr__(self) -> str:
         """Return the verdict and the counts; the whole record would fill the screen."""
+        from evalgate.core.formatting import pluralize
+
         totals = self.totals
         return (
-            f"<Record {self.verdict.status}: {totals.cases} cases, {totals.passed} passed, "
+            f"<Record {self.verdict.status}: {pluralize(totals.cases, 'case')}, {totals.passed} passed, "
             f"{totals.failed} failed, {totals.errored} errored, {totals.not_evaluated} not evaluated>"
         )
 

@@ -20,7 +20,11 @@ MOST_SHOWN = 100
 # Not `@frozen`, which generates no order: problems are sorted by file, line and column.
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One problem at one place of the input."""
+    """One problem at one place of the input.
+
+    >>> print(Problem("evalgate.yaml", 3, 7, "`runs` must be at least 1"))
+    evalgate.yaml:3:7: `runs` must be at least 1
+    """
 
     file: str
     """Path as the user wrote it, or "" when the problem is in no file."""
@@ -37,13 +41,21 @@ class Problem:
 
 
 class EvalgateError(Exception):
-    """Base of all errors that are shown to the user without a traceback."""
+    """Base of all errors that are shown to the user without a traceback.
+
+    >>> isinstance(InvalidInputError("no eval sets"), EvalgateError)
+    True
+    """
 
     exit_code: ExitCode = ExitCode.BUG
 
 
 class InvalidInputError(EvalgateError):
-    """The input is wrong. Carries every problem that was found, in file order."""
+    """The input is wrong. Carries every problem that was found, in file order.
+
+    >>> [problem.message for problem in InvalidInputError("no eval sets").problems]
+    ['no eval sets']
+    """
 
     exit_code = ExitCode.INVALID_INPUT
 

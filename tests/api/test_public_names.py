@@ -62,7 +62,17 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         evalgate.evaluat  # noqa: B018
 
 
-MODULES = [each.name for each in pkgutil.walk_packages(evalgate.api.__path__, "evalgate.api.")]
+DATA_OF_THE_RECORD = {"Baseline", "CaseResult", "Reply", "ToolCall", "ToolResult", "UserMessage", "Verdict"}
+"""Types that the schema of results.json describes by their docstrings, or that an example of another type shows."""
+
+
+def test_every_public_name_has_an_example() -> None:
+    names = set(evalgate._PUBLIC_NAMES) - DATA_OF_THE_RECORD
+    assert [name for name in sorted(names) if ">>>" not in (getattr(evalgate, name).__doc__ or "")] == []
+
+
+MODULES = ["evalgate.core.errors", "evalgate.core.types.dataset"]
+MODULES += [each.name for each in pkgutil.walk_packages(evalgate.api.__path__, "evalgate.api.")]
 
 
 @pytest.mark.parametrize("name", MODULES)

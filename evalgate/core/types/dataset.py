@@ -30,7 +30,13 @@ NO_NATIVE_DATA: NativeData = {}
 
 @frozen
 class CaseTurn:
-    """One exchange of a case: the user's message and the expected reply."""
+    """One exchange of a case: the user's message and the expected reply.
+
+    >>> from evalgate import Reply, ToolCall, UserMessage
+    >>> expected = Reply("Done.", (ToolCall("refund", {"order": 7}),))
+    >>> CaseTurn(UserMessage("Refund order 7"), expected).expected.tool_calls[0].name
+    'refund'
+    """
 
     user: UserMessage
     expected: Reply = NOTHING_EXPECTED
@@ -135,7 +141,13 @@ class ToolMock:
 
 @frozen
 class EvalCase:
-    """One conversation to hold with the agent."""
+    """One conversation to hold with the agent.
+
+    >>> from evalgate import Reply, UserMessage, evaluate
+    >>> case = EvalCase("greets", (CaseTurn(UserMessage("Hi"), Reply("Hello")),))
+    >>> evaluate(case, lambda text: "Hello", criteria={"response_match_score": 1.0}).passed
+    True
+    """
 
     eval_id: str
     """Unique within its eval set."""
@@ -192,7 +204,11 @@ class EvalCase:
 
 @frozen
 class EvalSet:
-    """The cases of one file."""
+    """The cases of one file.
+
+    >>> EvalSet("refunds", [EvalCase("late"), EvalCase("in_time")]).cases[1].eval_id
+    'in_time'
+    """
 
     eval_set_id: str
     cases: Sequence[EvalCase]
