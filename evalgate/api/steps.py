@@ -23,7 +23,6 @@ from evalgate.core.formatting import did_you_mean, join_quoted
 from evalgate.core.protocols import FolderReporter
 from evalgate.core.types import Baseline, EvalSet, GateInput, Verdict
 from evalgate.gating.verdict import decide_verdict
-from evalgate.runner.plan import resolve_workspace
 from evalgate.runner.reevaluation import (
     GateRules,
     infer_runs_setting,
@@ -31,7 +30,8 @@ from evalgate.runner.reevaluation import (
     load_thresholds_or_default,
     reevaluate,
 )
-from evalgate.runner.stored_runs import score_record
+from evalgate.runner.rescoring import score_record
+from evalgate.system.workspace import resolve_workspace
 
 
 def load(

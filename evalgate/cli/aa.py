@@ -38,7 +38,6 @@ from evalgate.gating.comparison import compare_runs
 from evalgate.gating.score_tables import build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.aggregation import compute_totals
-from evalgate.runner.plan import resolve_workspace
 from evalgate.runner.reevaluation import (
     EMPTY_RECORD,
     GateRules,
@@ -54,6 +53,7 @@ from evalgate.runner.sampling import AdaptiveRuns
 from evalgate.statistics.parameters import MetricRule
 from evalgate.statistics.power import StoredRun, measure_gate_sensitivity
 from evalgate.statistics.threshold_test import compute_wilson_interval
+from evalgate.system.workspace import resolve_workspace
 
 REPEATS = 200
 

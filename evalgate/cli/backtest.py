@@ -12,7 +12,6 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import Baseline, CasePolicy, EvalCase, EvalSet, Record, Verdict
-from evalgate.runner.plan import resolve_workspace
 from evalgate.runner.reevaluation import (
     GateRules,
     find_baseline,
@@ -24,6 +23,7 @@ from evalgate.runner.reevaluation import (
     reevaluate,
 )
 from evalgate.runner.suites import resolve_case_policies
+from evalgate.system.workspace import resolve_workspace
 
 
 @frozen

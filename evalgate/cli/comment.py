@@ -19,8 +19,8 @@ from evalgate.gating.verdict import find_inconsistencies
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.runner.plan import resolve_workspace
 from evalgate.runner.publish import post_record
+from evalgate.system.workspace import resolve_workspace
 
 LARGEST_RECORD = 64 * 1024 * 1024
 """Bytes; a larger record is not read."""

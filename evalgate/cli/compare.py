@@ -6,7 +6,6 @@ from pathlib import Path
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import Record
-from evalgate.runner.plan import resolve_workspace
 from evalgate.runner.reevaluation import (
     EMPTY_RECORD,
     GateRules,
@@ -17,6 +16,7 @@ from evalgate.runner.reevaluation import (
     load_thresholds_or_default,
     reevaluate,
 )
+from evalgate.system.workspace import resolve_workspace
 
 
 def compare_results(before: str, after: str, *, thresholds: str | None, folder: Path) -> Record:

@@ -211,7 +211,7 @@ def init(agent: str | None, working_directory: str) -> int:
     """
     from evalgate.cli.init import ask_for_agent, find_candidates, write_scaffold
     from evalgate.config.loader import find_thresholds_file
-    from evalgate.runner.plan import resolve_workspace
+    from evalgate.system.workspace import resolve_workspace
 
     workspace = resolve_workspace(Path(working_directory))
     found = find_candidates(workspace.folder)

@@ -40,18 +40,17 @@ from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy
 from evalgate.runner.env_files import add_env_files
 from evalgate.runner.metric_binding import find_criterion_problems
-from evalgate.runner.suite_warnings import iter_notices, iter_warnings
+from evalgate.runner.suite_warnings import describe_default_criteria, iter_notices, iter_warnings
 from evalgate.runner.suites import (
     NOTHING_GIVEN,
     GivenObjects,
     Suite,
     are_all_recorded,
-    describe_default_criteria,
     is_partial_selection,
     plan_suites,
 )
 from evalgate.runner.user_factory import build_user_factory
-from evalgate.system.workspace import Workspace, list_socket_notices, open_workspace
+from evalgate.system.workspace import Workspace, list_socket_notices, resolve_workspace
 
 if TYPE_CHECKING:
     from evalgate.runner.judge_calibration import AnchorSet
@@ -405,18 +404,6 @@ def _check_files(
     yield from notices
     verdict = f"{pluralize(len(found), 'warning')}, no error." if found else "no problem found."
     yield f"{pluralize(len(suites), 'eval set')}: {verdict}"
-
-
-def resolve_workspace(folder: Path) -> Workspace:
-    """Return the workspace that a user named.
-
-    Raises:
-        InvalidInputError: there is no such folder, or it may not be entered.
-    """
-    try:
-        return open_workspace(folder)
-    except OSError as error:
-        raise InvalidInputError(f"{folder}: cannot work there: {error.strerror or 'not a folder'}") from None
 
 
 def _load_thresholds(given: str | None, workspace: Workspace, base: BaseBranchPolicy) -> Thresholds:

@@ -35,10 +35,9 @@ from evalgate.reporting.report_files import (
 from evalgate.reporting.results_history import DEFAULT_KEPT, keep_result
 from evalgate.reporting.results_history import FOLDER as HISTORY
 from evalgate.reporting.terminal import LiveProgress
-from evalgate.runner.plan import resolve_workspace
 from evalgate.system.files import AnchoredFolder
 from evalgate.system.github_runner_files import is_github_actions
-from evalgate.system.workspace import Workspace, has_working_folder
+from evalgate.system.workspace import Workspace, has_working_folder, resolve_workspace
 
 if TYPE_CHECKING:
     from evalgate.ci.posting import Annotation, PostContent, PostNotice, PostOptions, PostTimeouts

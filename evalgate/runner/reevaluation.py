@@ -48,9 +48,8 @@ from evalgate.gating.significance import decide_metrics
 from evalgate.gating.verdict import decide_verdict, find_inconsistencies
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.metrics.scoring import BoundMetric, score_case
-from evalgate.runner.plan import resolve_workspace
 from evalgate.system.files import is_readable_name, read_input_file
-from evalgate.system.workspace import Workspace
+from evalgate.system.workspace import Workspace, resolve_workspace
 
 EMPTY_RECORD = Record(
     "", "", 0.0, AgentInfo("stored", "runs"), 1, Verdict("pass", ExitCode.OPEN), (), (), Totals()

@@ -7,6 +7,7 @@ from evalgate.core import registry
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Metric
 from evalgate.core.types import EvalSet
+from evalgate.runner.default_criteria import DEFAULT_RULES
 from evalgate.runner.metric_binding import describe_ignored_options
 from evalgate.runner.suites import Suite
 
@@ -54,3 +55,15 @@ def iter_warnings(suites: Sequence[Suite]) -> Iterator[str]:
     for suite in suites:
         for found in registry.find_lint_warnings(suite.eval_set, _index_metrics(suite)):
             yield f"{suite.eval_set.path}:{found.line}: {found.eval_id}: {found.message}"
+
+
+def describe_default_criteria(suite: Suite) -> str:
+    """Return a notice for a set that uses the default criteria of its format's owner, or "" for any other."""
+    owner, rules = DEFAULT_RULES.get(suite.eval_set.format_name, ("", None))
+    if rules is None or suite.rules is not rules:
+        return ""
+    defaults = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in rules.criteria)
+    return (
+        f"{suite.eval_set.path} has no criteria, so {owner}'s defaults apply: {defaults}. "
+        "Write `criteria` into a thresholds file to choose others."
+    )

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from evalgate.agents.factory import AgentSpec
 from evalgate.config.schema.criteria import CaseRule, ToolMockConfig
 from evalgate.config.schema.thresholds import (
-    DEFAULT_CONFIG,
     NEWEST_ADK,
     Config,
     Thresholds,
@@ -26,7 +25,6 @@ from evalgate.core.protocols import LlmJudged, MetricContext, MetricEnvironment
 from evalgate.core.types import (
     CaseKey,
     CasePolicy,
-    Criterion,
     EvalCase,
     EvalSet,
     ScopedThreshold,
@@ -39,6 +37,7 @@ from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner.base_branch import BaseBranchPolicy
 from evalgate.runner.case_sessions import complete_sessions
+from evalgate.runner.default_criteria import find_default_rules
 from evalgate.runner.metric_binding import bind_metrics, build_final_state_metric
 from evalgate.runner.user_factory import add_played_stories
 from evalgate.system.workspace import Workspace, build_agent_environment
@@ -365,40 +364,6 @@ def _add_final_state(suite: Suite) -> Suite:
     return replace(suite, metrics=(*suite.metrics, build_final_state_metric()))
 
 
-_ADK_DEFAULTS = Thresholds(
-    DEFAULT_CONFIG,
-    Path(),
-    dialect="adk",
-    criteria=(Criterion("tool_trajectory_avg_score", 1.0), Criterion("response_match_score", 0.8)),
-)
-_ADK_RS_DEFAULTS = Thresholds(
-    DEFAULT_CONFIG,
-    Path(),
-    criteria=(
-        Criterion("adk-rs/tool_trajectory_avg_score", 1.0),
-        Criterion("adk-rs/final_response_match_v1", 0.5),
-    ),
-)
-_DEFAULT_RULES: Mapping[str, tuple[str, Thresholds]] = {
-    "adk": ("Google ADK", _ADK_DEFAULTS),
-    "adk-legacy": ("Google ADK", _ADK_DEFAULTS),
-    "adk-rs": ("adk-rs", _ADK_RS_DEFAULTS),
-}
-"""Format of an eval set to its owner's name and the criteria that the owner's command uses by default."""
-
-
-def describe_default_criteria(suite: Suite) -> str:
-    """Return a notice for a set that uses the default criteria of its format's owner, or "" for any other."""
-    owner, rules = _DEFAULT_RULES.get(suite.eval_set.format_name, ("", None))
-    if rules is None or suite.rules is not rules:
-        return ""
-    defaults = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in rules.criteria)
-    return (
-        f"{suite.eval_set.path} has no criteria, so {owner}'s defaults apply: {defaults}. "
-        "Write `criteria` into a thresholds file to choose others."
-    )
-
-
 _OWN_FILE = "evalgate.yaml (`evalgate init` writes one)"
 
 
@@ -419,8 +384,8 @@ def _build_suites_with_own_rules(
             if path not in loaded:
                 loaded[path] = base.load_thresholds(path, base.format_path(path))
             own = loaded[path]
-        elif eval_set.format_name in _DEFAULT_RULES:
-            own = _DEFAULT_RULES[eval_set.format_name][1]
+        elif (default := find_default_rules(eval_set)) is not None:
+            own = default
         elif needs_criteria:
             raise InvalidInputError(
                 f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "

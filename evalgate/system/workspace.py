@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.system.isolation import choose_agent_user, find_reachable_sockets
 
@@ -133,6 +134,18 @@ def open_workspace(folder: Path) -> Workspace:
     stat = folder.stat()
     foreign = os.geteuid() == 0 and stat.st_uid != 0
     return Workspace(folder, (stat.st_uid, stat.st_gid) if foreign else None)
+
+
+def resolve_workspace(folder: Path) -> Workspace:
+    """Return the workspace that a user named.
+
+    Raises:
+        InvalidInputError: there is no such folder, or it may not be entered.
+    """
+    try:
+        return open_workspace(folder)
+    except OSError as error:
+        raise InvalidInputError(f"{folder}: cannot work there: {error.strerror or 'not a folder'}") from None
 
 
 def list_socket_notices(workspace: Workspace) -> tuple[str, ...]:

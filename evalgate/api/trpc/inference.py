@@ -21,7 +21,7 @@ from evalgate.core.types import Message as Said
 from evalgate.documents.validation_errors import describe_error_details, format_location
 from evalgate.integrations.trpc.cases import TrpcCase, build_trpc_case
 from evalgate.integrations.trpc.writer import match_tool_results
-from evalgate.runner.plan import resolve_workspace
+from evalgate.system.workspace import resolve_workspace
 
 
 class InferenceError(Exception):

@@ -20,6 +20,7 @@ from evalgate import __version__
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import PlanId, RunResult
 from evalgate.llm.usage import RunUsage
+from evalgate.runner.checkpoint.plan_id import describe_changed_parts, describe_changes
 from evalgate.runner.checkpoint.row_codec import dump_usage, load_run, load_usage
 from evalgate.system.files import Owner, SpecialFileError, check_is_regular, make_folder
 from evalgate.system.gc import pause_gc
@@ -46,20 +47,8 @@ RunTransform: TypeAlias = Callable[[Sequence[tuple[RunResult, bytes]]], Sequence
 
 NO_PARTS: Mapping[str, str] = {}
 
-_NAMED = 8
-"""Parts of a plan that one message names at most."""
-
-_DIGEST = 16
-"""Characters of a digest; shorter values are printed as they are."""
-
 _AT_ONCE = 64
 """Rows that are transformed together."""
-
-_WHAT = {
-    "eval_sets": "the eval sets, or how often they are run,",
-    "thresholds": "the thresholds file",
-    "agent": "the agent, its code, or the version of Python,",
-}
 
 
 class Journal:
@@ -288,27 +277,12 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str, parts: Mapp
             if isinstance(version, str)
             else f"{shown_as}:1:1: is damaged: leave --resume out"
         )
-    now = asdict(plan)
-    changed = [what for key, what in _WHAT.items() if then.get(key) != now[key]]
-    if changed:
-        named = ", ".join(_describe_differences(head.get("parts"), parts))
+    if changed := list(describe_changes(then, plan)):
+        named = ", ".join(describe_changed_parts(head.get("parts"), parts))
         raise InvalidInputError(
             f"{shown_as}: cannot be resumed: {' and '.join(changed)} changed since"
             f"{f': {named}' if named else ''}. Leave --resume out, or go back to what it was."
         )
-
-
-def _describe_differences(then: object, now: Mapping[str, str]) -> Iterator[str]:
-    """Yield the parts of the plan that differ, at most `_NAMED` of them, with both values if known."""
-    if not isinstance(then, dict) or not then or not now:
-        return
-    names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
-    for name in names[:_NAMED]:
-        old, new = (str(side.get(name, "none")) for side in (then, now))
-        is_plain = max(len(old), len(new)) < _DIGEST
-        yield f"{name} ({old} then, {new} now)" if is_plain else name
-    if len(names) > _NAMED:
-        yield f"{len(names) - _NAMED:,} more"
 
 
 def _parse_finished_runs(

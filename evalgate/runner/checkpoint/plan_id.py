@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from platform import python_version_tuple
@@ -22,6 +22,19 @@ _SOURCE = frozenset(
 )
 _OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
 _DIGITS = 16
+
+_NAMED = 8
+"""Parts of a plan that one message names at most."""
+
+_DIGEST = 16
+"""Characters of a digest; shorter values are printed as they are."""
+
+_WHAT = {
+    "eval_sets": "the eval sets, or how often they are run,",
+    "thresholds": "the thresholds file",
+    "agent": "the agent, its code, or the version of Python,",
+}
+"""Field of a plan's identity to its name in messages."""
 
 
 def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
@@ -203,3 +216,22 @@ def _hash_values(values: Iterable[object]) -> str:
 
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str).encode
+
+
+def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
+    """Yield what makes a plan another one than that of a stored run: eval sets, thresholds or agent."""
+    current = asdict(now)
+    return (what for key, what in _WHAT.items() if then.get(key) != current[key])
+
+
+def describe_changed_parts(then: object, now: Mapping[str, str]) -> Iterator[str]:
+    """Yield the parts of two plans that differ, at most `_NAMED` of them, with both values if known."""
+    if not isinstance(then, dict) or not then or not now:
+        return
+    names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    for name in names[:_NAMED]:
+        old, new = (str(side.get(name, "none")) for side in (then, now))
+        is_plain = max(len(old), len(new)) < _DIGEST
+        yield f"{name} ({old} then, {new} now)" if is_plain else name
+    if len(names) > _NAMED:
+        yield f"{len(names) - _NAMED:,} more"

@@ -33,9 +33,8 @@ from evalgate.integrations.trpc.judging.answers import (
     parse_rubric_blocks,
     parse_rubric_scores,
 )
-from evalgate.integrations.trpc.judging.prompts import (
+from evalgate.integrations.trpc.judging.rubrics import (
     JudgedRubric,
-    JudgeTemplate,
     TrpcRubricOption,
     find_repeated_id,
     format_rubrics,
@@ -43,6 +42,7 @@ from evalgate.integrations.trpc.judging.prompts import (
     iter_turn_rubrics,
     iter_visible_rubrics,
 )
+from evalgate.integrations.trpc.judging.user_template import JudgeTemplate
 from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.judge_resolver import Judge, get_judge_resolver
 from evalgate.llm.prompting import Prompt, list_prompt_variables, load_prompt, read_user_prompt

@@ -35,12 +35,8 @@ from evalgate.integrations.trpc.judging.evaluator import (
     get_exchange_texts,
     require_unique_ids,
 )
-from evalgate.integrations.trpc.judging.prompts import (
-    JudgedRubric,
-    JudgeTemplate,
-    TemplateError,
-    format_rubrics,
-)
+from evalgate.integrations.trpc.judging.rubrics import JudgedRubric, format_rubrics
+from evalgate.integrations.trpc.judging.user_template import JudgeTemplate, TemplateError
 from evalgate.llm.client import ModelAnswer, build_model_request
 from evalgate.llm.prompting import load_prompt
 from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples

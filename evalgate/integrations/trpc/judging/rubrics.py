@@ -1,0 +1,84 @@
+"""Rubrics of a judge: those of the criterion, of the case and of a turn, as a prompt lists them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import EvalCase, Rubric
+from evalgate.integrations.trpc.criteria import GoModel
+from evalgate.integrations.trpc.go_json import (
+    RawJson,
+    dump_go_struct,
+)
+from evalgate.metrics.turnwise import Exchange
+
+
+class TrpcRubricOptionContent(GoModel):
+    """The text of a rubric."""
+
+    text: str = ""
+
+
+class TrpcRubricOption(GoModel):
+    """A statement that the judge must affirm. One without content is ignored."""
+
+    id: str = ""
+    content: TrpcRubricOptionContent | None = None
+    description: str = ""
+    type: str = ""
+
+
+@frozen
+class JudgedRubric:
+    """A rubric as the judge sees it."""
+
+    id: str
+    text: str
+    description: str = ""
+    type: str = ""
+
+    def to_go_json(self) -> RawJson:
+        """Return the JSON that Go writes, without empty fields."""
+        content = dump_go_struct([("text", self.text)] if self.text else [])
+        members = {"id": self.id, "content": content, "description": self.description, "type": self.type}
+        return dump_go_struct((key, value) for key, value in members.items() if value)
+
+
+def iter_visible_rubrics(options: Iterable[TrpcRubricOption]) -> Iterator[JudgedRubric]:
+    """Yield the rubrics that have content."""
+    for each in options:
+        if each.content is not None:
+            yield JudgedRubric(each.id.strip(), each.content.text, each.description, each.type)
+
+
+def iter_case_rubrics(case: EvalCase, metric: str) -> Iterator[JudgedRubric]:
+    """Yield rubrics of a case that are meant for `metric`, or for any metric."""
+    for each in case.rubrics:
+        if each.metric in {"", metric}:
+            yield _to_judged_rubric(each)
+
+
+def iter_turn_rubrics(exchange: Exchange) -> Iterator[JudgedRubric]:
+    """Yield rubrics of a turn without a type. Rubrics with a type are for metrics of Google ADK."""
+    for each in exchange.turn.rubrics if exchange.turn else ():
+        if not (each.type or "").strip():
+            yield _to_judged_rubric(each)
+
+
+def _to_judged_rubric(rubric: Rubric) -> JudgedRubric:
+    kind = (rubric.type or "").strip()
+    return JudgedRubric(rubric.rubric_id.strip(), rubric.text.strip(), rubric.description or "", kind)
+
+
+def format_rubrics(rubrics: Sequence[JudgedRubric]) -> str:
+    """Format the rubrics as `id: text`, one a line."""
+    return "\n".join(f"{rubric.id}: {rubric.text}" for rubric in rubrics)
+
+
+def find_repeated_id(rubrics: Iterable[JudgedRubric]) -> str:
+    """Return the first id that two rubrics have, or "" if there is none."""
+    seen: set[str] = set()
+    for rubric in rubrics:
+        if rubric.id in seen:
+            return rubric.id
+        seen.add(rubric.id)
+    return ""

@@ -1,0 +1,33 @@
+"""The criteria of an eval set that has none: those that its owner's own command uses."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
+from evalgate.core.types import Criterion, EvalSet
+
+_ADK_DEFAULTS = Thresholds(
+    DEFAULT_CONFIG,
+    Path(),
+    dialect="adk",
+    criteria=(Criterion("tool_trajectory_avg_score", 1.0), Criterion("response_match_score", 0.8)),
+)
+_ADK_RS_DEFAULTS = Thresholds(
+    DEFAULT_CONFIG,
+    Path(),
+    criteria=(
+        Criterion("adk-rs/tool_trajectory_avg_score", 1.0),
+        Criterion("adk-rs/final_response_match_v1", 0.5),
+    ),
+)
+DEFAULT_RULES: Mapping[str, tuple[str, Thresholds]] = {
+    "adk": ("Google ADK", _ADK_DEFAULTS),
+    "adk-legacy": ("Google ADK", _ADK_DEFAULTS),
+    "adk-rs": ("adk-rs", _ADK_RS_DEFAULTS),
+}
+"""Format of an eval set to its owner's name and the criteria that the owner's command uses by default."""
+
+
+def find_default_rules(eval_set: EvalSet) -> Thresholds | None:
+    """Return the default criteria of the set's format, or None if its owner has none."""
+    return DEFAULT_RULES[eval_set.format_name][1] if eval_set.format_name in DEFAULT_RULES else None
