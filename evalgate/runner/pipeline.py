@@ -262,8 +262,10 @@ def build_record_from_runs(
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
     )
     runs = {index: finished[key] for index, key in keys if key in finished}
+    judged = sum((run.judge for each in runs.values() for run in each if run.judge), ModelUsage())
     timing = RunTiming(created_at.isoformat(timespec="seconds"), round(duration_s, 3))
-    return _build_record(plan, RunScope(runs), _read_baseline(plan), SilentProgress(), timing)
+    scope = RunScope(runs, used=RunUsage(judged))
+    return _build_record(plan, scope, _read_baseline(plan), SilentProgress(), timing)
 
 
 def _build_record(

@@ -646,6 +646,26 @@ class TestFixture:
             "test_fails", "test_marker", "test_names", "test_passes",
         ]  # fmt: skip
 
+    def test_wrong_input_shows_the_line_of_the_test_only(self, project: pytest.Pytester) -> None:
+        project.makepyfile(
+            test_own="""
+            import pytest
+
+            def test_blocking(evalgate):
+                evalgate.evaluate("missing.json")
+
+            @pytest.mark.asyncio
+            async def test_async(evalgate):
+                await evalgate.evaluate_async("missing.json")
+            """
+        )
+        result = project.runpytest_inprocess()
+
+        result.assert_outcomes(failed=2)
+        result.stdout.fnmatch_lines(["E   *InvalidInputError: missing.json: no such file or folder*"])
+        assert "def build_plan" not in get_text(result)
+        assert "project.py" not in get_text(result)
+
     def test_in_the_loop_of_a_test(self, folder: pytest.Pytester) -> None:
         folder.makepyfile(
             test_async="""

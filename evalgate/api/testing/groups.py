@@ -185,15 +185,24 @@ def build_message(group: CaseGroup) -> WorkerMessage:
     return WorkerMessage(group.name, agent, group.options, sources, frozenset(group.selected), runs, error)
 
 
-def dump_messages(messages: Iterable[WorkerMessage]) -> bytes:
+def dump_messages(messages: Iterable[WorkerMessage]) -> list[bytes]:
     """Encode messages for the controller, which is a process of the same user and the same code."""
-    return pickle.dumps(list(messages))
+    return [_dump_message(message) for message in messages]
 
 
-def load_messages(data: bytes) -> Sequence[WorkerMessage]:
+def _dump_message(message: WorkerMessage) -> bytes:
+    try:
+        return pickle.dumps(message)
+    except Exception as error:  # noqa: BLE001  objects of the user's raise anything
+        reason = f"the arguments of the marker cannot be sent to the controller of pytest-xdist: {error}"
+        return pickle.dumps(
+            replace(message, agent=None, options=EvaluationOptions(), sources=(), error=reason)
+        )
+
+
+def load_messages(data: Iterable[bytes]) -> list[WorkerMessage]:
     """Decode the output of `dump_messages`."""
-    found: Sequence[WorkerMessage] = pickle.loads(data)  # noqa: S301  of a worker that pytest-xdist started
-    return found
+    return [pickle.loads(each) for each in data]  # noqa: S301  of a worker that pytest-xdist started
 
 
 def merge_messages(project: Project, messages: Sequence[WorkerMessage], began: float) -> Record:

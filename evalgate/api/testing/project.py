@@ -13,7 +13,7 @@ from evalgate.api.record import Record
 from evalgate.config.loader import find_thresholds_file
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core import registry
-from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.loading import EvalFile, find_eval_files, load_eval_sets
 from evalgate.runner.plan import Plan
@@ -175,7 +175,11 @@ class ProjectEvaluator:
         Raises:
             InvalidInputError, EvalgateError: as for `evalgate.evaluate`.
         """
-        return self._write(run_blocking(partial(evaluate_plan, self._plan(eval_sets, agent, options))))
+        __tracebackhide__ = True
+        try:
+            return self._write(run_blocking(partial(evaluate_plan, self._plan(eval_sets, agent, options))))
+        except EvalgateError as error:
+            raise error.with_traceback(None) from None  # only the line of the test is shown
 
     async def evaluate_async(self, eval_sets: object = (), agent: object = None, **options: Any) -> Record:
         """Run eval sets in the event loop of the test; otherwise like `evaluate`.
@@ -183,7 +187,11 @@ class ProjectEvaluator:
         Raises:
             InvalidInputError, EvalgateError: as for `evalgate.evaluate`.
         """
-        return self._write(await evaluate_plan(self._plan(eval_sets, agent, options)))
+        __tracebackhide__ = True
+        try:
+            return self._write(await evaluate_plan(self._plan(eval_sets, agent, options)))
+        except EvalgateError as error:
+            raise error.with_traceback(None) from None
 
     def _plan(self, eval_sets: object, agent: object, options: Mapping[str, Any]) -> Plan:
         given = dict(self._defaults) | dict(options)
