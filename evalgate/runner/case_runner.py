@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, cast
+from typing import Literal
 
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import (
@@ -12,12 +12,12 @@ from evalgate.core.protocols import (
     AgentSession,
     AgentUnreachableError,
     CreateUser,
-    IdentifiesSession,
     SessionLostError,
     SessionResult,
     SimulatedUserError,
     SupportsToolMocks,
     User,
+    get_session_ids,
 )
 from evalgate.core.types import (
     RATE_LIMITED,
@@ -216,7 +216,7 @@ class _ConversationDriver:
 
     def build_answered_run(self, run: int, end: SessionResult) -> CaseRun:
         seconds = time.perf_counter() - self._started
-        session_id, user_id = self._get_ids()
+        session_id, user_id = get_session_ids(self.session)
         return CaseRun(
             run,
             "answered",
@@ -234,7 +234,7 @@ class _ConversationDriver:
         self, run: int, outcome: Outcome, failure: Failure, usage: Usage | None = None
     ) -> CaseRun:
         seconds = time.perf_counter() - self._started
-        session_id, user_id = self._get_ids()
+        session_id, user_id = get_session_ids(self.session)
         return CaseRun(
             run,
             outcome,
@@ -247,10 +247,3 @@ class _ConversationDriver:
             session_id=session_id,
             user_id=user_id,
         )
-
-    def _get_ids(self) -> tuple[str, str]:
-        # Not `isinstance`, which collects the members of a protocol again for each case.
-        if not (hasattr(self.session, "session_id") and hasattr(self.session, "user_id")):
-            return "", ""
-        session = cast("IdentifiesSession", self.session)
-        return session.session_id, session.user_id

@@ -51,6 +51,20 @@ async def test_sample_in_node() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "outcome"), [('"done"', "answered"), ('"error", "message": "gone"', "crashed")]
+)
+async def test_ids_of_the_agents_own_session_are_kept(kind: str, outcome: str) -> None:
+    run = await play_lines(f'{{"type": {kind}, "session": "{{S}}", "session_id": "t-1", "user_id": "ada"}}')
+    assert (run.outcome, run.session_id, run.user_id) == (outcome, "t-1", "ada")
+
+
+async def test_an_id_that_is_no_text_breaks_the_protocol() -> None:
+    run = await play_lines('{"type": "done", "session": "{S}", "session_id": 5}')
+    assert run.failure is not None
+    assert run.failure.kind == "protocol"
+
+
+@pytest.mark.parametrize(
     ("lines", "reply"),
     [
         ([DONE], Reply("ok")),

@@ -1,5 +1,7 @@
 """Recordings that are replayed instead of an agent."""
 
+from dataclasses import replace
+
 import pytest
 
 from evalgate.agents.replay import (
@@ -28,6 +30,7 @@ from evalgate.core.types import (
 )
 from evalgate.runner.scheduler import RunRequest, run_cases
 from tests.agents.play import a_talk
+from tests.builders import a_case_result, a_record, a_run_result
 
 A, B, C = Reply("a"), Reply("b"), Reply("c")
 
@@ -122,6 +125,15 @@ async def test_final_state_is_replayed() -> None:
 
     async with agent.open_session(a_talk("case", "hi"), 1, alone=False) as session:
         assert (await session.end()).final_state == {"n": 1}
+
+
+async def test_ids_of_a_recorded_session_are_replayed() -> None:
+    run = replace(a_run_result(), session_id="s-1", user_id="ada")
+    recordings = extract_record_recordings(a_record(a_case_result("case", runs=(run,), eval_set_id="set")))
+    agent = ReplayAgent(recordings=recordings, path="p")
+
+    async with agent.open_session(a_talk("case", "hi"), 1, alone=False) as session:
+        assert (session.session_id, session.user_id) == ("s-1", "ada")
 
 
 def test_record_recordings_are_the_actual_replies() -> None:

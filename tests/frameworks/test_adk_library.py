@@ -1,4 +1,4 @@
-"""The library's interface of Google ADK beside Google's own package: the guide's examples, and equal results."""
+"""The library's interface of Google ADK 2.3.0 beside Google's own package, of that release and a newer one."""
 
 import os
 import shutil
@@ -10,17 +10,10 @@ import pytest
 from evalgate.api.adk import LocalEvalSetResultsManager
 from evalgate.api.record import Record
 from tests.frameworks import AGENTS
-from tests.frameworks.venvs import python_with
 from tests.situations import GOLDEN
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def google() -> str:
-    """An interpreter with the release whose interface the library has."""
-    return python_with("adk-2.3.0")
 
 
 def run_script(python: str, name: str, folder: Path) -> str:
@@ -37,8 +30,8 @@ def run_script(python: str, name: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_minimal_example_and_assertions(google: str, tmp_path: Path) -> None:
-    said = run_script(google, "guide_minimal.py", tmp_path)
+def test_minimal_example_and_assertions(adk: str, tmp_path: Path) -> None:
+    said = run_script(adk, "guide_minimal.py", tmp_path)
 
     for name in ("test_arithmetic", "test_agent_regression", "test_wrong_expectation", "test_sub_agent"):
         assert f"{name} passed" in said
@@ -47,8 +40,8 @@ def test_minimal_example_and_assertions(google: str, tmp_path: Path) -> None:
     assert "| EvalStatus.FAILED" in said or "| FAILED" in said
 
 
-def test_full_example_and_its_saved_results(google: str, tmp_path: Path) -> None:
-    said = run_script(google, "guide_full.py", tmp_path)
+def test_full_example_and_its_saved_results(adk: str, tmp_path: Path) -> None:
+    said = run_script(adk, "guide_full.py", tmp_path)
 
     assert "match_type: 1\n" in said  # IN_ORDER, as Google's own type writes it
     assert said.splitlines()[-4:] == [
@@ -57,8 +50,8 @@ def test_full_example_and_its_saved_results(google: str, tmp_path: Path) -> None
     ]
 
 
-def test_files_migration_and_config(google: str, tmp_path: Path) -> None:
-    assert run_script(google, "guide_files.py", tmp_path).splitlines() == [
+def test_files_migration_and_config(adk: str, tmp_path: Path) -> None:
+    assert run_script(adk, "guide_files.py", tmp_path).splitlines() == [
         "{'tool_trajectory_avg_score': 1.0, 'response_match_score': 0.7}",
         "1 migration warning",
         "migrated alike",
@@ -66,12 +59,12 @@ def test_files_migration_and_config(google: str, tmp_path: Path) -> None:
     ]
 
 
-def test_custom_metric(google: str, tmp_path: Path) -> None:
-    assert run_script(google, "guide_metrics.py", tmp_path) == "response_brevity 1.0\n"
+def test_custom_metric(adk: str, tmp_path: Path) -> None:
+    assert run_script(adk, "guide_metrics.py", tmp_path) == "response_brevity 1.0\n"
 
 
-def test_service_and_managers_beside_googles(google: str, tmp_path: Path) -> None:
-    said = run_script(google, "service.py", tmp_path).splitlines()
+def test_service_and_managers_beside_googles(adk: str, tmp_path: Path) -> None:
+    said = run_script(adk, "service.py", tmp_path).splitlines()
     assert said[-2].startswith("4 equal results:")
     assert said[-1] == "each reads the other's files"
 
@@ -86,7 +79,7 @@ for result_id in manager.list_eval_set_results("agent"):
 """
 
 
-def test_reports_are_read_by_googles_manager(google: str, tmp_path: Path) -> None:
+def test_reports_are_read_by_googles_manager(adk: str, tmp_path: Path) -> None:
     runs = {}
     for name, build in GOLDEN.items():
         record = Record.from_core(build())
@@ -95,7 +88,7 @@ def test_reports_are_read_by_googles_manager(google: str, tmp_path: Path) -> Non
     for name in ("regression", "crash_and_timeout", "quarantine"):
         folder = str(tmp_path / name / "adk")
         done = subprocess.run(
-            [google, "-W", "ignore", "-c", READ, folder], capture_output=True, text=True, check=False
+            [adk, "-W", "ignore", "-c", READ, folder], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines() == [f"{count} True" for count in runs[name]]

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -25,6 +25,7 @@ from evalgate.core.protocols import (
     SessionLostError,
     SessionResult,
     SupportsToolMocks,
+    get_session_ids,
 )
 from evalgate.core.types import EvalCase, Failure, Outcome, Reply, Usage, UserMessage
 from evalgate.system.workspace import Workspace, build_agent_environment
@@ -98,6 +99,8 @@ class ActorResponse:
     applies_mocks: bool = False
     """True if the session applies tool mocks."""
     failure: ActorFailure | None = None
+    ids: tuple[str, str] = ("", "")
+    """Ids of the conversation and of its user, as far as the session knows them."""
 
 
 @cache
@@ -245,6 +248,11 @@ class ActorHost:
         return dump_message(_ABANDONED if task.cancelled() else task.result())
 
     async def _run_request(self, request: ActorRequest) -> ActorResponse:
+        answer = await self._answer_request(request)
+        opened = self._open.get(request.session)
+        return answer if opened is None else replace(answer, ids=get_session_ids(opened.session))
+
+    async def _answer_request(self, request: ActorRequest) -> ActorResponse:
         try:
             return await self._run_step(request)
         except (AgentError, SessionLostError, AgentUnreachableError) as error:

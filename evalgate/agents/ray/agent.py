@@ -101,6 +101,7 @@ class ClusterSession:
         self._is_over = False
         self.applies_mocks = False
         """True if the session applies tool mocks; known once it is open."""
+        self.session_id, self.user_id = "", ""
 
     async def open_session(self) -> None:
         """Open the session before its first turn."""
@@ -128,6 +129,8 @@ class ClusterSession:
     async def _run_step(self, ask: ActorRequest) -> ActorResponse:
         answer = await self._pool.run_step(self._slot, ask)
         self.applies_mocks = answer.applies_mocks
+        if any(answer.ids):
+            self.session_id, self.user_id = answer.ids
         if answer.failure is not None:
             raise answer.failure.to_error()
         return answer

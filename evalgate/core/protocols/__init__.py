@@ -21,6 +21,7 @@ from evalgate.core.protocols.agents import (
     SimulatedUserError,
     SupportsToolMocks,
     User,
+    get_session_ids,
 )
 from evalgate.core.protocols.evalsets import (
     CaseChecker,
@@ -113,4 +114,5 @@ __all__ = [
     "User",
     "WriteResult",
     "explain_missing_baseline",
+    "get_session_ids",
 ]

@@ -231,6 +231,13 @@ class IdentifiesSession(Protocol):
         ...
 
 
+def get_session_ids(session: object) -> tuple[str, str]:
+    """Return the ids of a session and of its user; "" for those that are not known."""
+    if isinstance(session, IdentifiesSession):
+        return session.session_id, session.user_id
+    return "", ""
+
+
 @runtime_checkable
 class ChecksEntry(Protocol):
     """An agent that can report, once it is entered, that the named entry does not exist."""

@@ -82,6 +82,7 @@ async def test_a_conversation(stream: bool) -> None:
     assert run.failure is None
     assert (run.replies, run.usage) == ((REPLY, Reply("Yes.")), Usage(21, 5, None))
     assert run.final_state == {"unit": "C", "turns": 2}
+    assert (run.session_id, run.user_id) == ("s/0", "ada")
     path, session = "/run_sse" if stream else "/run", "/apps/weather/users/ada/sessions/s/0"
     assert requests == [
         ("GET", "/list-apps"),

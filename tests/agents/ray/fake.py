@@ -86,6 +86,7 @@ class Scripted:
         self._reply = reply
         self._gate = gate
         self.open = 0
+        self.session_id, self.user_id = "s-1", "ada"
 
     async def __aenter__(self) -> Self:
         return self

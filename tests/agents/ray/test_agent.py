@@ -38,6 +38,7 @@ async def test_conversation_runs_in_an_actor() -> None:
     assert found["c"].outcome == "answered"
     assert list_responses(found["c"]) == ["ONE", "TWO"]
     assert found["c"].final_state == {"done": True}
+    assert (found["c"].session_id, found["c"].user_id) == ("s-1", "ada")
     # Opened with the first turn, closed with the end.
     assert link.asked == {1: ["turn", "turn", "end"]}
     assert link.left is True
