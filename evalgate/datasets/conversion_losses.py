@@ -185,6 +185,13 @@ _OF_A_CASE: Mapping[str, tuple[str, Callable[[EvalCase], object]]] = {
             or any(rubric.metric for turn in case.turns for rubric in turn.rubrics)
         ),
     ),
+    "rubric_points": (
+        "the points of its rubrics",
+        lambda case: any(
+            rubric.points not in {None, 1}
+            for rubric in (*case.rubrics, *(rubric for turn in case.turns for rubric in turn.rubrics))
+        ),
+    ),
     "user_id": ("the user's id", lambda case: case.session.user_id),
     "session_id": ("the session's id", lambda case: case.session.session_id),
     "creation_timestamp": ("the time stamp", lambda case: case.creation_timestamp),

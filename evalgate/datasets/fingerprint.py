@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from evalgate.core.types import CaseTurn, EvalCase, Event, Message, Scenario, ToolCall
+from evalgate.core.types import CaseTurn, EvalCase, Event, Message, Rubric, Scenario, ToolCall
 
 _DIGITS = 16
 # Decoded JSON holds no cycles, and to look for them takes a quarter of the time.
@@ -26,7 +26,7 @@ def compute_case_fingerprint(case: EvalCase) -> str:
         "final_state": case.final_state,
         "context": case.context_messages,
         "journey": asdict(case.journey) if case.journey else None,
-        "rubrics": [asdict(rubric) for rubric in case.rubrics],
+        "rubrics": [_to_rubric_values(rubric) for rubric in case.rubrics],
         "tool_mocks": [asdict(mock) for mock in case.tool_mocks],
     }
     return hashlib.sha256(_encode(_drop_absent(asked)).encode()).hexdigest()[:_DIGITS]
@@ -64,9 +64,17 @@ def _to_turn_values(turn: CaseTurn) -> object:
         "attachments": turn.user.attachments,
         "response": turn.expected.response,
         "events": [_to_event_values(event) for event in turn.expected.events],
-        "rubrics": [asdict(rubric) for rubric in turn.rubrics],
+        "rubrics": [_to_rubric_values(rubric) for rubric in turn.rubrics],
     }
     return _drop_absent(asked)
+
+
+def _to_rubric_values(rubric: Rubric) -> dict[str, object]:
+    """Return the fields of a rubric; without `points` that weigh it like one that has none."""
+    values = asdict(rubric)
+    if values["points"] in {None, 1}:
+        del values["points"]
+    return values
 
 
 def _to_event_values(event: Event) -> object:

@@ -156,7 +156,6 @@ def test_camel_case_is_checked_too() -> None:
         ("adk", changed(ADK, ("eval_cases", 0, "session_input"), color="red"), "`color` (line 1)"),
         ("adk", changed(ADK, PLACES["part"], brand_new=1), "`brand_new` (line 1)"),
         ("adk", changed(ADK, PLACES["call"], brand_new=1), "`brand_new` (line 1)"),
-        ("adk", changed(ADK, ("eval_cases", 0, "rubrics", 0), points=2), "`points` (line 1)"),
         ("adk", changed(WITH_EVENTS, (*PLACES["data"], "invocation_events", 0), mood=1), "`mood` (line 1)"),
         ("adk", changed(PLAYED, ("eval_cases", 0, "conversation_scenario", "user_persona"), behaviours=["x"]), "`behaviours` (line 1; did you mean `behaviors`?)"),
         ("adk-rs", changed(RS, PLACES["turn"], intermediate_dta={"x": 1}), "`intermediate_dta` (line 1; did you mean `intermediate_data`?)"),

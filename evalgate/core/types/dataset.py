@@ -19,6 +19,9 @@ class Rubric:
     description: str | None = None
     metric: str = ""
     """The metric that it is meant for, if the eval set names one."""
+    points: float | None = None
+    """Weight in the mean of the rubrics' scores, above 0; None counts as 1. Set for a rubric in the form of
+    Google ADK's guide, `{criterion, points}`."""
 
 
 NativeData: TypeAlias = Mapping[str, JsonObject]

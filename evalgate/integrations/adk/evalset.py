@@ -167,7 +167,8 @@ def _build_rubrics(wires: Sequence[AdkRubric], prefix: str) -> tuple[Rubric, ...
     for number, wire in enumerate(wires, start=1):
         text = wire.rubric_content.text_property if wire.rubric_content else wire.criterion
         name = wire.rubric_id or f"{prefix}_{number}"
-        rubrics.append(Rubric(name, text or "", wire.type, wire.description))
+        points = 1.0 if wire.points is None and wire.criterion is not None else wire.points
+        rubrics.append(Rubric(name, text or "", wire.type, wire.description, points=points))
     return tuple(rubrics)
 
 

@@ -8,7 +8,15 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasGenerator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from typing_extensions import override
 
@@ -198,15 +206,9 @@ class AdkRubric(StrictAdkModel):
     rubric_content: AdkRubricContent | None = None
     type: str | None = None
     description: str | None = None
-    # The guide of Google ADK shows this key, although no release reads it.
+    # The guide of Google ADK shows these keys, although no release reads them.
     criterion: str | None = None
-
-    @override
-    @classmethod
-    def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        del value
-        # The guide of Google ADK has `points`, which count for nothing.
-        return key != "points"
+    points: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _require_content(self) -> Self:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+import evalgate
 from evalgate.config.schema.judge import JudgeConfig
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import MetricContext
@@ -312,11 +313,84 @@ async def test_rubrics_in_the_form_of_the_guide_are_read() -> None:
     assert result.reason == "Is short. – no: so"
 
 
+RESPONSE_QUALITY = "rubric_based_final_response_quality_v1"
+
+
+def build_verdicts(**verdicts: str) -> str:
+    """Return a judge's answer with a verdict for each rubric."""
+    return "".join(
+        f"Property: {text}\nRationale: so\nVerdict: {verdict}\n" for text, verdict in verdicts.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("points", "score"),
+    [((1, 1), 0.5), ((3, 3), 0.5), ((3, 1), 0.75), ((1, 3), 0.25), ((None, 3), 0.25), ((0.5, 1.5), 0.25)],
+)
+async def test_points_weigh_the_rubrics_of_a_criterion(
+    points: tuple[float | None, float], score: float
+) -> None:
+    rubrics = [{"criterion": text, "points": each} for text, each in zip("ab", points, strict=True)]
+    options: dict[str, Any] = {"rubrics": rubrics, "judge_model_options": {"num_samples": 1}}
+    result = await scored(RESPONSE_QUALITY, ScriptedModel(build_verdicts(a="yes", b="no")), *ONE, **options)
+
+    assert isinstance(result, MetricScore)
+    assert result.score == score
+    assert result.turns[0].score == score
+    details: Any = result.turns[0].details
+    told = [each.get("points") for each in details["rubrics"]]
+    assert told == ([None, None] if points[0] == points[1] else [points[0] or 1, points[1]])
+
+
+@pytest.mark.parametrize("is_literal", [False, True])
+async def test_rubrics_of_the_guide_on_a_turn_count(is_literal: bool) -> None:
+    resolver = build_scripted_resolver(ScriptedModel(build_verdicts(a="yes", b="no")), CONFIG)
+    context = MetricContext((2, 13), resolver, is_literal=is_literal)
+    options = {"judge_model_options": {"num_samples": 1}}
+    metric = resolve_name(METRICS[RESPONSE_QUALITY]).build(Criterion(RESPONSE_QUALITY, 0.5, options), context)
+    wire = {
+        "user_content": {"parts": [{"text": "?"}]},
+        "final_response": {"parts": [{"text": "x"}]},
+        "rubrics": [{"criterion": "a", "points": 3}, {"criterion": "b"}],
+    }
+    eval_set = {"eval_set_id": "s", "eval_cases": [{"eval_id": "c", "conversation": [wire]}]}
+    case = evalgate.load(eval_set)[0].cases[0]
+
+    result = await metric.score(case, CaseRun(1, "answered", (Reply("y"),)))
+
+    assert isinstance(result, MetricScore)
+    assert result.score == 0.75
+
+
+async def test_a_missing_turn_counts_like_the_average_rubric() -> None:
+    rubrics = [{"criterion": "a", "points": 3}, {"criterion": "b", "points": 1}]
+    options: dict[str, Any] = {"rubrics": rubrics, "judge_model_options": {"num_samples": 1}}
+    case = EvalCase("c", tuple(CaseTurn(UserMessage(text), Reply("x")) for text in "12"))
+    run = CaseRun(1, "answered", (Reply("y"), None))
+
+    result = await scored(
+        RESPONSE_QUALITY, ScriptedModel(build_verdicts(a="yes", b="no")), case, run, **options
+    )
+
+    assert isinstance(result, MetricScore)
+    assert result.score == 0.5  # 3 of 3 + 1 + 2 points
+
+
+def test_equal_points_leave_the_identity_of_a_criterion() -> None:
+    metrics = [
+        a_metric(RESPONSE_QUALITY, ScriptedModel(), rubrics=[{"criterion": "a", **more}])
+        for more in ({}, {"points": 1}, {"points": 2})
+    ]
+    plain, one, two = [metric.model_dump(mode="json") for metric in metrics]
+    assert plain == one
+    assert two["rubrics"][0]["points"] == 2
+
+
 @pytest.mark.parametrize(
     ("rubrics", "says"),
     [
-        ([{"criterion": "a", "points": 1}, {"criterion": "b", "points": 2}], "the same `points`"),
-        ([{"criterion": "a"}, {"criterion": "b", "points": 2}], "the same `points`"),
+        ([{"criterion": "a", "points": 0}], "greater than 0"),
+        ([{"criterion": "a", "points": float("inf")}], "finite number"),
         ([{"criterion": 5}], "text_property"),
         ([{"criterion": "a", "rubric_text": "b"}], "rubric_text"),
         ({"criterion": "a"}, "valid tuple"),

@@ -2,13 +2,27 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, Self, TypeVar
+from typing import ClassVar, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 from pydantic.alias_generators import to_camel
 from typing_extensions import override
 
-from evalgate.core.formatting import compute_mean, compute_sequential_mean, pluralize
+from evalgate.core.formatting import (
+    compute_exact_mean,
+    compute_mean,
+    compute_sequential_mean,
+    compute_weighted_mean,
+    pluralize,
+)
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
@@ -268,13 +282,26 @@ class AdkRubricOption(AdkOptions):
     rubric_content: AdkRubricOptionContent
     description: str | None = Field(default=None, exclude=True)
     type: str | None = Field(default=None, exclude=True)
+    points: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    """Weight in the mean of the rubrics' scores."""
+
+    @field_validator("points", mode="before")
+    @classmethod
+    def _default_points(cls, value: object) -> object:
+        return 1.0 if value is None else value
+
+    @model_serializer(mode="wrap")
+    def _serialize_options(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leave out `points` of 1: scores of metrics that never had any stay comparable."""
+        values: dict[str, object] = serialize(self)
+        return {key: value for key, value in values.items() if key != "points" or value != 1.0}
 
 
 def _expand_criterion(number: int, rubric: object) -> object:
     """Convert a rubric of Google ADK's guide, `{criterion, points}`, to the form that its releases read."""
     if not isinstance(rubric, dict) or "criterion" not in rubric:
         return rubric
-    rest = {key: value for key, value in rubric.items() if key not in {"criterion", "points"}}
+    rest = {key: value for key, value in rubric.items() if key != "criterion"}
     content = {"text_property": rubric["criterion"]}
     return {"rubric_id": f"criterion_{number}", "rubric_content": content, **rest}
 
@@ -301,8 +328,6 @@ class RubricMetric(JudgedMetric):
     def _normalize_rubrics(cls, value: object) -> object:
         if not isinstance(value, (list, tuple)):
             return value
-        if len({str(each.get("points", 1)) for each in value if isinstance(each, dict)}) > 1:
-            raise ValueError("must all have the same `points`: as in Google ADK, each counts once")
         return tuple(_expand_criterion(number, each) for number, each in enumerate(value, 1))
 
     @override
@@ -313,7 +338,15 @@ class RubricMetric(JudgedMetric):
 
     def accepts_rubric(self, rubric: Rubric) -> bool:
         """Return True if a rubric of a case or a turn is meant for this metric."""
-        return rubric.type == self.kind or (self._takes_untyped and not rubric.type)
+        # No release of Google ADK reads the form of its guide, which has points and no type.
+        takes_untyped = self._takes_untyped or rubric.points is not None
+        return rubric.type == self.kind or (takes_untyped and not rubric.type)
+
+    def collect_points(self, case: EvalCase, exchange: Exchange) -> dict[str, float]:
+        """Return the weight of each rubric that `collect_rubric_texts` returns, by id."""
+        own = {each.rubric_id: each.points for each in self.rubrics}
+        written = [each for each in collect_rubrics(case, exchange) if self.accepts_rubric(each)]
+        return own | {each.rubric_id: 1.0 if each.points is None else each.points for each in written}
 
     @override
     @classmethod
@@ -363,10 +396,14 @@ def _require_unique_ids(rubrics: Sequence[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
+WeightedScores: TypeAlias = Sequence[tuple[float, float | None]]
+"""Scores of rubrics, each with its points."""
+
+
 def score_turn_by_rubrics(
-    samples: Samples[RubricVerdicts], rubrics: Mapping[str, str]
-) -> tuple[JudgedTurn, tuple[float, ...]]:
-    """Return the turn and the scores of its rubrics.
+    samples: Samples[RubricVerdicts], rubrics: Mapping[str, str], points: Mapping[str, float]
+) -> tuple[JudgedTurn, WeightedScores]:
+    """Return the turn, and the score of each of its rubrics with its points.
 
     A rubric that no sample decides has no score, as in Google ADK.
     """
@@ -375,15 +412,32 @@ def score_turn_by_rubrics(
         return build_failed_turn(opinions), ()
     pairs = [each for verdicts in samples.values for each in verdicts]
     scores = {name: _take_majority([verdict for own, verdict in pairs if own == name]) for name in rubrics}
-    decided = tuple(score for score, _ in scores.values() if score is not None)
+    decided = tuple((score, points[name]) for name, (score, _) in scores.items() if score is not None)
+    is_weighted = len(set(points.values())) > 1
     found = {
         **_build_details(opinions),
         "rubrics": [
             {"id": name, "text": rubrics[name], "score": score, "reason": why}
+            | ({"points": points[name]} if is_weighted else {})
             for name, (score, why) in scores.items()
         ],
     }
-    return JudgedTurn(TurnScore(compute_mean(decided), _explain_score(scores, rubrics), found)), decided
+    mean = compute_rubric_mean(decided, compute_mean)
+    return JudgedTurn(TurnScore(mean, _explain_score(scores, rubrics), found)), decided
+
+
+def compute_rubric_mean(scores: WeightedScores, plain_mean: Callable[[Sequence[float]], float]) -> float:
+    """Return the mean of rubrics' scores by their points.
+
+    Google ADK has no points: if all are equal, `plain_mean` has its result to the last bit. A score without
+    points, as of a missing turn, counts like the average rubric.
+    """
+    values = [score for score, _ in scores]
+    known = [points for _, points in scores if points is not None]
+    if len(set(known)) <= 1:
+        return plain_mean(values)
+    average = compute_exact_mean(known)
+    return compute_weighted_mean(values, [average if points is None else points for _, points in scores])
 
 
 def _to_opinion(sample: Sample[RubricVerdicts]) -> Sample[JudgeOpinion]:

@@ -32,10 +32,12 @@ from evalgate.integrations.adk.judging.judged_metric import (
     JudgedMetric,
     JudgedTurn,
     RubricMetric,
+    WeightedScores,
     build_conversation_result,
     build_unjudged_turn,
     build_zero_turn,
     compute_mean_result,
+    compute_rubric_mean,
     find_worst_reason,
     score_by_mean,
     score_by_vote,
@@ -225,30 +227,29 @@ class _RubricsTurnByTurn(RubricMetric):
             return MetricFailure(str(error))
         turns: list[JudgedTurn] = []
         # Pooled, as in Google ADK: a turn with more rubrics counts more.
-        pool: list[float] = []
+        pool: list[tuple[float, float | None]] = []
         for exchange, own in zip(found, rubrics, strict=True):
-            turn, scores = await self._judge_turn(exchange, own)
+            turn, scores = await self._judge_turn(exchange, own, self.collect_points(case, exchange))
             turns.append(turn)
             pool += scores
         if pool:
-            return MetricScore(
-                compute_sequential_mean(pool), tuple(turn.score for turn in turns), find_worst_reason(turns)
-            )
+            score = compute_rubric_mean(pool, compute_sequential_mean)
+            return MetricScore(score, tuple(turn.score for turn in turns), find_worst_reason(turns))
         if turns and not any(turn.failure for turn in turns):
             return self.build_no_rubrics_failure()
         return compute_mean_result(turns, nothing="nothing was said")
 
     async def _judge_turn(
-        self, exchange: Exchange, rubrics: Mapping[str, str]
-    ) -> tuple[JudgedTurn, tuple[float, ...]]:
+        self, exchange: Exchange, rubrics: Mapping[str, str], points: Mapping[str, float]
+    ) -> tuple[JudgedTurn, WeightedScores]:
         if not exchange.is_asked_for:
-            return build_zero_turn(NOT_ASKED_FOR), (0.0,)
+            return build_zero_turn(NOT_ASKED_FOR), ((0.0, None),)
         if exchange.reply is None:
-            return build_zero_turn(NO_REPLY), (0.0,)
+            return build_zero_turn(NO_REPLY), ((0.0, None),)
         if not rubrics:
             return build_unjudged_turn("there is no rubric for this turn"), ()
         return score_turn_by_rubrics(
-            await self.ask_verdicts(rubrics, self._build_material(exchange)), rubrics
+            await self.ask_verdicts(rubrics, self._build_material(exchange)), rubrics, points
         )
 
     def _build_material(self, exchange: Exchange) -> dict[str, str]:
@@ -299,7 +300,8 @@ class MultiTurnTrajectoryQuality(RubricMetric):
             "instructions": format_instructions(found),
         }
         samples = await self.ask_verdicts(rubrics, material)
-        return build_conversation_result(score_turn_by_rubrics(samples, rubrics)[0], len(found))
+        points = self.collect_points(case, found[-1])
+        return build_conversation_result(score_turn_by_rubrics(samples, rubrics, points)[0], len(found))
 
 
 class UserSimulatorQuality(JudgedMetric):
