@@ -71,13 +71,14 @@ def validate_model(
     file: str,
     position: Callable[[Location], tuple[int, int]],
     prefix: Location = (),
+    context: object = None,
 ) -> _Model | None:
     """Return `value` as a `model`, or None after adding the problems to `problems`.
 
-    `file`, `position` and `prefix` are those of `translate_validation_error`.
+    `file`, `position` and `prefix` are those of `translate_validation_error`; `context` is pydantic's.
     """
     try:
-        return model.model_validate(value)
+        return model.model_validate(value, context=context)
     except ValidationError as error:
         problems += translate_validation_error(
             error, file=file, position=position, model=model, prefix=prefix

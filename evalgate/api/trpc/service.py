@@ -34,6 +34,7 @@ from evalgate.api.trpc.protocols import EvalResultManager, EvalSetManager
 from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, InferenceResult
 from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult
 from evalgate.api.trpc.scoring import score_case
+from evalgate.api.trpc.wire import FROM_FILE
 from evalgate.config.schema.judge import JudgeConfig, parse_model_name
 from evalgate.core.errors import InvalidInputError
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
@@ -346,7 +347,7 @@ def _redact_results(results: list[EvalCaseResult]) -> list[EvalCaseResult]:
     cases = [_RedactedCase(result.to_wire()) for result in results]
     redacted = redactor.redact_tree(cases)
     return [
-        result if case is clean else EvalCaseResult.model_validate(case.value)
+        result if case is clean else EvalCaseResult.model_validate(case.value, context=FROM_FILE)
         for result, case, clean in zip(results, redacted, cases, strict=True)
     ]
 

@@ -4,19 +4,27 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, ValidationInfo, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.documents.key_spelling import match_spelling
+from evalgate.core.formatting import did_you_mean
+from evalgate.documents.key_spelling import match_spelling, normalize_key
 from evalgate.documents.strict_json import JsonDocument, parse_json
 from evalgate.documents.validation_errors import Location, validate_model
 from evalgate.integrations.trpc.file_models import TrpcModel
 from evalgate.integrations.trpc.go_json import dump_compact_json
 
+FROM_FILE: Mapping[str, object] = {"from_file": True}
+"""Validation context of the content of a file, in which unknown keys are kept."""
+
 
 class WireModel(TrpcModel):
-    """A struct of tRPC-Agent-Go that can be changed; keys that it does not know are kept and written back."""
+    """A struct of tRPC-Agent-Go that can be changed.
+
+    Keys of a file that it does not know are kept and written back. Python code can set known ones only, as a
+    misspelt `threshold` would be 0 and pass everything.
+    """
 
     model_config = ConfigDict(
         extra="allow",
@@ -28,6 +36,16 @@ class WireModel(TrpcModel):
 
     always_written: ClassVar[frozenset[str]] = frozenset()
     """Fields that Go writes even if they are empty."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_names(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, Mapping) and info.context is not FROM_FILE:
+            known = cls.get_known_keys()
+            for name in value:
+                if name not in cls.model_fields and normalize_key(name) not in known:
+                    raise ValueError(f"has no field {name!r}.{did_you_mean(name, list(cls.model_fields))}")
+        return value
 
     def to_wire(self, *, functions: bool = False) -> dict[str, Any]:
         """Return the decoded JSON of this object, with Go's order of keys; Go omits empty members.
@@ -142,7 +160,15 @@ def _validate(
         return document.find_position(match_spelling(document.value, location))
 
     found = [
-        validate_model(model, value, problems, file=document.path, position=find_position, prefix=prefix)
+        validate_model(
+            model,
+            value,
+            problems,
+            file=document.path,
+            position=find_position,
+            prefix=prefix,
+            context=FROM_FILE,
+        )
         for prefix, value in items
     ]
     if problems:

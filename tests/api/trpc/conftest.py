@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -50,12 +49,11 @@ def database_servers() -> Iterator[dict[str, str]]:
     )
     try:
         _wait_until_ready(container)
-        host = os.environ.get("EVALGATE_TEST_DOCKER_HOST", "127.0.0.1")
         ports = {
             name: container.attrs["NetworkSettings"]["Ports"][port][0]["HostPort"]
             for name, port in _PORTS.items()
         }
-        yield {name: f"{_SCHEMES[name]}://test:test@{host}:{port}/" for name, port in ports.items()}
+        yield {name: f"{_SCHEMES[name]}://test:test@127.0.0.1:{port}/" for name, port in ports.items()}
     finally:
         container.remove(force=True, v=True)
         client.close()

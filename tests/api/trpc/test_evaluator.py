@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from evalgate.api import trpc
+from evalgate.api.trpc.wire import parse_wire
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from tests.openai_server import Completion, OpenAIServer
 
@@ -640,7 +641,7 @@ class TestEvaluators:
 
     def test_a_wrong_criterion_is_an_error_before_the_agent_runs(self) -> None:
         asked: list[str] = []
-        text = trpc.TextCriterion.model_validate({"matchStrategi": "exact"})
+        text = parse_wire(trpc.TextCriterion, b'{"matchStrategi": "exact"}', "criterion")
         wrong = trpc.Criterion(final_response=trpc.FinalResponseCriterion(text=text))
         for metric in (
             a_metric(wrong),

@@ -214,6 +214,19 @@ class TestEvalSets:
             each.close()
 
 
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: trpc.EvalMetric.model_validate({"treshold": 1.0}), "has no field 'treshold'. Did you mean"),
+        (lambda: trpc.EvalCase.model_validate({"evalId": "a", "mine": 1}), "has no field 'mine'"),
+        (lambda: trpc.EvalMetric.model_validate({"criterion": {"toolTrajectori": {}}}), "'toolTrajectori'"),
+    ],
+)
+def test_code_cannot_set_unknown_fields(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
 def test_functions_are_kept_in_memory_only(tmp_path: Path) -> None:
     own = trpc.EvalMetric(
         metric_name="a",
@@ -465,6 +478,6 @@ def test_any_content_survives_the_file(arguments: Any, state: dict[str, Any], te
         "sessionInput": session.to_wire(),
         "mine": state,
     }
-    case = trpc.EvalCase.model_validate(whole)
+    case = parse_wire(trpc.EvalCase, json.dumps(whole).encode(), "case")
     eval_set = trpc.EvalSet(eval_set_id="s", eval_cases=[case])
     assert parse_wire(trpc.EvalSet, dump_wire(eval_set).encode(), "s") == eval_set
