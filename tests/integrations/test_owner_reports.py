@@ -18,8 +18,9 @@ from evalgate.api.trpc.results import EvalCaseResult
 from evalgate.api.trpc.summaries import aggregate_case, build_summary
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.types import AgentInfo, CaseMetric, Failure, RunMetric
+from evalgate.core.types import AgentInfo, CaseMetric, Failure, Reply, RunMetric
 from evalgate.documents.strict_json import parse_json
+from evalgate.integrations.orchestrate.recordings import read_conversations
 from evalgate.integrations.trpc.results import TrpcResultsFormat
 from evalgate.reporting.report_files import render_files
 from tests.builders import a_case_result, a_record, a_run_result
@@ -327,6 +328,19 @@ class TestOrchestrate:
         expected |= {"text_match": "1", "keyword_match": "True", "expected_tool_calls": "1"}
         assert expected.items() <= row.items()
 
+    def test_conversations_are_read_back(self, record: Record, tmp_path: Path) -> None:
+        record.write(tmp_path, ["orchestrate"])
+        (folder,) = (tmp_path / "orchestrate").iterdir()
+        said = [(case.eval_id, run.turns[0]) for case in record.cases for run in case.runs]
+        found = read_conversations(folder, "results").cases
+
+        assert sorted(case.eval_id for case in found) == sorted(name for name, _ in said)
+        expected = {name: turn.actual for name, turn in said}
+        for case in found:
+            actual = expected[case.eval_id] or Reply()
+            assert case.turns[0].expected.response == actual.response
+            assert case.turns[0].expected.tool_calls == actual.tool_calls
+
     def test_messages(self, record: Record) -> None:
         files = render(record, "orchestrate")
         (path,) = [each for each in files if each.endswith("messages/greets.run1.messages.json")]
@@ -338,6 +352,8 @@ class TestOrchestrate:
             ("assistant", "tool_response"),
             ("assistant", "text"),
         ]
+        analyzed = json.loads(files[path.replace(".messages.json", ".messages.analyze.json")])
+        assert analyzed == [{"message": message, "reason": None} for message in messages]
         assert messages[1]["tool_calls"][0]["function"] == {"name": "greet", "arguments": '{"loud": true}'}
 
 

@@ -65,7 +65,12 @@ class OrchestrateReport:
                 rows.append(row)
                 name = to_file_name(case.eval_id) + (f".run{run.run}" if len(case.runs) > 1 else "")
                 path = f"{folder}/messages/{name}"
-                yield f"{path}.messages.json", _dump(list(_iter_messages(run)))
+                messages = list(_iter_messages(run))
+                yield f"{path}.messages.json", _dump(messages)
+                yield (
+                    f"{path}.messages.analyze.json",
+                    _dump([{"message": message, "reason": None} for message in messages]),
+                )
                 yield f"{path}.metrics.json", _dump(row)
                 if run.session_id:
                     yield f"{folder}/{name}.metadata.json", _dump({"thread_id": run.session_id})
