@@ -172,7 +172,8 @@ _OPTIONS = (
         "-c",
         type=FILE,
         metavar="FILE",
-        help="Thresholds file: evalgate.yaml, .toml, .json, or Google ADK's test_config.json.",
+        help="Thresholds file: evalgate.yaml, .toml, .json, or Google ADK's test_config.json; or a folder "
+        "with a SET.metrics.json for each eval set.",
     ),
     click.option(
         "--runs",

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from evalgate.config.loader import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
-from evalgate.config.schema.thresholds import Thresholds
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -124,6 +124,21 @@ class BaseBranchPolicy:
     def load_thresholds(self, path: Path, shown_as: str) -> Thresholds:
         """Read the base's version of a thresholds file, or this one if the base has none."""
         return replace(load_thresholds(self.resolve_path(path), shown_as), base=path.parent)
+
+    def load_chosen_thresholds(self, given: str | None) -> Thresholds:
+        """Read the thresholds file that the user names, or else the one in the folder, if there is one.
+
+        A folder in place of a file holds the criteria of each eval set, as tRPC-Agent-Go's base folder of
+        metrics does.
+        """
+        if given is not None and (self.folder / given).is_dir():
+            return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=given)
+        if given is not None:
+            return self.load_thresholds(self.folder / given, given)
+        found = self.find_thresholds_file()
+        if found is not None:
+            return self.load_thresholds(found, self.format_path(found))
+        return Thresholds(DEFAULT_CONFIG, self.folder)
 
     def resolve_path(self, path: Path) -> Path:
         """Return the path to read for a file with rules: `path` itself, or a copy of the base's version.

@@ -25,7 +25,7 @@ from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
 from evalgate.config.schema.budget import UsageMeter
 from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
 from evalgate.config.schema.judge import UserConfig
-from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
+from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
@@ -175,7 +175,7 @@ def build_plan(
         BaseBranchPolicy(workspace.folder, environ, overrides.policy) as base,
         _collect_all_problems(overrides) as known,
     ):
-        rules = known.rules = given.rules or _load_thresholds(thresholds, workspace, base)
+        rules = known.rules = given.rules or base.load_chosen_thresholds(thresholds)
         return _build_checked_plan(overrides, base, rules, workspace, environ, given)
 
 
@@ -376,7 +376,7 @@ def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -
     workspace = resolve_workspace(folder)
     base = BaseBranchPolicy(workspace.folder, {})
     with _collect_all_problems(overrides) as known:
-        rules = known.rules = _load_thresholds(thresholds, workspace, base)
+        rules = known.rules = base.load_chosen_thresholds(thresholds)
         yield from _check_files(overrides, rules, workspace, base)
 
 
@@ -404,15 +404,6 @@ def _check_files(
     yield from notices
     verdict = f"{pluralize(len(found), 'warning')}, no error." if found else "no problem found."
     yield f"{pluralize(len(suites), 'eval set')}: {verdict}"
-
-
-def _load_thresholds(given: str | None, workspace: Workspace, base: BaseBranchPolicy) -> Thresholds:
-    if given is not None:
-        return base.load_thresholds(workspace.folder / given, given)
-    found = base.find_thresholds_file()
-    if found is not None:
-        return base.load_thresholds(found, workspace.format_path(found))
-    return Thresholds(DEFAULT_CONFIG, workspace.folder)
 
 
 def _limit_min_cases(policy: GateConfig, suites: Sequence[Suite]) -> GateConfig:

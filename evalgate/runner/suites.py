@@ -379,7 +379,7 @@ def _build_suites_with_own_rules(
     loaded: dict[Path, Thresholds] = {}
     bound: dict[int, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
-        path = _find_rules_path(eval_set, base)
+        path = _find_rules_path(eval_set, base, rules.criteria_folder)
         if path is not None:
             if path not in loaded:
                 loaded[path] = base.load_thresholds(path, base.format_path(path))
@@ -399,10 +399,25 @@ def _build_suites_with_own_rules(
         yield Suite(eval_set, bound[id(own)], own)
 
 
-def _find_rules_path(eval_set: EvalSet, base: BaseBranchPolicy) -> Path | None:
-    """Return the file with the criteria of an eval set, which lies next to it, or None if there is none."""
-    if not eval_set.path:  # a set that was made in memory has no file with rules next to it
+def _find_rules_path(eval_set: EvalSet, base: BaseBranchPolicy, folder: str | None) -> Path | None:
+    """Return the file with the criteria of an eval set, or None if there is none.
+
+    It lies next to the eval set, or in `folder` if the user named one.
+
+    Raises:
+        InvalidInputError: the user's folder has no file for the eval set.
+    """
+    if folder is not None:
+        file = base.folder / folder / Path(eval_set.path).name
+    elif eval_set.path:
+        file = base.folder / eval_set.path
+    else:  # a set that was made in memory has no file with rules next to it
         return None
-    file = base.folder / eval_set.path
     found = find_rules_file(file, eval_set.eval_set_id, base.has_base_file)
-    return found or find_rules_file(file, eval_set.eval_set_id)
+    found = found or find_rules_file(file, eval_set.eval_set_id)
+    if found is None and folder is not None:
+        name = eval_set.path or eval_set.eval_set_id
+        raise InvalidInputError(
+            f"{name}: no thresholds. The folder {folder} has no {eval_set.eval_set_id}.metrics.json"
+        )
+    return found

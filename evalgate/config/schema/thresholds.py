@@ -132,6 +132,8 @@ class Thresholds:
     """Line and column of a place in the file."""
     notices: tuple[str, ...] = ()
     """Notices for the user about how the file was read, such as keys that are ignored."""
+    criteria_folder: str | None = None
+    """Folder with the criteria of each eval set, relative to `base`; None: they lie next to the sets."""
 
     @property
     def gating_criteria(self) -> tuple[Criterion, ...]:

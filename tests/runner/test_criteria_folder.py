@@ -1,0 +1,73 @@
+"""`--thresholds FOLDER`: each eval set takes its criteria from the folder, by its id."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_cli import evalgate
+
+OPTIONS = ("evals", "--thresholds", "metrics", "--agent", "python:agent.py:answer")
+
+
+def metrics(threshold: float) -> list[dict[str, Any]]:
+    rule = {"ignore": False, "matchStrategy": "exact"}
+    return [
+        {
+            "metricName": "final_response_avg_score",
+            "threshold": threshold,
+            "criterion": {"finalResponse": {"text": rule}},
+        }
+    ]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for folder in ("evals", "metrics"):
+        (tmp_path / folder).mkdir()
+    for name, expected in (("one", "Hello"), ("two", "Goodbye")):
+        case = {
+            "evalId": "c",
+            "conversation": [
+                {
+                    "invocationId": "1",
+                    "userContent": {"role": "user", "content": "Hi"},
+                    "finalResponse": {"role": "assistant", "content": expected},
+                }
+            ],
+            "sessionInput": {"appName": "app", "userId": "u", "state": {}},
+        }
+        eval_set = {"evalSetId": name, "name": name, "evalCases": [case]}
+        (tmp_path / f"evals/{name}.evalset.json").write_text(json.dumps(eval_set), "utf-8")
+        # Next to the set: not read if a folder is named.
+        (tmp_path / f"evals/{name}.metrics.json").write_text("[]", "utf-8")
+    (tmp_path / "metrics/one.metrics.json").write_text(json.dumps(metrics(1.0)), "utf-8")
+    (tmp_path / "metrics/two.metrics.json").write_text(json.dumps(metrics(0.0)), "utf-8")
+    (tmp_path / "agent.py").write_text("def answer(text):\n    return 'Hello'\n", "utf-8")
+    return tmp_path
+
+
+def test_each_eval_set_has_its_own_criteria(project: Path) -> None:
+    done = evalgate("run", *OPTIONS, cwd=project)
+    record = json.loads((project / "evalgate-report/results.json").read_text("utf-8"))
+    found = {
+        case["eval_set_id"]: (case["status"], [metric["threshold"] for metric in case["metrics"]])
+        for case in record["cases"]
+    }
+    assert found == {"one": ("passed", [1.0]), "two": ("passed", [0.0])}, done
+    assert done.code == 0
+
+
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_an_eval_set_without_criteria_in_the_folder_is_refused(project: Path, command: str) -> None:
+    (project / "metrics/two.metrics.json").unlink()
+    done = evalgate(command, *(OPTIONS if command == "run" else OPTIONS[:3]), cwd=project)
+    assert done.code == 2
+    sentence = "evals/two.evalset.json: no thresholds. The folder metrics has no two.metrics.json"
+    assert sentence in done.err
+
+
+def test_a_folder_without_a_file_for_any_set_is_refused(project: Path) -> None:
+    done = evalgate("run", "evals", "--thresholds", "evals/..", *OPTIONS[3:], cwd=project)
+    assert (done.code, "has no one.metrics.json" in done.err) == (2, True)
