@@ -1,8 +1,10 @@
 """Parser of env files: lines of `NAME=value`, as Docker Compose reads its `env_file`."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
+from evalgate.core.errors import InvalidInputError
 from evalgate.system.files import read_text
 
 _LINE = re.compile(
@@ -26,6 +28,21 @@ def read_env_file(path: Path) -> dict[str, str]:
             value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), line["double"])
         if value is not None:  # a bare name assigns nothing
             values[line["name"]] = value
+    return values
+
+
+def read_env_files(files: Iterable[str], folder: Path) -> dict[str, str]:
+    """Return the variables of several files; those of a later file replace those of an earlier one.
+
+    Raises:
+        InvalidInputError: a file cannot be read.
+    """
+    values: dict[str, str] = {}
+    for file in files:
+        try:
+            values |= read_env_file(folder / file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInputError(f"{file}: cannot be read: {describe_read_error(error)}") from None
     return values
 
 

@@ -11,7 +11,7 @@ from evalgate.datasets.cases import map_cases
 
 
 def complete_sessions(
-    eval_sets: Sequence[EvalSet], config: SessionConfig | None, folder: Path, *, is_part: bool
+    eval_sets: Sequence[EvalSet], config: SessionConfig, folder: Path, *, is_part: bool
 ) -> tuple[EvalSet, ...]:
     """Return the eval sets with the section `session` applied to their cases.
 
@@ -21,8 +21,6 @@ def complete_sessions(
     Raises:
         InvalidInputError: the file is no session, or no eval set is an old list of turns.
     """
-    if config is None:
-        return tuple(eval_sets)
     if config.file is not None:
         eval_sets = _set_initial_session(eval_sets, config.file, folder, is_part=is_part)
     if config.app_name is None and config.user_id is None:

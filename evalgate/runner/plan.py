@@ -38,7 +38,6 @@ from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import BaseBranchPolicy
-from evalgate.runner.env_files import add_env_files
 from evalgate.runner.metric_binding import find_criterion_problems
 from evalgate.runner.suite_warnings import describe_default_criteria, iter_notices, iter_warnings
 from evalgate.runner.suites import (
@@ -220,7 +219,7 @@ def _build_checked_plan(
 ) -> Plan:
     config = _choose_config(overrides, base, rules, given)
     resolver = _build_judge_resolver(overrides, rules, config, environ)
-    config, environ = add_env_files(config, environ, workspace.folder)
+    config, environ = _add_env_files(config, environ, workspace)
     suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given)
     agent = given.agent or _resolve_plan_agent(overrides, rules, config, suites)
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
@@ -255,6 +254,19 @@ def _build_checked_plan(
         needs_baseline=overrides.baseline is not None,
         is_part=not rules.config.eval_sets or is_partial_selection(rules, config, workspace),
     )
+
+
+def _add_env_files(
+    config: Config, environ: Mapping[str, str], workspace: Workspace
+) -> tuple[Config, Mapping[str, str]]:
+    """Return the configuration and the environment with the variables of the agent's env files."""
+    if config.agent is None or not config.agent.env_file:
+        return config, environ
+    from evalgate.documents.env_file import read_env_files
+
+    values = read_env_files(config.agent.env_file, workspace.folder)
+    agent = config.agent.model_copy(update={"env": tuple(dict.fromkeys((*config.agent.env, *values)))})
+    return config.model_copy(update={"agent": agent}), {**environ, **values}
 
 
 def _choose_config(
@@ -383,7 +395,7 @@ def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -
 def _check_files(
     overrides: Overrides, rules: Thresholds, workspace: Workspace, base: BaseBranchPolicy
 ) -> Iterator[str]:
-    config, _ = add_env_files(apply_overrides(rules.config, overrides), {}, workspace.folder)
+    config, _ = _add_env_files(apply_overrides(rules.config, overrides), {}, workspace)
     if config.agent is not None:
         resolve_agent(config.agent, overrides.kind_and_what[1], rules)
     judge_resolver = _build_judge_resolver(overrides, rules, config, {})

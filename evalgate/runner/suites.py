@@ -36,7 +36,6 @@ from evalgate.documents.validation_errors import list_case_names
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner.base_branch import BaseBranchPolicy
-from evalgate.runner.case_sessions import complete_sessions
 from evalgate.runner.default_criteria import find_default_rules
 from evalgate.runner.metric_binding import bind_metrics, build_final_state_metric
 from evalgate.runner.user_factory import add_played_stories
@@ -253,7 +252,10 @@ def plan_suites(
     _check_runs(rules, config)
     eval_sets = _load_eval_sets(config, workspace, base, given)
     eval_sets = add_played_stories(add_tool_mocks(eval_sets, config.tool_mocks, rules), config)
-    eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
+    if config.session is not None:
+        from evalgate.runner.case_sessions import complete_sessions
+
+        eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
     context = MetricContext(version, judge_resolver, locate=base.resolve_path)
     environment = _build_metric_environment(config, workspace, environ, base)

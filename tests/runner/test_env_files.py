@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.config.schema.agent import AgentConfig
-from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config
 from evalgate.core.errors import InvalidInputError
-from evalgate.runner.env_files import add_env_files
+from evalgate.documents.env_file import read_env_files
 from tests.cli.test_cli import Done, eval_set, evalgate
 
 SECRET = "kX93hd7wLq20vbTT"
@@ -25,10 +23,6 @@ for line in sys.stdin:
 """
 
 
-def config(*files: str, env: tuple[str, ...] = ()) -> Config:
-    return DEFAULT_CONFIG.model_copy(update={"agent": AgentConfig(env=env, env_file=files)})
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / ".env").write_text(f"COLOUR=red\nexport APP_API_KEY='{SECRET}'\n# a comment\n", "utf-8")
@@ -38,33 +32,19 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_later_file_replaces_an_earlier_one_and_the_environment(project: Path) -> None:
-    found, environ = add_env_files(
-        config(".env", "more.env", env=("COLOUR", "HOME")), {"COLOUR": "grey", "PATH": "/bin"}, project
-    )
-    assert found.agent is not None
-    assert found.agent.env == ("COLOUR", "HOME", "APP_API_KEY", "GITHUB_OUTPUT")
-    assert environ == {
+def test_a_later_file_replaces_an_earlier_one(project: Path) -> None:
+    assert read_env_files([".env", "more.env"], project) == {
         "COLOUR": "dark blue",
-        "PATH": "/bin",
         "APP_API_KEY": SECRET,
         "GITHUB_OUTPUT": "/tmp/x",
     }
-
-
-def test_without_files_nothing_changes(project: Path) -> None:
-    for each in (DEFAULT_CONFIG, config()):
-        environ = {"PATH": "/bin"}
-        found, same = add_env_files(each, environ, project)
-        assert found is each
-        assert same is environ
 
 
 @pytest.mark.parametrize(("name", "why"), [("missing.env", "No such file"), ("latin.env", "not UTF-8")])
 def test_a_file_that_cannot_be_read_is_named(project: Path, name: str, why: str) -> None:
     (project / "latin.env").write_bytes(b"A=\xe9\n")
     with pytest.raises(InvalidInputError, match=f"{name}: cannot be read: .*{why}"):
-        add_env_files(config(name), {}, project)
+        read_env_files([name], project)
 
 
 def run(folder: Path, *options: str) -> tuple[Done, list[str]]:
