@@ -8,7 +8,7 @@ import json
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from evalgate.system.files import read_input_text, write_atomically
 _EVAL_SET_ENDING = ".evalset.json"
 _VALID_ID = re.compile(r"[a-zA-Z0-9_]+")
 _BUCKET_HISTORY = "evals/eval_history"
+_BUCKET_SETS = "evals/eval_sets"
 
 
 class NotFoundError(InvalidInputError, LookupError):
@@ -220,10 +221,80 @@ class LocalEvalSetsManager(EvalSetsManager):
         return self._agents_dir / _check_name(app_name) / f"{_check_name(eval_set_id)}{_EVAL_SET_ENDING}"
 
     def _save_eval_set(self, app_name: str, eval_set: Any) -> None:
-        text = eval_set.model_dump_json(
-            indent=2, exclude_unset=True, exclude_defaults=True, exclude_none=True
-        )
-        write_atomically(self._get_path(app_name, eval_set.eval_set_id), text)
+        write_atomically(self._get_path(app_name, eval_set.eval_set_id), _dump_eval_set(eval_set))
+
+
+class GcsEvalSetsManager(EvalSetsManager):
+    """Eval sets in a bucket of Google Cloud Storage: `<app>/evals/eval_sets/<id>.evalset.json`.
+
+    Needs the extra `gcs`. Keyword arguments go to `gcsfs.GCSFileSystem`.
+
+    >>> manager = GcsEvalSetsManager("my-eval-sets")  # doctest: +SKIP
+    """
+
+    def __init__(self, bucket_name: str, **kwargs: Any) -> None:
+        """Open the bucket.
+
+        Raises:
+            InvalidInputError: the extra `gcs` is not installed.
+            ValueError: the bucket does not exist.
+        """
+        self.bucket_name = bucket_name
+        self._bucket = _Bucket(bucket_name, "", kwargs)
+
+    def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
+        """Return an eval set; None if there is none."""
+        text = self._bucket.read_text(self._get_path(app_name, eval_set_id))
+        return None if text is None else get_model("EvalSet").model_validate_json(text)
+
+    def list_eval_sets(self, app_name: str) -> list[str]:
+        """Return the ids of an app's eval sets, sorted; none for an unknown app."""
+        return self._bucket.list_names(f"{_check_name(app_name)}/{_BUCKET_SETS}", _EVAL_SET_ENDING)
+
+    @staticmethod
+    def _get_path(app_name: str, eval_set_id: str) -> str:
+        return f"{_check_name(app_name)}/{_BUCKET_SETS}/{_check_name(eval_set_id)}{_EVAL_SET_ENDING}"
+
+    def _save_eval_set(self, app_name: str, eval_set: Any) -> None:
+        self._bucket.write_text(self._get_path(app_name, eval_set.eval_set_id), _dump_eval_set(eval_set))
+
+
+def _dump_eval_set(eval_set: Any) -> str:
+    text: str = eval_set.model_dump_json(
+        indent=2, exclude_unset=True, exclude_defaults=True, exclude_none=True
+    )
+    return text
+
+
+class _Bucket:
+    """Text files in a bucket of Google Cloud Storage."""
+
+    def __init__(self, name: str, folder: str, options: Mapping[str, Any]) -> None:
+        try:
+            import fsspec
+
+            self._files: Any = fsspec.filesystem("gcs", **options)
+        except ImportError as error:
+            raise InvalidInputError(
+                f"Google Cloud Storage needs `gcsfs`: {describe_install('gcs')}"
+            ) from error
+        self._root = "/".join(filter(None, (name, folder.strip("/"))))
+        if not self._files.exists(name):
+            raise ValueError(f"Bucket `{name}` does not exist. Please create it before using it.")
+
+    def read_text(self, path: str) -> str | None:
+        full = f"{self._root}/{path}"
+        return bytes(self._files.cat_file(full)).decode() if self._files.exists(full) else None
+
+    def write_text(self, path: str, text: str) -> None:
+        self._files.pipe_file(f"{self._root}/{path}", text.encode())
+
+    def list_names(self, folder: str, ending: str) -> list[str]:
+        full = f"{self._root}/{folder}"
+        if not self._files.exists(full):
+            return []
+        names = (str(path).rpartition("/")[2] for path in self._files.ls(full, detail=False))
+        return sorted(name.removesuffix(ending) for name in names if name.endswith(ending))
 
 
 class _Done:
@@ -358,35 +429,15 @@ class GcsEvalSetResultsManager(EvalSetResultsManager):
             ValueError: the bucket does not exist.
         """
         self.bucket_name = bucket_name
-        self._root = "/".join(filter(None, (bucket_name, eval_storage_dir.strip("/"))))
-        try:
-            import fsspec
-
-            self._files: Any = fsspec.filesystem("gcs", **kwargs)
-        except ImportError as error:
-            raise InvalidInputError(
-                f"Google Cloud Storage needs `gcsfs`: {describe_install('gcs')}"
-            ) from error
-        if not self._files.exists(bucket_name):
-            raise ValueError(
-                f"Bucket `{bucket_name}` does not exist. Please create it before using the "
-                "GcsEvalSetResultsManager."
-            )
+        self._bucket = _Bucket(bucket_name, eval_storage_dir, kwargs)
 
     def list_eval_set_results(self, app_name: str) -> list[str]:
         """Return the ids of an app's results, sorted; none for an unknown app."""
-        folder = self._get_folder(app_name)
-        if not self._files.exists(folder):
-            return []
-        names = (str(path).rpartition("/")[2] for path in self._files.ls(folder, detail=False))
-        return sorted(name.removesuffix(RESULT_ENDING) for name in names if name.endswith(RESULT_ENDING))
-
-    def _get_folder(self, app_name: str) -> str:
-        return f"{self._root}/{_check_name(app_name)}/{_BUCKET_HISTORY}"
+        return self._bucket.list_names(f"{_check_name(app_name)}/{_BUCKET_HISTORY}", RESULT_ENDING)
 
     def _write_text(self, app_name: str, name: str, text: str) -> None:
-        self._files.pipe_file(f"{self._get_folder(app_name)}/{name}{RESULT_ENDING}", text.encode())
+        self._bucket.write_text(f"{_check_name(app_name)}/{_BUCKET_HISTORY}/{name}{RESULT_ENDING}", text)
 
     def _read_text(self, app_name: str, name: str) -> str | None:
-        path = f"{self._get_folder(app_name)}/{_check_name(name)}{RESULT_ENDING}"
-        return bytes(self._files.cat_file(path)).decode() if self._files.exists(path) else None
+        path = f"{_check_name(app_name)}/{_BUCKET_HISTORY}/{_check_name(name)}{RESULT_ENDING}"
+        return self._bucket.read_text(path)

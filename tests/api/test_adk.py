@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from evalgate.api import adk
@@ -279,11 +280,23 @@ class TestTypes:
             await evaluate(build_set(say(*RIGHT)), config)
 
 
+def make_buckets(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Put an empty memory in the place of Google Cloud Storage, and return it."""
+    files = fsspec.filesystem("memory", skip_instance_cache=True)
+    files.store.clear()
+    files.pseudo_dirs[:] = [""]
+    monkeypatch.setattr(fsspec, "filesystem", lambda protocol, **options: files)
+    return files
+
+
 class TestManagers:
     """Eval sets and results by app."""
 
-    @pytest.fixture(params=["memory", "files"])
-    def manager(self, request: pytest.FixtureRequest) -> adk.EvalSetsManager:
+    @pytest.fixture(params=["memory", "files", "bucket"])
+    def manager(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> adk.EvalSetsManager:
+        if request.param == "bucket":
+            make_buckets(monkeypatch).mkdir("/my-eval-sets")
+            return adk.GcsEvalSetsManager("my-eval-sets")
         return (
             adk.InMemoryEvalSetsManager() if request.param == "memory" else adk.LocalEvalSetsManager("agents")
         )
@@ -372,11 +385,7 @@ class TestManagers:
             manager.get_eval_set_result(app, "missing")
 
     def test_a_bucket(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import fsspec
-        from fsspec.implementations.memory import MemoryFileSystem
-
-        files = MemoryFileSystem()
-        monkeypatch.setattr(fsspec, "filesystem", lambda protocol, **options: files)
+        files = make_buckets(monkeypatch)
         with pytest.raises(ValueError, match="Bucket `my-eval-results` does not exist"):
             adk.GcsEvalSetResultsManager("my-eval-results")
         files.mkdir("/my-eval-results")
