@@ -367,6 +367,43 @@ class TestRun:
         result.assert_outcomes(passed=1, failed=1)
         result.stdout.fnmatch_lines(["turn 1: response_match_score 0.00 < 1.00*"])
 
+    def test_a_case_that_no_metric_applies_to_is_skipped(self, project: pytest.Pytester) -> None:
+        stateful = {**GREETINGS[0], "final_session_state": {"greeted": True}}
+        write_set(project.path / "tests/refunds.evalset.json", stateful, GREETINGS[1])
+        text = THRESHOLDS.replace(
+            "response_match_score: 0.8, tool_trajectory_avg_score", "final_session_state"
+        )
+        project.path.joinpath("evalgate.yaml").write_text(text)
+        result = run(project, "-rs")
+
+        result.assert_outcomes(failed=1, skipped=1)
+        result.stdout.fnmatch_lines(
+            [
+                "GATE CLOSED",
+                "SKIPPED ?1? tests/refunds.evalset.json:1: the case expects no final session state",
+            ]
+        )
+
+    def test_an_agent_that_cannot_be_made_fails_its_cases(self, folder: pytest.Pytester) -> None:
+        folder.makepyfile(
+            test_agent="""
+            import pytest
+
+            def make_agent():
+                raise RuntimeError("no model")
+
+            @pytest.mark.evalgate(
+                "greetings.evalset.json", agent=make_agent, criteria={"response_match_score": 1.0}
+            )
+            def test_outcome(outcome):
+                pass
+            """
+        )
+        result = run(folder)
+
+        result.assert_outcomes(failed=2)
+        result.stdout.fnmatch_lines(["*making it raised RuntimeError: no model*", "NO VERDICT"])
+
     def test_quarantined_cases(self, project: pytest.Pytester) -> None:
         text = THRESHOLDS.replace("response_match_score: 0.8, ", "") + "gate: {quarantine: quarantine.yaml}\n"
         project.path.joinpath("evalgate.yaml").write_text(text)

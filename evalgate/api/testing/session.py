@@ -227,9 +227,7 @@ class EvalgateSession:
         except BaseException:
             self._cancel()
             raise
-        if session.shouldfail or session.shouldstop:
-            self._cancel()
-        elif not self.in_worker and not session.config.option.collectonly:
+        if not self.in_worker and not session.config.option.collectonly:
             self._conclude()
         if not all(each.is_open for each in self.conclusions):
             session.testsfailed = session.testsfailed or 1  # the exit status of pytest
