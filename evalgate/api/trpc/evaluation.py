@@ -186,7 +186,7 @@ def new(
         raise InvalidInputError("`num_runs` must be at least 1")
     service = evaluation_service or LocalService(
         runner,
-        eval_set_manager=eval_set_manager or LocalEvalSetManager(),
+        eval_set_manager=LocalEvalSetManager() if eval_set_manager is None else eval_set_manager,
         registry=registry,
         callbacks=callbacks,
         session_id_supplier=session_id_supplier,
@@ -199,7 +199,7 @@ def new(
     return AgentEvaluator(
         app_name,
         service,
-        metric_manager=metric_manager or LocalMetricManager(),
-        eval_result_manager=eval_result_manager or LocalEvalResultManager(),
+        metric_manager=LocalMetricManager() if metric_manager is None else metric_manager,
+        eval_result_manager=LocalEvalResultManager() if eval_result_manager is None else eval_result_manager,
         num_runs=num_runs,
     )

@@ -105,7 +105,7 @@ class LocalService:
         if at_once < 1:
             raise InvalidInputError("`eval_case_parallelism` must be at least 1")
         self._runner, self._timeout = runner, timeout
-        self._eval_sets = eval_set_manager or LocalEvalSetManager()
+        self._eval_sets = LocalEvalSetManager() if eval_set_manager is None else eval_set_manager
         self._results = eval_result_manager
         self._registry = registry or Registry()
         self._callbacks = callbacks or Callbacks()

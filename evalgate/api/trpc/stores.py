@@ -123,6 +123,8 @@ class FileStore:
         """Replace a document."""
         path = Path(self.describe(app_name, name))
         try:
+            if not path.parent.exists():
+                change(None)  # an error, such as for a set that does not exist, must leave no folder behind
             make_folder(path.parent)
             with self._lock, _lock_folder(path.parent):
                 text = change(self.read(app_name, name))

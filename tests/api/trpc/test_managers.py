@@ -408,6 +408,13 @@ class TestFiles:
         with pytest.raises(InvalidInputError, match="must hold a list"):
             trpc.LocalMetricManager(tmp_path).list("math", "basic")
 
+    def test_a_failed_change_makes_no_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(trpc.NotFoundError):
+            trpc.LocalEvalSetManager(tmp_path).delete("typo", "basic")
+        with pytest.raises(trpc.NotFoundError):
+            trpc.LocalMetricManager(tmp_path).update("typo", "basic", METRIC)
+        assert list(tmp_path.iterdir()) == []
+
     def test_a_failed_change_leaves_the_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         sets = trpc.LocalEvalSetManager(tmp_path)
         sets.create("math", "basic")
