@@ -394,8 +394,19 @@ def _parse_result(answer: dict[str, Any]) -> MetricResult:
         return NotApplicable(answer["not_applicable"])
     if "score" not in answer:
         return MetricFailure("the metric gave no score")
-    turns = tuple(TurnScore(turn["score"], turn.get("reason", "")) for turn in answer.get("turns", ()))
-    return MetricScore(answer["score"], turns, answer.get("reason", ""), passed=answer.get("passed"))
+    turns = tuple(
+        TurnScore(turn["score"], turn.get("reason", ""), turn.get("details"), turn.get("passed"))
+        for turn in answer.get("turns", ())
+    )
+    reason = answer.get("reason") or _find_worst_reason(turns)
+    return MetricScore(answer["score"], turns, reason, answer.get("details"), answer.get("passed"))
+
+
+def _find_worst_reason(turns: Sequence[TurnScore]) -> str:
+    """Return the reason of the turn with the lowest score; "" if it gives none."""
+    judged = [(turn.score, at, turn.reason) for at, turn in enumerate(turns, 1) if turn.score is not None]
+    _, at, reason = min(judged, default=(0.0, 0, ""))
+    return f"turn {at}: {reason}" if reason and len(turns) > 1 else reason
 
 
 # --- the arguments of the function --------------------------------------------------------------------------

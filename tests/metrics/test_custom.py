@@ -1,13 +1,17 @@
 """Custom metrics, each in its own process."""
 
 import asyncio
+import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import evalgate
+from evalgate.agents.host.metric_function import as_agent
 from evalgate.config.schema.criteria import CustomMetricConfig
 from evalgate.core.protocols import MetricEnvironment
 from evalgate.core.types import (
@@ -71,6 +75,120 @@ async def judged(
 )
 async def test_a_function_scores(function: str, options: dict[str, Any], result: MetricResult) -> None:
     assert await judged(function, **options) == [result]
+
+
+RUBRIC = {"id": "polite", "score": 0.0, "reason": "no greeting"}
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "result"),
+    [
+        (
+            "explained",
+            {},
+            MetricScore(
+                0.9,
+                (
+                    TurnScore(0.5, "too curt", {"words": 1, "rubric_scores": [RUBRIC]}, passed=False),
+                    TurnScore(None, "nothing to judge"),
+                ),
+                "curt",
+                {"words": [1]},
+                passed=False,
+            ),
+        ),
+        ("explained", {"status": "not_evaluated"}, NotApplicable("curt")),
+        ("explained", {"status": "Error"}, MetricFailure("curt")),
+        (
+            "explained",
+            {"status": "good"},
+            MetricFailure(
+                "the metric gave the status 'good'; expected `passed`, `failed`, `not_evaluated` or `error`"
+            ),
+        ),
+        (
+            "explained_with_objects",
+            {},
+            MetricScore(
+                1.0,
+                (
+                    TurnScore(
+                        1.0,
+                        "fine",
+                        {"score": 1.0, "rubric_scores": [{"id": "polite", "score": 1.0, "reason": "greets"}]},
+                        passed=True,
+                    ),
+                ),
+                "fine",
+                passed=True,
+            ),
+        ),
+        (
+            "turns_only",
+            {},
+            MetricScore(0.75, (TurnScore(1.0, "good"), TurnScore(0.5, "half")), "turn 2: half"),
+        ),
+        (
+            "explained_turn",
+            {},
+            MetricScore(
+                0.5,
+                (
+                    TurnScore(
+                        0.5, "half", {"rubric_scores": [{"id": "a", "score": 0.5, "reason": ""}]}, passed=True
+                    ),
+                ),
+                "half",
+            ),
+        ),
+        ("plain_details", {}, MetricScore(1.0, details={"details": ["a"]})),
+        (
+            "turns_of_another_type",
+            {},
+            MetricFailure("the metric gave `turns` of type str; expected a list"),
+        ),
+    ],
+)
+async def test_a_function_explains_its_score(
+    function: str, options: dict[str, Any], result: MetricResult
+) -> None:
+    assert await judged(function, **options) == [result]
+
+
+def test_reports_show_what_a_function_says() -> None:
+    thresholds = {
+        "criteria": {"mine": 0.5},
+        "custom_metrics": {"mine": {"entry": "scores.explained", "timeout": 120}},
+    }
+    record = evalgate.evaluate(
+        [{"query": "Hi", "reference": "Hello"}], lambda text: "Hello", thresholds=thresholds, folder=FOLDER
+    )
+    (metric,), (turn,) = record.cases[0].runs[0].metrics, record.cases[0].runs[0].turns
+    assert (metric.status, metric.reason, metric.details) == ("failed", "curt", {"words": [1]})
+    assert (turn.metrics[0].status, turn.metrics[0].reason) == ("failed", "too curt")
+    assert "mine 0.90 ≥ 0.50: curt" in record.to_junit().replace("&gt;", ">")
+    assert "no greeting" in record._repr_html_()
+
+
+def test_the_function_of_the_guide_runs() -> None:
+    text = (Path(__file__).parents[2] / "docs/metrics.md").read_text("utf-8")
+    (snippet,) = re.findall(r"```python\n(def politeness.*?)```", text, re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(snippet, found)
+    replies: list[Any] = [{"response": text, "events": []} for text in ("Wait please", "Wait")]
+    request = {"case": {}, "run": {"replies": [*replies, None]}, "options": {}}
+    answer = json.loads(as_agent(found["politeness"])(json.dumps(request)))
+    assert answer == {
+        "score": 0.5,
+        "turns": [{"score": 1.0, "reason": "11 characters"}, {"score": 0.0, "reason": "4 characters"}],
+        "details": {"word": "please"},
+    }
+
+
+async def test_details_that_json_cannot_hold_break_the_metric() -> None:
+    (result,) = await judged("unreadable_details")
+    assert isinstance(result, MetricFailure)
+    assert result.reason.startswith("the metric gave `details` that JSON cannot hold: ")
 
 
 @pytest.mark.parametrize(

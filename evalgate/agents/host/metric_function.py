@@ -142,10 +142,10 @@ def _call_each_turn(function: Callable[..., Any], request: dict[str, Any]) -> _C
             turns.append({"score": 0.0, "reason": "the agent gave no reply to this turn"})
         else:
             result = yield function(actual[index], expected[index], build_criterion(request))
-            turns.append({"score": _require_number(result)})
+            turns.append(_convert_turn(result))
     if not turns:
         return {"not_applicable": "the case has no written turns to compare with"}
-    return {"score": math.fsum(turn["score"] for turn in turns) / len(turns), "turns": turns}
+    return _average_turns(turns)
 
 
 # --- results ------------------------------------------------------------------------------------------------
@@ -155,48 +155,174 @@ _MAX_REASON = 10_000
 
 _EXPECTED = "expected a finite number or an object with `score` (as Google ADK's, with `overall_score`)"
 
+# The values of `EvalStatus` in Google ADK are 1 to 3; tRPC-Agent-Go has `unknown`, and adk-rs `Error`.
+_STATUSES = {
+    "PASSED": "passed",
+    "1": "passed",
+    "FAILED": "failed",
+    "2": "failed",
+    "NOT_EVALUATED": "not_evaluated",
+    "3": "not_evaluated",
+    "ERROR": "error",
+    "ERRORED": "error",
+    "UNKNOWN": "",
+}
+
 
 def _convert_result(result: Any) -> dict[str, Any]:
+    """Return the answer for what a function returned for a whole run.
+
+    Raises:
+        InvalidScoreError: it is no number, and no object with a score.
+    """
     kind = type(result).__name__
-    if isinstance(result, dict):
-        result = JsonNamespace(result)
     # By name, because the metric may run in an environment without evalgate, or with another release of it.
     if kind == "NotApplicable":
         return {"not_applicable": _shorten_reason(result.reason)}
     if kind == "MetricFailure":
         return {"failed": _shorten_reason(result.reason)}
-    if hasattr(result, "overall_score"):
-        return _convert_adk_result(result)
-    if hasattr(result, "score"):
-        answer: dict[str, Any] = {"score": _require_number(result.score)}
-        if getattr(result, "reason", None):
-            answer["reason"] = _shorten_reason(result.reason)
-        if isinstance(getattr(result, "passed", None), bool):
-            answer["passed"] = result.passed
-        return answer
-    if kind == "dict":
-        raise InvalidScoreError(f"the metric gave a dict without `score`; {_EXPECTED}")
-    return {"score": _require_number(result)}
+    return _convert_object(result) if _is_object(result) else {"score": _require_number(result)}
+
+
+def _convert_object(result: Any) -> dict[str, Any]:
+    score, status = _get_field(result, "overall_score", "score"), _get_status(result)
+    reason, turns = _get_reason(result), _get_turns(result)
+    if status == "error":
+        return {"failed": reason or "the metric says that it broke"}
+    is_unscored = score is None and not turns and _has_field(result, "overall_score")
+    if status == "not_evaluated" or is_unscored:
+        return {"not_applicable": reason or "the metric says that it did not evaluate the case"}
+    if score is None and not any(turn["score"] is not None for turn in turns or ()):
+        return {"score": _require_number(score)}
+    answer = _average_turns(turns or []) if score is None else {"score": _require_number(score)}
+    return {**answer, **({} if turns is None else {"turns": turns}), **_convert_explanation(result, status)}
+
+
+def _convert_turn(result: Any) -> dict[str, Any]:
+    """Return the answer for one turn, of which a function returned a number or an object with a score."""
+    if not _is_object(result):
+        return {"score": _require_number(result)}
+    status, score = _get_status(result), _get_field(result, "score")
+    if status == "error":
+        raise InvalidScoreError(_get_reason(result) or "the metric says that it broke")
+    if status == "not_evaluated" or (score is None and _has_field(result, "score")):
+        return {"score": None, **_convert_explanation(result, "")}
+    return {"score": _require_number(score), **_convert_explanation(result, status)}
+
+
+def _average_turns(turns: list[dict[str, Any]]) -> dict[str, Any]:
+    scores = [turn["score"] for turn in turns if turn["score"] is not None]
+    if not scores:
+        return {"not_applicable": turns[0].get("reason") or "the metric evaluated no turn"}
+    return {"score": math.fsum(scores) / len(scores), "turns": turns}
+
+
+def _convert_explanation(result: Any, status: str) -> dict[str, Any]:
+    """Return what is said of a score: `reason`, `details` and `passed`, each if it is given."""
+    answer: dict[str, Any] = {}
+    if reason := _get_reason(result):
+        answer["reason"] = reason
+    if details := _get_details(result):
+        answer["details"] = details
+    if status:
+        answer["passed"] = status == "passed"
+    return answer
+
+
+def _is_object(result: Any) -> bool:
+    if isinstance(result, dict):
+        if not {"score", "overall_score", "turns"} & result.keys():
+            raise InvalidScoreError(f"the metric gave a dict without `score`; {_EXPECTED}")
+        return True
+    return hasattr(result, "overall_score") or hasattr(result, "score")
+
+
+def _has_field(result: Any, name: str) -> bool:
+    return name in result if isinstance(result, dict) else hasattr(result, name)
+
+
+def _get_field(result: Any, *names: str) -> Any:
+    """Return the first of the named fields that is set; None if none is."""
+    for name in names:
+        value = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
+        if value is not None:
+            return value
+    return None
+
+
+def _get_status(result: Any) -> str:
+    """Return "passed", "failed", "not_evaluated" or "error"; "" if the result does not tell."""
+    passed = _get_field(result, "passed")
+    if isinstance(passed, bool):
+        return "passed" if passed else "failed"
+    status = _get_field(result, "overall_eval_status", "overall_status", "eval_status", "status")
+    if status is None:
+        return ""
+    status = getattr(status, "name", status)
+    found = _STATUSES.get(str(status).upper())
+    if found is None:
+        raise InvalidScoreError(
+            f"the metric gave the status {str(status)[:80]!r}; expected `passed`, `failed`, `not_evaluated` "
+            "or `error`"
+        )
+    return found
+
+
+def _get_reason(result: Any) -> str:
+    reason = _get_field(result, "reason")
+    details = _get_field(result, "details")
+    if reason is None and details is not None:  # as in `PerInvocationDetails` of tRPC-Agent-Go
+        reason = _get_field(details, "reason")
+    return "" if reason is None else _shorten_reason(reason)
+
+
+def _get_turns(result: Any) -> Optional[list[dict[str, Any]]]:
+    turns = _get_field(result, "turns", "per_invocation_results")
+    if turns is None:
+        return [] if _has_field(result, "overall_score") else None
+    if not isinstance(turns, (list, tuple)):
+        raise InvalidScoreError(f"the metric gave `turns` of type {type(turns).__name__}; expected a list")
+    return [_convert_turn(each) for each in turns]
+
+
+def _get_details(result: Any) -> dict[str, Any]:
+    """Return the details as a JSON object, with the scores of rubrics as `rubric_scores`.
+
+    Raises:
+        InvalidScoreError: JSON cannot hold them.
+    """
+    details = _get_field(result, "details")
+    plain = _convert_to_json(details)
+    if not isinstance(plain, dict):
+        plain = {} if plain is None else {"details": plain}
+    rubrics = _get_field(result, "rubric_scores")
+    if rubrics is None and details is not None:
+        rubrics = _get_field(details, "rubric_scores")
+    if rubrics is not None:
+        plain["rubric_scores"] = [_convert_rubric(each) for each in rubrics]
+    return {name: value for name, value in plain.items() if name != "reason"}
+
+
+def _convert_rubric(rubric: Any) -> dict[str, Any]:
+    score = _get_field(rubric, "score")
+    return {
+        "id": str(_get_field(rubric, "id", "rubric_id") or ""),
+        "score": None if score is None else _require_number(score),
+        "reason": _shorten_reason(_get_field(rubric, "reason", "rationale") or ""),
+    }
+
+
+def _convert_to_json(value: Any) -> Any:
+    try:
+        return json.loads(json.dumps(value, allow_nan=False, default=vars))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidScoreError(f"the metric gave `details` that JSON cannot hold: {error}") from None
 
 
 def _shorten_reason(reason: object) -> str:
     text = str(reason)
     left = len(text) - _MAX_REASON
     return f"{text[:_MAX_REASON]}… ({left:,} more characters)" if left > 0 else text
-
-
-def _convert_adk_result(result: Any) -> dict[str, Any]:
-    status = getattr(result, "overall_eval_status", None)
-    verdict = str(getattr(status, "name", status)).upper()
-    # `EvalStatus` of ADK has the values 1 (passed), 2 (failed) and 3 (not evaluated).
-    if result.overall_score is None or verdict in ("NOT_EVALUATED", "3"):
-        return {"not_applicable": "the metric says that it did not evaluate the case"}
-    answer: dict[str, Any] = {"score": _require_number(result.overall_score)}
-    if verdict in ("PASSED", "FAILED", "1", "2"):
-        answer["passed"] = verdict in ("PASSED", "1")
-    turns = [getattr(each, "score", None) for each in getattr(result, "per_invocation_results", None) or ()]
-    answer["turns"] = [{"score": None if score is None else _require_number(score)} for score in turns]
-    return answer
 
 
 def _require_number(value: Any) -> float:

@@ -117,7 +117,7 @@ def _build_metric_result(metric: RunMetric | TurnMetric, metrics: Mapping[str, J
 
 
 def _build_rubric_scores(details: JsonObject) -> list[JsonObject] | None:
-    rubrics = details.get("rubrics")
+    rubrics = details.get("rubrics") or details.get("rubric_scores")
     if not isinstance(rubrics, list | tuple):
         return None
     return [

@@ -134,3 +134,51 @@ def without_parameters() -> Any:
 
 
 number = 3
+
+
+def explained(case: Any, run: Any, status: Any = "FAILED") -> Any:
+    """All that an evaluator of tRPC-Agent-Go or adk-rs can say."""
+    rubric = {"id": "polite", "score": 0.0, "reason": "no greeting"}
+    turn = {
+        "score": 0.5,
+        "passed": False,
+        "reason": "too curt",
+        "details": {"words": 1},
+        "rubric_scores": [rubric],
+    }
+    return {
+        "score": 0.9,
+        "status": status,
+        "reason": "curt",
+        "details": {"words": [1]},
+        "turns": [turn, {"score": None, "reason": "nothing to judge"}],
+    }
+
+
+def explained_with_objects(
+    eval_metric: Any, actual_invocations: Any, expected_invocations: Any, conversation_scenario: Any
+) -> Any:
+    rubric = SimpleNamespace(rubric_id="polite", score=1.0, rationale="greets")
+    details = SimpleNamespace(reason="fine", score=1.0, rubric_scores=[rubric])
+    turn = SimpleNamespace(score=1.0, eval_status=SimpleNamespace(name="PASSED"), details=details)
+    return SimpleNamespace(overall_score=1.0, overall_status="passed", per_invocation_results=[turn])
+
+
+def turns_only(case: Any, run: Any) -> Any:
+    return {"turns": [{"score": 1.0, "reason": "good"}, {"score": 0.5, "reason": "half"}]}
+
+
+def explained_turn(actual_invocation: Any, expected_invocation: Any, criterion: Any) -> Any:
+    return {"score": 0.5, "passed": True, "reason": "half", "rubric_scores": [{"id": "a", "score": 0.5}]}
+
+
+def plain_details(case: Any, run: Any) -> Any:
+    return {"score": 1.0, "details": ["a"]}
+
+
+def unreadable_details(case: Any, run: Any) -> Any:
+    return {"score": 1.0, "details": {"x": object()}}
+
+
+def turns_of_another_type(case: Any, run: Any) -> Any:
+    return {"score": 1.0, "turns": "all"}
