@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -488,13 +489,61 @@ class TestService:
             [each async for each in service.evaluate(request)]
 
 
+GUIDES_TEST = """
+import pytest
+from evalgate.api.adk import AgentEvaluator
+from evalgate.api.adk import EvalSet
+from evalgate.api.adk import EvalConfig
+from evalgate.api.adk import PrebuiltMetrics
+
+EVAL_SET = EvalSet.model_validate_json(
+    open("tests/eval_data/regression.evalset.json").read()
+)
+
+EVAL_CONFIG = EvalConfig(
+    criteria={
+        PrebuiltMetrics.TOOL_TRAJECTORY_AVG_SCORE.value: 1.0,
+        PrebuiltMetrics.RESPONSE_MATCH_SCORE.value: 0.7,
+    }
+)
+
+
+@pytest.mark.asyncio
+async def test_agent_regression():
+    await AgentEvaluator.evaluate_eval_set(
+        agent_module="my_package.agent",
+        eval_set=EVAL_SET,
+        eval_config=EVAL_CONFIG,
+        num_runs=2,
+    )
+"""
+"""The guide's "pytest integration" after a change of its imports."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "shown"),
+    [
+        ("42", "1 passed", ""),
+        ("43", "1 failed", "response_match_score for None Failed. Expected 0.7, but got 0.0."),
+    ],
+)
+def test_the_guides_test_under_pytest(folder: Path, answer: str, outcome: str, shown: str) -> None:
+    (folder / "tests/eval_data").mkdir(parents=True)
+    eval_set = build_set(say("What is 15 + 27?", answer))
+    (folder / "tests/eval_data/regression.evalset.json").write_text(eval_set.model_dump_json(indent=2))
+    (folder / "tests/test_agent.py").write_text(GUIDES_TEST)
+    command = [sys.executable, "-m", "pytest", "tests/test_agent.py", "-v", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+    assert outcome in done.stdout, done.stdout + done.stderr
+    assert shown in done.stdout
+
+
 def test_importing_the_interface_does_not_import_google() -> None:
     script = textwrap.dedent("""
         import sys
         import evalgate.api.adk
         print([name for name in sys.modules if name.startswith("google.adk")])
     """)
-    import subprocess
-
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
