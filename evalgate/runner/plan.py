@@ -18,7 +18,6 @@ from evalgate.agents.factory import (
     find_agent_problems,
     resolve_agent,
 )
-from evalgate.agents.replay import NoAgentOptions
 from evalgate.config.cli_overrides import Overrides, apply_overrides, apply_user_override
 from evalgate.config.loader import InvalidThresholdsError
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
@@ -281,6 +280,8 @@ def _resolve_plan_agent(
     overrides: Overrides, rules: Thresholds, config: Config, suites: Sequence[Suite]
 ) -> AgentSpec:
     if config.agent is None and are_all_recorded(suites):
+        from evalgate.agents.replay import NoAgentOptions
+
         return AgentSpec(AgentConfig(kind="replay"), NoAgentOptions(), "the traces of the eval sets")
     if config.agent is None:
         raise InvalidInputError(

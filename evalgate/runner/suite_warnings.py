@@ -7,7 +7,6 @@ from evalgate.core import registry
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Metric
 from evalgate.core.types import EvalSet
-from evalgate.runner.default_criteria import DEFAULT_RULES
 from evalgate.runner.metric_binding import describe_ignored_options
 from evalgate.runner.suites import Suite
 
@@ -59,6 +58,10 @@ def iter_warnings(suites: Sequence[Suite]) -> Iterator[str]:
 
 def describe_default_criteria(suite: Suite) -> str:
     """Return a notice for a set that uses the default criteria of its format's owner, or "" for any other."""
+    if suite.rules.file:
+        return ""
+    from evalgate.runner.default_criteria import DEFAULT_RULES
+
     owner, rules = DEFAULT_RULES.get(suite.eval_set.format_name, ("", None))
     if rules is None or suite.rules is not rules:
         return ""

@@ -36,7 +36,6 @@ from evalgate.documents.validation_errors import list_case_names
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner.base_branch import BaseBranchPolicy
-from evalgate.runner.default_criteria import find_default_rules
 from evalgate.runner.metric_binding import bind_metrics, build_final_state_metric
 from evalgate.runner.user_factory import add_played_stories
 from evalgate.system.workspace import Workspace, build_agent_environment
@@ -382,18 +381,21 @@ def _build_suites_with_own_rules(
     bound: dict[int, tuple[BoundMetric, ...]] = {}
     for eval_set in eval_sets:
         path = _find_rules_path(eval_set, base, rules.criteria_folder)
+        own: Thresholds | None
         if path is not None:
             if path not in loaded:
                 loaded[path] = base.load_thresholds(path, base.format_path(path))
             own = loaded[path]
-        elif (default := find_default_rules(eval_set)) is not None:
-            own = default
-        elif needs_criteria:
+        else:
+            from evalgate.runner.default_criteria import find_default_rules
+
+            own = find_default_rules(eval_set)
+        if own is None and needs_criteria:
             raise InvalidInputError(
                 f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "
                 "give --thresholds FILE, or put the set's own .metrics.json next to it."
             )
-        else:
+        if own is None:
             yield Suite(eval_set, (), rules)
             continue
         if id(own) not in bound:
