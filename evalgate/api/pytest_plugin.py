@@ -4,6 +4,8 @@ Every pytest run of every user that has evalgate installed imports this module. 
 `--evalgate`, the ini key or a fixture asks for it.
 """
 
+import inspect
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,6 +51,22 @@ def pytest_configure(config: pytest.Config) -> None:
 def is_enabled(config: pytest.Config) -> bool:
     """Return True if `--evalgate` or the ini key `evalgate` is set."""
     return bool(config.getoption("--evalgate") or config.getini("evalgate"))
+
+
+def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
+    """Return True for a marked function in a module that takes neither `outcome` nor `evalgate`."""
+    # Not `isinstance`, which asks objects for their class: lazy proxies raise, or load what they stand for.
+    if type(candidate) is not FunctionType or not isinstance(collector, pytest.Module):
+        return False
+    if not any(mark.name == "evalgate" for mark in getattr(candidate, "pytestmark", ())):
+        return False
+    return not {"outcome", "evalgate"} & inspect.signature(candidate).parameters.keys()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Collect no agent as a test, however it is named, unless evaluations are asked for."""
+    return [] if not is_enabled(collector.config) and is_agent_function(collector, obj) else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

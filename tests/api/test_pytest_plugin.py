@@ -556,6 +556,28 @@ class TestMarker:
         result.assert_outcomes(passed=5)
         result.stdout.fnmatch_lines(["*= evalgate test_class.py::TestGreetings =*", "2 cases: 2 passed in *"])
 
+    def test_an_agent_may_have_the_name_of_a_test(self, folder: pytest.Pytester) -> None:
+        folder.makepyfile(
+            test_agent="""
+            import pytest
+
+            class Proxy:
+                __class__ = property(lambda self: 1 / 0)
+
+                def __getattr__(self, name):
+                    raise RuntimeError("there is no context")
+
+            proxy = Proxy()
+
+            @pytest.mark.evalgate("greetings.evalset.json", criteria={"response_match_score": 1.0})
+            async def test_agent(text, session):
+                return "Hello " + text
+            """,
+            test_other="from test_agent import test_agent\n",
+        )
+
+        run(folder, "-o", "asyncio_mode=auto").assert_outcomes(passed=2)
+
     def test_asynchronous_tests_of_outcomes(self, folder: pytest.Pytester) -> None:
         folder.makepyfile(
             test_async="""
@@ -604,7 +626,7 @@ class TestMarker:
                 raise AssertionError
 
             @pytest.mark.evalgate("greetings.evalset.json")
-            def agent(text):
+            def test_agent(text):
                 raise AssertionError
             """
         )
@@ -780,6 +802,7 @@ class TestOtherPlugins:
         result = folder.runpytest_subprocess("--evalgate", "-n", "1", "test_agent.py")
 
         assert result.ret == pytest.ExitCode.TESTS_FAILED
+        assert "NO VERDICT: a worker crashed, and its results are lost" in get_text(result)
         assert "GATE" not in get_text(result)
 
     def test_a_rerun_runs_the_case_again_and_counts(self, folder: pytest.Pytester) -> None:

@@ -1,6 +1,5 @@
 """The part of the pytest plugin that collects cases, runs them together and prints the verdict."""
 
-import inspect
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from evalgate.api.pytest_plugin import is_agent_function
 from evalgate.api.record import Record
 from evalgate.api.testing.groups import (
     CaseGroup,
@@ -120,20 +120,19 @@ class EvalgateSession:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makeitem(
-        self, collector: pytest.Collector, name: str, obj: object
-    ) -> AgentFunction | None:
+        self, collector: pytest.Module, name: str, obj: object
+    ) -> AgentFunction | list[pytest.Item] | None:
         """Collect a marked function that takes neither `outcome` nor `evalgate` as an agent."""
-        if not isinstance(collector, pytest.Module) or not inspect.isfunction(obj):
+        if not is_agent_function(collector, obj):
             return None
-        marks = [mark for mark in getattr(obj, "pytestmark", ()) if mark.name == "evalgate"]
-        if not marks or obj.__module__ != collector.obj.__name__:
-            return None
-        if {"outcome", "evalgate"} & inspect.signature(obj).parameters.keys():
-            return None
+        if obj.__module__ != collector.obj.__name__:
+            return []  # it is collected in the module that defines it
+        marks: list[pytest.Mark] = getattr(obj, "pytestmark", [])
         node: AgentFunction = AgentFunction.from_parent(collector, name=name)
-        for mark in getattr(obj, "pytestmark", ()):
+        for mark in marks:
             node.add_marker(getattr(pytest.mark, mark.name)(*mark.args, **mark.kwargs))
-        node.cases = self._list_marked_cases(node, marks, {"agent": obj})
+        own = [mark for mark in marks if mark.name == "evalgate"]
+        node.cases = self._list_marked_cases(node, own, {"agent": obj})
         return node
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -245,12 +244,10 @@ class EvalgateSession:
         for group in self.groups.values():
             if group.is_begun:
                 self.conclusions.append(self._conclude_group(group.name, group.finish))
+        if self.has_lost_worker and self.has_worker_cases:
+            self.conclusions.append(Conclusion("", problem="a worker crashed, and its results are lost"))
+            return
         for name, messages in self.messages.items():
-            if self.has_lost_worker:
-                self.conclusions.append(
-                    Conclusion(name, problem="a worker crashed, and its results are lost")
-                )
-                continue
             conclude = partial(merge_messages, self.project, messages, self.began)
             self.conclusions.append(self._conclude_group(name, conclude))
 
