@@ -25,6 +25,8 @@ from evalgate.documents.validation_errors import Location, translate_validation_
 from evalgate.llm.judge_resolver import JudgeNotConfiguredError
 from evalgate.metrics.scoring import BoundMetric
 
+_TRPC_PREFIX = "trpc/"
+
 
 def bind_metrics(
     rules: Thresholds, context: MetricContext, environment: MetricEnvironment
@@ -62,7 +64,7 @@ def find_criterion_problems(rules: Thresholds) -> Iterator[Problem]:
     context = MetricContext(NEWEST_ADK, folder=rules.base, is_literal=rules.dialect != "evalgate")
     for criterion in rules.gating_criteria:
         name = criterion.evaluator or criterion.metric
-        if name in registry.METRICS:
+        if _is_registered(name, rules):
             yield from _check_threshold_reachable(criterion, rules)
             try:
                 _build_registered_metric(registry.get_own_metric_type(name), criterion, rules, context)
@@ -145,10 +147,11 @@ def _build_metric(
     if code is not None:
         from evalgate.metrics.custom import build_custom_metric
 
-        return build_custom_metric(
-            criterion, rules.config.custom_metrics[criterion.metric], environment, code
-        )
-    metric_type = registry.find_metric_type(criterion.evaluator or criterion.metric)
+        config = rules.config.custom_metrics[criterion.evaluator or criterion.metric]
+        return build_custom_metric(criterion, config, environment, code)
+    name = criterion.evaluator or criterion.metric
+    is_known = _is_registered(name, rules) or name not in registry.METRICS
+    metric_type = registry.find_metric_type(name) if is_known else None
     if metric_type is None:
         raise InvalidInputError([_build_unknown_metric_problem(criterion, rules)])
     try:
@@ -183,25 +186,56 @@ def _build_registered_metric(
 
 def _read_code(criterion: Criterion, rules: Thresholds, environment: MetricEnvironment) -> MetricCode | None:
     """Read the code of a custom metric, or return None for any other metric."""
-    config = rules.config.custom_metrics.get(criterion.metric)
+    name = criterion.evaluator or criterion.metric
+    config = rules.config.custom_metrics.get(name)
     if config is None:
         return None
-    if criterion.metric in registry.METRICS:
-        where = rules.find_position(("custom_metrics", criterion.metric))
-        message = f"`{criterion.metric}` is a metric of evalgate's own: give yours another name"
+    if name in registry.METRICS:
+        where = rules.find_position(("custom_metrics", name))
+        message = f"`{name}` is a metric of evalgate's own: give yours another name"
         raise InvalidInputError([Problem(rules.file, *where, message)])
     from evalgate.metrics.custom import read_place_code
 
     return read_place_code(environment, config.entry)
 
 
+def adopt_custom_metrics(own: Thresholds, rules: Thresholds) -> Thresholds:
+    """Return the rules of a `.metrics.json` with the custom metrics that the thresholds file defines.
+
+    They are the evaluators that the file's owner registers in Go code. Other rules are returned unchanged.
+    """
+    if own.dialect != "trpc" or not rules.config.custom_metrics:
+        return own
+    config = own.config.model_copy(update={"custom_metrics": rules.config.custom_metrics})
+    criteria = tuple(
+        replace(each, range=config.get_score_range(each.evaluator))
+        if each.evaluator in config.custom_metrics
+        else each
+        for each in own.criteria
+    )
+    return replace(own, config=config, criteria=criteria)
+
+
+def _is_registered(name: str, rules: Thresholds) -> bool:
+    """Return True for a metric of evalgate's own; a `.metrics.json` can name only tRPC-Agent-Go's."""
+    return name in registry.METRICS and (rules.dialect != "trpc" or name.startswith(_TRPC_PREFIX))
+
+
 def _build_unknown_metric_problem(criterion: Criterion, rules: Thresholds) -> Problem:
     position = rules.find_position(("criteria", criterion.metric))
-    known = [
-        *registry.METRICS,
-        *rules.config.custom_metrics,
-        *find_third_party_plugins("metrics", registry.METRICS),
-    ]
+    own = [*rules.config.custom_metrics, *find_third_party_plugins("metrics", registry.METRICS)]
+    if rules.dialect == "trpc":
+        name = criterion.evaluator
+        theirs = [
+            each.removeprefix(_TRPC_PREFIX) for each in registry.METRICS if each.startswith(_TRPC_PREFIX)
+        ]
+        # tRPC-Agent-Go leaves a metric without an evaluator out silently; here no metric is lost.
+        hint = did_you_mean(name, [*theirs, *own]) or (
+            f" Define a Python function as `custom_metrics.{name}` in the thresholds file."
+        )
+        text = f"`{name}` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called.{hint}"
+        return Problem(rules.file, *position, text)
+    known = [*registry.METRICS, *own]
     hint = did_you_mean(criterion.metric, known) or f" Known metrics: {join_quoted(sorted(known))}."
     return Problem(rules.file, *position, f"`{criterion.metric}` is not a metric that evalgate knows.{hint}")
 

@@ -36,7 +36,7 @@ from evalgate.documents.validation_errors import list_case_names
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner.base_branch import BaseBranchPolicy
-from evalgate.runner.metric_binding import bind_metrics, build_final_state_metric
+from evalgate.runner.metric_binding import adopt_custom_metrics, bind_metrics, build_final_state_metric
 from evalgate.runner.user_factory import add_played_stories
 from evalgate.system.workspace import Workspace, build_agent_environment
 
@@ -384,7 +384,7 @@ def _build_suites_with_own_rules(
         own: Thresholds | None
         if path is not None:
             if path not in loaded:
-                loaded[path] = base.load_thresholds(path, base.format_path(path))
+                loaded[path] = adopt_custom_metrics(base.load_thresholds(path, base.format_path(path)), rules)
             own = loaded[path]
         else:
             from evalgate.runner.default_criteria import find_default_rules

@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import Field
 
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import did_you_mean
 from evalgate.core.types import Criterion
 from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
 from evalgate.documents.config_file import ConfigDocument
@@ -102,19 +101,17 @@ def _build_criterion(metric: _Metric, item: object) -> Criterion:
     # Only the first release wrote `metric_name`.
     if not options and isinstance(item, dict) and "metric_name" in item:
         options = _FIRST_RELEASE_CRITERION
-    return Criterion(metric.metric_name, metric.threshold, options, _PREFIX + name)
+    # Another name is that of an own evaluator, which is looked up when the metrics are built.
+    evaluator = _PREFIX + name if name in EVALUATORS else name
+    return Criterion(metric.metric_name, metric.threshold, options, evaluator)
 
 
 def _find_fault(metric: _Metric, earlier: Mapping[str, Criterion]) -> str:
-    name, evaluator = metric.metric_name, metric.evaluator_name or metric.metric_name
+    name = metric.metric_name
     # tRPC-Agent-Go reads metrics by name, so that the first would be scored twice and the second never.
     if name in earlier:
         return f"`{name}` is given twice: give each metric a name, and its evaluator as `evaluatorName`"
-    if evaluator in EVALUATORS:
-        return ""
-    # tRPC-Agent-Go leaves a metric without a registered evaluator out silently; a metric must not be lost.
-    hint = did_you_mean(evaluator, EVALUATORS)
-    return f"`{evaluator}` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called.{hint}"
+    return ""
 
 
 def _find_unset_variables(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import evalgate
 from evalgate.config.cli_overrides import Overrides
 from evalgate.config.loader import load_thresholds
 from evalgate.config.schema.thresholds import NEWEST_ADK
@@ -16,7 +17,7 @@ from evalgate.datasets.loading import find_metrics_file
 from evalgate.documents.config_file import read_config_document
 from evalgate.documents.env_expansion import expand_go_env
 from evalgate.integrations.trpc.metrics_file import parse_trpc_criteria
-from evalgate.runner.metric_binding import bind_metrics
+from evalgate.runner.metric_binding import bind_metrics, find_criterion_problems
 from evalgate.runner.plan import build_plan
 from tests.conformance import shared_folder
 from tests.conformance.trpc import rows
@@ -84,29 +85,89 @@ def test_a_file_of_the_first_release_compares_names_and_arguments_in_order(tmp_p
                 )
             ],
         ),
-        (
-            [{"metricName": "support_response_policy"}],
-            [
-                (
-                    "s.metrics.json:3:17: `support_response_policy` is no evaluator of tRPC-Agent-Go's own, "
-                    "and Go code cannot be called."
-                )
-            ],
-        ),
-        (
-            [{"metricName": "final_response_avg"}],
-            [
-                (
-                    "s.metrics.json:3:17: `final_response_avg` is no evaluator of tRPC-Agent-Go's own, and Go code "
-                    "cannot be called. Did you mean `final_response_avg_score`?"
-                )
-            ],
-        ),
         ([7], ["s.metrics.json:2:2: `[0]` must be an object, not 7"]),
     ],
 )
 def test_a_problem_is_reported_with_its_position(tmp_path: Path, metrics: Any, expected: list[str]) -> None:
     assert problems(tmp_path, metrics) == expected
+
+
+@pytest.mark.parametrize(
+    ("metric", "hint"),
+    [
+        (
+            {"metricName": "support_response_policy"},
+            (
+                "`support_response_policy` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called. "
+                "Define a Python function as `custom_metrics.support_response_policy` in the thresholds file."
+            ),
+        ),
+        (
+            {"metricName": "mine", "evaluatorName": "final_response_avg"},
+            (
+                "`final_response_avg` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called. Did you "
+                "mean `final_response_avg_score`?"
+            ),
+        ),
+        (
+            {"metricName": "response_match_score"},
+            (
+                "`response_match_score` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called. Did you "
+                "mean `final_response_avg_score`?"
+            ),
+        ),
+    ],
+)
+def test_an_unknown_evaluator_is_refused_with_its_position(
+    tmp_path: Path, metric: dict[str, str], hint: str
+) -> None:
+    rules = load_thresholds(written(tmp_path, [metric]), "s.metrics.json")
+    with pytest.raises(InvalidInputError) as caught:
+        bind_metrics(rules, MetricContext(NEWEST_ADK), MetricEnvironment(tmp_path, {}))
+    found = [str(problem) for problem in caught.value.problems]
+    assert found == [f"s.metrics.json:3:17: {hint}"]
+    assert [str(problem) for problem in find_criterion_problems(rules)] == found
+
+
+def test_the_thresholds_file_defines_an_own_evaluator(tmp_path: Path) -> None:
+    """A metric of the owner's guide whose evaluator is registered in code, here as a Python function."""
+    (tmp_path / "own.py").write_text(
+        "def check_policy(case, run, word=''):\n"
+        "    said = run.replies[0].response\n"
+        "    return {'score': 4.0 if word in said else 2.0, 'reason': said, 'rubric_scores': [{'id': 'a', 'score': 1}]}\n"
+    )
+    turn = {
+        "invocationId": "1",
+        "userContent": {"role": "user", "content": "Hi"},
+        "finalResponse": {"role": "assistant", "content": "Hello"},
+    }
+    case = {"evalId": "greets", "conversation": [turn], "sessionInput": {"appName": "a", "userId": "u"}}
+    (tmp_path / "s.evalset.json").write_text(
+        json.dumps({"evalSetId": "s", "name": "s", "evalCases": [case], "creationTimestamp": 1})
+    )
+    own = {
+        "metricName": "policy",
+        "evaluatorName": "support_policy",
+        "threshold": 3,
+        "criterion": {"word": "Hello"},
+    }
+    written(tmp_path, [ANSWER, own])
+    thresholds = {
+        "custom_metrics": {
+            "support_policy": {"entry": "own.py:check_policy", "range": [1, 5], "timeout": 120}
+        }
+    }
+
+    record = evalgate.evaluate("s.evalset.json", lambda text: "Hello", thresholds=thresholds, folder=tmp_path)
+
+    policy = record.metrics[1]
+    assert (policy.name, policy.score, policy.status, policy.range) == ("policy", 4.0, "passed", (1, 5))
+    metric = record.cases[0].runs[0].metrics[1]
+    assert (metric.reason, metric.details) == (
+        "Hello",
+        {"rubric_scores": [{"id": "a", "score": 1.0, "reason": ""}]},
+    )
+    assert record.passed
 
 
 def test_a_criterion_of_another_kind_is_refused_with_its_position(tmp_path: Path) -> None:
