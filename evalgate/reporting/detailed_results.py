@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from evalgate.core.formatting import format_score
@@ -99,15 +100,26 @@ def format_grid(rows: Sequence[Sequence[str]]) -> str:
     Columns have at most 25 characters: longer texts wrap, and are cut after 4,000 characters.
     """
     cells = [[_wrap_cell(cell) for cell in row] for row in rows]
-    widths = [max(len(line) for row in cells for line in row[column]) for column in range(len(rows[0]))]
+    widths = [max(_count_columns(line) for row in cells for line in row[at]) for at in range(len(rows[0]))]
     rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
     lines = [rule]
     for index, row in enumerate(cells):
         for at in range(max(map(len, row))):
-            texts = (cell[at] if at < len(cell) else "" for cell in row)
-            lines.append("| " + " | ".join(map(str.ljust, texts, widths)) + " |")
+            texts = [cell[at] if at < len(cell) else "" for cell in row]
+            padded = [
+                text + " " * (width - _count_columns(text)) for text, width in zip(texts, widths, strict=True)
+            ]
+            lines.append(f"| {' | '.join(padded)} |")
         lines.append(rule.replace("-", "=") if index == 0 else rule)
     return disable_commands("\n".join(lines))
+
+
+def _count_columns(text: str) -> int:
+    """Return the columns of a terminal that a text takes: two for a Chinese character, none for an accent."""
+    return sum(
+        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1
+        for each in text
+    )
 
 
 def _wrap_cell(text: str) -> list[str]:

@@ -98,6 +98,16 @@ def test_long_cells_wrap_and_are_cut_at_last() -> None:
     assert "more characters" in text
 
 
+def test_columns_line_up_with_characters_of_double_width() -> None:
+    assert format_grid([["prompt", "x"], ["\u9000\u6b3e\u8ba2\u5355", "1"], ["e\u0301", "2"]]).splitlines()[
+        1::2
+    ] == [
+        "| prompt   | x |",
+        "| \u9000\u6b3e\u8ba2\u5355 | 1 |",
+        "| e\u0301        | 2 |",
+    ]
+
+
 def test_run_and_report_print_the_same_details(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("def answer(text):\n    return 'Hello'\n", "utf-8")
     (tmp_path / "s.evalset.json").write_text(eval_set("Hello", "Goodbye"), "utf-8")
