@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan
+from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, name_arguments
 from evalgate.api.record import Record, redact_record
 from evalgate.core.protocols import ProgressListener
 from evalgate.runner.pipeline import SilentProgress, prepare_run
@@ -117,7 +117,11 @@ async def evaluate_plan(plan: Plan, *, progress: bool = False) -> Record:
         EvalgateError: the baseline cannot be read, or the agent cannot be set up.
         CancelledError: the evaluation was cancelled.
     """
-    with closing(_build_progress(shown=progress)) as listener, prepare_run(plan, listener) as gate_run:
+    with (
+        name_arguments(),
+        closing(_build_progress(shown=progress)) as listener,
+        prepare_run(plan, listener) as gate_run,
+    ):
         await gate_run.make_runs()
         if gate_run.evaluation.interrupted:
             raise asyncio.CancelledError

@@ -3,7 +3,8 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeGuard
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from evalgate.agents.adapters.in_process import InProcessOptions, describe_object
 from evalgate.agents.factory import AgentSpec
+from evalgate.api.arguments import check_arguments
 from evalgate.config.cli_overrides import Overrides
 from evalgate.config.loader import parse_thresholds
 from evalgate.config.schema.agent import AgentConfig
@@ -19,7 +21,7 @@ from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.core.types import EvalCase, EvalSet
+from evalgate.core.types import CaseTurn, EvalCase, EvalSet
 from evalgate.datasets.loading import load_eval_sets, parse_eval_set
 from evalgate.documents.validation_errors import describe_error_details
 from evalgate.runner.plan import Plan, build_plan
@@ -55,6 +57,7 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
     Raises:
         InvalidInputError: with every problem of the input that was found.
     """
+    _check_options(options)
     folder = Path(options.folder)
     patterns, objects = split_sources(eval_sets, options.format)
     is_spec = agent is None or isinstance(agent, str)
@@ -71,21 +74,43 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
     )
     given = GivenObjects(
         objects,
-        None if is_spec else describe_agent(agent, options),
+        None if is_spec else agent if isinstance(agent, AgentSpec) else describe_agent(agent, options),
         options.rules or _build_rules(options, folder),
         options.scores,
     )
     thresholds = options.thresholds
     path = str(thresholds) if isinstance(thresholds, str | Path) else None
-    try:
+    with name_arguments():
         return build_plan(overrides, thresholds=path, folder=folder, environ=os.environ, given=given)
+
+
+def _check_options(options: EvaluationOptions) -> None:
+    """Raise an error that names every option of a wrong type."""
+    names = (
+        "criteria",
+        "thresholds",
+        "runs",
+        "baseline",
+        "concurrency",
+        "timeout",
+        "judge",
+        "env",
+        "format",
+        "folder",
+    )
+    check_arguments({name: getattr(options, name) for name in names}, required=frozenset({"folder"}))
+
+
+@contextmanager
+def name_arguments() -> Iterator[None]:
+    """Let problems in the block name arguments of Python in the place of options of the command line."""
+    try:
+        yield
     except InvalidInputError as error:
-        raise InvalidInputError(map(_name_arguments, error.problems)) from None
-
-
-def _name_arguments(problem: Problem) -> Problem:
-    """Return a problem that names arguments of Python in the place of options of the command line."""
-    return replace(problem, message=_OPTION.sub(lambda option: f"`{option[1]}`", problem.message))
+        raise InvalidInputError(
+            replace(problem, message=_OPTION.sub(lambda option: f"`{option[1]}`", problem.message))
+            for problem in error.problems
+        ) from None
 
 
 def load_sources(sources: object, format_name: str | None, folder: Path) -> tuple[EvalSet, ...]:
@@ -106,6 +131,8 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
     Raises:
         InvalidInputError: an object is no eval set, or two have the same id.
     """
+    if isinstance(sources, tuple) and not _is_list_of_sources(sources):
+        sources = list(sources)
     listed = list(sources) if _is_list_of_sources(sources) else [sources]
     patterns = tuple(str(each) for each in listed if isinstance(each, str | Path))
     cases = tuple(each for each in listed if isinstance(each, EvalCase))
@@ -114,19 +141,35 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
         if not isinstance(each, str | Path | EvalCase):
             sets.append(_read_object(each, f"eval_sets[{index}]", format_name))
     repeated = [name for name, count in Counter(each.eval_set_id for each in sets).items() if count > 1]
-    if repeated:
-        raise InvalidInputError(
-            Problem("", 0, 0, f"eval_sets: {name!r} is the id of several eval sets; give each its own")
-            for name in repeated
-        )
+    problems = [f"eval_sets: {name!r} is the id of several eval sets; give each its own" for name in repeated]
+    problems += [message for each in sets for message in _find_wrong_cases(each.eval_set_id, each.cases)]
+    if problems:
+        raise InvalidInputError(Problem("", 0, 0, message) for message in problems)
     return patterns, tuple(sets)
+
+
+def _find_wrong_cases(eval_set_id: object, cases: Sequence[object]) -> Iterator[str]:
+    """Yield what is wrong with an eval set that a program made, which no format has checked."""
+    where = f"eval set {eval_set_id!r}"
+    if not isinstance(eval_set_id, str):
+        yield f"{where}: `eval_set_id` must be a text"
+    seen: set[str] = set()
+    for case in cases:
+        if not isinstance(case, EvalCase):
+            yield f"{where}: `cases` must be `EvalCase` objects, not {case!r}"
+            continue
+        if case.eval_id in seen:
+            yield f"{where}: {case.eval_id!r} is the id of several cases; give each its own"
+        seen.add(case.eval_id)
+        turns: Sequence[object] = case.turns
+        for turn in turns:
+            if not isinstance(turn, CaseTurn):
+                yield f"{where}, case {case.eval_id!r}: a turn must be a `CaseTurn`, not {turn!r}"
 
 
 def _is_list_of_sources(sources: object) -> TypeGuard[Sequence[object]]:
     # A list is also a format: Google ADK's old files and data sets are lists of objects without an id.
-    if isinstance(sources, tuple):
-        return True
-    return isinstance(sources, list) and not any(
+    return isinstance(sources, list | tuple) and not any(
         isinstance(each, Mapping)
         and not {"eval_set_id", "evalSetId", "eval_cases", "evalCases"} & each.keys()
         for each in sources
@@ -141,7 +184,7 @@ def _read_object(source: object, name: str, format_name: str | None) -> EvalSet:
     if not isinstance(value, Mapping | list):
         raise InvalidInputError(
             f"{name}: a {type(source).__name__} is no eval set. Give a path, an `evalgate.EvalSet`, decoded "
-            "JSON, or an `EvalSet` of Google ADK."
+            "JSON, or an `EvalSet` of Google ADK; one or a list."
         )
     return parse_eval_set(value, registry.get_formats(), display_path=name, format_name=format_name)
 
@@ -152,17 +195,27 @@ def describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:
     Raises:
         InvalidInputError: the concurrency or the timeout is wrong.
     """
+    return AgentSpec(
+        build_agent_config("in_process", options), InProcessOptions(agent), describe_object(agent)
+    )
+
+
+def build_agent_config(kind: str, options: EvaluationOptions) -> AgentConfig:
+    """Return the settings that every kind of agent has, as far as the options give them.
+
+    Raises:
+        InvalidInputError: the concurrency or the timeout is wrong.
+    """
     given = {"concurrency": options.concurrency, "timeout": options.timeout}
     try:
-        settings = AgentConfig.model_validate(
-            {"kind": "in_process", **{key: value for key, value in given.items() if value is not None}}
+        return AgentConfig.model_validate(
+            {"kind": kind, **{key: value for key, value in given.items() if value is not None}}
         )
     except ValidationError as error:
         raise InvalidInputError(
             Problem("", 0, 0, f"`{found['loc'][0]}` {describe_error_details(found)}")
             for found in error.errors()
         ) from None
-    return AgentSpec(settings, InProcessOptions(agent), describe_object(agent))
 
 
 def _build_rules(options: EvaluationOptions, folder: Path) -> Thresholds | None:

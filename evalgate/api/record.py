@@ -12,6 +12,8 @@ from evalgate.core.types import CaseResult
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from evalgate.redaction.live_redactor import LiveRedactor
+
 _MOST_FINDINGS = 20
 
 
@@ -200,7 +202,12 @@ class Record(types.Record):
 
 def redact_record(record: types.Record) -> Record:
     """Return the record without the secrets of this process's environment, as the command line writes it."""
+    return Record.from_core(build_redactor().redact_tree(record))
+
+
+def build_redactor() -> "LiveRedactor":
+    """Build the redactor for the secrets of this process's environment."""
     from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.redaction.redactor import Redactor
 
-    return Record.from_core(LiveRedactor(Redactor.from_environment(os.environ)).redact_tree(record))
+    return LiveRedactor(Redactor.from_environment(os.environ))

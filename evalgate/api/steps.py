@@ -10,12 +10,12 @@ from pathlib import Path
 
 from evalgate.agents.factory import AgentSpec
 from evalgate.agents.replay import ReplayAgentOptions
+from evalgate.api.arguments import check_arguments
 from evalgate.api.evaluation import evaluate_plan, run_blocking
-from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, load_sources
-from evalgate.api.record import Record, redact_record
+from evalgate.api.inputs import EvaluationOptions, build_agent_config, build_evaluation_plan, load_sources
+from evalgate.api.record import Record, build_redactor
 from evalgate.baselines.history import build_baseline
 from evalgate.config.loader import parse_thresholds
-from evalgate.config.schema.agent import AgentConfig
 from evalgate.core import registry, types
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
@@ -111,7 +111,7 @@ def score(
     Follow-up runs are left out, as they were made because of the scores that a case had before.
 
     Args:
-        record: What `run` or `evaluate` returned, or a `results.json`.
+        record: What `run` or `evaluate` returned, or `Record.read` read.
         eval_sets: What the cases expect; see `load`. Empty: the eval sets of the thresholds file.
         criteria: Name of a metric to its threshold, or to a mapping with its options.
         thresholds: A thresholds file, or its sections as a mapping.
@@ -128,13 +128,17 @@ def score(
     >>> score(made, [case], criteria={"response_match_score": 1.0}).passed
     True
     """
-    options = EvaluationOptions(criteria, thresholds, judge=judge, format=format, folder=folder)
-    at_once = {} if concurrency is None else {"concurrency": concurrency}
-    settings = AgentConfig.model_validate({"kind": "replay", **at_once})
+    check_arguments({"record": record}, required=frozenset({"record"}))
+    options = EvaluationOptions(
+        criteria, thresholds, concurrency=concurrency, judge=judge, format=format, folder=folder
+    )
+    settings = build_agent_config("replay", options)
     agent = AgentSpec(settings, ReplayAgentOptions(path="record"), record.agent.what)
     counted = [sum(not each.confirms for each in case.runs) for case in record.cases]
     plan = build_evaluation_plan(eval_sets, agent, replace(options, runs=max(counted, default=1) or 1))
-    return redact_record(run_blocking(lambda: score_record(record, plan)))
+    redactor = build_redactor()
+    scored = run_blocking(lambda: score_record(record, plan, redactor.redact_tree))
+    return Record.from_core(redactor.redact_tree(scored))
 
 
 def compare(
@@ -163,15 +167,20 @@ def compare(
     >>> round(compare(after, before).metrics[0].delta, 2)
     -0.33
     """
-    place = Path(folder)
+    given = {"record": record, "thresholds": thresholds, "folder": folder}
+    if not isinstance(baseline, types.Record | Baseline):
+        given["baseline"] = baseline
+    check_arguments(given, required=frozenset({"record", "folder", "baseline"}))
+    workspace = resolve_workspace(Path(folder))
     if isinstance(thresholds, Mapping):
-        rules = parse_thresholds(thresholds, place, "thresholds")
+        rules = parse_thresholds(thresholds, workspace.folder, "thresholds")
     else:
-        rules = load_thresholds_or_default(place, None if thresholds is None else str(thresholds))
+        path = None if thresholds is None else str(thresholds)
+        rules = load_thresholds_or_default(workspace.folder, path)
     if isinstance(baseline, types.Record):
-        baseline = build_baseline(baseline)
+        baseline = build_baseline(baseline, path="the other record")
     elif not isinstance(baseline, Baseline):
-        baseline = load_stored_baseline(resolve_workspace(place), str(baseline))
+        baseline = load_stored_baseline(workspace, str(baseline))
     criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
     gate_rules = GateRules(rules.config.gate, infer_runs_setting(record), criteria)
     return Record.from_core(reevaluate(record, gate_rules, baseline))
@@ -182,7 +191,8 @@ def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Ve
 
     Args:
         record: A record with scores.
-        gate: The settings, as in the `gate` section of a thresholds file. Absent: the defaults.
+        gate: The settings, as in the `gate` section of a thresholds file; absent: the defaults. Those of the
+            comparison, such as `max_regression` and `statistics`, are arguments of `compare`.
 
     Raises:
         InvalidInputError: with every problem of the settings.
@@ -193,6 +203,7 @@ def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Ve
     >>> decide(record, {"max_failed_cases": 1}).status
     'fail'
     """
+    check_arguments({"record": record, "gate": gate}, required=frozenset({"record"}))
     policy = parse_thresholds({"gate": dict(gate or {})}, Path(), "").config.gate
     interrupted = record.verdict.exit_code == ExitCode.INTERRUPTED
     evidence = GateInput(record.metrics, record.cases, record.totals, record.comparison, interrupted)
@@ -215,6 +226,7 @@ def render(record: types.Record, report: str = "comment") -> str:
     >>> render(record, "junit").startswith("<?xml")
     True
     """
+    check_arguments({"record": record}, required=frozenset({"record"}))
     if report not in registry.REPORTERS:
         known = sorted(registry.REPORTERS)
         hint = did_you_mean(report, known) or f" Known reports: {join_quoted(known)}."

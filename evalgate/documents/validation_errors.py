@@ -188,5 +188,5 @@ def find_repeated_ids(
     for name, location in ids:
         if isinstance(name, str) and first.setdefault(name, location) != location:
             line, _ = position(first[name])
-            message = f"{name!r} is the id of another case already, in line {line}"
+            message = f"{name!r} is the id of another case already{f', in line {line}' if line else ''}"
             yield Problem(file, *position(location), message)

@@ -121,8 +121,13 @@ class Evaluation:
         finally:
             self._flush_runs()
 
-    async def score_stored_runs(self, stored: Mapping[int, Sequence[CaseRun]]) -> None:
-        """Score runs that were made earlier, by the index of their case, instead of making any."""
+    async def score_stored_runs(
+        self, stored: Mapping[int, Sequence[CaseRun]], hide: Callable[[EvalCase], EvalCase]
+    ) -> None:
+        """Score runs that were made earlier, by the index of their case, instead of making any.
+
+        `hide` returns a case without the secrets that the runs do not show either.
+        """
         async with self._plan.judge_resolver.judges, _close_metrics(self._plan):
             if not await self._is_judge_reliable():
                 return
@@ -130,7 +135,7 @@ class Evaluation:
 
             async def score_in_slot(index: int, run: CaseRun) -> None:
                 async with slots:
-                    request = RunRequest(self._case_index.get_case(index), run.run, index)
+                    request = RunRequest(hide(self._case_index.get_case(index)), run.run, index)
                     await self._on_run_finished(request, run)
 
             async with asyncio.TaskGroup() as group:

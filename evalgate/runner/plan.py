@@ -196,7 +196,7 @@ def _collect_all_problems(overrides: Overrides) -> Iterator[_LoadedRules]:
         yield known
     except InvalidInputError as error:
         rules = error.rest if isinstance(error, InvalidThresholdsError) else known.rules
-        if rules is None or not rules.file:
+        if rules is None or not (rules.file or rules.criteria):
             raise
         agent = apply_overrides(rules.config, overrides).agent
         more = [
@@ -220,7 +220,7 @@ def _build_checked_plan(
     resolver = _build_judge_resolver(overrides, rules, config, environ)
     config, environ = _add_env_files(config, environ, workspace)
     suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given)
-    agent = given.agent or _resolve_plan_agent(overrides, rules, config, suites)
+    agent = _resolve_plan_agent(overrides, rules, config, suites, given.agent)
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
     users = _build_users(overrides, rules, config, suites, resolver, base)
     base.note_local_plugins()
@@ -277,8 +277,12 @@ def _choose_config(
 
 
 def _resolve_plan_agent(
-    overrides: Overrides, rules: Thresholds, config: Config, suites: Sequence[Suite]
+    overrides: Overrides, rules: Thresholds, config: Config, suites: Sequence[Suite], given: AgentSpec | None
 ) -> AgentSpec:
+    if given is not None:
+        # The limits of the thresholds file hold for an object, too, unless the program sets its own.
+        own = given.settings.model_dump(exclude_unset=True)
+        return replace(given, settings=(config.agent or given.settings).model_copy(update=own))
     if config.agent is None and are_all_recorded(suites):
         from evalgate.agents.replay import NoAgentOptions
 

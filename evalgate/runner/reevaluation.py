@@ -76,6 +76,9 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     if baseline is not None and len(baseline.sources) > 1:
         thresholds = collect_thresholds([rescore_case(case, rules) for case in record.cases])
         baseline = drop_runs_before_breaks(baseline, thresholds, rules.gate.statistics.pass_score)
+    if baseline is not None and rules.gate.baseline is None:
+        # A drop against a baseline closes the gate, wherever the baseline comes from.
+        rules = replace(rules, gate=rules.gate.model_copy(update={"baseline": baseline.path or "given"}))
     repeatable = record.agent.kind != "replay"
     policy = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable)
     scored = score_stored_runs(record.cases, rules, policy, baseline)

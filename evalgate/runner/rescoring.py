@@ -1,6 +1,6 @@
 """Runs that were made earlier and are scored now: with other metrics, or for the first time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -17,18 +17,23 @@ NO_RECORDING = "no_recording"
 """Kind of failure: the record has no run of the case, or its user said something else."""
 
 
-async def score_record(record: Record, plan: Plan) -> Record:
-    """Score the runs of a record by the metrics of a plan, and decide by the thresholds alone."""
+async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], EvalCase]) -> Record:
+    """Score the runs of a record by the metrics of a plan, and decide by the thresholds alone.
+
+    `hide` returns a case without the secrets that the record does not show: both sides must be alike.
+    """
     plan = plan.drop_baseline()
     evaluation = Evaluation(plan, SilentProgress(), RunScope())
-    await evaluation.score_stored_runs(collect_stored_runs(record, plan.suites))
+    await evaluation.score_stored_runs(collect_stored_runs(record, plan.suites, hide), hide)
     timing = RunTiming(record.created_at, record.duration_s)
     scored = build_record(plan, evaluation, choose_statistics(plan, None), None, timing)
     unused = describe_unused_cases(record, plan.suites)
     return replace(scored, agent=record.agent, notices=(*scored.notices, *filter(None, [unused])))
 
 
-def collect_stored_runs(record: Record, suites: Sequence[Suite]) -> Mapping[int, Sequence[CaseRun]]:
+def collect_stored_runs(
+    record: Record, suites: Sequence[Suite], hide: Callable[[EvalCase], EvalCase]
+) -> Mapping[int, Sequence[CaseRun]]:
     """Return the runs of every case of the suites, by the index of the case; follow-up runs are left out.
 
     A case that the record does not have gets one run with the outcome `not_run`, which says so.
@@ -38,7 +43,7 @@ def collect_stored_runs(record: Record, suites: Sequence[Suite]) -> Mapping[int,
     for index, (suite, case) in enumerate(CaseIndex(suites).iter_cases()):
         runs = [run for run in stored.get(_get_key(suite, case), ()) if not run.confirms]
         absent = _refuse_run(1, "the record has no run of this case")
-        found[index] = [_build_case_run(case, run) for run in runs] or [absent]
+        found[index] = [_build_case_run(hide(case), run) for run in runs] or [absent]
     return found
 
 

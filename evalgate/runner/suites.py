@@ -300,6 +300,12 @@ def _load_eval_sets(
     formats = registry.get_formats()
     loaded = load_eval_sets(config.eval_sets, formats, base=workspace.folder, format_name=config.format)
     base.check_eval_sets(eval_set.path for eval_set in loaded)
+    both = {each.eval_set_id for each in loaded} & {each.eval_set_id for each in given.eval_sets}
+    if both:
+        raise InvalidInputError(
+            Problem("", 0, 0, f"{name!r} is the id of an eval set in a file and of another that is an object")
+            for name in sorted(both)
+        )
     return (*loaded, *given.eval_sets)
 
 

@@ -1,0 +1,70 @@
+"""Checks of the arguments of the library: every wrong one is named at once."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.types import Record
+
+_PATH = (str, Path)
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "criteria": ((Mapping,), "a mapping of metrics to thresholds"),
+    "thresholds": ((*_PATH, Mapping), "a path, or a mapping of the sections of a thresholds file"),
+    "runs": ((int,), 'a whole number, or "auto"'),
+    "baseline": (_PATH, "a path or an address; `compare` takes a record"),
+    "concurrency": ((int,), "a whole number"),
+    "timeout": ((int, float), "a number of seconds"),
+    "judge": ((str,), "a text such as `openai/gpt-5`"),
+    "env": ((list, tuple), "a list of names of environment variables"),
+    "format": ((str,), "the name of a format"),
+    "folder": (_PATH, "a path"),
+    "gate": ((Mapping,), "a mapping of settings"),
+    "record": ((Record,), "a `Record`; `Record.read` reads one from a file"),
+}
+"""Argument to the types that it may have, besides None, and their description."""
+
+
+def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = frozenset()) -> None:
+    """Raise an error that names every argument of a wrong type; None stands for an absent one.
+
+    Raises:
+        InvalidInputError: with a problem for each.
+    """
+    problems = [
+        Problem("", 0, 0, message)
+        for name, value in given.items()
+        if value is not None or name in required
+        for message in _find_problems(name, value)
+    ]
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def _find_problems(name: str, value: object) -> Iterator[str]:
+    types, words = _TYPES[name]
+    is_auto = name == "runs" and value == "auto"
+    if isinstance(value, bool) or not (is_auto or isinstance(value, types)):
+        yield f"`{name}` must be {words}, not {_describe(value)}"
+    elif isinstance(value, str | Path) and (not str(value) or not _is_encodable(str(value))):
+        yield f"`{name}` must be {words}, not {str(value)!r}"
+    elif name == "env" and isinstance(value, list | tuple):
+        wrong = [each for each in value if not isinstance(each, str)]
+        yield from (f"`env` must be {words}: {each!r} is none" for each in wrong)
+
+
+def _describe(value: object) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, str | int | float):
+        return repr(value)
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _is_encodable(text: str) -> bool:
+    """Return True if the system can have a file of that name."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
