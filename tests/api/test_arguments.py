@@ -13,6 +13,7 @@ import evalgate
 from evalgate.core.errors import InvalidInputError
 from tests.api.test_evaluation import CRITERIA, build_case, build_set, greet
 
+WRONG_TURNS: Any = ("hi",)
 CASE = {"query": "Ada", "reference": "Hello Ada"}
 
 
@@ -109,9 +110,9 @@ def test_wrong_settings_of_a_step_are_named() -> None:
         (evalgate.EvalSet("s", "ab"), "eval set 's': `cases` must be `EvalCase` objects, not 'a'"),  # type: ignore[arg-type]
         (evalgate.EvalSet("s", [{"a": 1}]), "eval set 's': `cases` must be `EvalCase` objects, not {'a': 1}"),  # type: ignore[list-item]
         (
-            evalgate.EvalCase("x", ("hi",)),
+            evalgate.EvalCase("x", WRONG_TURNS),
             "eval set 'cases', case 'x': a turn must be a `CaseTurn`, not 'hi'",
-        ),  # type: ignore[arg-type]
+        ),
         (evalgate.EvalSet(None, []), "eval set None: `eval_set_id` must be a text"),  # type: ignore[arg-type]
         ((each for each in [CASE]), "a generator is no eval set"),
     ],
