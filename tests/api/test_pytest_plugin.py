@@ -658,6 +658,30 @@ class TestMarker:
         assert result.ret == pytest.ExitCode.INTERRUPTED
         result.stdout.fnmatch_lines([message])
 
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "class TestShop:\n    @MARK\n    def shop(self, text): return 'no'\n",
+            "@MARK\nclass shop:\n    def __call__(self, text): return 'no'\n",
+        ],
+    )
+    def test_a_method_or_a_class_is_no_agent(self, folder: pytest.Pytester, source: str) -> None:
+        mark = "pytest.mark.evalgate('greetings.evalset.json', criteria={'response_match_score': 1.0})"
+        folder.makepyfile(test_wrong=f"import pytest\nMARK = {mark}\n{source}\ndef test_other(): pass\n")
+        result = run(folder, "test_wrong.py")
+
+        assert result.ret == pytest.ExitCode.INTERRUPTED
+        result.stdout.fnmatch_lines(["*the agent `shop` must be a function of the module*"])
+
+    def test_a_marker_without_arguments_means_the_sets_of_the_project(self, project: pytest.Pytester) -> None:
+        project.makepyfile(
+            test_bare="import pytest\n@pytest.mark.evalgate\ndef test_it(outcome): assert outcome.runs\n"
+        )
+        result = run(project, "test_bare.py")
+
+        assert "StopIteration" not in result.stdout.str()
+        assert "test_bare.py::test_it" in run(project, "test_bare.py", "--collect-only", "-q").stdout.str()
+
     def test_an_outcome_needs_the_marker(self, folder: pytest.Pytester) -> None:
         folder.makepyfile(test_bare="def test_outcome(outcome): pass\n")
 

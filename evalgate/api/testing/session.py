@@ -1,10 +1,12 @@
 """The part of the pytest plugin that collects cases, runs them together and prints the verdict."""
 
+import inspect
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -36,6 +38,30 @@ from evalgate.core.types import EvalSet
 
 _ENDINGS = (".evalset.json", ".test.json")
 _INTERRUPTED = "the session ended before every case was run"
+
+
+def _refuse_other_agents(collector: pytest.Collector, name: str, candidate: object) -> None:
+    """Raise an error for a marked method or class, which pytest would pass over without a word.
+
+    Raises:
+        CollectError: the marker is on a method that takes no outcome, or on a class that holds no tests.
+    """
+    # Not `isinstance`, which asks objects for their class: lazy proxies raise.
+    kind = type(candidate)
+    if kind is not FunctionType and not issubclass(kind, type):
+        return
+    if not any(mark.name == "evalgate" for mark in vars(candidate).get("pytestmark", ())):
+        return
+    if kind is FunctionType and callable(candidate):
+        taken = inspect.signature(candidate).parameters.keys()
+        is_lost = isinstance(collector, pytest.Class) and not {"outcome", "evalgate"} & taken
+    else:
+        is_lost = isinstance(collector, pytest.Module) and not collector.istestclass(candidate, name)
+    if is_lost:
+        raise pytest.Collector.CollectError(
+            f"@pytest.mark.evalgate: the agent `{name}` must be a function of the module: a method or a "
+            "class is not asked. Mark a function that calls it."
+        )
 
 
 def register_session(config: pytest.Config) -> None:
@@ -124,6 +150,7 @@ class EvalgateSession:
     ) -> AgentFunction | list[pytest.Item] | None:
         """Collect a marked function that takes neither `outcome` nor `evalgate` as an agent."""
         if not is_agent_function(collector, obj):
+            _refuse_other_agents(collector, name, obj)
             return None
         if obj.__module__ != collector.obj.__name__:
             return []  # it is collected in the module that defines it
@@ -144,7 +171,7 @@ class EvalgateSession:
             return
         marks = [mark for _, mark in reversed(found)]
         # A marker of a class or module makes one evaluation for all tests in it.
-        owner = next(node for node, mark in found if mark.args or mark.kwargs)
+        owner = next((node for node, mark in found if mark.args or mark.kwargs), metafunc.definition)
         cases = self._list_marked_cases(owner, marks, {})
         parameters = [pytest.param(case, id=_name_case(case, cases)) for case in cases]
         metafunc.parametrize("outcome", parameters, indirect=True)
