@@ -112,7 +112,8 @@ kept_results = click.option(
     "--keep-results",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Results of the newest runs to keep for `evalgate results`.  [default: 20; 0 where CI is set]",
+    help="Results of the newest runs to keep for `evalgate results`; 0 keeps none and removes none.  "
+    "[default: 20; 0 where CI is set]",
 )
 
 detailed_results = click.option(

@@ -3,12 +3,15 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalgate.cli.options import FullLineGroup, project_directory, thresholds_file
 from evalgate.cli.redacted_output import print_json, print_report
+
+if TYPE_CHECKING:
+    from evalgate.reporting.results_history import KeptResult
 
 
 @click.group(cls=FullLineGroup)
@@ -26,7 +29,7 @@ def list_(as_json: bool, working_directory: str) -> int:
     """List the kept results with their metrics, newest first."""
     from evalgate.reporting.results_history import list_results
 
-    rows = [_summarize(each.result_id, each.path) for each in list_results(Path(working_directory))]
+    rows = [_summarize(each) for each in list_results(Path(working_directory))]
     if as_json:
         print_json(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
     else:
@@ -42,45 +45,55 @@ def show(which: str, working_directory: str) -> int:
 
     RESULT is an id from `evalgate results list`, the beginning of one, or a number: 1 is the newest.
     """
-    from evalgate.datasets.results_io import read_record
-    from evalgate.reporting.results_history import find_result
+    from evalgate.reporting.results_history import find_result, read_result
     from evalgate.reporting.terminal import TerminalReport
 
-    found = find_result(Path(working_directory), which)
-    print_report(TerminalReport().render(read_record(found.path, str(found.path))))
+    print_report(TerminalReport().render(read_result(find_result(Path(working_directory), which))))
     return 0
 
 
 @results.command()
-@click.argument("before", metavar="[A]", default="2")
-@click.argument("after", metavar="[B]", default="1")
+@click.argument("before", metavar="[A]", required=False)
+@click.argument("after", metavar="[B]", required=False)
 @thresholds_file
 @project_directory
-def diff(before: str, after: str, thresholds: str | None, working_directory: str) -> int:
+def diff(before: str | None, after: str | None, thresholds: str | None, working_directory: str) -> int:
     """Compare two kept results, by default the newest two.
 
     B is compared with A. Each is an id from `evalgate results list`, the beginning of one, or a number: 1 is
-    the newest. Nothing is run. Ends with the exit code of the comparison.
+    the newest. If only one is given, the other one is the newest of the others, and A is the older of both.
+    Nothing is run. Ends with the exit code of the comparison.
     """
     from evalgate.cli.compare import compare_results
-    from evalgate.reporting.results_history import find_result
+    from evalgate.core.errors import InvalidInputError
+    from evalgate.reporting.results_history import find_pair, read_result
     from evalgate.reporting.terminal import TerminalReport
 
     folder = Path(working_directory)
-    paths = [str(find_result(folder, each).path.relative_to(folder)) for each in (before, after)]
-    record = compare_results(*paths, thresholds=thresholds, folder=folder)
+    pair = find_pair(folder, before, after)
+    paths = [str(each.path.relative_to(folder)) for each in pair]
+    try:
+        record = compare_results(*paths, thresholds=thresholds, folder=folder)
+    except InvalidInputError:
+        for each in pair:
+            read_result(each)  # its error says how to go on
+        raise
     print_report(TerminalReport().render(record))
     return record.verdict.exit_code
 
 
-def _summarize(result_id: str, path: Path) -> dict[str, Any]:
-    """Return a kept result in brief, as `--json` prints it."""
-    from evalgate.datasets.results_io import read_record
+def _summarize(kept: "KeptResult") -> dict[str, Any]:
+    """Return a kept result in brief, as `--json` prints it; if it cannot be read, its id and the error."""
+    from evalgate.core.errors import InvalidInputError
+    from evalgate.reporting.results_history import read_result
 
-    record = read_record(path, str(path))
+    try:
+        record = read_result(kept)
+    except InvalidInputError as error:
+        return {"id": kept.result_id, "error": str(error)}
     totals = record.totals
     return {
-        "id": result_id,
+        "id": kept.result_id,
         "verdict": record.verdict.status,
         "agent": f"{record.agent.kind}:{record.agent.what}",
         "runs": record.runs,
@@ -98,12 +111,17 @@ def _summarize(result_id: str, path: Path) -> dict[str, Any]:
 def _format_list(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield a line for each result, and one for each of its metrics."""
     from evalgate.core.formatting import format_score
+    from evalgate.core.sanitize import to_one_line
 
     if not rows:
         yield "No results are kept yet. `evalgate run` keeps them."
     for number, row in enumerate(rows, 1):
+        if "error" in row:
+            yield f"{number:>3}  {row['id']}  {to_one_line(row['error'], 500)}"
+            continue
         counts = f"{row['passed']} of {row['cases']} passed"
-        yield f"{number:>3}  {row['id']}  {row['verdict']:<12}  {counts}  {row['agent']}"
+        yield f"{number:>3}  {row['id']}  {row['verdict']:<12}  {counts}  {to_one_line(row['agent'], 500)}"
         for metric in row["metrics"]:
             score = "–" if metric["score"] is None else format_score(metric["score"])
-            yield f"     {metric['name']} {score} (threshold {format_score(metric['threshold'])})"
+            name, threshold = to_one_line(metric["name"], 500), format_score(metric["threshold"])
+            yield f"     {name} {score} (threshold {threshold})"

@@ -4,15 +4,20 @@ import contextlib
 import errno
 import os
 import re
+import stat
+import time
 from collections.abc import Sequence
-from itertools import count
+from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
+from typing import BinaryIO
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Record
-from evalgate.system.files import AnchoredFolder, Owner, replace_file
+from evalgate.datasets.results_io import read_record
+from evalgate.system.files import AnchoredFolder, Owner, copy_file, replace_file
 
 FOLDER = ".evalgate/history"
 DEFAULT_KEPT = 20
@@ -29,59 +34,118 @@ class KeptResult:
     path: Path
 
 
-def keep_result(
-    record: Record, out: AnchoredFolder, history: AnchoredFolder, most: int, owner: Owner | None = None
-) -> None:
-    """Add the `results.json` in `out` to the history, and remove the oldest results beyond `most`.
+def open_history(project: Path) -> AnchoredFolder | None:
+    """Open the history before an agent starts; None if it is a link that leads nowhere or to itself."""
+    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a loop of links, up to Python 3.12
+        return AnchoredFolder.open_anchor(project, project / FOLDER)
+    return None
 
-    A shard has no verdict of its own and is not added. Nothing is raised if the history cannot be written: it
-    is no part of a verdict.
+
+def keep_result(
+    record: Record, out: AnchoredFolder, history: AnchoredFolder | None, most: int, owner: Owner | None = None
+) -> None:
+    """Copy the `results.json` in `out` to the history, and remove the oldest results beyond `most`.
+
+    A shard has no verdict of its own and is not added. If `most` is 0, nothing is added or removed.
+
+    Raises:
+        OSError: the history cannot be written, or an old result cannot be removed.
     """
     if record.shard is not None or most <= 0:
         return
-    with (
-        contextlib.suppress(OSError),
-        out.open_folder() as reports,
-        history.open_folder(owner) as results,
-    ):
-        if ".gitignore" not in os.listdir(results):  # noqa: PTH208  of a descriptor
+    if history is None:
+        raise FileNotFoundError(errno.ENOENT, "the folder cannot be opened")
+    with out.open_folder() as reports, history.open_folder(owner) as results:
+        # A user who wants the results in git removes the file. A link may lead to a folder of the user's.
+        if not os.listdir(results):  # noqa: PTH208  of a descriptor
             replace_file(results, ".gitignore", ("*\n",), owner)
-        _add_file(_build_id(record.created_at), reports, results, owner)
+        _add_file(build_result_id(record.created_at), reports, results, owner)
+        _remove_leftovers(results)
         _remove_oldest(results, most)
 
 
-def _build_id(created_at: str) -> str:
+def describe_failure(project: Path, error: OSError) -> str:
+    """Return a sentence about a result that `keep_result` could not keep."""
+    reason = _find_obstacle(project) or error.strerror or str(error)
+    return f"The history of results in {FOLDER} could not be written: {reason}"
+
+
+def _find_obstacle(project: Path) -> str:
+    """Return what is where a folder of the history has to be, and what to do; "" if nothing is."""
+    for path in (Path(FOLDER).parent, Path(FOLDER)):
+        found = project / path
+        if os.path.lexists(found) and not found.is_dir():
+            kind = "a link that leads to no folder" if found.is_symlink() else "a file"
+            return f"{path} is {kind}, and has to be a folder: move or delete it"
+    return ""
+
+
+def build_result_id(created_at: str) -> str:
+    """Return the id of the result of a run that began at a time in ISO 8601, UTC."""
     digits = re.sub(r"\D", "", created_at[:19])
     return f"{digits[:8]}T{digits[8:]}Z"
 
 
+def _open_regular(folder: int, name: str) -> BinaryIO:
+    # An agent may have put a pipe there, and opening that would wait for a writer.
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"{name} is no file")
+    return os.fdopen(descriptor, "rb")
+
+
 def _add_file(result_id: str, reports: int, results: int, owner: Owner | None) -> None:
-    for number in count(1):
-        name = f"{result_id}.json" if number == 1 else f"{result_id}-{number}.json"
-        try:
-            # A link costs no room and no time: `results.json` is replaced by the next run, never changed.
-            os.link("results.json", name, src_dir_fd=reports, dst_dir_fd=results, follow_symlinks=False)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            if error.errno not in {errno.EXDEV, errno.EPERM}:
-                raise
-            descriptor = os.open("results.json", os.O_RDONLY | os.O_NOFOLLOW, dir_fd=reports)
-            with os.fdopen(descriptor, encoding="utf-8") as file:  # another file system
-                replace_file(results, name, file, owner)
-        return
+    later = (f"{result_id}-{number}.json" for number in count(2))
+    with _open_regular(reports, "results.json") as source:
+        # No link: a change of one file would change the other.
+        copy_file(source, results, chain((f"{result_id}.json",), later), owner)
 
 
 def _remove_oldest(results: int, most: int) -> None:
     names = sorted(filter(_RESULT.fullmatch, os.listdir(results)), key=_sort_key, reverse=True)
+    sizes = {name: size for name in names if (size := _measure_kept(results, name)) is not None}
     used = 0
-    for index, name in enumerate(names):
-        used += os.stat(name, dir_fd=results, follow_symlinks=False).st_size
+    failed = None
+    for index, (name, size) in enumerate(sizes.items()):
+        used += size
         if index >= most or (index and used > MOST_BYTES):
-            os.unlink(name, dir_fd=results)
+            try:
+                os.unlink(name, dir_fd=results)
+            except FileNotFoundError:  # another run removed it
+                pass
+            except OSError as error:
+                failed = OSError(error.errno, f"{name} cannot be removed: {error.strerror}")
+    if failed:
+        raise failed
+
+
+def _remove_leftovers(results: int) -> None:
+    """Remove incomplete copies that a killed run left; another run may be writing the others."""
+    for name in filter(_LEFTOVER.fullmatch, os.listdir(results)):
+        with contextlib.suppress(OSError):
+            if time.time() - os.stat(name, dir_fd=results, follow_symlinks=False).st_mtime > _LEFTOVER_AGE_S:
+                os.unlink(name, dir_fd=results)
+
+
+def _measure_kept(results: int, name: str) -> int | None:
+    """Return the size in bytes of a result that evalgate kept; None for anything else of such a name."""
+    try:
+        with _open_regular(results, name) as file:
+            head = _HEAD.match(file.read(_HEAD_BYTES))
+            is_kept = head and build_result_id(head[1].decode()) == _sort_key(name)[0]
+            return os.fstat(file.fileno()).st_size if is_kept else None
+    except OSError:
+        return None
 
 
 _RESULT = re.compile(r"(\d{8}T\d{6}Z)(?:-(\d+))?\.json")
+_LEFTOVER = re.compile(rf"\.{_RESULT.pattern}\.[0-9a-f]{{12}}\.tmp")
+_LEFTOVER_AGE_S = 3_600
+_HEAD = re.compile(
+    rb'\{\s*"schema_version": \d+,\s*"evalgate_version": "[^"]*",\s*"created_at": "([ -!#-~]*)"'
+)
+_HEAD_BYTES = 1_000
 
 
 def _sort_key(name: str) -> tuple[str, int]:
@@ -90,13 +154,64 @@ def _sort_key(name: str) -> tuple[str, int]:
 
 
 def list_results(folder: Path) -> Sequence[KeptResult]:
-    """Return the results that are kept of the runs in a folder, newest first."""
+    """Return the results that are kept of the runs in a folder, newest first.
+
+    A file that `read_result` will refuse is listed, too.
+
+    Raises:
+        InvalidInputError: the history is no folder, or cannot be read.
+    """
     try:
         names = [path.name for path in (folder / FOLDER).iterdir()]
-    except OSError:
-        return ()
+    except OSError as error:
+        obstacle = _find_obstacle(folder)
+        if isinstance(error, FileNotFoundError) and not obstacle:
+            return ()
+        raise InvalidInputError(obstacle or f"{FOLDER} cannot be read: {error.strerror}") from None
     found = sorted(filter(_RESULT.fullmatch, names), key=_sort_key, reverse=True)
     return tuple(KeptResult(name.removesuffix(".json"), folder / FOLDER / name) for name in found)
+
+
+def read_result(kept: KeptResult) -> Record:
+    """Return the record of a kept result.
+
+    Raises:
+        InvalidInputError: the file is broken or is no result. The message says how to go on.
+    """
+    name = str(kept.path)
+    try:
+        return read_record(kept.path, name)
+    except InvalidInputError as error:
+        first = error.problems[0]
+        reason = first.message.removeprefix(f"{name}: ").partition(". ")[0]
+    if kept.path.is_symlink() and not kept.path.exists():
+        reason = "is a link that leads nowhere"
+    message = f"{reason}. If you do not need it, delete it"
+    raise InvalidInputError([replace(first, file=name, message=message)])
+
+
+def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[KeptResult, KeptResult]:
+    """Return two results to compare, by default the newest two.
+
+    If only one is named, the other one is the newest of the others, and the older of both is the first.
+
+    Raises:
+        InvalidInputError: a name means no result or several, or both mean the same.
+    """
+    if before is not None and after is not None:
+        pair = find_result(folder, before), find_result(folder, after)
+        if pair[0] == pair[1]:
+            raise InvalidInputError(
+                f"`{before}` and `{after}` are the same result, {pair[0].result_id}: name two"
+            )
+        return pair
+    named = find_result(folder, next((each for each in (before, after) if each is not None), "1"))
+    kept = list_results(folder)
+    others = [each for each in kept if each != named]
+    if not others:
+        raise InvalidInputError("the history has 1 result, and comparing takes two: run `evalgate run` again")
+    newer, older = sorted((named, others[0]), key=kept.index)
+    return older, newer
 
 
 def find_result(folder: Path, which: str) -> KeptResult:

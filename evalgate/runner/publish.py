@@ -32,8 +32,7 @@ from evalgate.reporting.report_files import (
     render_files,
     write_reports,
 )
-from evalgate.reporting.results_history import DEFAULT_KEPT, keep_result
-from evalgate.reporting.results_history import FOLDER as HISTORY
+from evalgate.reporting.results_history import DEFAULT_KEPT, describe_failure, keep_result, open_history
 from evalgate.reporting.terminal import LiveProgress
 from evalgate.system.files import AnchoredFolder
 from evalgate.system.github_runner_files import is_github_actions
@@ -193,13 +192,13 @@ class Publisher:
     """True: the terminal shows every case, and the invocations of each metric that fails."""
     _out: AnchoredFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
-    _history: AnchoredFolder = field(init=False, repr=False)
-    """Folder of earlier results, opened early for the same reason."""
+    _history: AnchoredFolder | None = field(init=False, repr=False)
+    """Folder of earlier results, opened early for the same reason; None if it cannot be."""
 
     def __post_init__(self) -> None:
         root = self.workspace.folder
         self._out = check_writable(self._folder, self.workspace.owner, root=root)
-        self._history = AnchoredFolder.open_anchor(root, root / HISTORY)
+        self._history = open_history(root)
 
     @property
     def _folder(self) -> Path:
@@ -260,9 +259,7 @@ class Publisher:
         """
         record, written = self._write_reports(self.redactor.redact_tree(record))
         if self._folder / "results.json" in written:
-            kept = 0 if self.environ.get("CI") else DEFAULT_KEPT
-            most = kept if self.keep_results is None else self.keep_results
-            keep_result(record, self._out, self._history, most, self.workspace.owner)
+            self._keep_result(record)
         # Before the report: the verdict is the last thing that a reader meets.
         names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")
@@ -287,6 +284,14 @@ class Publisher:
             ):
                 show_post(notice, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
         return record.verdict.exit_code
+
+    def _keep_result(self, record: Record) -> None:
+        default = 0 if self.environ.get("CI") else DEFAULT_KEPT
+        most = default if self.keep_results is None else self.keep_results
+        try:
+            keep_result(record, self._out, self._history, most, self.workspace.owner)
+        except OSError as error:
+            self.print_notice(describe_failure(self.workspace.folder, error))
 
     def _write_reports(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
         """Return the record as it was written in the end, and the report files."""

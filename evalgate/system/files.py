@@ -7,6 +7,7 @@ import glob
 import io
 import os
 import secrets
+import shutil
 import stat
 import tempfile
 import weakref
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, Any, BinaryIO, TypeAlias
 
 from evalgate.core.errors import InvalidInputError, Problem
 
@@ -299,18 +300,53 @@ def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | Non
     Raises:
         OSError: it cannot be written; no temporary file is left behind.
     """
-    temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
-    descriptor = os.open(temporary, _CREATE_FLAGS, 0o600, dir_fd=folder)
-    try:
+    with _create_temporary(folder, name) as (descriptor, temporary):
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.writelines(text)
-            file.flush()
-            os.fchmod(descriptor, 0o644)
-            if owner is not None:
-                os.fchown(descriptor, *owner)
-            os.fsync(descriptor)
+            _complete_file(file, owner)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def copy_file(source: BinaryIO, folder: int, names: Iterator[str], owner: Owner | None = None) -> None:
+    """Copy a file into an open folder, atomically, under the first of `names` that is not taken.
+
+    Raises:
+        OSError: it cannot be read or written; no temporary file is left behind.
+    """
+    name = next(names)
+    with _create_temporary(folder, name) as (descriptor, temporary):
+        with os.fdopen(descriptor, "wb") as file:
+            shutil.copyfileobj(source, file, 2**20)
+            _complete_file(file, owner)
+        while not _reserve_name(folder, name):
+            name = next(names)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+@contextmanager
+def _create_temporary(folder: int, name: str) -> Iterator[tuple[int, str]]:
+    temporary = f".{name[:100]}.{secrets.token_hex(6)}{_TEMPORARY}"
+    descriptor = os.open(temporary, _CREATE_FLAGS, 0o600, dir_fd=folder)
+    try:
+        yield descriptor, temporary
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
         raise
+
+
+def _complete_file(file: IO[Any], owner: Owner | None) -> None:
+    file.flush()
+    os.fchmod(file.fileno(), 0o644)
+    if owner is not None:
+        os.fchown(file.fileno(), *owner)
+    os.fsync(file.fileno())
+
+
+def _reserve_name(folder: int, name: str) -> bool:
+    # A link would do without the empty file, but not every file system has links.
+    try:
+        os.close(os.open(name, _CREATE_FLAGS, 0o600, dir_fd=folder))
+    except FileExistsError:
+        return False
+    return True
