@@ -141,8 +141,10 @@ def run_blocking(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(evaluation())
-    return _run_in_thread(evaluation)
+        pass  # not run here: this error would become the context of every error of the agent
+    else:
+        return _run_in_thread(evaluation)
+    return asyncio.run(evaluation())
 
 
 def _run_in_thread(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -181,6 +182,15 @@ class TestAgents:
 
         assert [case.status for case in record.cases] == ["passed", "errored"]
         assert "the agent raised ValueError: no such user" in str(record.cases[1].runs[0].failure)
+
+    def test_the_traceback_of_a_crash_begins_in_the_agent(self) -> None:
+        async def answer(text: str) -> str:
+            raise ValueError("no such user")
+
+        failure = evalgate.evaluate(build_set(), answer, criteria=CRITERIA).cases[0].runs[0].failure
+
+        assert failure is not None
+        assert re.match(r"Traceback .*\n  File \"\S+test_evaluation.py\", line \d+, in answer", failure.detail)
 
     def test_turns_that_take_too_long(self) -> None:
         ended = threading.Event()
