@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+from evalgate.agents.workers.agent_thread import run_in_gate_loop
 from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, name_arguments
 from evalgate.api.record import Record, redact_record
 from evalgate.core.protocols import ProgressListener
@@ -42,7 +43,8 @@ def evaluate(
     """Run eval sets against an agent and return the record, also if the gate is closed.
 
     Works where an event loop already runs, such as a notebook: the evaluation then has a loop and a thread of
-    its own, and this call waits. An agent that needs the caller's loop takes `evaluate_async`.
+    its own, and this call waits. An asynchronous agent of this process always runs in a thread of its own, so
+    that it can be left behind. An agent that needs the caller's loop or thread takes `evaluate_async`.
 
     Args:
         eval_sets: Files, folders or globs, eval sets, cases, decoded JSON of any format, or Google ADK's own
@@ -95,6 +97,8 @@ async def evaluate_async(
 ) -> Record:
     """Run eval sets against an agent in the caller's event loop; otherwise like `evaluate`.
 
+    A turn of an asynchronous agent of this process that blocks the loop times out only once it returns.
+
     Raises:
         InvalidInputError, EvalgateError: as for `evaluate`.
 
@@ -144,7 +148,7 @@ def run_blocking(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         pass  # not run here: this error would become the context of every error of the agent
     else:
         return _run_in_thread(evaluation)
-    return asyncio.run(evaluation())
+    return run_in_gate_loop(evaluation())
 
 
 def _run_in_thread(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -159,7 +163,7 @@ def _run_in_thread(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
 
     def settle() -> None:
         try:
-            done.set_result(asyncio.run(run_as_task()))
+            done.set_result(run_in_gate_loop(run_as_task()))
         except BaseException as error:  # noqa: BLE001  raised again where the caller waits
             done.set_exception(error)
 

@@ -190,7 +190,9 @@ class TestAgents:
         failure = evalgate.evaluate(build_set(), answer, criteria=CRITERIA).cases[0].runs[0].failure
 
         assert failure is not None
-        assert re.match(r"Traceback .*\n  File \"\S+test_evaluation.py\", line \d+, in answer", failure.detail)
+        assert re.match(
+            r"Traceback .*\n  File \"\S+test_evaluation.py\", line \d+, in answer", failure.detail
+        )
 
     def test_turns_that_take_too_long(self) -> None:
         ended = threading.Event()

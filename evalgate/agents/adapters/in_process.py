@@ -6,10 +6,12 @@ as the answers of a worker, so both give the same replies, failures and usage.
 """
 
 import asyncio
+import contextlib
 import inspect
+import math
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -18,6 +20,7 @@ from evalgate.agents.host.conversations import SessionManager
 from evalgate.agents.host.errors import AgentCreationError, UnusableEntryError, describe_fatal
 from evalgate.agents.host.frameworks import AgentHost, find_entry_host
 from evalgate.agents.host.threads import DaemonThreadPool, own_process
+from evalgate.agents.workers.agent_thread import AgentThread, is_gate_loop_running
 from evalgate.agents.workers.protocol import decode_message, parse_failure
 from evalgate.agents.workers.session import SessionState, TurnLimits, WorkerSession
 from evalgate.core.errors import InvalidInputError
@@ -25,18 +28,71 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import AgentContext, AgentUnreachableError
 from evalgate.core.types import EvalCase, Failure, JsonObject
+from evalgate.system.loop_timer import LoopTimer
+
+_GRACE_S = 1.0
+"""Seconds that the loop of the agent's thread may take to answer a cancel before it counts as blocked."""
+_TOLERANCE_S = 0.05
+"""Seconds over its time limit that a turn in the caller's loop may take: timers are never exact."""
 
 
-class _LocalChannel:
-    """Delivery of the host's messages to their sessions, in the event loop and in order."""
+class _LoopWorker:
+    """The conversations in one event loop: that of the caller, or that of a thread, which can be left behind.
 
-    def __init__(self, sessions: dict[str, WorkerSession]) -> None:
-        self._sessions = sessions
+    All methods except `send` are called in the loop of the gate.
+    """
+
+    def __init__(
+        self,
+        host: AgentHost,
+        thread: AgentThread | None,
+        *,
+        concurrency: int,
+        timeout: float,
+        on_change: Callable[[], None],
+    ) -> None:
+        """Begin to serve conversations.
+
+        Args:
+            host: The host of the agent.
+            thread: The agent's thread; None: the agent runs in the caller's loop.
+            concurrency: Threads for an agent that is not asynchronous.
+            timeout: Seconds that one turn may take.
+            on_change: Is called when a session ends.
+        """
+        self.sessions: dict[str, WorkerSession] = {}
+        self.features = frozenset(host.features)
+        self.turn_limits = TurnLimits()
+        self.thread = thread
+        self.abandoned = 0
+        """Turns that could not be ended."""
+        self.is_blocked = False
+        """True once the loop of the thread was left behind."""
+        self._timeout_s = timeout
+        self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+        self._thread_id = threading.get_ident()
+        self._pool = DaemonThreadPool(concurrency)
+        self._manager = SessionManager(thread.loop if thread else self._loop, host, self, self._pool)
+        # A turn in a thread cannot block the caller's loop, so others would be to blame for its delay.
+        self._checks_duration = thread is None and host.asynchronous
+        self._began: dict[str, float] = {}
+        """Monotonic seconds at the start of each session's last turn, where durations are checked."""
+        self._unanswered: dict[WorkerSession, float] = {}
+        self._grace_timer: LoopTimer | None = None
+
+    async def close(self) -> None:
+        """End the agent's thread and those of its turns, as far as they end."""
+        self.sessions.clear()
+        self.turn_limits.cancel_timer()
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
+        self._pool.close()
+        if self.thread is not None and not self.is_blocked:
+            await self.thread.stop()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Deliver a message soon; this may be called in any thread.
+        """Deliver a message of the host soon, in order; this may be called in any thread.
 
         Raises:
             MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
@@ -44,16 +100,103 @@ class _LocalChannel:
         # Encoded although both ends are here: the reply must not change when the agent changes its objects
         # later, and a value that JSON cannot hold must fail as it does in a worker.
         line = encode_line(message)
-        if threading.get_ident() == self._thread:
-            self._loop.call_soon(self._deliver, line)
+        if threading.get_ident() == self._thread_id:
+            self._loop.call_soon(self._deliver, line, self._checks_duration and self._is_late(message))
         else:
-            self._loop.call_soon_threadsafe(self._deliver, line)
+            with contextlib.suppress(RuntimeError):  # the gate has ended: the turn was left behind
+                self._loop.call_soon_threadsafe(self._deliver, line, False)
 
-    def _deliver(self, line: bytes) -> None:
+    def _is_late(self, message: dict[str, Any]) -> bool:
+        """Return True if the message ends a turn that the time limit should have ended before."""
+        took_s = time.monotonic() - self._began.get(message["session"], math.inf)
+        return message["type"] in ("done", "error") and took_s > self._timeout_s + _TOLERANCE_S
+
+    def _deliver(self, line: bytes, is_late: bool) -> None:
         message = decode_message(line)
-        session = self._sessions.get(str(message.get("session")))
-        if session is not None:
+        session = self.sessions.get(str(message.get("session")))
+        if session is None:
+            return
+        if is_late:
+            session.fail_late_turn()
+        else:
             session.handle_message(str(message.get("type")), message, len(line))
+
+    # --- called by its sessions -----------------------------------------------------------------------------
+
+    def write_message(self, message: JsonObject) -> None:
+        """Pass a copy of a message to the host, so that no agent changes the state of a case for later runs.
+
+        Raises:
+            TypeError, ValueError, RecursionError: the case has a value that JSON cannot hold.
+        """
+        copied = dict(decode_message(encode_line(dict(message))))
+        if self.thread is not None:
+            self.thread.call_soon(self._manager.handle_message, copied)
+            return
+        if self._checks_duration and copied["type"] == "turn":
+            self._note_turn(str(copied["session"]))
+        self._manager.handle_message(copied)
+
+    def _note_turn(self, key: str) -> None:
+        self._began[key] = time.monotonic()
+        busy = [each for each in self.sessions.values() if each.busy]
+        for each in busy:
+            each.concurrent = len(busy) > 1
+
+    def cancel_turn(self, session: WorkerSession) -> None:
+        """Cancel the turn in progress; if no answer arrives within `_GRACE_S`, leave the loop behind."""
+        session.concurrent = sum(each.busy for each in self.sessions.values()) > 1
+        session.state = SessionState.CANCELLING
+        session.cancelled_at = time.monotonic()
+        self.write_message({"type": "cancel", "session": session.key})
+        if self.thread is not None:
+            self._unanswered[session] = session.cancelled_at
+            if self._grace_timer is None:
+                self._grace_timer = LoopTimer(_GRACE_S, self._check_block)
+
+    def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
+        """Count a turn that could not be ended."""
+        self._unanswered.pop(session, None)
+        self.abandoned += still_running
+
+    def release_session(self, session: WorkerSession) -> None:
+        """Forget a session that is over."""
+        self.sessions.pop(session.key, None)
+        self._began.pop(session.key, None)
+        self._on_change()
+
+    def note_dropped_spans(self, count: int) -> None:
+        """Ignore the count, since spans are captured in workers only."""
+
+    # --- a blocked loop -------------------------------------------------------------------------------------
+
+    def _check_block(self) -> None:
+        self._grace_timer = None
+        if not self._unanswered:
+            return
+        wait = min(self._unanswered.values()) + _GRACE_S - time.monotonic()
+        if wait > 0:
+            self._grace_timer = LoopTimer(wait, self._check_block)
+        elif self.thread is not None:
+            self._leave_thread_behind(self.thread)
+
+    def _leave_thread_behind(self, thread: AgentThread) -> None:
+        """Settle every session: if one is busy it timed out, else all are started again, each alone."""
+        self.is_blocked = True
+        self.turn_limits.cancel_timer()
+        self._pool.close()
+        sessions = list(self.sessions.values())
+        self.sessions.clear()
+        busy = [session for session in sessions if session.busy]
+        self.abandoned += len(busy) == 1
+        sentence = f"the agent blocked its event loop ({len(busy)} conversations at once in that loop)"
+        for session in sessions:
+            if busy == [session]:
+                session.fail_turn(session.build_timeout_error(ended=False))
+            else:
+                session.fail_turn(session.build_lost_error(Failure("timeout", sentence), "timed_out"))
+        thread.abandon()
+        self._on_change()
 
 
 @frozen
@@ -68,7 +211,11 @@ class InProcessOptions:
 
 
 class InProcessAgent:
-    """`Agent` that runs its turns in this process, and in its event loop if the agent is asynchronous."""
+    """`Agent` that runs its turns in this process.
+
+    Asynchronous ones run in a loop in a thread of their own if the gate's loop is its own, too; otherwise in
+    the caller's loop.
+    """
 
     def __init__(self, agent: object, *, timeout: float, concurrency: int) -> None:
         """Keep the options of an agent that is not looked at before it starts.
@@ -78,19 +225,17 @@ class InProcessAgent:
             timeout: Seconds that one turn may take.
             concurrency: Conversations at once, and threads for an agent that is not asynchronous.
         """
-        self.features: frozenset[str] = frozenset()
-        """Optional parts of the protocol that the host of the agent supports."""
-        self.turn_limits = TurnLimits()
         self._agent = agent
         self._timeout_s = timeout
-        self._threads = DaemonThreadPool(concurrency)
-        self._manager: SessionManager | None = None
+        self._concurrency = concurrency
+        self._host: AgentHost | None = None
+        self._worker: _LoopWorker | None = None
+        self._workers: list[_LoopWorker] = []
+        """All workers: one, and another one for each that was left behind."""
         self._failure: Failure | None = None
         """Error of the function or class that creates the agent."""
-        self._sessions: dict[str, WorkerSession] = {}
         self._issued = 0
-        self._abandoned = 0
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
         self._is_reserved = False
 
     async def __aenter__(self) -> Self:
@@ -108,17 +253,13 @@ class InProcessAgent:
             message = describe_fatal(error, describe_object(self._agent))
             self._failure = parse_failure(message, kind="start")
             return self
-        self.features = frozenset(host.features)
-        loop = asyncio.get_running_loop()
         # Captures patch HTTP clients and tracers for the whole process, which is the user's here.
-        host = host._replace(capture=False)
-        self._manager = SessionManager(loop, host, _LocalChannel(self._sessions), self._threads)
+        self._host = host._replace(capture=False)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._sessions.clear()
-        self.turn_limits.cancel_timer()
-        self._threads.close()
+        for worker in self._workers:
+            await worker.close()
 
     async def _find_host(self) -> AgentHost:
         name = describe_object(self._agent)
@@ -126,9 +267,9 @@ class InProcessAgent:
         try:
             if inspect.iscoroutinefunction(self._agent):
                 # A factory that is awaited needs a loop that does not run yet, and so a thread of its own.
-                found: AgentHost = await self._threads.run_in_thread(
-                    lambda: find_entry_host(self._agent, name, loop)
-                )
+                pool = DaemonThreadPool(1)
+                found: AgentHost = await pool.run_in_thread(lambda: find_entry_host(self._agent, name, loop))
+                pool.close()
                 return found
             return find_entry_host(self._agent, name, loop)
         finally:
@@ -138,65 +279,50 @@ class InProcessAgent:
     async def open_session(self, case: EvalCase, run: int, *, alone: bool) -> AsyncIterator[WorkerSession]:
         """Open a conversation; with `alone` wait until there is no other one, and let none begin."""
         del run
-        if self._failure is not None:
-            raise AgentUnreachableError(self._failure)
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._is_reserved and not (alone and self._sessions))
-            self._is_reserved = alone
-            self._issued += 1
-            given = case.session.session_id
-            key = given if given and given not in self._sessions else str(self._issued)
-            session = WorkerSession(self, key, case, self._timeout_s)
-            self._sessions[session.key] = session
+        if self._host is None:
+            raise AgentUnreachableError(self._failure or Failure("start", "the agent was not started"))
+        worker = self._choose_worker(self._host)
+        while self._is_reserved or (alone and worker.sessions):
+            self._changed.clear()
+            await self._changed.wait()
+            worker = self._choose_worker(self._host)
+        self._is_reserved = alone
+        self._issued += 1
+        given = case.session.session_id
+        key = given if given and given not in worker.sessions else str(self._issued)
+        session = worker.sessions[key] = WorkerSession(worker, key, case, self._timeout_s)
         try:
             yield session
         finally:
             session.close()
-            async with self._changed:
-                self._is_reserved = self._is_reserved and not alone
-                self._changed.notify_all()
+            self._is_reserved = self._is_reserved and not alone
+            self._changed.set()
+
+    def _choose_worker(self, host: AgentHost) -> _LoopWorker:
+        """Return the worker for the next session; a new one if the last one was left behind."""
+        if self._worker is None or self._worker.is_blocked:
+            self._worker = _LoopWorker(
+                host,
+                AgentThread() if is_gate_loop_running() else None,
+                concurrency=self._concurrency,
+                timeout=self._timeout_s,
+                on_change=self._changed.set,
+            )
+            self._workers.append(self._worker)
+        return self._worker
 
     @property
     def notices(self) -> tuple[str, ...]:
         """Return a notice if turns still run that took too long."""
-        if not self._abandoned:
+        abandoned = sum(worker.abandoned for worker in self._workers)
+        if not abandoned:
             return ()
-        turns = pluralize(self._abandoned, "turn")
+        turns = pluralize(abandoned, "turn")
         sentence = (
             f"{turns} of the agent took too long and may still run: only an agent in a process of its own "
             '(`agent="python:FILE.py:NAME"`) can be ended.'
         )
         return (sentence,)
-
-    # --- called by its sessions -----------------------------------------------------------------------------
-
-    def write_message(self, message: JsonObject) -> None:
-        """Pass a copy of a message to the host, so that no agent changes the state of a case for later runs.
-
-        Raises:
-            TypeError, ValueError, RecursionError: the case has a value that JSON cannot hold.
-        """
-        if self._manager is not None:
-            self._manager.handle_message(dict(decode_message(encode_line(dict(message)))))
-
-    def cancel_turn(self, session: WorkerSession) -> None:
-        """Cancel the turn in progress."""
-        session.concurrent = sum(each.busy for each in self._sessions.values()) > 1
-        session.state = SessionState.CANCELLING
-        session.cancelled_at = time.monotonic()
-        self.write_message({"type": "cancel", "session": session.key})
-
-    def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Count a turn that could not be ended."""
-        del session
-        self._abandoned += still_running
-
-    def release_session(self, session: WorkerSession) -> None:
-        """Forget a session that is over."""
-        self._sessions.pop(session.key, None)
-
-    def note_dropped_spans(self, count: int) -> None:
-        """Ignore the count, since spans are captured in workers only."""
 
 
 def describe_object(agent: object) -> str:

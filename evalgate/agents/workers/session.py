@@ -187,6 +187,15 @@ class WorkerSession:
             # The last turn is already answered, perhaps by an earlier `done`: the next one fails instead.
             self._broken = self._build_protocol_error(f"the agent sent `{kind}` when no turn was in progress")
 
+    def fail_late_turn(self) -> None:
+        """Fail the turn that ended after its time because the event loop was blocked."""
+        if self.state is not SessionState.RUNNING:
+            return
+        self.state = SessionState.IDLE
+        error = self.build_timeout_error(ended=False)
+        # Perhaps another session blocked the loop. Alone, this one shows its own fault.
+        self._settle_answer(self.build_lost_error(error.failure, "timed_out") if self.concurrent else error)
+
     def fail_oversized_turn(self) -> None:
         """Fail the turn in progress because its answer is too large; other sessions continue."""
         if self.state is SessionState.RUNNING:

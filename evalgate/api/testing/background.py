@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from evalgate.agents.workers.agent_thread import run_in_gate_loop
 from evalgate.core.errors import NoVerdictError
 from evalgate.core.types import CaseKey, CaseResult, RunResult
 from evalgate.runner.pipeline import GateRun, prepare_run
@@ -126,7 +127,7 @@ class BackgroundEvaluation(Generic[T]):
 
     def _run_thread(self) -> None:
         try:
-            self._done.set_result(asyncio.run(self._run()))
+            self._done.set_result(run_in_gate_loop(self._run()))
         except asyncio.CancelledError:
             self._done.set_exception(NoVerdictError("the evaluation was interrupted"))
         except BaseException as error:  # noqa: BLE001  raised again in the thread that waits

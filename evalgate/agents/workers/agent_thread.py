@@ -1,0 +1,112 @@
+"""Event loops of evaluations that block their caller: one for the gate, and one in a thread for the agent.
+
+An agent that blocks its loop, or that ignores its cancellation, then neither stops the gate's clock nor keeps
+the gate from its end. An evaluation in the caller's own loop shares that loop with the agent.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from evalgate.agents.host.conversations import CANCEL_WAIT_S
+
+_T = TypeVar("_T")
+_END_WAIT_S = 1.0
+"""Seconds that the thread may take to end before it is left behind."""
+
+_gate_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("gate_loop", default=None)
+
+
+def run_in_gate_loop(evaluation: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine in a new event loop, which no agent of this process shares."""
+
+    async def mark_loop() -> _T:
+        _gate_loop.set(asyncio.get_running_loop())
+        return await evaluation
+
+    return asyncio.run(mark_loop())
+
+
+def is_gate_loop_running() -> bool:
+    """Return True if the running event loop is that of `run_in_gate_loop`."""
+    # Compared, because a loop that was started in this context, such as the agent's, inherits the variable.
+    return _gate_loop.get() is asyncio.get_running_loop()
+
+
+class AgentThread:
+    """Event loop in a daemon thread of its own, which starts at once."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._is_stopping = False
+        self._ended: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run_loop, daemon=True, name="agent-loop")
+        self._thread.start()
+
+    def call_soon(self, function: Callable[..., object], *args: object) -> None:
+        """Call a function in the loop, with the context variables of the caller."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(function, *args)
+
+    async def stop(self) -> None:
+        """Cancel every task and end the thread; leave it behind if it does not end within a second."""
+        self._request_stop()
+        await asyncio.wait([asyncio.wrap_future(self._ended)], timeout=_END_WAIT_S)
+        if not self._ended.done():
+            self._interrupt()
+
+    def abandon(self) -> None:
+        """Leave a loop behind that is blocked; Python code in it is interrupted, a call into C is not."""
+        self._request_stop()
+        self._interrupt()
+
+    def _request_stop(self) -> None:
+        self._is_stopping = True
+        self.call_soon(self.loop.stop)
+
+    def _interrupt(self) -> None:
+        # An endless loop would take its share of the processor, and of Python's lock, from all other cases.
+        if self._thread.ident is not None:
+            thread_id = ctypes.c_ulong(self._thread.ident)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread_id, ctypes.py_object(SystemExit))
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            while not self._is_stopping:
+                # A task that the agent started called sys.exit, which asyncio raises out of the loop too.
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                    self.loop.run_forever()
+            self._end_tasks()
+        finally:
+            self.loop.close()
+            self._ended.set_result(None)
+
+    def _end_tasks(self) -> None:
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, pending = self.loop.run_until_complete(asyncio.wait(tasks, timeout=CANCEL_WAIT_S))
+            for task in pending:
+                _destroy_task(task)
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+
+
+def _destroy_task(task: asyncio.Task[Any]) -> None:
+    """End a task that ignored its cancellation, now and in this thread.
+
+    Otherwise the garbage collector would run the end of the agent's code at any time and in any thread, and
+    asyncio would log the task, which a notice of the record names already.
+    """
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  asyncio.gather does the same
+    coroutine = task.get_coro()
+    if asyncio.iscoroutine(coroutine):
+        with contextlib.suppress(Exception):  # the agent's code may raise anything, or ignore this as well
+            coroutine.close()
