@@ -1,5 +1,6 @@
 """The arguments of the library, turned into the plan of a run."""
 
+import json
 import os
 import re
 from collections import Counter
@@ -186,6 +187,10 @@ def _read_object(source: object, name: str, format_name: str | None) -> EvalSet:
             f"{name}: a {type(source).__name__} is no eval set. Give a path, an `evalgate.EvalSet`, decoded "
             "JSON, or an `EvalSet` of Google ADK; one or a list."
         )
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{name}: is no JSON: {error}") from None
     return parse_eval_set(value, registry.get_formats(), display_path=name, format_name=format_name)
 
 

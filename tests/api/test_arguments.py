@@ -115,6 +115,11 @@ def test_wrong_settings_of_a_step_are_named() -> None:
         ),
         (evalgate.EvalSet(None, []), "eval set None: `eval_set_id` must be a text"),  # type: ignore[arg-type]
         ((each for each in [CASE]), "a generator is no eval set"),
+        (
+            {**build_set(), "extra": {1, 2}},
+            "eval_sets[0]: is no JSON: Object of type set is not JSON serializable",
+        ),
+        ({**build_set(), "extra": float("nan")}, "eval_sets[0]: is no JSON: Out of range float values"),
     ],
 )
 def test_eval_sets_that_a_program_made_wrongly_are_named(sources: object, message: str) -> None:
