@@ -726,8 +726,43 @@ class TestFixture:
             [">*evalgate.evaluate(?tests/refunds.evalset.json?).assert_passed()", "E   *GateClosedError: *"]
         )
         assert sorted(each.name for each in (project.path / "reports").iterdir()) == [
-            "test_fails", "test_marker", "test_names", "test_passes",
-        ]  # fmt: skip
+            f"test_own.py_{name}" for name in ["test_fails", "test_marker", "test_names", "test_passes"]
+        ]
+
+    def test_criteria_replace_those_of_the_thresholds_file_only(self, project: pytest.Pytester) -> None:
+        rule = '[smoke, "two words"], criteria: {response_match_score: 0.9}'
+        rules = THRESHOLDS.replace('[smoke, "two words"]', rule)
+        project.path.joinpath("evalgate.yaml").write_text(rules)
+        project.makepyfile(
+            test_own="""
+            import pytest
+
+            @pytest.mark.evalgate("tests/refunds.evalset.json", criteria={"response_match_score": 0.5})
+            def test_outcome(outcome):
+                [metric] = outcome.metrics
+                assert (metric.name, metric.threshold) == ("response_match_score", 0.5)
+
+            def test_fixture(evalgate):
+                criteria = {"response_match_score": 0.5}
+                record = evalgate.evaluate("tests/refunds.evalset.json", criteria=criteria)
+                assert record.agent.what == "agent.py:answer"
+                assert {each.threshold for case in record.cases for each in case.metrics} == {0.5}
+                assert record.cases[0].tags == ("smoke", "two words")
+            """
+        )
+        result = project.runpytest_inprocess("--evalgate", "test_own.py")
+
+        result.assert_outcomes(passed=4)
+
+    def test_reports_of_equal_names_and_of_two_calls_are_kept(self, project: pytest.Pytester) -> None:
+        call = "    evalgate.evaluate('tests/refunds.evalset.json:greets_ada')\n"
+        project.makepyfile(
+            test_one=f"def test_it(evalgate):\n{call}{call}", test_two=f"def test_it(evalgate):\n{call}"
+        )
+        project.runpytest_inprocess("--evalgate-report", "reports").assert_outcomes(passed=2)
+
+        found = sorted(each.parent.name for each in project.path.glob("reports/*/results.json"))
+        assert found == ["test_one.py_test_it", "test_one.py_test_it_2", "test_two.py_test_it"]
 
     def test_wrong_input_shows_the_line_of_the_test_only(self, project: pytest.Pytester) -> None:
         project.makepyfile(

@@ -121,12 +121,15 @@ class CaseGroup:
             return self._start().finish()
 
     @property
-    def is_begun(self) -> bool:
+    def was_attempted(self) -> bool:
         """Return True if the evaluation was begun, or could not be."""
         return self._running is not None or self._error is not None
 
     def build_run_command(self, case: CaseResult) -> str:
-        """Return the command of evalgate that runs one case; "" if none does what the marker says."""
+        """Return the command of evalgate that runs one case.
+
+        Return "" if the command line cannot express the options of the marker.
+        """
         if self.name or self._plan is None or self._plan.agent.settings.kind == "in_process":
             return ""
         agent = AgentInfo(self._plan.agent.settings.kind, self._plan.agent.what)

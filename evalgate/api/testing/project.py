@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from evalgate.api.evaluation import evaluate_plan, run_blocking
 from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan
 from evalgate.api.record import Record
-from evalgate.config.loader import find_thresholds_file
+from evalgate.config.loader import find_thresholds_file, parse_thresholds
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
+from evalgate.core.sanitize import to_file_name
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.loading import EvalFile, find_eval_files, load_eval_sets
 from evalgate.runner.plan import Plan
@@ -31,7 +32,7 @@ class Project:
         self._config = config
         thresholds = self.get_option("thresholds")
         self.folder = self._find_folder(thresholds)
-        """The folder with the thresholds file, which all paths are relative to."""
+        """Paths are relative to it: the current folder if it has the thresholds file, else the rootdir."""
         runs = self.get_option("runs")
         self.options = EvaluationOptions(
             thresholds=thresholds,
@@ -119,9 +120,28 @@ class Project:
             InvalidInputError: with every problem of the input that was found.
         """
         try:
+            # `criteria` replaces those of the project; together with an own file it is an error.
+            if isinstance(options.criteria, Mapping) and options.thresholds == self.options.thresholds:
+                options = replace(options, rules=self._replace_criteria(options.criteria))
             return build_evaluation_plan(sources, agent, options)
         except InvalidInputError as error:
             raise InvalidInputError(map(_name_option, error.problems)) from None
+
+    def _replace_criteria(self, criteria: Mapping[str, object]) -> Thresholds:
+        """Return the thresholds file with other criteria, also in the place of those of its `cases`.
+
+        Raises:
+            InvalidInputError: with every problem of the criteria or of the file.
+        """
+        config = self.rules.config
+        custom = {
+            name: metric.model_dump(mode="json", exclude_unset=True)
+            for name, metric in config.custom_metrics.items()
+        }
+        own = parse_thresholds({"criteria": dict(criteria), "custom_metrics": custom}, self.folder)
+        cases = tuple(rule.model_copy(update={"criteria": {}}) for rule in config.cases)
+        kept = config.model_copy(update={"criteria": own.config.criteria, "cases": cases})
+        return replace(own, config=kept, base=self.rules.base)
 
 
 def _name_option(problem: Problem) -> Problem:
@@ -143,34 +163,40 @@ class ProjectEvaluator:
     ...     record.assert_passed()
     """
 
-    def __init__(self, project: Project, name: str, folder: Path, defaults: Mapping[str, Any]) -> None:
+    def __init__(
+        self, project: Project, name: str, node_id: str, folder: Path, defaults: Mapping[str, Any]
+    ) -> None:
         """Keep the settings.
 
         Args:
             project: The project.
-            name: Name of the test, for cases without an eval set and for the folder of its reports.
+            name: Name of the test, for cases without an eval set.
+            node_id: Node id of the test, for the folder of its reports.
             folder: Folder of the test, where eval sets are looked for first.
             defaults: Options of the test's marker.
         """
         self.name = name
         """Name of the test."""
+        self._node_id = node_id
         self._project = project
         self._folder = folder
         self._defaults = defaults
+        self._written = 0
+        """Number of records of this test whose reports have been written."""
 
     @classmethod
     def from_node(cls, node: "pytest.Item") -> "ProjectEvaluator":
         """Return the evaluator of a test."""
         marks = reversed(list(node.iter_markers("evalgate")))
         defaults = {name: value for mark in marks for name, value in mark.kwargs.items()}
-        return cls(Project(node.config), node.name, node.path.parent, defaults)
+        return cls(Project(node.config), node.name, node.nodeid, node.path.parent, defaults)
 
     def evaluate(self, eval_sets: object = (), agent: object = None, **options: Any) -> Record:
         """Run eval sets against an agent and return the record, as `evalgate.evaluate` does.
 
-        The agent, thresholds, baseline and runs of the project apply where none are given. Files are looked
-        for in the folder of the test, then in that of the project. Cases without an eval set get one with the
-        name of the test.
+        The agent, the thresholds file, the baseline and the runs of the project apply unless they are given;
+        `criteria` replaces only the criteria of that file. Files are looked for in the folder of the test,
+        then in that of the project. Cases without an eval set get one with the name of the test.
 
         Raises:
             InvalidInputError, EvalgateError: as for `evalgate.evaluate`.
@@ -210,8 +236,19 @@ class ProjectEvaluator:
 
     def _write(self, record: Record) -> Record:
         if self._project.report_folder:
-            record.write(self._project.folder / self._project.report_folder / self.name.replace(os.sep, "_"))
+            self._written += 1
+            name = to_folder_name(self._node_id) + (f"_{self._written}" if self._written > 1 else "")
+            record.write(self._project.folder / self._project.report_folder / name)
         return record
+
+
+def to_folder_name(node_id: str) -> str:
+    """Return the name of the folder that has the reports of a test or a marked function.
+
+    >>> to_folder_name("tests/test_shop.py::test_refund")
+    'tests_test_shop.py_test_refund'
+    """
+    return to_file_name(node_id.replace("::", "_"), limit=200)
 
 
 def list_sources(project: Project, given: object, folder: Path) -> list[object]:
@@ -231,7 +268,7 @@ OPTIONS = frozenset(
 
 
 def apply_options(options: EvaluationOptions, given: Mapping[str, Any]) -> EvaluationOptions:
-    """Return the project's options with those of a marker or a call.
+    """Return the project's options, overridden by those of a marker or a call.
 
     Raises:
         InvalidInputError: an option is unknown.
@@ -241,6 +278,4 @@ def apply_options(options: EvaluationOptions, given: Mapping[str, Any]) -> Evalu
             Problem("", 0, 0, f"{name!r} is no option of an evaluation: {', '.join(sorted(OPTIONS))}")
             for name in unknown
         )
-    if "criteria" in given and "thresholds" not in given:
-        options = replace(options, thresholds=None)
     return replace(options, **given)

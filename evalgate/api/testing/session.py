@@ -32,7 +32,7 @@ from evalgate.api.testing.nodes import (
     check_outcome,
     list_cases,
 )
-from evalgate.api.testing.project import Project, apply_options, list_sources
+from evalgate.api.testing.project import Project, apply_options, list_sources, to_folder_name
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.types import EvalSet
 
@@ -40,8 +40,8 @@ _ENDINGS = (".evalset.json", ".test.json")
 _INTERRUPTED = "the session ended before every case was run"
 
 
-def _refuse_other_agents(collector: pytest.Collector, name: str, candidate: object) -> None:
-    """Raise an error for a marked method or class, which pytest would pass over without a word.
+def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: object) -> None:
+    """Raise an error for a marked method or class that pytest would silently skip.
 
     Raises:
         CollectError: the marker is on a method that takes no outcome, or on a class that holds no tests.
@@ -150,7 +150,7 @@ class EvalgateSession:
     ) -> AgentFunction | list[pytest.Item] | None:
         """Collect a marked function that takes neither `outcome` nor `evalgate` as an agent."""
         if not is_agent_function(collector, obj):
-            _refuse_other_agents(collector, name, obj)
+            _refuse_unusable_agent(collector, name, obj)
             return None
         if obj.__module__ != collector.obj.__name__:
             return []  # it is collected in the module that defines it
@@ -269,7 +269,7 @@ class EvalgateSession:
 
     def _conclude(self) -> None:
         for group in self.groups.values():
-            if group.is_begun:
+            if group.was_attempted:
                 self.conclusions.append(self._conclude_group(group.name, group.finish))
         if self.has_lost_worker and self.has_worker_cases:
             self.conclusions.append(Conclusion("", problem="a worker crashed, and its results are lost"))
@@ -291,7 +291,7 @@ class EvalgateSession:
             return
         folder = self.project.folder / self.project.report_folder
         if name:
-            record.write(folder / name.replace("/", "_").replace("::", "_"))
+            record.write(folder / to_folder_name(name))
         else:
             again = ("--out", f"{self.project.report_folder}/again")
             replace(record, options=(*self.project.run_options, *again)).write(folder)
@@ -313,7 +313,7 @@ class EvalgateSession:
     def pytest_sessionfinish(self) -> None:
         """Send the runs of a worker to the controller."""
         if self.in_worker:
-            begun = [group for group in self.groups.values() if group.is_begun]
+            begun = [group for group in self.groups.values() if group.was_attempted]
             output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
             output["evalgate"] = dump_messages(map(build_message, begun))
 
