@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evalgate.api.adk_results import EvalConfig, get_model
+from evalgate.api.adk_results import EvalConfig, get_adk_type
 from evalgate.api.evaluation import evaluate_plan
 from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, load_sources
 from evalgate.api.record import Record
@@ -46,7 +46,7 @@ class AgentEvaluator:
         value: dict[str, Any] = {"criteria": dict(_DEFAULT_CRITERIA)}
         if path.is_file():
             value = _read_json_object(path)
-        return get_model("EvalConfig").model_validate(value)
+        return get_adk_type("EvalConfig").model_validate(value)
 
     @staticmethod
     async def evaluate_eval_set(
@@ -64,16 +64,18 @@ class AgentEvaluator:
         there, a case fails if its agent crashed.
 
         Args:
-            agent_module: Dotted path of a module with `root_agent` or `get_agent_async`.
+            agent_module: Dotted path of a package with a member `agent`, or of a module named `agent`; there,
+                `root_agent` or `get_agent_async` is the agent.
             eval_set: An `EvalSet`, Google's or evalgate's.
             criteria: Name of a metric to its threshold; deprecated in favour of `eval_config`.
             eval_config: Google's `EvalConfig`, or what `find_config_for_test_file` returns.
             num_runs: Runs of each case.
-            agent_name: Name of an agent below the root agent, which is evaluated instead.
+            agent_name: Name of a sub-agent to evaluate in place of the root agent.
             print_detailed_results: Whether to print a table for each metric that fails.
 
         Raises:
-            AssertionError: a metric misses its threshold; every such metric is named.
+            AssertionError: a metric misses its threshold; every such metric is named. Or
+                there is no sub-agent `agent_name`.
             ValueError: there is no configuration, or the module has no agent.
             InvalidInputError: the eval set or the configuration is wrong.
         """
@@ -102,14 +104,14 @@ class AgentEvaluator:
     ) -> list[Record]:
         """Evaluate one file, or every `*.test.json` of a folder and its subfolders, one after the other.
 
-        The `test_config.json` in the folder of each file has its criteria. The first file that fails ends the
-        evaluation, as in Google's class.
+        The `test_config.json` in the folder of each file has its criteria; without one, Google ADK's defaults
+        apply. The first file that fails ends the evaluation, as in Google's class.
 
         Args:
-            agent_module: As for `evaluate_eval_set`; so are the other options.
+            agent_module: As for `evaluate_eval_set`.
             eval_dataset_file_path_or_dir: A `.test.json` or `.evalset.json` file, or a folder.
             num_runs: Runs of each case.
-            agent_name: Name of an agent below the root agent.
+            agent_name: Name of a sub-agent to evaluate in place of the root agent.
             initial_session_file: Session that old lists of turns start with.
             print_detailed_results: Whether to print a table for each metric that fails.
 

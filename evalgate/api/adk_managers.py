@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalgate.api.adk_results import get_model
+from evalgate.api.adk_results import get_adk_type
 from evalgate.api.record import Record
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
@@ -59,8 +59,7 @@ class EvalSetsManager(ABC):
     def list_eval_sets(self, app_name: str) -> list[str]:
         """Return the ids of an app's eval sets.
 
-        Raises:
-            NotFoundError: there is no such app.
+        For an unknown app, `LocalEvalSetsManager` raises NotFoundError; the others return an empty list.
         """
 
     @abstractmethod
@@ -77,7 +76,7 @@ class EvalSetsManager(ABC):
             raise ValueError("Invalid Eval Set ID. Eval Set ID should have the `^[a-zA-Z0-9_]+$` format")
         if self.get_eval_set(app_name, eval_set_id) is not None:
             raise ValueError(f"EvalSet {eval_set_id} already exists for app {app_name}.")
-        eval_set = get_model("EvalSet")(
+        eval_set = get_adk_type("EvalSet")(
             eval_set_id=eval_set_id, name=eval_set_id, eval_cases=[], creation_timestamp=time.time()
         )
         self._save_eval_set(app_name, eval_set)
@@ -202,7 +201,7 @@ class LocalEvalSetsManager(EvalSetsManager):
         if isinstance(content, list):  # an old list of turns or cases
             (eval_set,) = load_sources(str(path), None, Path.cwd())
             content = json.loads(AdkWriter().write_eval_set(eval_set).text) | {"eval_set_id": eval_set_id}
-        return get_model("EvalSet").model_validate(content)
+        return get_adk_type("EvalSet").model_validate(content)
 
     def list_eval_sets(self, app_name: str) -> list[str]:
         """Return the ids of an app's eval sets, sorted.
@@ -245,7 +244,7 @@ class GcsEvalSetsManager(EvalSetsManager):
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
         """Return an eval set; None if there is none."""
         text = self._bucket.read_text(self._get_path(app_name, eval_set_id))
-        return None if text is None else get_model("EvalSet").model_validate_json(text)
+        return None if text is None else get_adk_type("EvalSet").model_validate_json(text)
 
     def list_eval_sets(self, app_name: str) -> list[str]:
         """Return the ids of an app's eval sets, sorted; none for an unknown app."""
@@ -331,12 +330,12 @@ class EvalSetResultsManager(ABC):
     ) -> Awaitable[None]:
         """Store the results of an eval set under a new id, `<app>_<eval set>_<time>`.
 
-        As ADK's guide shows, the result of `AgentEvaluator.evaluate_eval_set` alone can be given, and the
-        call can be awaited.
+        `app_name` may be the `Record` of `AgentEvaluator.evaluate_eval_set` instead of all three arguments,
+        as in ADK's guide. Awaiting the call is optional.
         """
         if isinstance(app_name, Record):
             for result in build_eval_set_results(app_name, app_name.agent.app_name):
-                model = get_model("EvalCaseResult")
+                model = get_adk_type("EvalCaseResult")
                 cases = [model.model_validate(each) for each in result["eval_case_results"]]
                 self._save_results(app_name.agent.app_name, result["eval_set_id"], cases)
         else:
@@ -356,7 +355,7 @@ class EvalSetResultsManager(ABC):
         }
         # Validated, and written by the type itself, so that the file is exactly that of its owner.
         self._write_text(
-            app_name, name, get_model("EvalSetResult").model_validate(content).model_dump_json(indent=2)
+            app_name, name, get_adk_type("EvalSetResult").model_validate(content).model_dump_json(indent=2)
         )
 
     def get_eval_set_result(self, app_name: str, eval_set_result_id: str) -> Any:
@@ -370,7 +369,7 @@ class EvalSetResultsManager(ABC):
             raise NotFoundError(f"Eval set result `{eval_set_result_id}` not found.")
         content = json.loads(text)
         # The first releases wrote the JSON as one text in JSON.
-        return get_model("EvalSetResult").model_validate(
+        return get_adk_type("EvalSetResult").model_validate(
             json.loads(content) if isinstance(content, str) else content
         )
 

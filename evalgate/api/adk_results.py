@@ -105,7 +105,7 @@ class ToolTrajectoryCriterion(BaseCriterion):
     """
 
     class MatchType(Enum):
-        """The agreement of the calls with the expected ones."""
+        """The rule by which calls must match the expected ones."""
 
         EXACT = 0
         IN_ORDER = 1
@@ -135,7 +135,7 @@ class CodeConfig(BaseModel):
 
 
 class CustomMetricConfig(BaseModel):
-    """A metric of one's own.
+    """A custom metric.
 
     >>> CustomMetricConfig(code_config=CodeConfig(name="my_package.metrics.length")).description
     ''
@@ -192,7 +192,7 @@ class EvalMetric(EvalBaseModel):
 
 
 class EvalMetricResultDetails(EvalBaseModel):
-    """Scores behind a score.
+    """Scores of the rubrics of a metric.
 
     >>> EvalMetricResultDetails().rubric_scores is None
     True
@@ -279,10 +279,10 @@ _MODELS: dict[ModelName, tuple[str, type[BaseModel]]] = {
 """Name of a type to Google's module of it, and to the type of the library."""
 
 
-def get_model(name: ModelName) -> Any:
-    """Return Google ADK's own type of that name where it is installed, else that of the library.
+def get_adk_type(name: ModelName) -> Any:
+    """Return Google ADK's type of that name if it is installed, else evalgate's.
 
-    >>> get_model("EvalSet").__name__
+    >>> get_adk_type("EvalSet").__name__
     'EvalSet'
     """
     module, own = _MODELS[name]

@@ -137,7 +137,7 @@ class EvalScore(BaseModel):
 
 
 class Evaluator(Protocol):
-    """A metric of one's own.
+    """A custom metric.
 
     >>> class Length:
     ...     name = "short"

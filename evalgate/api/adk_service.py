@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from evalgate.api.adk_managers import EvalSetResultsManager, EvalSetsManager, NotFoundError
-from evalgate.api.adk_results import get_model
+from evalgate.api.adk_results import get_adk_type
 from evalgate.api.conversations import iter_conversations
 from evalgate.api.evaluation import evaluate_plan
 from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, load_sources
@@ -116,7 +116,7 @@ def _create_session_id() -> str:
 
 
 class LocalEvalService:
-    """Holds conversations and evaluates them, each alone.
+    """Holds conversations and evaluates them, which can be used separately.
 
     >>> import asyncio
     >>> from evalgate.api.adk_managers import InMemoryEvalSetsManager
@@ -152,7 +152,7 @@ class LocalEvalService:
             root_agent: An agent of Google ADK, or anything that `evalgate.evaluate` takes.
             eval_sets_manager: The eval sets, in a manager of this library or of Google ADK.
             eval_set_results_manager: Where `evaluate` stores the results of each eval set; None: nowhere.
-            session_id_supplier: Supplier of an id for a conversation if the agent has none.
+            session_id_supplier: Supplier of the session id if the agent's framework gives none.
         """
         self._agent = root_agent
         self._eval_sets = eval_sets_manager
@@ -234,7 +234,7 @@ class LocalEvalService:
                     "session_id": each.session_id or "",
                     "user_id": getattr(session, "user_id", "") or _USER_ID,
                 }
-                model = get_model("EvalCaseResult")
+                model = get_adk_type("EvalCaseResult")
                 found[eval_set_id, each.eval_case_id] = model.model_validate(content)
         return found
 
@@ -259,7 +259,7 @@ def _load_cases(eval_set_id: str, cases: Sequence[Any]) -> EvalSet:
 
 def _build_actual(turn: types.TurnResult) -> Any:
     built = build_invocation(CaseTurn(UserMessage(turn.user), turn.actual or Reply()))
-    return get_model("Invocation").model_validate(built)
+    return get_adk_type("Invocation").model_validate(built)
 
 
 def _split_runs(results: Sequence[InferenceResult]) -> Iterator[list[InferenceResult]]:

@@ -1,7 +1,7 @@
 """Google ADK's types of evaluation, for programs without Google ADK: they read and write the same files.
 
-Where Google ADK is installed, its own types are accepted wherever these are, and returned instead of these.
-Fields, defaults and file names of keys are those of release 2.3.0; keys are read in snake_case and camelCase.
+Google ADK's types are accepted in place of these and, if it is installed, returned. Field names, defaults and
+keys in files are those of 2.3.0; keys are read in snake_case and camelCase.
 """
 
 from typing import Any, Self
@@ -188,7 +188,7 @@ class SessionInput(BaseModel):
 
 
 class EvalCase(BaseModel):
-    """One conversation, either written in `conversation` or made up after a `conversation_scenario`.
+    """A conversation: written in `conversation`, or played by a simulated user from `conversation_scenario`.
 
     >>> EvalCase(eval_id="greets", conversation=[]).final_session_state
     {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from evalgate.agents.workers.agent_thread import run_in_gate_loop
-from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, name_arguments
+from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, rename_options
 from evalgate.api.record import Record, redact_record
 from evalgate.core.protocols import ProgressListener
 from evalgate.runner.pipeline import SilentProgress, prepare_run
@@ -44,7 +44,8 @@ def evaluate(
 
     Works where an event loop already runs, such as a notebook: the evaluation then has a loop and a thread of
     its own, and this call waits. An asynchronous agent of this process always runs in a thread of its own, so
-    that it can be left behind. An agent that needs the caller's loop or thread takes `evaluate_async`.
+    that it can be left behind. Use `evaluate_async` for an agent that needs the caller's
+    event loop.
 
     Args:
         eval_sets: Files, folders or globs, eval sets, cases, decoded JSON of any format, or Google ADK's own
@@ -122,7 +123,7 @@ async def evaluate_plan(plan: Plan, *, progress: bool = False) -> Record:
         CancelledError: the evaluation was cancelled.
     """
     with (
-        name_arguments(),
+        rename_options(),
         closing(_build_progress(shown=progress)) as listener,
         prepare_run(plan, listener) as gate_run,
     ):

@@ -81,7 +81,7 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
     )
     thresholds = options.thresholds
     path = str(thresholds) if isinstance(thresholds, str | Path) else None
-    with name_arguments():
+    with rename_options():
         return build_plan(overrides, thresholds=path, folder=folder, environ=os.environ, given=given)
 
 
@@ -103,8 +103,8 @@ def _check_options(options: EvaluationOptions) -> None:
 
 
 @contextmanager
-def name_arguments() -> Iterator[None]:
-    """Let problems in the block name arguments of Python in the place of options of the command line."""
+def rename_options() -> Iterator[None]:
+    """Name Python arguments instead of command-line options in the problems that the block raises."""
     try:
         yield
     except InvalidInputError as error:

@@ -54,7 +54,10 @@ def is_enabled(config: pytest.Config) -> bool:
 
 
 def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
-    """Return True for a marked function in a module that takes neither `outcome` nor `evalgate`."""
+    """Return True if the candidate is a marked function of a module.
+
+    One that takes `outcome` or `evalgate` is a test.
+    """
     # Not `isinstance`, which asks objects for their class: lazy proxies raise, or load what they stand for.
     if type(candidate) is not FunctionType or not isinstance(collector, pytest.Module):
         return False
@@ -65,7 +68,7 @@ def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
-    """Collect no agent as a test, however it is named, unless evaluations are asked for."""
+    """Keep pytest from collecting an agent as a test while evaluations are off."""
     return [] if not is_enabled(collector.config) and is_agent_function(collector, obj) else None
 
 

@@ -36,7 +36,7 @@ class GateClosedError(AssertionError):
 
 
 class Record(types.Record):
-    """The whole truth of one evaluation: verdict, metrics, cases, and the comparison with the baseline.
+    """The complete result of one evaluation: verdict, metrics, cases, and the comparison with the baseline.
 
     `results.json` has the same fields; docs/results.schema.json describes them.
 
@@ -71,12 +71,15 @@ class Record(types.Record):
 
     @property
     def passed(self) -> bool:
-        """Return True if the gate is open."""
+        """Return True if the gate is open: the exit code would be 0."""
         return self.verdict.exit_code == 0
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
-        """Return the gating cases that failed or have no result, newly failing ones first."""
+        """Return the cases that failed or have no result, without quarantined ones.
+
+        Newly failing cases are first.
+        """
         from evalgate.reporting.findings import list_findings
 
         return tuple(finding.case for finding in list_findings(self))

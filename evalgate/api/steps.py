@@ -1,4 +1,4 @@
-"""The steps of an evaluation, each alone: load, run, score, compare, decide, render.
+"""The steps of an evaluation, which can be used separately: load, run, score, compare, decide, render.
 
 Every step takes the result of the one before, which may come from a file or from another machine: a `Record`
 is written with `Record.write` and read with `Record.read`.
@@ -70,7 +70,7 @@ def run(
     format: str | None = None,  # noqa: A002
     folder: str | Path = ".",
 ) -> Record:
-    """Run the cases and return the conversations; nothing is scored, so the record has no verdict to trust.
+    """Run the cases and return the conversations; nothing is scored, so the gate stays closed.
 
     The arguments are those of `evaluate`; criteria in a thresholds file are not used.
 

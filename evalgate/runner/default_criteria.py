@@ -1,4 +1,4 @@
-"""The criteria of an eval set that has none: those that its owner's own command uses."""
+"""The criteria of an eval set that has none: those that the command of its format's tool uses."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,9 +25,9 @@ DEFAULT_RULES: Mapping[str, tuple[str, Thresholds]] = {
     "adk-legacy": ("Google ADK", _ADK_DEFAULTS),
     "adk-rs": ("adk-rs", _ADK_RS_DEFAULTS),
 }
-"""Format of an eval set to its owner's name and the criteria that the owner's command uses by default."""
+"""Format of an eval set to the name of its tool and the criteria that the tool's command uses by default."""
 
 
 def find_default_rules(eval_set: EvalSet) -> Thresholds | None:
-    """Return the default criteria of the set's format, or None if its owner has none."""
+    """Return the default criteria of the set's format, or None if the format's tool has none."""
     return DEFAULT_RULES[eval_set.format_name][1] if eval_set.format_name in DEFAULT_RULES else None

@@ -63,7 +63,10 @@ def _get_key(suite: Suite, case: EvalCase) -> CaseKey:
 
 
 def _build_case_run(case: EvalCase, run: RunResult) -> CaseRun:
-    """Return a run as it happened; one of other questions than the case has now is refused."""
+    """Return a stored run as it happened.
+
+    If the case has other questions now, return a run with the outcome `not_run`.
+    """
     written = [turn.user.text for turn in case.turns]
     # After a failure the later turns were never played; an answered run has a reply or a gap for each turn.
     played = run.turns

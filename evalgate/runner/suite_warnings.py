@@ -57,7 +57,7 @@ def iter_warnings(suites: Sequence[Suite]) -> Iterator[str]:
 
 
 def describe_default_criteria(suite: Suite) -> str:
-    """Return a notice for a set that uses the default criteria of its format's owner, or "" for any other."""
+    """Return a notice for a set that uses the default criteria of its format's tool, or "" for any other."""
     if suite.rules.file:
         return ""
     from evalgate.runner.default_criteria import DEFAULT_RULES

@@ -132,8 +132,8 @@ class AfterEvaluateCaseArgs:
 class CallbackResult:
     """The context for later callbacks, in the place of the one that the callback got.
 
-    It reaches the later callbacks of the same point, then those of the cases and those after them; never
-    other cases, and never the other phase.
+    A context from a callback of the set reaches all later callbacks of the phase. One from a callback of a
+    case reaches only the later callbacks of that case.
 
     >>> CallbackResult({"span": 7}).context["span"]
     7

@@ -49,7 +49,7 @@ class AgentEvaluator:
         self._is_closed = True
 
     def evaluate(self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()) -> EvaluationResult:
-        """Evaluate an eval set; as `evaluate_async`, which this call waits for, also in a notebook."""
+        """Evaluate an eval set; the blocking form of `evaluate_async`, also for notebooks."""
         return run_blocking(lambda: self.evaluate_async(eval_set_id, eval_case_ids=eval_case_ids))
 
     async def evaluate_async(

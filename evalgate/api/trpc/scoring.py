@@ -19,7 +19,7 @@ from evalgate.api.trpc.summaries import summarize_statuses
 async def score_case(
     case: EvalCase, inference: InferenceResult, metrics: Sequence[EvalMetric], registry: Registry
 ) -> EvalCaseResult:
-    """Return the result of a case; an error of one metric fails it, and discards those of the others."""
+    """Return the result of a case. If one metric raises an error, the case fails and has no scores."""
     result = EvalCaseResult(
         eval_set_id=inference.eval_set_id,
         eval_id=inference.eval_case_id,

@@ -1,4 +1,4 @@
-"""The evaluation service: inference runs the agent, evaluation scores what it did; each is usable alone."""
+"""The evaluation service: inference and evaluation, which can be used separately."""
 
 import asyncio
 import os
@@ -129,11 +129,11 @@ class LocalService:
                 _kept_runner.reset(token)
 
     def inference(self, request: InferenceRequest) -> list[InferenceResult]:
-        """Run the agent on the cases of an eval set; as `inference_async`, which this call waits for."""
+        """Run the agent on the cases of an eval set; the blocking form of `inference_async`."""
         return run_blocking(lambda: self.inference_async(request))
 
     def evaluate(self, request: EvaluateRequest) -> EvalSetResult:
-        """Score what the inference returned; as `evaluate_async`, which this call waits for."""
+        """Score the results of the inference; the blocking form of `evaluate_async`."""
         return run_blocking(lambda: self.evaluate_async(request))
 
     async def inference_async(self, request: InferenceRequest) -> list[InferenceResult]:

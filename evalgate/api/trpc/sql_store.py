@@ -53,11 +53,11 @@ class SqlStore:
         with self._lock, _translate_errors(self._table.name), self._engine.connect() as connection:
             return self._find(connection, app_name, name)
 
-    def change(self, app_name: str, name: str, change: Change) -> None:
-        """Replace a document.
+    def change(self, app_name: str, name: str, update: Change) -> None:
+        """Replace a document by what `update` returns for its text; delete it if that is None.
 
         Raises:
-            StorageError: the database refuses, also after several attempts.
+            StorageError: the change failed in every attempt.
         """
         from sqlalchemy.exc import IntegrityError, OperationalError
 
@@ -65,7 +65,7 @@ class SqlStore:
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     with self._engine.begin() as connection:
-                        self._change_row(connection, app_name, name, change)
+                        self._change_row(connection, app_name, name, update)
                 except (IntegrityError, OperationalError):  # another process created it, or a deadlock
                     if attempt == _ATTEMPTS:
                         raise
@@ -73,13 +73,13 @@ class SqlStore:
                 else:
                     return
 
-    def _change_row(self, connection: "Connection", app_name: str, name: str, change: Change) -> None:
+    def _change_row(self, connection: "Connection", app_name: str, name: str, update: Change) -> None:
         table = self._table
         where = (table.c.app_name == app_name) & (table.c.name == name)
         # Writing first takes the lock before the content is read. SQLite has no `SELECT … FOR UPDATE`.
         connection.execute(table.update().where(where).values(updated_at=time.time()))
         before = self._find(connection, app_name, name)
-        text = change(before)
+        text = update(before)
         if text is None:
             connection.execute(table.delete().where(where))
         elif before is None:

@@ -14,7 +14,7 @@ from evalgate.core.extras import describe_install
 from evalgate.system.files import make_folder, read_input_file, write_atomically
 
 Change: TypeAlias = Callable[[bytes | None], str | None]
-"""Returns the new text of a document for its present content, None being none; None removes it."""
+"""Function of the present content of a document, None if absent, that returns the new text; None deletes."""
 
 
 class DocumentStore(Protocol):
@@ -24,8 +24,11 @@ class DocumentStore(Protocol):
         """Return a document, or None if there is none."""
         ...
 
-    def change(self, app_name: str, name: str, change: Change) -> None:
-        """Replace a document in one step that no other change interrupts."""
+    def change(self, app_name: str, name: str, update: Change) -> None:
+        """Replace a document by what `update` returns for its present text (None if absent).
+
+        Delete it if that is None. No other change interrupts the step.
+        """
         ...
 
     def list(self, app_name: str) -> Sequence[str]:
@@ -53,10 +56,10 @@ class MemoryStore:
         text = self._texts.get((app_name, name))
         return None if text is None else text.encode()
 
-    def change(self, app_name: str, name: str, change: Change) -> None:
-        """Replace a document."""
+    def change(self, app_name: str, name: str, update: Change) -> None:
+        """Replace a document by what `update` returns for its text; delete it if that is None."""
         with self._lock:
-            text = change(self.read(app_name, name))
+            text = update(self.read(app_name, name))
             if text is None:
                 self._texts.pop((app_name, name), None)
             else:
@@ -119,15 +122,15 @@ class FileStore:
         except OSError as error:
             raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
-    def change(self, app_name: str, name: str, change: Change) -> None:
-        """Replace a document."""
+    def change(self, app_name: str, name: str, update: Change) -> None:
+        """Replace a document by what `update` returns for its text; delete it if that is None."""
         path = Path(self.describe(app_name, name))
         try:
             if not path.parent.exists():
-                change(None)  # an error, such as for a set that does not exist, must leave no folder behind
+                update(None)  # an error, such as for a set that does not exist, must leave no folder behind
             make_folder(path.parent)
             with self._lock, _lock_folder(path.parent):
-                text = change(self.read(app_name, name))
+                text = update(self.read(app_name, name))
                 if text is None:
                     path.unlink(missing_ok=True)
                 else:
@@ -193,11 +196,11 @@ class FsspecStore:
             except FileNotFoundError:
                 return None
 
-    def change(self, app_name: str, name: str, change: Change) -> None:
-        """Replace a document."""
+    def change(self, app_name: str, name: str, update: Change) -> None:
+        """Replace a document by what `update` returns for its text; delete it if that is None."""
         path = self.describe(app_name, name)
         with self._lock:
-            text = change(self.read(app_name, name))
+            text = update(self.read(app_name, name))
             with _translate_errors(path):
                 if text is None:
                     self._system.rm_file(path)

@@ -57,7 +57,10 @@ def _compute_mean(metrics: Sequence[EvalMetricResult]) -> float | None:
 
 
 def aggregate_case(eval_case_id: str, runs: Sequence[EvalCaseResult]) -> EvaluationCaseResult:
-    """Return one case over all its runs: the status of one run, else that of the means."""
+    """Return one case over all its runs.
+
+    With one run, its status counts; with several, that of the metrics' means, or `failed` if a run crashed.
+    """
     metrics = average_metrics(runs)
     if len(runs) == 1:
         status = runs[0].final_eval_status

@@ -34,7 +34,7 @@ _COUNTS = (
     "relevant_tool_calls",
     "tool_calls_with_incorrect_parameter",
 )
-"""Counts that the metrics of journeys keep in their details, under the owner's names."""
+"""Counts that the metrics of journeys keep in their details, under watsonx Orchestrate's names."""
 _LLM_STEPS = ("text", "tool_call")
 """Types of the assistant's messages that count as steps of the model."""
 _BOOLEANS = ("keyword_match",)
@@ -54,8 +54,8 @@ class OrchestrateReport:
     def render_files(self, record: Record) -> Iterator[tuple[str, str]]:
         """Yield `<time>/summary_metrics.csv`, and files in `<time>/messages/` for each run of a case.
 
-        The files of a case with several runs have `.run1`, `.run2`, … in their names; the owner would
-        overwrite those of the first run.
+        The files of a case with several runs have `.run1`, `.run2`, … in their names; watsonx
+        Orchestrate would overwrite those of the first run.
         """
         folder = to_file_name(_format_time(record.created_at))
         rows: list[JsonObject] = []
@@ -78,7 +78,7 @@ class OrchestrateReport:
 
 
 def build_summary_row(case: CaseResult, run: RunResult) -> JsonObject:
-    """Return the values of one run under the owner's names; others under the metric's own name."""
+    """Return the values of one run under watsonx Orchestrate's names; others under the metric's own name."""
     metrics = {metric.name.removeprefix(_PREFIX): metric for metric in run.metrics}
     messages = list(_iter_messages(run))
     success = metrics.pop(_SUCCESS, None)
@@ -172,7 +172,7 @@ def _build_message(role: str, content: str, kind: str) -> dict[str, object]:
 
 
 def _format_time(created_at: str) -> str:
-    """Return the time as the owner names its folders: 2026-01-31_12-30-59."""
+    """Return the time as watsonx Orchestrate names its folders: 2026-01-31_12-30-59."""
     return datetime.fromisoformat(created_at).strftime("%Y-%m-%d_%H-%M-%S") if created_at else "results"
 
 

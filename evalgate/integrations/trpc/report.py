@@ -72,7 +72,7 @@ def build_eval_set_results(record: Record, app_name: str) -> Iterator[JsonObject
 
 
 def _iter_runs(cases: Iterable[CaseResult]) -> Iterator[tuple[RunResult, CaseResult]]:
-    """Yield the runs of all cases: first the first run of each, as the owner makes them."""
+    """Yield the runs of all cases: first the first run of each, as tRPC-Agent-Go makes them."""
     runs = [(run, case) for case in cases for run in case.runs]
     return iter(sorted(runs, key=lambda pair: pair[0].run))
 
@@ -99,7 +99,7 @@ def _build_case_result(case: CaseResult, run: RunResult, criteria: _Criteria) ->
 
 
 def _decide_status(run: RunResult) -> str:
-    """Return the status of a run: `failed` if the agent did not answer, as the owner has it."""
+    """Return the status of a run: `failed` if the agent did not answer, as in tRPC-Agent-Go."""
     if run.outcome in AGENT_FAULT_OUTCOMES:
         return _FAILED
     return _STATUSES.get(decide_status([run], run.metrics), _NOT_EVALUATED)
