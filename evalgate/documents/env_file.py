@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from evalgate.core.errors import InvalidInputError
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.system.files import read_text
 
 _LINE = re.compile(
@@ -35,15 +35,31 @@ def read_env_files(files: Iterable[str], folder: Path) -> dict[str, str]:
     """Return the variables of several files; those of a later file replace those of an earlier one.
 
     Raises:
-        InvalidInputError: a file cannot be read.
+        InvalidInputError: a file cannot be read, or has a line that is no assignment.
     """
     values: dict[str, str] = {}
     for file in files:
         try:
+            _check_lines(read_text(folder / file), file)
             values |= read_env_file(folder / file)
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"{file}: cannot be read: {describe_read_error(error)}") from None
     return values
+
+
+def _check_lines(text: str, file: str) -> None:
+    """Raise an error that names every line that is neither an assignment, a comment nor blank."""
+    wrong = [
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#") and not _LINE.match(line)
+    ]
+    if wrong:
+        # The line itself is not shown: it may hold a secret.
+        raise InvalidInputError(
+            Problem(file, number, 1, "is no `NAME=value`: a name has letters, digits and underscores")
+            for number in wrong
+        )
 
 
 def describe_read_error(error: OSError | UnicodeDecodeError) -> str:

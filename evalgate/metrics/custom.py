@@ -399,7 +399,10 @@ def _parse_result(answer: dict[str, Any]) -> MetricResult:
         for turn in answer.get("turns", ())
     )
     reason = answer.get("reason") or _find_worst_reason(turns)
-    return MetricScore(answer["score"], turns, reason, answer.get("details"), answer.get("passed"))
+    passed = answer.get("passed")
+    if passed is None and any(turn.passed is False for turn in turns):
+        passed = False  # the mean of the scores may reach the threshold all the same
+    return MetricScore(answer["score"], turns, reason, answer.get("details"), passed)
 
 
 def _find_worst_reason(turns: Sequence[TurnScore]) -> str:

@@ -141,6 +141,7 @@ RUBRIC = {"id": "polite", "score": 0.0, "reason": "no greeting"}
                 "half",
             ),
         ),
+        ("failed_turn", {}, MetricScore(1.0, (TurnScore(1.0, passed=False),), passed=False)),
         ("plain_details", {}, MetricScore(1.0, details={"details": ["a"]})),
         (
             "turns_of_another_type",
