@@ -172,7 +172,7 @@ def explained_turn(actual_invocation: Any, expected_invocation: Any, criterion: 
     return {"score": 0.5, "passed": True, "reason": "half", "rubric_scores": [{"id": "a", "score": 0.5}]}
 
 
-def failed_turn(actual_invocation: Any, expected_invocation: Any, criterion: Any):
+def failed_turn(actual_invocation: Any, expected_invocation: Any, criterion: Any) -> Any:
     return {"score": 1.0, "status": "failed"}
 
 
