@@ -17,7 +17,7 @@ from evalgate.config.loader import parse_adk_config
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_score
-from evalgate.core.types import EvalSet, RunResult, TurnResult
+from evalgate.core.types import EvalSet, RunMetric, RunResult, TurnResult
 from evalgate.reporting.detailed_results import build_invocation_cells, format_grid
 
 NUM_RUNS = 2
@@ -61,7 +61,8 @@ class AgentEvaluator:
         """Run an eval set against the agent of a module, and assert that every metric reaches its threshold.
 
         As in Google's class, the mean of a metric over all turns and runs of a case must reach it. Unlike
-        there, a case fails if its agent crashed.
+        there, a case fails if its agent crashed, or if a metric is errored or says itself that a run failed;
+        an eval set without cases fails.
 
         Args:
             agent_module: Dotted path of a package with a member `agent`, or of a module named `agent`; there,
@@ -149,12 +150,15 @@ class AgentEvaluator:
 def _list_test_files(path: str) -> list[str]:
     if not Path(path).is_dir():
         return [path]
-    return [
+    found = [
         str(Path(folder, name))
         for folder, _, names in os.walk(path)
         for name in names
         if name.endswith(".test.json")
     ]
+    if not found:
+        raise InvalidInputError(f"{path}: this folder has no `*.test.json` file")
+    return found
 
 
 def _load_test_file(path: str, session_file: str | None, *, warns: bool = True) -> EvalSet:
@@ -211,22 +215,42 @@ async def _load_agent(module_name: str, agent_name: str | None) -> Any:
 
 
 def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Iterator[str]:
+    if not record.cases:
+        yield f"Nothing was evaluated for {agent_name}: the eval set has no cases."
     for case in record.cases:
         for run in case.runs:
             if run.failure is not None:
                 yield f"{case.eval_id} for {agent_name} {run.outcome}: {run.failure.message}"
+        if not case.metrics:
+            yield f"{case.eval_id} for {agent_name} was not evaluated."
         for metric in case.metrics:
+            results = [each for run in case.runs for each in run.metrics if each.name == metric.name]
             turns = list(_iter_scored_turns(case.runs, metric.name))
-            scores = [score for _, score in turns if score is not None]
-            if not turns:  # a metric of the whole conversation
-                whole = [each for run in case.runs for each in run.metrics if each.name == metric.name]
-                scores = [each.score for each in whole if each.score is not None]
-            mean = statistics.mean(scores) if scores else None
-            if mean is not None and mean >= metric.threshold:
+            # A metric of the whole conversation has no scores of turns.
+            scores = [score for _, score in turns] if turns else [each.score for each in results]
+            found = [score for score in scores if score is not None]
+            mean = statistics.mean(found) if found else None
+            problem = _find_problem(results, mean, metric.threshold)
+            if problem is None:
                 continue
             if show:
                 _print_table(metric.name, metric.threshold, mean, turns)
-            yield f"{metric.name} for {agent_name} Failed. Expected {metric.threshold}, but got {mean}."
+            yield f"{metric.name} for {agent_name} Failed. {problem}"
+
+
+def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: float) -> str | None:
+    """Return why a metric fails on a case, given its results in the runs; None if it passes."""
+    errors = [each.reason for each in results if each.status == "errored"]
+    if errors:
+        return f"It was errored in {len(errors)} of {len(results)} runs: {errors[0]}"
+    if mean is None or mean < threshold:
+        return f"Expected {threshold}, but got {mean}."
+    # A threshold alone is judged by the mean, as in Google's class; a status of the metric's own is not.
+    refused = [each.reason for each in results if each.status == "failed" and not each.literal]
+    if refused:
+        reason = f": {refused[0]}" if refused[0] else ""
+        return f"Its own status is failed in {len(refused)} of {len(results)} runs{reason}"
+    return None
 
 
 def _iter_scored_turns(runs: Sequence[RunResult], metric: str) -> Iterator[tuple[TurnResult, float | None]]:

@@ -127,6 +127,33 @@ class TestEvaluateEvalSet:
         with pytest.raises(AssertionError, match=r"add_two_numbers for None crashed: .*gone"):
             await evaluate(build_set(say(*RIGHT), say("boom", "42")))
 
+    @pytest.mark.parametrize(
+        ("outcome", "message"),
+        [
+            ("1.0 if first else 1 / 0", "It was errored in 1 of 2 runs: .*division by zero"),
+            ("{'score': 0.9, 'passed': first}", "Its own status is failed in 1 of 2 runs"),
+            ("0.9 if first else 0.0", "Expected 0.5, but got 0.45"),
+        ],
+    )
+    async def test_custom_metrics_that_fail(self, folder: Path, outcome: str, message: str) -> None:
+        (folder / "my_package/judges.py").write_text(
+            "from pathlib import Path\n"
+            "def judge(actual_invocations, expected_invocations):\n"
+            "    first = not Path('called').exists()\n"
+            "    Path('called').touch()\n"
+            f"    return {outcome}\n"
+        )
+        judge = {"code_config": {"name": "my_package.judges.judge"}}
+        config = adk.EvalConfig.model_validate(
+            {"criteria": {"judge": 0.5}, "custom_metrics": {"judge": judge}}
+        )
+        with pytest.raises(AssertionError, match=f"judge for None Failed. {message}"):
+            await evaluate(build_set(say(*RIGHT)), config)
+
+    async def test_an_eval_set_without_cases_fails(self) -> None:
+        with pytest.raises(AssertionError, match="Nothing was evaluated for None"):
+            await evaluate(adk.EvalSet(eval_set_id="empty", eval_cases=[]))
+
     async def test_a_sub_agent_in_the_place_of_the_root(self) -> None:
         await evaluate(build_set(say("hi", "I am special.")), agent_name="specialist_bot")
         with pytest.raises(AssertionError, match="Sub-Agent `nobody` not found"):
@@ -189,6 +216,11 @@ class TestFiles:
         (tests / "b.test.json").write_text(build_set(say("?", "43")).model_dump_json())
         with pytest.raises(AssertionError, match="response_match_score for None Failed"):
             await adk.AgentEvaluator.evaluate("my_package.agent", "tests", num_runs=1)
+
+    async def test_a_folder_without_tests(self, folder: Path) -> None:
+        (folder / "tests").mkdir()
+        with pytest.raises(InvalidInputError, match=r"tests: this folder has no `\*\.test\.json` file"):
+            await adk.AgentEvaluator.evaluate("my_package.agent", "tests")
 
     async def test_old_lists_warn_and_take_a_session(self, folder: Path) -> None:
         (folder / "old.test.json").write_text(self.OLD[0])
