@@ -2,13 +2,13 @@
 
 A criterion may hold a function of its own in `compare`. As in tRPC-Agent-Go it decides in place of the
 built-in rules unless `ignore` is set, files cannot hold it, and an exception that it raises is a mismatch
-with the exception's text as its reason.
+with the exception's text as its reason. Unlike there, a result that is no bool fails the case.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from evalgate.api.trpc.wire import WireModel
 
@@ -28,7 +28,7 @@ class TextCriterion(WireModel):
     length: dict[str, Any] | None = None
     compare_name: str = ""
     compare: Callable[[str, str], object] | None = Field(default=None, exclude=True, repr=False)
-    """Called with the actual and the expected text; a true result is a match."""
+    """Called with the actual and the expected text; True is a match, and only bools are accepted."""
 
 
 class JSONCriterion(WireModel):
@@ -47,7 +47,7 @@ class JSONCriterion(WireModel):
     valid: bool = False
     compare_name: str = ""
     compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
-    """Called with the actual and the expected value; a true result is a match."""
+    """Called with the actual and the expected value; True is a match, and only bools are accepted."""
 
 
 class ToolTrajectoryStrategy(WireModel):
@@ -76,7 +76,7 @@ class ToolTrajectoryCriterion(WireModel):
     subset_matching: bool = False
     compare_name: str = ""
     compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
-    """Called with the actual and the expected `Invocation`; a true result is a match."""
+    """Called with the actual and the expected `Invocation`; True is a match, and only bools are accepted."""
 
 
 class FinalResponseCriterion(WireModel):
@@ -92,7 +92,7 @@ class FinalResponseCriterion(WireModel):
     xml: dict[str, Any] | None = None
     compare_name: str = ""
     compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
-    """Called with the actual and the expected `Invocation`; a true result is a match."""
+    """Called with the actual and the expected `Invocation`; True is a match, and only bools are accepted."""
 
 
 class RubricContent(WireModel):
@@ -171,6 +171,14 @@ class EvalMetric(WireModel):
     metric_name: str = ""
     evaluator_name: str = ""
     """Evaluator in the registry; empty: that of the metric's name."""
-    threshold: float = 0.0
+    threshold: float = Field(default=0.0, allow_inf_nan=False)
     criterion: Criterion | None = None
     extension: Any = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_null_threshold(cls, value: object) -> object:
+        # Go reads null as 0, which everything reaches.
+        if isinstance(value, Mapping) and "threshold" in value and value["threshold"] is None:
+            raise ValueError("has no number as its `threshold`")
+        return value

@@ -1,8 +1,11 @@
 """The registry of evaluators, and evalgate's own metrics as evaluators of tRPC-Agent-Go."""
 
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,7 +15,7 @@ from evalgate.api.trpc.datasets import Invocation
 from evalgate.api.trpc.errors import NotFoundError
 from evalgate.api.trpc.protocols import Evaluator
 from evalgate.api.trpc.requests import EvaluateResult, PerInvocationDetails, PerInvocationResult
-from evalgate.api.trpc.results import EvalStatus, RubricScore
+from evalgate.api.trpc.results import EvalStatus, RubricScore, parse_status
 from evalgate.config.schema.thresholds import NEWEST_ADK
 from evalgate.core import registry
 from evalgate.core.errors import EvalgateError, InvalidInputError
@@ -68,12 +71,12 @@ class Registry:
         """Add an evaluator, or replace that of the same name; an empty name stands for the evaluator's own.
 
         Raises:
-            InvalidInputError: there is no evaluator, or it has no name.
+            InvalidInputError: it has no method `evaluate`, or no name.
         """
-        if evaluator is None:
-            raise InvalidInputError("`evaluator` is None")
-        name = name or evaluator.name
-        if not name:
+        if not callable(getattr(evaluator, "evaluate", None)) or isinstance(evaluator, type):
+            raise InvalidInputError(f"`evaluator` is {evaluator!r}: it must be an object with `evaluate`")
+        name = name or getattr(evaluator, "name", "")
+        if not isinstance(name, str) or not name:
             raise InvalidInputError("the evaluator has no name")
         self._evaluators[name] = evaluator
 
@@ -176,6 +179,11 @@ _MISMATCHES = {
     "final_response_avg_score": "final response mismatch",
 }
 
+_CRITERIA = {
+    "tool_trajectory_avg_score": "ToolTrajectoryCriterion",
+    "final_response_avg_score": "FinalResponseCriterion",
+}
+
 
 def _compare_turns(
     name: str,
@@ -185,7 +193,9 @@ def _compare_turns(
 ) -> MetricResult:
     turns = []
     for actual, expected in zip(actuals, expecteds, strict=True):
-        fault = describe_comparison(compare, actual, expected)
+        # Copies: the function of a user must not change what other metrics see, and what results hold.
+        pair = actual.model_copy(deep=True), expected.model_copy(deep=True)
+        fault = describe_comparison(compare, *pair, criterion=_CRITERIA[name])
         turns.append(TurnScore(0.0, f"{_MISMATCHES[name]}: {fault}") if fault else TurnScore(1.0))
     if not turns:
         return NotApplicable("there are no turns to compare")
@@ -250,16 +260,50 @@ def decide_status(score: float | None, threshold: float) -> EvalStatus:
 async def run_evaluator(
     evaluator: Evaluator, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric
 ) -> EvaluateResult:
-    """Return the result of an evaluator, which may be asynchronous.
+    """Return the result of an evaluator, which may be asynchronous. Those of users get copies.
 
     Raises:
-        EvaluatorError: it returned another number of results than there are turns.
+        EvaluatorError: it returned something else than a result for each turn, a score that is no finite
+            number, or an unknown status.
         Exception: as the evaluator raised it.
     """
+    if not isinstance(evaluator, BuiltInEvaluator):
+        actuals = [turn.model_copy(deep=True) for turn in actuals]
+        expecteds = [turn.model_copy(deep=True) for turn in expecteds]
+        metric = metric.model_copy(deep=True)
     result = evaluator.evaluate(actuals, expecteds, metric)
     if isinstance(result, Awaitable):
         result = await result
-    if len(result.per_invocation_results) != len(actuals):
-        count = len(result.per_invocation_results)
-        raise EvaluatorError(f"the evaluator returned {count} results for {len(actuals)} turns")
-    return result
+    if not isinstance(result, EvaluateResult):
+        raise EvaluatorError(f"the evaluator returned {type(result).__name__} and no EvaluateResult")
+    turns = result.per_invocation_results
+    if len(turns) != len(actuals):
+        raise EvaluatorError(f"the evaluator returned {len(turns)} results for {len(actuals)} turns")
+    return EvaluateResult(
+        _read_score(result.overall_score), _read_status(result.overall_status), list(map(_check_turn, turns))
+    )
+
+
+def _check_turn(turn: PerInvocationResult) -> PerInvocationResult:
+    if not isinstance(turn, PerInvocationResult):
+        raise EvaluatorError(f"the evaluator returned {type(turn).__name__} and no PerInvocationResult")
+    details = turn.details
+    if details is not None:
+        details = replace(details, score=_read_score(details.score))
+        for rubric in details.rubric_scores:
+            _read_score(rubric.score)
+    return replace(turn, score=_read_score(turn.score), status=_read_status(turn.status), details=details)
+
+
+def _read_score(score: object) -> float:
+    # Not only `float`: numpy's numbers are real numbers, too.
+    if not isinstance(score, bool) and isinstance(score, Real) and math.isfinite(score):
+        return float(score)
+    raise EvaluatorError(f"the evaluator returned the score {score!r}: it must be a finite number")
+
+
+def _read_status(status: object) -> EvalStatus:
+    try:
+        return parse_status(status)
+    except ValueError as error:
+        raise EvaluatorError(f"the evaluator returned {error}") from None

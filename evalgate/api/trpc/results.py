@@ -1,6 +1,6 @@
 """The results of tRPC-Agent-Go as objects: those of `.evalset_result.json`, and those of an evaluator."""
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 from pydantic import Field
 from typing_extensions import override
@@ -11,6 +11,19 @@ from evalgate.api.trpc.wire import WireModel
 
 EvalStatus: TypeAlias = Literal["passed", "failed", "not_evaluated", "unknown", ""]
 """Status of a run, a case or a metric; it compares equal to its text."""
+
+
+def parse_status(status: object) -> EvalStatus:
+    """Return a status that is given in any case.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    for known in get_args(EvalStatus):
+        if isinstance(status, str) and status.lower() == known:
+            return cast("EvalStatus", known)
+    names = ", ".join(filter(None, get_args(EvalStatus)))
+    raise ValueError(f"the status {status!r}: it must be one of {names}")
 
 
 class RubricScore(WireModel):

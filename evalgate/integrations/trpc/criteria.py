@@ -5,6 +5,7 @@ unknown strategy or an invalid pattern is a mismatch, not an error: that is the 
 passes.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from evalgate.core.errors import EvalgateError
 from evalgate.core.extras import describe_install
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion
@@ -81,15 +83,38 @@ class TrpcTurnMetric(GoModel):
         return cls.model_validate(criterion.options, context=BOUND)
 
 
-def describe_comparison(compare: Callable[[Any, Any], object], actual: object, expected: object) -> str:
+class ComparerResultError(EvalgateError):
+    """A function in `compare` returned something else than True or False."""
+
+
+def describe_comparison(
+    compare: Callable[[Any, Any], object], actual: object, expected: object, *, criterion: str
+) -> str:
     """Return "" if a function of the user finds that two values match, else the reason.
 
     An exception is a mismatch with its text as the reason, as an error of such a function is in the original.
+
+    Args:
+        compare: The function.
+        actual: Its first argument.
+        expected: Its second argument.
+        criterion: Name of the criterion that holds the function, for errors.
+
+    Raises:
+        ComparerResultError: the function returned no bool. A coroutine or a tuple is true, and would match.
     """
     try:
-        return "" if compare(actual, expected) else "the function that compares them found no match"
+        found = compare(actual, expected)
     except Exception as error:  # noqa: BLE001  the user's code
         return str(error) or type(error).__name__
+    if isinstance(found, bool):
+        return "" if found else "the function that compares them found no match"
+    if inspect.iscoroutine(found):
+        found.close()  # or Python warns that it was never awaited
+    hint = ", and it must not be asynchronous" if inspect.isawaitable(found) else ""
+    raise ComparerResultError(
+        f"`compare` of {criterion} returned {type(found).__name__}: it must return True or False{hint}"
+    )
 
 
 class LengthCriterion(GoModel):
@@ -206,7 +231,7 @@ class TextCriterion(GoModel):
         if self.ignore:
             return ""
         if self.compare is not None:
-            return describe_comparison(self.compare, actual, expected)
+            return describe_comparison(self.compare, actual, expected, criterion="TextCriterion")
         # Before the strategy, so that `skip` does not skip the length, and before any lower-casing.
         if self.length is not None and (fault := self.length.find_mismatch(actual)):
             return f"length mismatch: {fault}"
@@ -276,7 +301,7 @@ class JsonCriterion(GoModel):
         if self._is_contradictory:
             return _CONTRADICTION
         if self.compare is not None:
-            return describe_comparison(self.compare, actual, expected)
+            return describe_comparison(self.compare, actual, expected, criterion="JSONCriterion")
         subject = actual
         if self.valid and isinstance(actual, str):
             subject, fault = parse_json_text(actual, exact=True)
@@ -310,7 +335,7 @@ class JsonCriterion(GoModel):
         if fault:
             return f"parse expected raw json: {fault}"
         if self.compare is not None:
-            return describe_comparison(self.compare, given, wanted)
+            return describe_comparison(self.compare, given, wanted, criterion="JSONCriterion")
         return self._compare_values(given, wanted)
 
     @property

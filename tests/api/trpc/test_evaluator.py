@@ -484,6 +484,57 @@ class TestComparers:
         assert details is not None
         assert details.reason == reason
 
+    @pytest.mark.parametrize(
+        ("returned", "shown"),
+        [
+            (1, "int"),
+            (float("nan"), "float"),
+            ("no", "str"),
+            ((False, "why"), "tuple"),
+            (None, "NoneType"),
+            (asyncio.sleep, "coroutine"),
+        ],
+    )
+    @pytest.mark.parametrize("kind", ["TextCriterion", "JSONCriterion", "FinalResponseCriterion", "tools"])
+    def test_a_result_that_is_no_bool_fails_the_case(self, kind: str, returned: object, shown: str) -> None:
+        def compare(actual: Any, expected: Any) -> object:
+            return returned(0) if callable(returned) else returned
+
+        name, metric_name = kind, "final_response_avg_score"
+        if kind == "TextCriterion":
+            response = trpc.FinalResponseCriterion(text=trpc.TextCriterion(compare=compare))
+        elif kind == "JSONCriterion":
+            response = trpc.FinalResponseCriterion(json_=trpc.JSONCriterion(compare=compare))
+        else:
+            response = trpc.FinalResponseCriterion(compare=compare)
+        criterion = trpc.Criterion(final_response=response)
+        if kind == "tools":
+            name, metric_name = "ToolTrajectoryCriterion", "tool_trajectory_avg_score"
+            criterion = trpc.Criterion(tool_trajectory=trpc.ToolTrajectoryCriterion(compare=compare))
+        metric = a_metric(criterion, metric_name=metric_name)
+        run = evaluate_one(lambda text: "1", a_case("one", expected="1"), metrics=[metric])
+        assert run.final_eval_status == "failed"
+        assert run.error_message.startswith(
+            f"run evaluation for metric {metric_name}: `compare` of {name} returned {shown}: "
+            "it must return True or False"
+        )
+
+    def test_a_comparer_gets_copies(self) -> None:
+        def spoil(actual: trpc.Invocation, expected: trpc.Invocation) -> bool:
+            actual.final_response = expected.final_response = None
+            return True
+
+        spoiling = a_metric(
+            trpc.Criterion(final_response=trpc.FinalResponseCriterion(compare=spoil)),
+            metric_name="first",
+            evaluator_name="final_response_avg_score",
+        )
+        run = evaluate_one(lambda text: "b", metrics=[spoiling, a_metric()])
+        assert [each.score for each in run.overall_eval_metric_results] == [1.0, 0.0]
+        [turn] = run.eval_metric_result_per_invocation
+        assert turn.actual_invocation is not None
+        assert turn.actual_invocation.final_response == trpc.Message(role="assistant", content="b")
+
     def test_json(self) -> None:
         seen = []
 
@@ -578,6 +629,42 @@ class Short(ContainsAll):
         return trpc.EvaluateResult(1.0, "passed", [])
 
 
+class Changed(ContainsAll):
+    """Returns its scores with one field replaced: of the whole, of a turn, of its details or a rubric."""
+
+    def __init__(self, where: str, field: str, value: object) -> None:
+        self.where, self.field, self.value = where, field, value
+
+    def evaluate(self, *args: Any) -> trpc.EvaluateResult:
+        result = super().evaluate(*args)
+        [turn] = result.per_invocation_results
+        assert turn.details is not None
+        places = {
+            "whole": result,
+            "turn": turn,
+            "details": turn.details,
+            "rubric": turn.details.rubric_scores[0],
+        }
+        setattr(places[self.where], self.field, self.value)
+        return result
+
+
+class Spoiling(ContainsAll):
+    """Changes everything that it gets, and passes."""
+
+    def evaluate(
+        self,
+        actuals: Sequence[trpc.Invocation],
+        expecteds: Sequence[trpc.Invocation],
+        metric: trpc.EvalMetric,
+    ) -> trpc.EvaluateResult:
+        metric.threshold = 0.0
+        for turn in (*actuals, *expecteds):
+            turn.final_response = trpc.Message(role="assistant", content="spoilt")
+        turns = [trpc.PerInvocationResult(score=1.0, status="passed") for _ in actuals]
+        return trpc.EvaluateResult(1.0, "passed", turns)
+
+
 class TestEvaluators:
     """Evaluators of the user, named in `.metrics.json`."""
 
@@ -632,6 +719,43 @@ class TestEvaluators:
         assert run.overall_eval_metric_results == []
         assert result.overall_status == "failed"
 
+    @pytest.mark.parametrize("score", [float("nan"), float("inf"), None, "1", True])
+    @pytest.mark.parametrize(
+        ("where", "field"),
+        [("whole", "overall_score"), ("turn", "score"), ("details", "score"), ("rubric", "score")],
+    )
+    def test_a_score_that_is_no_finite_number_fails_the_case(
+        self, tmp_path: Path, where: str, field: str, score: object
+    ) -> None:
+        result = self.evaluate(tmp_path, Changed(where, field, score))
+        run = result.eval_cases[0].eval_case_results[0]
+        assert run.final_eval_status == result.overall_status == "failed"
+        assert run.error_message == (
+            f"run evaluation for metric words: the evaluator returned the score {score!r}: "
+            "it must be a finite number"
+        )
+
+    @pytest.mark.parametrize(("where", "field"), [("whole", "overall_status"), ("turn", "status")])
+    def test_statuses_are_read_in_any_case(self, tmp_path: Path, where: str, field: str) -> None:
+        result = self.evaluate(tmp_path, Changed(where, field, "PASSED"))
+        assert result.overall_status == "passed"
+        for wrong in ("fail", False, None):
+            [case] = self.evaluate(tmp_path, Changed(where, field, wrong)).eval_cases
+            run = case.eval_case_results[0]
+            assert run.final_eval_status == "failed"
+            assert f"for metric words: the evaluator returned the status {wrong!r}" in run.error_message
+
+    def test_evaluators_get_copies(self) -> None:
+        registry = trpc.Registry()
+        registry.register("spoiling", Spoiling())
+        first = a_metric(metric_name="first", evaluator_name="spoiling", threshold=0.5)
+        run = evaluate_one(lambda text: "b", metrics=[first, a_metric()], registry=registry)
+        results = run.overall_eval_metric_results
+        assert [(each.score, each.threshold) for each in results] == [(1.0, 0.5), (0.0, 1.0)]
+        [turn] = run.eval_metric_result_per_invocation
+        assert turn.actual_invocation is not None
+        assert turn.actual_invocation.final_response == trpc.Message(role="assistant", content="b")
+
     def test_one_that_is_not_registered_is_an_error_before_the_agent_runs(self) -> None:
         asked: list[str] = []
         evaluator = build(asked.append, metrics=[a_metric(metric_name="final_response_avg_scor")])
@@ -661,6 +785,9 @@ class TestEvaluators:
         assert registry.list() == sorted([*built_in, "words"])
         with pytest.raises(InvalidInputError):
             registry.register("nothing", None)  # type: ignore[arg-type]
+        for wrong in (3, object(), ContainsAll):
+            with pytest.raises(InvalidInputError, match="must be an object with `evaluate`"):
+                registry.register("wrong", wrong)  # type: ignore[arg-type]
         with pytest.raises(trpc.NotFoundError):
             registry.get("nothing")
 

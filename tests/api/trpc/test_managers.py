@@ -219,6 +219,8 @@ class TestEvalSets:
     [
         (lambda: trpc.EvalMetric.model_validate({"treshold": 1.0}), "has no field 'treshold'. Did you mean"),
         (lambda: trpc.EvalCase.model_validate({"evalId": "a", "mine": 1}), "has no field 'mine'"),
+        (lambda: trpc.EvalMetric(threshold=float("nan")), "finite number"),
+        (lambda: trpc.EvalMetric.model_validate({"threshold": None}), "no number as its `threshold`"),
         (lambda: trpc.EvalMetric.model_validate({"criterion": {"toolTrajectori": {}}}), "'toolTrajectori'"),
     ],
 )
