@@ -227,7 +227,7 @@ def test_fields_of_google_adk_that_are_not_read_are_listed(project: Path) -> Non
     done = evalgate("convert", "new.json", "--to", "adk", cwd=project)
 
     lost = [line.partition(": ")[2] for line in done.err.splitlines()]
-    assert lost == ["`points` is not carried over", "`tags` is not carried over"]
+    assert lost == ["`tags` is not carried over", "c: the points of its rubrics"]
 
 
 GOALS = Journey((Goal("g", "text", keywords=("k",)), Goal("h", "text")), {"g": (), "h": ()}, "Somebody asks.")

@@ -17,28 +17,33 @@ from tests.github.world import LONGEST_BODY, NAME, OURS, OWNER, Comment, Grant, 
 
 def list_comments(world: World, asked: Asked) -> Answer:
     number = _pull(world, asked.values["issue_number"])
-    seen = [each for each in world.comments.values() if each.issue == number and _seen(world, each)]
-    return 200, Page([_comment(world, each, asked) for each in seen])
+    # One moment for the whole list: a comment that is deleted meanwhile is there or not, never without its text.
+    at = _get_moment(world)
+    there = [each for each in world.comments.values() if each.issue == number]
+    found = [(each, body) for each in there if (body := each.body(at)) is not None]
+    return 200, Page([_comment(each, body, asked) for each, body in found])
 
 
 def create_comment(world: World, asked: Asked) -> Answer:
     number = _pull(world, asked.values["issue_number"])
-    comment = world.add_comment(_checked(asked.body["body"]), asked.who, number)
-    return 201, _comment(world, comment, asked, fresh=True)
+    text = _checked(asked.body["body"])
+    return 201, _comment(world.add_comment(text, asked.who, number), text, asked)
 
 
 def get_comment(world: World, asked: Asked) -> Answer:
-    return 200, _comment(world, _found(world, asked, fresh=False), asked)
+    return 200, _comment(*_find(world, asked, _get_moment(world)), asked)
 
 
 def edit_comment(world: World, asked: Asked) -> Answer:
-    comment = _found(world, asked, fresh=True)
-    world.edit_comment(comment, _checked(asked.body["body"]))
-    return 200, _comment(world, comment, asked, fresh=True)
+    comment, _ = _find(world, asked, time.monotonic())
+    text = _checked(asked.body["body"])
+    world.edit_comment(comment, text)
+    return 200, _comment(comment, text, asked)
 
 
 def delete_comment(world: World, asked: Asked) -> Answer:
-    world.edit_comment(_found(world, asked, fresh=True), None)
+    comment, _ = _find(world, asked, time.monotonic())
+    world.edit_comment(comment, None)
     return 204, None
 
 
@@ -48,15 +53,18 @@ def _pull(world: World, number: str) -> int:
     return int(number)
 
 
-def _found(world: World, asked: Asked, *, fresh: bool) -> Comment:
+def _find(world: World, asked: Asked, at: float) -> tuple[Comment, str]:
+    """Return a comment with its text at a moment; refuse the request if there was none."""
     comment = world.comments.get(int(asked.values["comment_id"]))
-    if comment is None or not _seen(world, comment, fresh=fresh):
+    body = comment.body(at) if comment is not None else None
+    if comment is None or body is None:
         raise Refused(404, "Not Found")
-    return comment
+    return comment, body
 
 
-def _seen(world: World, comment: Comment, *, fresh: bool = False) -> bool:
-    return comment.body(time.monotonic() - (0 if fresh else world.lag_s)) is not None
+def _get_moment(world: World) -> float:
+    """Return the moment that readers see now: what was written since then has not reached them."""
+    return time.monotonic() - world.lag_s
 
 
 def _checked(body: str) -> str:
@@ -73,13 +81,13 @@ def _error(message: str) -> Mapping[str, str]:
     return {"resource": "IssueComment", "code": "unprocessable", "field": "body", "message": message}
 
 
-def _comment(world: World, comment: Comment, asked: Asked, *, fresh: bool = False) -> Mapping[str, Any]:
+def _comment(comment: Comment, body: str, asked: Asked) -> Mapping[str, Any]:
     base = f"{asked.base}/repos/{OWNER}/{NAME}/issues"
     return sample(
         "issue-comment",
         id=comment.number,
         node_id=f"IC_{comment.number}",
-        body=comment.body(time.monotonic() - (0 if fresh else world.lag_s)),
+        body=body,
         user=_user(comment.author),
         url=f"{base}/comments/{comment.number}",
         issue_url=f"{base}/{comment.issue}",
