@@ -12,6 +12,8 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "thresholds": ((*_PATH, Mapping), "a path, or a mapping of the sections of a thresholds file"),
     "runs": ((int,), 'a whole number, or "auto"'),
     "baseline": (_PATH, "a path or an address; `compare` takes a record"),
+    "num_runs": ((int,), "a whole number"),
+    "eval_case_parallelism": ((int,), "a whole number"),
     "concurrency": ((int,), "a whole number"),
     "timeout": ((int, float), "a number of seconds"),
     "judge": ((str,), "a text such as `openai/gpt-5`"),
@@ -38,6 +40,24 @@ def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = f
     ]
     if problems:
         raise InvalidInputError(problems)
+
+
+def require_text(name: str, value: object) -> None:
+    """Raise InvalidInputError unless an argument is a text that is not empty and can be encoded."""
+    if not isinstance(value, str):
+        raise InvalidInputError(f"`{name}` must be a text, not {_describe(value)}")
+    if not value:
+        raise InvalidInputError(f"`{name}` is empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"`{name}` is {value!r}, which is no valid Unicode") from None
+
+
+def require_instance(name: str, value: object, expected: type) -> None:
+    """Raise InvalidInputError unless an argument is an instance of a class."""
+    if not isinstance(value, expected):
+        raise InvalidInputError(f"`{name}` must be an `{expected.__name__}`, not {_describe(value)}")
 
 
 def _find_problems(name: str, value: object) -> Iterator[str]:

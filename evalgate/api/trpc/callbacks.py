@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from evalgate.api.trpc.errors import CallbackError
 from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, InferenceResult
-from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult
+from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult, parse_status
 
 Context: TypeAlias = Mapping[str, Any]
 """Values that callbacks pass on; the first callback of a phase gets an empty one."""
@@ -231,14 +231,13 @@ class Callbacks:
             where: What is under way, for errors: `app=…, evalSetID=…`.
 
         Raises:
-            CallbackError: a function raised an exception. Its text is that of tRPC-Agent-Go.
+            CallbackError: a function raised an exception, returned something else than None and a
+                `CallbackResult`, or set an unknown status. The text is that of tRPC-Agent-Go.
         """
         own = _POINTS[point]
         for index, (name, hook) in enumerate(self._hooks[point]):
             try:
-                found = hook(context, args)
-                if inspect.isawaitable(found):
-                    found = await found
+                found = await _call_hook(hook, context, args)
             except Exception as error:
                 raise CallbackError(
                     f"run {point.replace('_', ' ')} callbacks ({where}): execute {own} callbacks: "
@@ -247,3 +246,44 @@ class Callbacks:
             if found is not None:
                 context = found.context
         return context
+
+
+async def _call_hook(
+    hook: Callable[[Context, Any], object], context: Context, args: object
+) -> CallbackResult | None:
+    found = hook(context, args)
+    if inspect.isawaitable(found):
+        found = await found
+    if not isinstance(found, CallbackResult | None):
+        raise TypeError(f"it returned {type(found).__name__} in the place of None or a CallbackResult")
+    _read_statuses(args)
+    return found
+
+
+def _read_statuses(args: object) -> None:
+    """Read the statuses that a callback may have set, in any case.
+
+    Raises:
+        ValueError: one is unknown.
+    """
+    match args:
+        case AfterInferenceCaseArgs(result=InferenceResult() as inference):
+            inference.status = parse_status(inference.status)
+        case AfterInferenceSetArgs(results=inferences):
+            for inference in inferences:
+                inference.status = parse_status(inference.status)
+        case AfterEvaluateCaseArgs(result=EvalCaseResult() as case):
+            _read_case_statuses(case)
+        case AfterEvaluateSetArgs(result=EvalSetResult() as result):
+            for case in result.eval_case_results:
+                _read_case_statuses(case)
+
+
+def _read_case_statuses(case: EvalCaseResult) -> None:
+    case.final_eval_status = parse_status(case.final_eval_status)
+    turns = case.eval_metric_result_per_invocation
+    for metric in (
+        *case.overall_eval_metric_results,
+        *(each for turn in turns for each in turn.eval_metric_results),
+    ):
+        metric.eval_status = parse_status(metric.eval_status)

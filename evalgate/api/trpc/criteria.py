@@ -5,12 +5,15 @@ built-in rules unless `ignore` is set, files cannot hold it, and an exception th
 with the exception's text as its reason. Unlike there, a result that is no bool fails the case.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from evalgate.api.arguments import require_instance
 from evalgate.api.trpc.wire import WireModel
+from evalgate.core.errors import InvalidInputError
 
 
 class TextCriterion(WireModel):
@@ -182,3 +185,14 @@ class EvalMetric(WireModel):
         if isinstance(value, Mapping) and "threshold" in value and value["threshold"] is None:
             raise ValueError("has no number as its `threshold`")
         return value
+
+
+def require_threshold(metric: EvalMetric) -> None:
+    """Raise InvalidInputError unless a metric has a finite threshold, which code may have changed."""
+    require_instance("metric", metric, EvalMetric)
+    threshold: object = metric.threshold
+    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if not is_number or not math.isfinite(metric.threshold):
+        raise InvalidInputError(
+            f"the threshold of {metric.metric_name!r} is {threshold!r}: it must be a finite number"
+        )

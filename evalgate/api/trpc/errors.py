@@ -16,4 +16,4 @@ class StorageError(NoVerdictError):
 
 
 class CallbackError(NoVerdictError):
-    """A callback raised an exception, which is the cause of this error."""
+    """A callback raised an exception, returned no `CallbackResult`, or set an unknown status."""

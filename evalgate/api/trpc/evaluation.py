@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Self
 
+from evalgate.api.arguments import check_arguments, require_text
 from evalgate.api.evaluation import run_blocking
 from evalgate.api.trpc.callbacks import Callbacks
 from evalgate.api.trpc.criteria import EvalMetric
@@ -72,8 +73,7 @@ class AgentEvaluator:
         """
         if self._is_closed:
             raise InvalidInputError("the evaluator is closed")
-        if not eval_set_id:
-            raise InvalidInputError("`eval_set_id` is empty")
+        require_text("eval_set_id", eval_set_id)
         start = time.monotonic_ns()
         metrics = self._load_metrics(eval_set_id)
         request = InferenceRequest(self._app_name, eval_set_id, list(eval_case_ids))
@@ -180,8 +180,8 @@ def new(
     ...     evaluator.evaluate("greetings").overall_status
     'passed'
     """
-    if not app_name:
-        raise InvalidInputError("`app_name` is empty")
+    require_text("app_name", app_name)
+    check_arguments({"num_runs": num_runs}, required=frozenset({"num_runs"}))
     if num_runs < 1:
         raise InvalidInputError("`num_runs` must be at least 1")
     service = evaluation_service or LocalService(

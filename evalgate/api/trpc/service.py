@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from evalgate.api.arguments import check_arguments, require_text
 from evalgate.api.evaluation import run_blocking
 from evalgate.api.trpc.callbacks import (
     AfterEvaluateCaseArgs,
@@ -25,6 +26,7 @@ from evalgate.api.trpc.callbacks import (
     Callbacks,
     Context,
 )
+from evalgate.api.trpc.criteria import require_threshold
 from evalgate.api.trpc.datasets import EvalCase, EvalSet, Invocation
 from evalgate.api.trpc.errors import CallbackError, NotFoundError
 from evalgate.api.trpc.evaluators import BuiltInEvaluator, Registry, provide_judges
@@ -99,8 +101,11 @@ class LocalService:
             judge: `PROVIDER/MODEL` that judges in the place of each metric's model.
 
         Raises:
-            InvalidInputError: the parallelism is not positive, or the judge is not named in that form.
+            InvalidInputError: an argument has a wrong type, the parallelism is not positive, or the judge is
+                not named in that form.
         """
+        given = {"eval_case_parallelism": eval_case_parallelism, "timeout": timeout, "judge": judge}
+        check_arguments(given)
         at_once = (os.cpu_count() or 1) if eval_case_parallelism is None else eval_case_parallelism
         if at_once < 1:
             raise InvalidInputError("`eval_case_parallelism` must be at least 1")
@@ -144,6 +149,7 @@ class LocalService:
         Raises:
             NotFoundError: there is no such eval set or case.
             CallbackError: a callback of the set failed.
+            InvalidInputError: the supplier of session ids raised an exception, or returned no text.
             EvalgateError: there is no agent, or it cannot be set up.
         """
         where = f"app={request.app_name}, evalSetID={request.eval_set_id}"
@@ -179,10 +185,19 @@ class LocalService:
                 throttle = Throttle(ThrottleSettings(at_once))
                 yield CaseRunner(agent, create_scripted_user, throttle, never_stop)
 
+    def _build_session_id(self) -> str:
+        try:
+            session_id = self._create_session_id()
+        except Exception as error:
+            message = f"`session_id_supplier` raised {type(error).__name__}: {error}"
+            raise InvalidInputError(message) from error
+        require_text("session_id_supplier()", session_id)
+        return session_id
+
     async def _infer_case(
         self, request: InferenceRequest, context: Context, runner: CaseRunner | None, case: EvalCase
     ) -> InferenceResult:
-        session_id, start, run_point = self._create_session_id(), time.time(), self._callbacks.run_point
+        session_id, start, run_point = self._build_session_id(), time.time(), self._callbacks.run_point
         result = InferenceResult(request.app_name, request.eval_set_id, case.eval_id, session_id=session_id)
         where = f"evalCaseID={case.eval_id}, sessionID={session_id}"
         whole = f"app={request.app_name}, evalSetID={request.eval_set_id}, {where}"
@@ -235,10 +250,12 @@ class LocalService:
 
         Raises:
             NotFoundError: a metric has no evaluator.
-            InvalidInputError: the criterion of a built-in evaluator is wrong.
+            InvalidInputError: a threshold is no finite number, or the criterion of a built-in evaluator is
+                wrong.
         """
         with provide_judges(self._build_judges(ModelPool(_build_llm_context()))):
             for metric in request.evaluate_config.eval_metrics:
+                require_threshold(metric)
                 evaluator = self._registry.get(metric.evaluator_name or metric.metric_name)
                 if isinstance(evaluator, BuiltInEvaluator):
                     evaluator.check_metric(metric)

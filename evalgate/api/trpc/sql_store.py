@@ -40,6 +40,10 @@ class SqlStore:
             import sqlalchemy as sa
         except ImportError:
             raise InvalidInputError(f"SQL needs SQLAlchemy: {describe_install('sql')}") from None
+        if not isinstance(database, str | sa.Engine):
+            raise InvalidInputError(
+                f"`database` is {database!r}: it must be a URL or an engine of SQLAlchemy"
+            )
         self._owns_engine = isinstance(database, str)
         self._engine = _open_engine(database) if isinstance(database, str) else database
         self._lock = threading.Lock()

@@ -5,7 +5,8 @@ import uuid
 from collections.abc import Callable
 from typing import TypeAlias
 
-from evalgate.api.trpc.criteria import EvalMetric
+from evalgate.api.arguments import require_instance, require_text
+from evalgate.api.trpc.criteria import EvalMetric, require_threshold
 from evalgate.api.trpc.datasets import EvalCase, EvalSet
 from evalgate.api.trpc.errors import AlreadyExistsError, NotFoundError
 from evalgate.api.trpc.results import EvalSetResult
@@ -22,8 +23,7 @@ def require_names(**names: str) -> None:
     tRPC-Agent-Go joins names unchecked, so that `../x` would lead to other folders.
     """
     for what, name in names.items():
-        if not name:
-            raise InvalidInputError(f"`{what}` is empty")
+        require_text(what, name)
         if name in {".", ".."} or any(character in name for character in "/\\\0"):
             raise InvalidInputError(f"`{what}` is {name!r}: it must not contain a slash")
 
@@ -102,6 +102,7 @@ class StoredEvalSetManager(_StoredManager):
             NotFoundError: there is no such eval set.
             AlreadyExistsError: it has a case of this id.
         """
+        require_instance("eval_case", eval_case, EvalCase)
 
         def add(eval_set: EvalSet) -> None:
             if eval_case.eval_id in [each.eval_id for each in eval_set.eval_cases]:
@@ -120,6 +121,7 @@ class StoredEvalSetManager(_StoredManager):
         Raises:
             NotFoundError: there is no such eval set or case.
         """
+        require_instance("eval_case", eval_case, EvalCase)
 
         def update(eval_set: EvalSet) -> None:
             eval_set.eval_cases[_find_case(eval_set, eval_case.eval_id)] = eval_case
@@ -142,8 +144,7 @@ class StoredEvalSetManager(_StoredManager):
         self, app_name: str, eval_set_id: str, eval_case_id: str, change: Callable[[EvalSet], None]
     ) -> None:
         require_names(app_name=app_name, eval_set_id=eval_set_id)
-        if not eval_case_id:
-            raise InvalidInputError("`eval_id` is empty")
+        require_text("eval_id", eval_case_id)
 
         def rewrite(before: bytes | None) -> str:
             eval_set = self._parse(app_name, eval_set_id, before)
@@ -190,7 +191,9 @@ class StoredMetricManager(_StoredManager):
 
         Raises:
             AlreadyExistsError: there is one of this name.
+            InvalidInputError: its threshold is no finite number.
         """
+        require_threshold(metric)
 
         def add(metrics: list[EvalMetric]) -> None:
             if metric.metric_name in [each.metric_name for each in metrics]:
@@ -218,7 +221,9 @@ class StoredMetricManager(_StoredManager):
 
         Raises:
             NotFoundError: there is none of this name.
+            InvalidInputError: its threshold is no finite number.
         """
+        require_threshold(metric)
 
         def update(metrics: list[EvalMetric]) -> None:
             metrics[_find_metric(metrics, metric.metric_name, f"{app_name}/{eval_set_id}")] = metric
@@ -233,8 +238,7 @@ class StoredMetricManager(_StoredManager):
         self, app_name: str, eval_set_id: str, metric_name: str, change: Callable[[Metrics], None]
     ) -> None:
         require_names(app_name=app_name, eval_set_id=eval_set_id)
-        if not metric_name:
-            raise InvalidInputError("`metric_name` is empty")
+        require_text("metric_name", metric_name)
         self._rewrite(app_name, eval_set_id, change)
 
     def _rewrite(self, app_name: str, eval_set_id: str, change: Callable[[Metrics], None]) -> None:
@@ -273,6 +277,7 @@ class StoredEvalResultManager(_StoredManager):
         Raises:
             InvalidInputError: it does not name its eval set.
         """
+        require_instance("eval_set_result", eval_set_result, EvalSetResult)
         require_names(app_name=app_name, eval_set_id=eval_set_result.eval_set_id)
         result_id = eval_set_result.eval_set_result_id or (
             f"{app_name}_{eval_set_result.eval_set_id}_{uuid.uuid4()}"

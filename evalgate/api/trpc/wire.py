@@ -6,6 +6,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import ConfigDict, ValidationInfo, model_validator
 from pydantic.alias_generators import to_camel
+from typing_extensions import override
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
@@ -46,6 +47,15 @@ class WireModel(TrpcModel):
                 if name not in cls.model_fields and normalize_key(name) not in known:
                     raise ValueError(f"has no field {name!r}.{did_you_mean(name, list(cls.model_fields))}")
         return value
+
+    @override
+    def __setattr__(self, name: str, value: object) -> None:
+        known = type(self).model_fields
+        if name not in known and not name.startswith("_") and name not in (self.model_extra or {}):
+            raise AttributeError(
+                f"{type(self).__name__} has no field {name!r}.{did_you_mean(name, list(known))}"
+            )
+        super().__setattr__(name, value)
 
     def to_wire(self, *, functions: bool = False) -> dict[str, Any]:
         """Return the decoded JSON of this object, with Go's order of keys; Go omits empty members.

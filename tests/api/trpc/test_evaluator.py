@@ -434,6 +434,11 @@ class TestRuns:
         ("options", "message"),
         [
             ({"num_runs": 0}, "`num_runs` must be at least 1"),
+            *[
+                ({"num_runs": wrong}, "`num_runs` must be a whole number, not")
+                for wrong in ("2", None, 1.5, True)
+            ],
+            ({"eval_case_parallelism": "2"}, "`eval_case_parallelism` must be a whole number, not '2'"),
             ({"eval_case_parallelism": 0}, "`eval_case_parallelism` must be at least 1"),
             ({"judge": "nonsense"}, "must be PROVIDER/MODEL"),
         ],
@@ -442,9 +447,38 @@ class TestRuns:
         with pytest.raises(InvalidInputError, match=message):
             build(lambda text: "a", **options)
 
+    @pytest.mark.parametrize(
+        ("supply", "message"),
+        [
+            (lambda: 7, r"`session_id_supplier\(\)` must be a text, not 7"),
+            (lambda: "", r"`session_id_supplier\(\)` is empty"),
+            (lambda: "\ud800", "no valid Unicode"),
+            (lambda: 1 / 0, "`session_id_supplier` raised ZeroDivisionError: division by zero"),
+        ],
+    )
+    def test_session_ids_are_texts(self, supply: Any, message: str) -> None:
+        def answer(text: str, session: Any) -> str:
+            return str(session.id)
+
+        with pytest.raises(InvalidInputError, match=message):
+            build(answer, session_id_supplier=supply).evaluate(SET)
+
+    def test_a_threshold_that_was_changed_is_checked_before_the_agent_runs(self) -> None:
+        asked: list[str] = []
+        metrics = trpc.InMemoryMetricManager()
+        metrics.list = lambda *names: ["own"]  # type: ignore[method-assign]
+        changed = a_metric(metric_name="own", evaluator_name="final_response_avg_score")
+        changed.threshold = float("nan")
+        metrics.get = lambda *names: changed  # type: ignore[method-assign]
+        with pytest.raises(InvalidInputError, match="the threshold of 'own' is nan"):
+            build(asked.append, metric_manager=metrics).evaluate(SET)
+        assert asked == []
+
     def test_names_are_needed(self) -> None:
         with pytest.raises(InvalidInputError, match="`app_name` is empty"):
             trpc.new("")
+        with pytest.raises(InvalidInputError, match="`app_name` must be a text, not 3"):
+            trpc.new(3)  # type: ignore[arg-type]
         with pytest.raises(InvalidInputError, match="`eval_set_id` is empty"):
             build(lambda text: "a").evaluate("")
         with pytest.raises(trpc.NotFoundError, match="there is no eval set"):
@@ -934,6 +968,53 @@ class TestCallbacks:
         assert isinstance(caught.value.__cause__, RuntimeError)
         assert calls == ["first", "None CallbackError"]
         assert results.list(APP) == []
+
+    @pytest.mark.parametrize(
+        ("returned", "message"),
+        [
+            ({}, "it returned dict in the place of None or a CallbackResult"),
+            (True, "it returned bool in the place of None or a CallbackResult"),
+        ],
+    )
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_another_result_is_an_error_of_the_callback(
+        self, returned: object, message: str, is_async: bool
+    ) -> None:
+        async def return_later(context: trpc.Context, args: object) -> Any:
+            return returned
+
+        callbacks = trpc.Callbacks()
+        hook: Any = return_later if is_async else lambda context, args: returned
+        callbacks.register_before_evaluate_set("wrong", hook)
+        with pytest.raises(trpc.CallbackError) as caught:
+            build(lambda text: "a", callbacks=callbacks).evaluate(SET)
+        assert f"BeforeEvaluateSet callback[0] (wrong): {message}" in str(caught.value)
+
+    def test_statuses_that_callbacks_set_are_read_in_any_case(self) -> None:
+        def evaluate(inferred: Any, scored: Any) -> trpc.EvaluationResult:
+            def after_inference(context: trpc.Context, args: trpc.AfterInferenceCaseArgs) -> None:
+                args.result.status = inferred
+
+            def after_evaluate(context: trpc.Context, args: trpc.AfterEvaluateCaseArgs) -> None:
+                for metric in args.result.overall_eval_metric_results:
+                    metric.eval_status = scored
+                args.result.final_eval_status = scored
+
+            callbacks = trpc.Callbacks()
+            callbacks.register_after_inference_case("infer", after_inference)
+            callbacks.register_after_evaluate_case("score", after_evaluate)
+            return build(lambda text: "a", callbacks=callbacks).evaluate(SET)
+
+        [case] = evaluate("PASSED", "Failed").eval_cases
+        [run] = case.eval_case_results
+        assert run.final_eval_status == run.overall_eval_metric_results[0].eval_status == "failed"
+        for wrong in ("fail", False):
+            with pytest.raises(trpc.CallbackError) as caught:
+                evaluate("passed", wrong)
+            assert f"AfterEvaluateCase callback[0] (score): the status {wrong!r}" in str(caught.value)
+            [case] = evaluate(wrong, "failed").eval_cases
+            message = case.eval_case_results[0].error_message
+            assert f"AfterInferenceCase callback[0] (infer): the status {wrong!r}" in message
 
     def test_after_a_failed_inference_the_set_hears_of_it(self) -> None:
         heard: list[object] = []

@@ -165,6 +165,20 @@ class TestEvalSets:
                 InvalidInputError,
                 "`eval_id` is empty",
             ),
+            *[
+                (
+                    lambda sets, wrong=wrong: sets.add_case("math", "basic", wrong),
+                    InvalidInputError,
+                    "`eval_case` must be an `EvalCase`, not",
+                )
+                for wrong in (None, {"eval_id": "a"})
+            ],
+            (
+                lambda sets: sets.add_case("math", "basic", trpc.EvalCase(eval_id="\ud800")),
+                InvalidInputError,
+                "`eval_id` is .* no valid Unicode",
+            ),
+            (lambda sets: sets.get(3, "basic"), InvalidInputError, "`app_name` must be a text, not 3"),
             (lambda sets: sets.get("", "basic"), InvalidInputError, "`app_name` is empty"),
             (lambda sets: sets.create("math", "../basic"), InvalidInputError, "must not contain a slash"),
             (lambda sets: sets.list(".."), InvalidInputError, "must not contain a slash"),
@@ -227,6 +241,33 @@ class TestEvalSets:
 def test_code_cannot_set_unknown_fields(build: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize("build", [trpc.InMemoryMetricManager, lambda: trpc.SqlMetricManager("sqlite://")])
+@pytest.mark.parametrize("threshold", [float("nan"), float("inf"), None, "1", True])
+def test_thresholds_are_finite(build: Callable[[], Any], threshold: Any) -> None:
+    manager, metric = build(), trpc.EvalMetric(metric_name="a", threshold=1.0)
+    manager.add("math", "basic", metric)
+    for call in (manager.update, manager.add):
+        changed = metric.model_copy(update={"threshold": threshold})
+        with pytest.raises(
+            InvalidInputError, match=r"the threshold of 'a' is .*: it must be a finite number"
+        ):
+            call("math", "basic", changed)
+    assert manager.get("math", "basic", "a") == metric
+
+
+def test_a_database_is_a_url_or_an_engine() -> None:
+    with pytest.raises(InvalidInputError, match="`database` is None"):
+        trpc.SqlEvalSetManager(None)  # type: ignore[arg-type]
+
+
+def test_unknown_attributes_cannot_be_set() -> None:
+    metric = trpc.EvalMetric(metric_name="a", threshold=1.0)
+    with pytest.raises(AttributeError, match=r"EvalMetric has no field 'treshold'\. Did you mean"):
+        metric.treshold = 3
+    metric.threshold = 0.5
+    assert metric.to_wire() == {"metricName": "a", "threshold": 0.5}
 
 
 def test_functions_are_kept_in_memory_only(tmp_path: Path) -> None:
