@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from evalgate.api.arguments import require_text
 from evalgate.api.trpc.criteria import EvalMetric
 from evalgate.api.trpc.datasets import Invocation
 from evalgate.api.trpc.errors import NotFoundError
@@ -76,8 +77,9 @@ class Registry:
         if not callable(getattr(evaluator, "evaluate", None)) or isinstance(evaluator, type):
             raise InvalidInputError(f"`evaluator` is {evaluator!r}: it must be an object with `evaluate`")
         name = name or getattr(evaluator, "name", "")
-        if not isinstance(name, str) or not name:
+        if not name:
             raise InvalidInputError("the evaluator has no name")
+        require_text("name", name)
         self._evaluators[name] = evaluator
 
     def get(self, name: str) -> Evaluator:

@@ -819,6 +819,8 @@ class TestEvaluators:
         assert registry.list() == sorted([*built_in, "words"])
         with pytest.raises(InvalidInputError):
             registry.register("nothing", None)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match="`name` must be a text, not 3"):
+            registry.register(3, ContainsAll())  # type: ignore[arg-type]
         for wrong in (3, object(), ContainsAll):
             with pytest.raises(InvalidInputError, match="must be an object with `evaluate`"):
                 registry.register("wrong", wrong)  # type: ignore[arg-type]
