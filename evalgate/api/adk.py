@@ -5,19 +5,21 @@ accepted everywhere, and returned where Google ADK is installed; the types of th
 without it.
 """
 
+from evalgate.api.adk_documents import NotFoundError
 from evalgate.api.adk_evaluator import (
     NUM_RUNS,
     AgentEvaluator,
 )
 from evalgate.api.adk_managers import (
-    EvalSetResultsManager,
     EvalSetsManager,
-    GcsEvalSetResultsManager,
     GcsEvalSetsManager,
     InMemoryEvalSetsManager,
-    LocalEvalSetResultsManager,
     LocalEvalSetsManager,
-    NotFoundError,
+)
+from evalgate.api.adk_result_managers import (
+    EvalSetResultsManager,
+    GcsEvalSetResultsManager,
+    LocalEvalSetResultsManager,
 )
 from evalgate.api.adk_results import (
     BaseCriterion,

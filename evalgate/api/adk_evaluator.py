@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evalgate.api.adk_documents import write_file
 from evalgate.api.adk_results import EvalConfig, get_adk_type
 from evalgate.api.evaluation import evaluate_plan
 from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, load_sources
@@ -16,7 +17,7 @@ from evalgate.api.record import Record
 from evalgate.config.loader import parse_adk_config
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import format_score
+from evalgate.core.formatting import did_you_mean, format_score
 from evalgate.core.types import EvalSet, RunMetric, RunResult, TurnResult
 from evalgate.reporting.detailed_results import build_invocation_cells, format_grid
 
@@ -40,12 +41,13 @@ class AgentEvaluator:
         """Return the `test_config.json` in the folder of a test file, or Google ADK's default criteria.
 
         Raises:
-            InvalidInputError: the file cannot be read.
+            InvalidInputError: the file cannot be read, or has unknown keys instead of criteria.
         """
         path = Path(test_file).parent / "test_config.json"
         value: dict[str, Any] = {"criteria": dict(_DEFAULT_CRITERIA)}
         if path.is_file():
             value = _read_json_object(path)
+            _check_criteria(value, path)
         return get_adk_type("EvalConfig").model_validate(value)
 
     @staticmethod
@@ -139,12 +141,16 @@ class AgentEvaluator:
 
         Raises:
             ValueError: a file is not named.
-            InvalidInputError: the old file is wrong.
+            InvalidInputError: the old file is wrong, or the new one cannot be written.
         """
         if not old_eval_data_file or not new_eval_data_file:
             raise ValueError("One of old_eval_data_file or new_eval_data_file is empty.")
         eval_set = _load_test_file(old_eval_data_file, initial_session_file, warns=False)
-        Path(new_eval_data_file).write_text(registry.get_writer("adk").write_eval_set(eval_set).text, "utf-8")
+        folder = Path(new_eval_data_file).parent
+        if not folder.is_dir():
+            raise InvalidInputError(f"{new_eval_data_file}: there is no folder {folder}")
+        text = registry.get_writer("adk").write_eval_set(eval_set).text
+        write_file(Path(new_eval_data_file), text)
 
 
 def _list_test_files(path: str) -> list[str]:
@@ -208,7 +214,8 @@ async def _load_agent(module_name: str, agent_name: str | None) -> Any:
         raise ValueError(f"Module {module_name} does not have a root_agent or get_agent_async method.")
     if not agent_name:
         return root
-    agent = root.find_agent(agent_name)
+    find_agent = getattr(root, "find_agent", None)  # a function has no agents below it
+    agent = None if find_agent is None else find_agent(agent_name)
     if not agent:
         raise AssertionError(f"Sub-Agent `{agent_name}` not found.")
     return agent
@@ -314,3 +321,12 @@ def _read_json_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidInputError(f"{path}: must be an object with `criteria`")
     return value
+
+
+def _check_criteria(value: dict[str, Any], path: Path) -> None:
+    # Google's type ignores unknown keys: a misspelt `criteria` would silently mean no criteria.
+    known = {"criteria", "custom_metrics", "customMetrics", "user_simulator_config", "userSimulatorConfig"}
+    unknown = [key for key in value if key not in known]
+    if unknown and not value.get("criteria"):
+        hint = did_you_mean(unknown[0], known)
+        raise InvalidInputError(f"{path}: has no `criteria`, and an unknown key `{unknown[0]}`.{hint}")

@@ -14,13 +14,16 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from evalgate.api.adk_managers import EvalSetResultsManager, EvalSetsManager, NotFoundError
+from evalgate.api.adk_documents import NotFoundError
+from evalgate.api.adk_managers import EvalSetsManager
+from evalgate.api.adk_result_managers import EvalSetResultsManager
 from evalgate.api.adk_results import get_adk_type
 from evalgate.api.conversations import iter_conversations
 from evalgate.api.evaluation import evaluate_plan
 from evalgate.api.inputs import EvaluationOptions, build_evaluation_plan, load_sources
 from evalgate.config.loader import parse_adk_config
 from evalgate.core import types
+from evalgate.core.formatting import join_quoted
 from evalgate.core.types import CaseTurn, EvalSet, Reply, RunResult, UserMessage
 from evalgate.integrations.adk.report import build_eval_set_results
 from evalgate.integrations.adk.writer import build_invocation
@@ -163,7 +166,7 @@ class LocalEvalService:
         """Hold a conversation for each case, and yield each as soon as it is over.
 
         Raises:
-            NotFoundError: there is no such eval set.
+            NotFoundError: there is no such eval set or case.
             InvalidInputError: the eval set or the agent cannot be used.
         """
         request = inference_request
@@ -173,6 +176,12 @@ class LocalEvalService:
                 f"Eval set with id {request.eval_set_id} not found for app {request.app_name}"
             )
         wanted = set(request.eval_case_ids or ())
+        missing = sorted(wanted - {case.eval_id for case in found.eval_cases})
+        if missing:
+            raise NotFoundError(
+                f"Eval cases {join_quoted(missing)} not found in eval set {request.eval_set_id} for app "
+                f"{request.app_name}"
+            )
         cases = [case for case in found.eval_cases if not wanted or case.eval_id in wanted]
         eval_set = _load_cases(request.eval_set_id, cases)
         at_once = request.inference_config.parallelism

@@ -3,6 +3,7 @@
 import codecs
 import contextlib
 import errno
+import fcntl
 import glob
 import io
 import os
@@ -189,6 +190,19 @@ def remove_temporaries(path: Path) -> None:
     with contextlib.suppress(OSError):
         for left in path.parent.glob(f"{glob.escape(_build_temporary_prefix(path))}*{_TEMPORARY}"):
             left.unlink()
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Wait for other threads and processes on this machine that hold the lock of an existing folder."""
+    # The folder itself: a lock file would be left among the user's own files, and an atomic write replaces
+    # the file, so that a lock on the old one would exclude no one.
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def make_folder(folder: Path, owner: Owner | None = None) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,11 @@ class TestEvaluateEvalSet:
         with pytest.raises(AssertionError, match="Sub-Agent `nobody` not found"):
             await evaluate(build_set(say(*RIGHT)), agent_name="nobody")
 
+    async def test_a_function_has_no_sub_agents(self, folder: Path) -> None:
+        (folder / "my_package/agent.py").write_text("def root_agent(text):\n    return '42'\n")
+        with pytest.raises(AssertionError, match="Sub-Agent `x` not found"):
+            await evaluate(build_set(say(*RIGHT)), agent_name="x")
+
     async def test_a_mapping_of_criteria_is_deprecated(self) -> None:
         with pytest.deprecated_call(match="use `eval_config`"):
             await adk.AgentEvaluator.evaluate_eval_set(
@@ -249,6 +255,16 @@ class TestFiles:
         (folder / "test_config.json").write_text("[")
         with pytest.raises(InvalidInputError, match=r"test_config\.json"):
             find(str(folder / "a.test.json"))
+
+    def test_a_config_with_misspelt_criteria(self, folder: Path) -> None:
+        (folder / "test_config.json").write_text('{"criterai": {"response_match_score": 0.7}}')
+        with pytest.raises(InvalidInputError, match=r"unknown key `criterai`\. Did you mean `criteria`\?"):
+            adk.AgentEvaluator.find_config_for_test_file(str(folder / "a.test.json"))
+
+    def test_migration_into_a_missing_folder(self, folder: Path) -> None:
+        (folder / "old.test.json").write_text(self.OLD[0])
+        with pytest.raises(InvalidInputError, match="there is no folder nodir"):
+            adk.AgentEvaluator.migrate_eval_data_to_new_schema("old.test.json", "nodir/new.json")
 
     def test_migration(self, folder: Path) -> None:
         (folder / "old.test.json").write_text(self.OLD[0])
@@ -371,6 +387,64 @@ class TestManagers:
             manager.update_eval_case("app", "suite", other)
         with pytest.raises(adk.NotFoundError, match="not found"):
             manager.delete_eval_case("app", "suite", "other")
+
+    def test_concurrent_changes_keep_every_case(self, manager: adk.EvalSetsManager) -> None:
+        manager.create_eval_set("app", "suite")
+        case = build_set(say(*RIGHT)).eval_cases[0]
+
+        def add(worker: int) -> None:
+            for each in range(10):
+                added = case.model_copy(update={"eval_id": f"{worker}-{each}"})
+                manager.add_eval_case("app", "suite", added)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(add, range(4)))
+        assert len(manager.get_eval_set("app", "suite").eval_cases) == 40
+
+    def test_a_change_keeps_the_rest_of_the_file(self, folder: Path) -> None:
+        file = folder / "agents/app/suite.evalset.json"
+        file.parent.mkdir(parents=True)
+        kept = {"evalId": "kept", "conversation": [], "note": "mine"}
+        file.write_text(json.dumps({"evalSetId": "suite", "owner": "ada", "evalCases": [kept]}))
+        manager = adk.LocalEvalSetsManager("agents")
+        manager.add_eval_case("app", "suite", build_set(say(*RIGHT)).eval_cases[0])
+
+        found = json.loads(file.read_text())
+        assert (found["owner"], found["evalCases"][0]) == ("ada", kept)
+        assert [case.eval_id for case in manager.get_eval_set("app", "suite").eval_cases] == [
+            "kept",
+            "add_two_numbers",
+        ]
+
+    def test_a_file_with_another_id_is_not_changed(self, folder: Path) -> None:
+        manager = adk.LocalEvalSetsManager("agents")
+        manager.create_eval_set("app", "suite")
+        file = folder / "agents/app/suite.evalset.json"
+        text = file.read_text()
+        (folder / "agents/app/copy.evalset.json").write_text(text)
+        with pytest.raises(InvalidInputError, match="the file has the id `suite`"):
+            manager.add_eval_case("app", "copy", build_set(say(*RIGHT)).eval_cases[0])
+        assert file.read_text() == text
+
+    @pytest.mark.parametrize(
+        ("text", "message"), [("{", "suite.evalset.json:1:"), ('{"eval_cases": 5}', "eval_cases")]
+    )
+    def test_damaged_files(self, folder: Path, text: str, message: str) -> None:
+        (folder / "agents/app").mkdir(parents=True)
+        (folder / "agents/app/suite.evalset.json").write_text(text)
+        manager = adk.LocalEvalSetsManager("agents")
+        with pytest.raises(InvalidInputError, match=message):
+            manager.get_eval_set("app", "suite")
+        with pytest.raises(InvalidInputError, match="cannot be read: File name too long"):
+            manager.get_eval_set("app", "x" * 300)
+
+    def test_a_result_is_found_by_its_own_id(self, folder: Path) -> None:
+        manager = adk.LocalEvalSetResultsManager("agents")
+        manager.save_eval_set_result("app", "s p/é", [])
+        (name,) = manager.list_eval_set_results("app")
+        result = manager.get_eval_set_result("app", name)
+        assert result.eval_set_result_id.startswith("app_s p/é_")
+        assert manager.get_eval_set_result("app", result.eval_set_result_id) == result
 
     def test_files_are_googles(self, folder: Path) -> None:
         manager = adk.LocalEvalSetsManager("agents")
@@ -579,3 +653,12 @@ def test_importing_the_interface_does_not_import_google() -> None:
     """)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+async def test_inference_of_a_case_that_does_not_exist() -> None:
+    manager = adk.InMemoryEvalSetsManager()
+    manager.create_eval_set("app", "suite")
+    service = adk.LocalEvalService(lambda text: "42", manager)
+    request = adk.InferenceRequest(app_name="app", eval_set_id="suite", eval_case_ids=["nope"])
+    with pytest.raises(adk.NotFoundError, match="Eval cases `nope` not found"):
+        await anext(service.perform_inference(request))

@@ -1,6 +1,5 @@
 """The places where managers keep their documents: memory, files, and everything that fsspec reaches."""
 
-import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from evalgate.api.trpc.errors import StorageError
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
-from evalgate.system.files import make_folder, read_input_file, write_atomically
+from evalgate.system.files import lock_folder, make_folder, read_input_file, write_atomically
 
 Change: TypeAlias = Callable[[bytes | None], str | None]
 """Function of the present content of a document, None if absent, that returns the new text; None deletes."""
@@ -129,7 +128,7 @@ class FileStore:
             if not path.parent.exists():
                 update(None)  # an error, such as for a set that does not exist, must leave no folder behind
             make_folder(path.parent)
-            with self._lock, _lock_folder(path.parent):
+            with self._lock, lock_folder(path.parent):
                 text = update(self.read(app_name, name))
                 if text is None:
                     path.unlink(missing_ok=True)
@@ -149,17 +148,6 @@ class FileStore:
 
     def close(self) -> None:
         """Keep everything: no file is open."""
-
-
-@contextmanager
-def _lock_folder(folder: Path) -> Iterator[None]:
-    # The folder itself, so that no lock file is left among the user's own files.
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 class FsspecStore:

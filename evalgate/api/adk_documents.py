@@ -1,0 +1,135 @@
+"""The documents of Google ADK's managers: their JSON, in files and in buckets."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evalgate.api.adk_results import ModelName, get_adk_type
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.extras import describe_install
+from evalgate.documents.strict_json import parse_json
+from evalgate.documents.validation_errors import validate_model
+from evalgate.system.files import read_input_text, write_atomically
+
+
+def parse_content(text: str, shown_as: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        InvalidInputError: it is no JSON; the message has its line and column.
+    """
+    return parse_json(text.encode(), shown_as).value
+
+
+def build_model(name: ModelName, content: object, shown_as: str) -> Any:
+    """Return the content of a document as Google ADK's type, or as the library's without Google ADK.
+
+    Raises:
+        InvalidInputError: with every problem of the content.
+    """
+    problems: list[Problem] = []
+    model = validate_model(get_adk_type(name), content, problems, file=shown_as, position=lambda _: (0, 0))
+    if problems:
+        raise InvalidInputError(problems)
+    return model
+
+
+def dump_content(content: dict[str, Any]) -> str:
+    """Return the text of a document as pydantic writes it, with an indentation of 2."""
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def dump_model(model: Any) -> dict[str, Any]:
+    """Return a set or case as Google ADK writes it: without what is unset, None or the default."""
+    found: dict[str, Any] = model.model_dump(
+        mode="json", exclude_unset=True, exclude_defaults=True, exclude_none=True
+    )
+    return found
+
+
+def get_cases(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the list of cases of a set's content, which may have either spelling of its key."""
+    cases: list[dict[str, Any]] = content["eval_cases" if "eval_cases" in content else "evalCases"]
+    return cases
+
+
+def find_case(content: dict[str, Any], eval_case_id: str) -> int | None:
+    """Return the index of a case in a set's content; None if there is none."""
+    for index, case in enumerate(get_cases(content)):
+        if case.get("eval_id", case.get("evalId")) == eval_case_id:
+            return index
+    return None
+
+
+class NotFoundError(InvalidInputError, LookupError):
+    """There is no such eval set, case or result."""
+
+
+def check_name(name: str) -> str:
+    """Return the name of an app or set.
+
+    Raises:
+        ValueError: it would lead out of its folder.
+    """
+    if not name or name in {".", ".."} or any(each in name for each in "/\\\0"):
+        raise ValueError(f"{name!r} is no name of an app, an eval set or a result")
+    return name
+
+
+def read_file(path: Path) -> str | None:
+    """Return the text of a file; None if there is none.
+
+    Raises:
+        InvalidInputError: it cannot be read; also if its name is too long.
+    """
+    try:
+        return read_input_text(path, str(path)) if path.is_file() else None
+    except OSError as error:
+        raise InvalidInputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def write_file(path: Path, text: str) -> None:
+    """Replace a file.
+
+    Raises:
+        InvalidInputError: it cannot be written.
+    """
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise InvalidInputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+class Bucket:
+    """Text files in a bucket of Google Cloud Storage."""
+
+    def __init__(self, name: str, folder: str, options: Mapping[str, Any]) -> None:
+        try:
+            import fsspec
+
+            self._files: Any = fsspec.filesystem("gcs", **options)
+        except ImportError as error:
+            raise InvalidInputError(
+                f"Google Cloud Storage needs `gcsfs`: {describe_install('gcs')}"
+            ) from error
+        self._root = "/".join(filter(None, (name, folder.strip("/"))))
+        if not self._files.exists(name):
+            raise ValueError(f"Bucket `{name}` does not exist. Please create it before using it.")
+
+    def read_text(self, path: str) -> str | None:
+        """Return the text of a file; None if there is none."""
+        full = f"{self._root}/{path}"
+        return bytes(self._files.cat_file(full)).decode() if self._files.exists(full) else None
+
+    def write_text(self, path: str, text: str) -> None:
+        """Replace a file."""
+        self._files.pipe_file(f"{self._root}/{path}", text.encode())
+
+    def list_names(self, folder: str, ending: str) -> list[str]:
+        """Return the names of a folder's files with an ending, without it, sorted; none without a folder."""
+        full = f"{self._root}/{folder}"
+        if not self._files.exists(full):
+            return []
+        names = (str(path).rpartition("/")[2] for path in self._files.ls(full, detail=False))
+        return sorted(name.removesuffix(ending) for name in names if name.endswith(ending))

@@ -1,0 +1,170 @@
+"""Google ADK's managers of results, with the signatures of release 2.3.0; see `adk_managers`."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalgate.api.adk_documents import (
+    Bucket,
+    NotFoundError,
+    build_model,
+    check_name,
+    parse_content,
+    read_file,
+    write_file,
+)
+from evalgate.api.adk_results import get_adk_type
+from evalgate.api.record import Record
+from evalgate.core.sanitize import to_file_name
+from evalgate.integrations.adk.report import HISTORY_FOLDER, RESULT_ENDING, build_eval_set_results
+
+_BUCKET_HISTORY = "evals/eval_history"
+
+
+class _Done:
+    """Awaitable that is done already."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+class EvalSetResultsManager(ABC):
+    """A place of results, by app.
+
+    >>> issubclass(LocalEvalSetResultsManager, EvalSetResultsManager)
+    True
+    """
+
+    @abstractmethod
+    def _write_text(self, app_name: str, name: str, text: str) -> None:
+        """Store the text of a result."""
+
+    @abstractmethod
+    def _read_text(self, app_name: str, name: str) -> str | None:
+        """Return the text of a result; None if there is none."""
+
+    @abstractmethod
+    def list_eval_set_results(self, app_name: str) -> list[str]:
+        """Return the ids of an app's results; none for an unknown app."""
+
+    def save_eval_set_result(
+        self, app_name: str | Record, eval_set_id: str = "", eval_case_results: Sequence[Any] = ()
+    ) -> Awaitable[None]:
+        """Store the results of an eval set under a new id, `<app>_<eval set>_<time>`.
+
+        `app_name` may be the `Record` of `AgentEvaluator.evaluate_eval_set` instead of all three arguments,
+        as in ADK's guide. Awaiting the call is optional.
+        """
+        if isinstance(app_name, Record):
+            for result in build_eval_set_results(app_name, app_name.agent.app_name):
+                model = get_adk_type("EvalCaseResult")
+                cases = [model.model_validate(each) for each in result["eval_case_results"]]
+                self._save_results(app_name.agent.app_name, result["eval_set_id"], cases)
+        else:
+            self._save_results(app_name, eval_set_id, eval_case_results)
+        return _Done()
+
+    def _save_results(self, app_name: str, eval_set_id: str, eval_case_results: Sequence[Any]) -> None:
+        timestamp = time.time()
+        result_id = f"{app_name}_{eval_set_id}_{timestamp}"
+        name = result_id.replace("/", "_")
+        content = {
+            "eval_set_result_id": result_id,
+            "eval_set_result_name": name,
+            "eval_set_id": eval_set_id,
+            "eval_case_results": [result.model_dump(mode="json") for result in eval_case_results],
+            "creation_timestamp": timestamp,
+        }
+        # Validated, and written by the type itself, so that the file is exactly that of its owner.
+        self._write_text(
+            app_name, name, get_adk_type("EvalSetResult").model_validate(content).model_dump_json(indent=2)
+        )
+
+    def get_eval_set_result(self, app_name: str, eval_set_result_id: str) -> Any:
+        """Return a result.
+
+        Raises:
+            NotFoundError: there is no such result.
+        """
+        text = self._read_text(app_name, eval_set_result_id.replace("/", "_"))
+        if text is None:
+            raise NotFoundError(f"Eval set result `{eval_set_result_id}` not found.")
+        shown_as = f"{app_name}/{eval_set_result_id}"
+        content = parse_content(text, shown_as)
+        if isinstance(content, str):  # the first releases wrote the JSON as one text in JSON
+            content = parse_content(content, shown_as)
+        return build_model("EvalSetResult", content, shown_as)
+
+
+class LocalEvalSetResultsManager(EvalSetResultsManager):
+    """Results in files `<agents_dir>/<app>/.adk/eval_history/<id>.evalset_result.json`.
+
+    ADK's guide calls the folder `results_dir`; both names are accepted.
+
+    >>> manager = LocalEvalSetResultsManager(agents_dir="agents")
+    >>> _ = manager.save_eval_set_result("my_app", "suite", [])
+    >>> [result_id] = manager.list_eval_set_results("my_app")
+    >>> manager.get_eval_set_result("my_app", result_id).eval_set_id
+    'suite'
+    """
+
+    def __init__(self, agents_dir: str | None = None, *, results_dir: str | None = None) -> None:
+        if (agents_dir is None) == (results_dir is None):
+            raise TypeError("give `agents_dir`, or `results_dir` as its other name")
+        self._agents_dir = Path(agents_dir if agents_dir is not None else str(results_dir))
+
+    def list_eval_set_results(self, app_name: str) -> list[str]:
+        """Return the ids of an app's results, the oldest first; none for an unknown app."""
+        found = self._get_folder(app_name).glob(f"*{RESULT_ENDING}")
+        return [path.name.removesuffix(RESULT_ENDING) for path in sorted(found, key=_get_age)]
+
+    def _get_folder(self, app_name: str) -> Path:
+        return self._agents_dir / check_name(app_name) / HISTORY_FOLDER
+
+    def _write_text(self, app_name: str, name: str, text: str) -> None:
+        write_file(self._get_folder(app_name) / f"{_name_file(name)}{RESULT_ENDING}", text)
+
+    def _read_text(self, app_name: str, name: str) -> str | None:
+        path = self._get_folder(app_name) / f"{_name_file(check_name(name))}{RESULT_ENDING}"
+        return read_file(path)
+
+
+def _name_file(result_name: str) -> str:
+    return to_file_name(result_name, 200)
+
+
+def _get_age(path: Path) -> tuple[float, str]:
+    return path.stat().st_mtime, path.name
+
+
+class GcsEvalSetResultsManager(EvalSetResultsManager):
+    """Results in a bucket of Google Cloud Storage: `<app>/evals/eval_history/<id>.evalset_result.json`.
+
+    Needs the extra `gcs`. Keyword arguments go to `gcsfs.GCSFileSystem`, where Google's class passes them to
+    its own client. `eval_storage_dir`, which ADK's guide shows, is a folder of the bucket before the app's.
+
+    >>> manager = GcsEvalSetResultsManager("my-results", eval_storage_dir="runs/")  # doctest: +SKIP
+    """
+
+    def __init__(self, bucket_name: str, *, eval_storage_dir: str = "", **kwargs: Any) -> None:
+        """Open the bucket.
+
+        Raises:
+            InvalidInputError: the extra `gcs` is not installed.
+            ValueError: the bucket does not exist.
+        """
+        self.bucket_name = bucket_name
+        self._bucket = Bucket(bucket_name, eval_storage_dir, kwargs)
+
+    def list_eval_set_results(self, app_name: str) -> list[str]:
+        """Return the ids of an app's results, sorted; none for an unknown app."""
+        return self._bucket.list_names(f"{check_name(app_name)}/{_BUCKET_HISTORY}", RESULT_ENDING)
+
+    def _write_text(self, app_name: str, name: str, text: str) -> None:
+        self._bucket.write_text(f"{check_name(app_name)}/{_BUCKET_HISTORY}/{name}{RESULT_ENDING}", text)
+
+    def _read_text(self, app_name: str, name: str) -> str | None:
+        path = f"{check_name(app_name)}/{_BUCKET_HISTORY}/{check_name(name)}{RESULT_ENDING}"
+        return self._bucket.read_text(path)
