@@ -5,13 +5,15 @@ where adk-rs ends the whole set; and a case without turns fails, because nothing
 """
 
 import asyncio
+import inspect
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 from evalgate.api.adk_rs_types import (
     Content,
@@ -25,6 +27,7 @@ from evalgate.api.adk_rs_types import (
 )
 from evalgate.api.conversations import hold_conversations
 from evalgate.core import types
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
     CaseTurn,
     Event,
@@ -116,6 +119,8 @@ class EvalStatus(StrEnum):
 class EvalScore(BaseModel):
     """Score of one invocation, or of one metric over all invocations of a case.
 
+    A score that is not finite becomes 0.0 with the status ERROR.
+
     >>> EvalScore(score=0.5, status=EvalStatus.FAILED).model_dump_json()
     '{"score":0.5,"status":"FAILED","details":null}'
     """
@@ -124,6 +129,14 @@ class EvalScore(BaseModel):
     status: EvalStatus
     details: Any = None
     """Any JSON."""
+
+    @model_validator(mode="after")
+    def _refuse_infinite_score(self) -> Self:
+        if not math.isfinite(self.score):  # JSON cannot hold it, and no comparison with it is right
+            error = f"the score is {self.score}"
+            self.details = {"error": error} if self.details is None else self.details
+            self.score, self.status = 0.0, EvalStatus.ERROR
+        return self
 
     @classmethod
     def from_threshold(cls, score: float, threshold: float, details: Any = None) -> Self:
@@ -168,7 +181,7 @@ class TrajectoryMatch:
     name = "tool_trajectory_avg_score"
 
     def __init__(self, threshold: float = 1.0) -> None:
-        self.threshold = threshold
+        self.threshold = _check_threshold(threshold)
         self._metric = AdkRsToolTrajectory(threshold=threshold)
 
     async def evaluate(self, expected: Invocation, actual: Invocation) -> EvalScore:
@@ -186,12 +199,18 @@ class ResponseMatch:
     name = "final_response_match_v1"
 
     def __init__(self, threshold: float = 0.8) -> None:
-        self.threshold = threshold
+        self.threshold = _check_threshold(threshold)
         self._metric = AdkRsResponseMatch(threshold=threshold)
 
     async def evaluate(self, expected: Invocation, actual: Invocation) -> EvalScore:
         """Score the final response."""
         return _score_with(self._metric, expected, actual)
+
+
+def _check_threshold(threshold: float) -> float:
+    if not 0.0 <= threshold <= 1.0:
+        raise InvalidInputError(f"the threshold is {threshold}; it must be between 0 and 1")
+    return threshold
 
 
 def _score_with(
@@ -264,6 +283,9 @@ class EvalRunner:
             user_id: Id of the user for every session.
             evaluators: The metrics. None: those of adk-rs' command, `TrajectoryMatch(1.0)` and
                 `ResponseMatch(0.5)`.
+
+        Raises:
+            InvalidInputError: there is no evaluator, or two have the same name.
         """
         self._agent = agent
         self._app_name = app_name
@@ -271,6 +293,12 @@ class EvalRunner:
         self._evaluators: tuple[Evaluator, ...] = (
             (TrajectoryMatch(1.0), ResponseMatch(0.5)) if evaluators is None else tuple(evaluators)
         )
+        names = [each.name for each in self._evaluators]
+        if not names:
+            raise InvalidInputError("`evaluators` is empty: nothing would be evaluated")
+        repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        if repeated:
+            raise InvalidInputError(f"two evaluators have the name `{repeated[0]}`")
 
     async def run_set(self, eval_set: EvalSet) -> EvalReport:
         """Run every case in order; each has a session of its own.
@@ -311,7 +339,7 @@ class EvalRunner:
             reply = run.turns[index].actual if run and index < len(run.turns) else None
             actual = None if reply is None else _build_invocation(expected, reply)
             for evaluator in self._evaluators:
-                score = _UNANSWERED if actual is None else await evaluator.evaluate(expected, actual)
+                score = _UNANSWERED if actual is None else await _evaluate(evaluator, expected, actual)
                 scores.setdefault(evaluator.name, []).append(score)
         failure = run.failure.message if run and run.failure else ""
         combined = {name: combine_scores(found, failure) for name, found in scores.items()}
@@ -323,6 +351,16 @@ class EvalRunner:
             scores=combined,
             overall_status=EvalStatus.PASSED if passed else EvalStatus.FAILED,
         )
+
+
+async def _evaluate(evaluator: Evaluator, expected: Invocation, actual: Invocation) -> EvalScore:
+    found: Any = evaluator.evaluate(expected, actual)
+    score = await found if inspect.isawaitable(found) else found
+    if not isinstance(score, EvalScore):
+        raise InvalidInputError(
+            f"the evaluator `{evaluator.name}` returned {type(score).__name__}; expected an `EvalScore`"
+        )
+    return score
 
 
 _UNANSWERED = EvalScore(score=0.0, status=EvalStatus.FAILED)

@@ -1,6 +1,7 @@
 """adk-rs' interface in Python: the document's example, the published vectors, and the report."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,36 @@ class TestRunner:
 
         with pytest.raises(RuntimeError, match="no judge"):
             await EvalRunner(lambda text: "Hello", "app", "user", [Broken()]).run_set(a_set([a_turn()]))
+
+    @pytest.mark.parametrize("returned", [None, 0.5])
+    async def test_an_evaluator_that_returns_no_score(self, returned: Any) -> None:
+        class Wrong:
+            name = "wrong"
+
+            async def evaluate(self, expected: Invocation, actual: Invocation) -> EvalScore:
+                score: EvalScore = returned
+                return score
+
+        with pytest.raises(InvalidInputError, match=r"the evaluator `wrong` returned (NoneType|float)"):
+            await EvalRunner(lambda text: "Hello", "app", "user", [Wrong()]).run_set(a_set([a_turn()]))
+
+    @pytest.mark.parametrize("score", [math.nan, math.inf])
+    async def test_a_score_that_is_not_finite_is_an_error(self, score: float) -> None:
+        row = {"score": score, "status": "PASSED"}
+        runner = EvalRunner(lambda text: "Hello", "app", "user", [Scripted("m", [row])])
+        (result,) = (await runner.run_set(a_set([a_turn()]))).results
+
+        assert (result.scores["m"].status, result.overall_status) == ("ERROR", "FAILED")
+        assert json.loads(result.model_dump_json())["scores"]["m"]["score"] == 0.0
+
+    def test_evaluators_that_evaluate_nothing(self) -> None:
+        with pytest.raises(InvalidInputError, match="`evaluators` is empty"):
+            EvalRunner(len, "app", "user", [])
+        with pytest.raises(InvalidInputError, match="two evaluators have the name `final_response_match_v1`"):
+            EvalRunner(len, "app", "user", [ResponseMatch(0.5), ResponseMatch(0.8)])
+        for threshold in (-1, math.nan, 1.5):
+            with pytest.raises(InvalidInputError, match="must be between 0 and 1"):
+                ResponseMatch(threshold)
 
     async def test_defaults_are_those_of_the_command(self) -> None:
         report = await EvalRunner(lambda text: "Hello", "app", "user").run_set(a_set([a_turn()]))
