@@ -1,22 +1,17 @@
-"""Custom metrics: Python functions of the user, read before the agent starts and run in their own process.
+"""Custom metrics: Python functions of the user, run in a process of their own.
 
-The digest of the code decides whether scores of two runs are comparable. The process is the agent host, which
-runs a copy of the files as they were read. An exception, `sys.exit`, a hang, a segfault or a result that is
-no score cannot harm evalgate itself: each becomes a `MetricFailure` with a sentence.
+The process is the agent host, which runs a copy of the files as they were read. An exception, `sys.exit`, a
+hang, a segfault or a result that is no score cannot harm evalgate itself: each becomes a `MetricFailure`.
 """
 
-import ast
-import hashlib
 import json
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from evalgate.agents.host.verified_code import MANIFEST
 from evalgate.agents.workers.pool import PoolOptions, WorkerPool
 from evalgate.agents.workers.process import LaunchSpec
 from evalgate.config.schema.criteria import CustomMetricConfig
@@ -44,209 +39,7 @@ from evalgate.core.types import (
     TurnScore,
     UserMessage,
 )
-from evalgate.system.committed_files import CodeFiles, FolderFiles
-
-_DIGITS = 16
-_MOST_OF_FILE = 8 * 1024 * 1024
-_MOST_OF_FOLDER = 32 * 1024 * 1024
-"""Limits, in bytes, of the files next to the module that are copied. Imported files are always copied."""
-
-
-def write_metric_code(code: MetricCode, folder: Path) -> str:
-    """Write the files of a metric into an empty folder, readable for all users and writable for none.
-
-    Returns:
-        SHA-256 of the manifest there. With it the metric's process detects changes by an agent that runs
-        as the same user.
-    """
-    digests = {path: hashlib.sha256(content).hexdigest() for path, content in code.files.items()}
-    manifest = json.dumps(digests).encode()
-    (folder / MANIFEST).write_bytes(manifest)
-    for name, content in code.files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        path.chmod(0o444)
-    for path in sorted({folder, *folder.rglob("*")}, reverse=True):
-        if path.is_dir():
-            path.chmod(0o555)
-    return hashlib.sha256(manifest).hexdigest()
-
-
-def read_place_code(environment: MetricEnvironment, entry: str) -> MetricCode:
-    """Return the current code of an entry point. Later changes of the files do not affect it."""
-    roots = find_code_roots(environment.folder, environment.env.get("PYTHONPATH", ""))
-    if environment.read_code is not None:
-        return environment.read_code(entry, roots)
-    return read_metric_code(entry, environment.folder, FolderFiles(environment.folder), roots)
-
-
-def hash_metric_code(entry: str, folder: Path) -> str:
-    """Return the digest of a metric's code: 16 hexadecimal digits, or "" for a module outside `folder`."""
-    return read_metric_code(entry, folder, FolderFiles(folder)).digest
-
-
-def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[str] = ()) -> MetricCode:
-    """Read the code of a metric: its module, the files that it imports, and the other files of its folder.
-
-    The digest covers the module and every file of the workspace that it imports, directly or indirectly. It
-    does not cover installed packages, imports by a computed name, or data files: nothing is executed, so only
-    `import` statements are followed.
-
-    Args:
-        entry: entry point of the metric.
-        home: path of the workspace, with which an absolute path in the entry begins.
-        files: files of the workspace, or of the same folder at a commit.
-        roots: further folders of the workspace in which Python looks for modules.
-    """
-    reader = _CodeReader(files, ("", *roots))
-    first = reader.find_entry(entry, home)
-    if not first:
-        return MetricCode(entry, {}, roots=reader.roots)
-    imported = reader.find_imported_files(first, with_packages=True)
-    left_out = reader.read_folder(os.path.dirname(first))  # noqa: PTH120  of a path in a commit
-    counting = _CodeReader(files, ("",), reader.contents).find_imported_files(first, with_packages=False)
-    digest = _compute_digest({path: reader.contents[path] for path in counting})
-    in_workspace = first if reader.found_in_workspace else ""
-    return MetricCode(
-        entry, reader.contents, imported, reader.roots, digest if in_workspace else "", left_out
-    )
-
-
-def find_code_roots(home: Path, python_path: str) -> tuple[str, ...]:
-    """Return the folders below the workspace in which Python looks: those of PYTHONPATH, and `src`.
-
-    `src` is where an editable installation of the workspace's own package points to.
-    """
-    paths = (os.path.relpath(home / each, home) for each in python_path.split(os.pathsep) if each)
-    inner = (each for each in paths if each != "." and not each.startswith(".."))
-    return tuple(dict.fromkeys([*inner, "src"]))
-
-
-def strip_python_path(home: Path, python_path: str) -> str:
-    """Return PYTHONPATH without the workspace and the folders below it, which an agent can write to."""
-    entries = [each for each in python_path.split(os.pathsep) if each]
-    return os.pathsep.join(each for each in entries if os.path.relpath(home / each, home).startswith(".."))
-
-
-class _CodeReader:
-    """Reads each file of a workspace at most once, and follows import statements."""
-
-    def __init__(
-        self, files: CodeFiles, roots: tuple[str, ...], contents: dict[str, bytes] | None = None
-    ) -> None:
-        self._files = files
-        self.roots = roots
-        self.contents: dict[str, bytes] = {} if contents is None else contents
-        self.found_in_workspace = True
-        """True unless the entry's module was found only in one of the further roots."""
-
-    def find_entry(self, entry: str, home: Path) -> str:
-        """Return the file of the module that an entry names; "" if it is not in the workspace."""
-        module = entry.rpartition(":")[0]
-        if module.endswith(".py"):
-            path = os.path.relpath(home / module, home)
-            return path if not path.startswith("..") and self._files.is_file(path) else ""
-        for root in self.roots:
-            if found := self._find_module(module.split("."), root):
-                self.found_in_workspace = not root
-                return found
-        return ""
-
-    def find_imported_files(self, first: str, *, with_packages: bool) -> frozenset[str]:
-        """Return `first` and all files that it imports, directly or indirectly.
-
-        `with_packages` adds the `__init__.py` files of the packages that contain them.
-        """
-        found, open_ = {first}, [first]
-        while open_:
-            path = open_.pop()
-            if path not in self.contents:
-                self.contents.update(self._files.read_files([path]))
-            imported = list(self._find_imports(path, self.contents[path]))
-            packages = self._find_packages(path) if with_packages else ()
-            for each in (*imported, *packages):
-                if each not in found:
-                    found.add(each)
-                    open_.append(each)
-        return frozenset(found)
-
-    def read_folder(self, folder: str) -> tuple[str, ...]:
-        """Read the other files of a folder. Return the paths of those that are too large."""
-        sizes = {
-            path: size for path, size in self._files.list_folder(folder).items() if path not in self.contents
-        }
-        kept, room = [], _MOST_OF_FOLDER
-        for path, size in sizes.items():
-            if size <= min(room, _MOST_OF_FILE):
-                kept.append(path)
-                room -= size
-        self.contents.update(self._files.read_files(kept))
-        return tuple(sorted(sizes.keys() - set(kept)))
-
-    def _find_imports(self, path: str, content: bytes) -> Iterator[str]:
-        """Yield the files of the workspace that the import statements of a file name."""
-        try:
-            tree = ast.parse(content)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return  # the metric fails with this error when it is called
-        for node in ast.walk(tree):
-            for names, roots in self._find_import_names(node, path):
-                for root in roots:
-                    # In `from package import name`, the name may be a module or an object of the package.
-                    for end in range(1, len(names) + 1):
-                        if found := self._find_module(names[:end], root):
-                            yield found
-
-    def _find_import_names(self, node: ast.AST, path: str) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-        """Yield the parts of each imported name, and the folders that it is looked for in."""
-        if isinstance(node, ast.Import):
-            yield from (
-                (each.name.split("."), (self._find_import_root(path), *self.roots)) for each in node.names
-            )
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module.split(".") if node.module else []
-            roots = (self._find_import_root(path), *self.roots)
-            if node.level:
-                above = PurePosixPath(path).parents
-                roots = (_to_text(above[node.level - 1]),) if node.level <= len(above) else ()
-            yield from (([*module, each.name], roots) for each in node.names)
-
-    def _find_import_root(self, path: str) -> str:
-        """Return the folder that contains the outermost package of a file."""
-        folder = PurePosixPath(path).parent
-        while folder.parts and self._files.is_file(str(folder / "__init__.py")):
-            folder = folder.parent
-        return _to_text(folder)
-
-    def _find_packages(self, path: str) -> Iterator[str]:
-        """Yield the `__init__.py` of each package that contains a module: Python runs them first."""
-        folder = PurePosixPath(path).parent
-        while folder.parts and self._files.is_file(str(folder / "__init__.py")):
-            yield str(folder / "__init__.py")
-            folder = folder.parent
-
-    def _find_module(self, names: Sequence[str], root: str) -> str:
-        module = PurePosixPath(root, *names)
-        for path in (module.with_name(f"{module.name}.py"), module / "__init__.py"):
-            if self._files.is_file(str(path)):
-                return str(path)
-        return ""
-
-
-def _to_text(folder: PurePosixPath) -> str:
-    return str(folder) if folder.parts else ""
-
-
-def _compute_digest(contents: Mapping[str, bytes]) -> str:
-    whole = hashlib.sha256()
-    # Sorted as paths, not as texts: `own/a.py` comes before `own.py`. Stored digests depend on this order.
-    for path in sorted(contents, key=PurePosixPath):
-        content = contents[path].replace(b"\r\n", b"\n")  # a checkout on Windows has the same digest
-        for part in (path.encode(), content):
-            whole.update(hashlib.sha256(part).digest())
-    return whole.hexdigest()[:_DIGITS]
-
+from evalgate.metrics.metric_code import read_place_code, strip_python_path, write_metric_code
 
 _WORKER = Path(__file__).resolve().parent.parent / "agents" / "host" / "__main__.py"
 _THREADS = 8

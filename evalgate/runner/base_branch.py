@@ -164,7 +164,7 @@ class BaseBranchPolicy:
 
     def read_metric_code(self, entry: str, roots: Sequence[str]) -> MetricCode:
         """Read the code of a custom metric and of its imports, from the base branch if it has the metric."""
-        from evalgate.metrics.custom import read_metric_code
+        from evalgate.metrics.metric_code import read_metric_code
         from evalgate.system.committed_files import CommittedFiles, FolderFiles
 
         files = FolderFiles(self.folder)

@@ -194,7 +194,7 @@ def _read_code(criterion: Criterion, rules: Thresholds, environment: MetricEnvir
         where = rules.find_position(("custom_metrics", name))
         message = f"`{name}` is a metric of evalgate's own: give yours another name"
         raise InvalidInputError([Problem(rules.file, *where, message)])
-    from evalgate.metrics.custom import read_place_code
+    from evalgate.metrics.metric_code import read_place_code
 
     return read_place_code(environment, config.entry)
 

@@ -12,7 +12,7 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.core import registry
 from evalgate.core.protocols import MetricCode
 from evalgate.core.types import CaseRun, MetricFailure, MetricScore, Reply
-from evalgate.metrics import custom
+from evalgate.metrics import custom, metric_code
 from evalgate.runner.plan import Plan, build_plan
 from tests.builders import a_case, a_reply, a_turn
 from tests.runner.test_base_branch import PULL_REQUEST, git
@@ -314,7 +314,7 @@ async def test_a_copy_that_an_agent_rewrites_gives_no_score(
 ) -> None:
     """Gate and agent are the same user here, so that no mode of a file stands between them."""
     write(desk, {"evalgate.json": rules(entry)})
-    plan, written = plan_in(desk), custom.write_metric_code
+    plan, written = plan_in(desk), metric_code.write_metric_code
 
     def write_and_lose(code: MetricCode, folder: Path) -> str:
         digest = written(code, folder)
@@ -351,7 +351,7 @@ async def test_compiled_code_that_an_agent_puts_into_the_copy_is_not_run(
     desk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(desk, {"evalgate.json": rules("pkg.metric:score")})
-    plan, written = plan_in(desk), custom.write_metric_code
+    plan, written = plan_in(desk), metric_code.write_metric_code
 
     def write_and_compile(code: MetricCode, folder: Path) -> str:
         digest = written(code, folder)

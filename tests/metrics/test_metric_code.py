@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.metrics.custom import hash_metric_code
+from evalgate.metrics.metric_code import hash_metric_code
 from tests.cli.test_cli import eval_set, evalgate
 
 FILES = {

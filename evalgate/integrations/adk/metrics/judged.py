@@ -28,20 +28,15 @@ from evalgate.integrations.adk.judging.answers import (
     parse_turn_validity,
 )
 from evalgate.integrations.adk.judging.judged_metric import (
-    DuplicateRubricError,
     JudgedMetric,
     JudgedTurn,
-    RubricMetric,
-    WeightedScores,
     build_conversation_result,
     build_unjudged_turn,
     build_zero_turn,
     compute_mean_result,
-    compute_rubric_mean,
     find_worst_reason,
     score_by_mean,
     score_by_vote,
-    score_turn_by_rubrics,
 )
 from evalgate.integrations.adk.judging.prompts import (
     format_declarations,
@@ -50,6 +45,13 @@ from evalgate.integrations.adk.judging.prompts import (
     format_tool_steps,
     iter_event_lines,
     to_json_line,
+)
+from evalgate.integrations.adk.judging.rubric_metric import (
+    DuplicateRubricError,
+    RubricMetric,
+    WeightedScores,
+    compute_rubric_mean,
+    score_turn_by_rubrics,
 )
 from evalgate.llm.prompting import indent_later_lines
 from evalgate.llm.sample_votes import Samples

@@ -1,0 +1,246 @@
+"""Google ADK's metrics by rubrics: their options, the rubrics of a turn, and their weighted mean."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Literal, TypeAlias, TypeVar
+
+from pydantic import (
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
+from typing_extensions import override
+
+from evalgate.core.formatting import (
+    compute_exact_mean,
+    compute_mean,
+    compute_weighted_mean,
+    pluralize,
+)
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import (
+    Criterion,
+    EvalCase,
+    MetricFailure,
+    Rubric,
+    TurnScore,
+)
+from evalgate.integrations.adk.judging.answers import (
+    JudgeOpinion,
+    RubricVerdict,
+    RubricVerdicts,
+    build_rubric_parser,
+)
+from evalgate.integrations.adk.judging.judged_metric import (
+    AdkOptions,
+    JudgedMetric,
+    JudgedTurn,
+    build_details,
+    build_failed_turn,
+)
+from evalgate.integrations.adk.judging.prompts import collect_rubrics
+from evalgate.llm.sample_votes import Sample, Samples
+from evalgate.metrics.turnwise import Exchange
+
+T = TypeVar("T")
+
+
+class AdkRubricOptionContent(AdkOptions):
+    """The text of a rubric."""
+
+    text_property: str
+
+
+class AdkRubricOption(AdkOptions):
+    """A rubric of the criterion."""
+
+    rubric_id: str
+    rubric_content: AdkRubricOptionContent
+    description: str | None = Field(default=None, exclude=True)
+    type: str | None = Field(default=None, exclude=True)
+    points: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    """Weight in the mean of the rubrics' scores."""
+
+    @field_validator("points", mode="before")
+    @classmethod
+    def _default_points(cls, value: object) -> object:
+        return 1.0 if value is None else value
+
+    @model_serializer(mode="wrap")
+    def _serialize_options(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leave out `points` of 1: scores of metrics that never had any stay comparable."""
+        values: dict[str, object] = serialize(self)
+        return {key: value for key, value in values.items() if key != "points" or value != 1.0}
+
+
+def _expand_criterion(number: int, rubric: object) -> object:
+    """Convert a rubric of Google ADK's guide, `{criterion, points}`, to the form that its releases read."""
+    if not isinstance(rubric, dict) or "criterion" not in rubric:
+        return rubric
+    rest = {key: value for key, value in rubric.items() if key != "criterion"}
+    content = {"text_property": rubric["criterion"]}
+    return {"rubric_id": f"criterion_{number}", "rubric_content": content, **rest}
+
+
+class DuplicateRubricError(Exception):
+    """Two rubrics have the same id, so that an answer cannot be assigned to either."""
+
+
+class RubricMetric(JudgedMetric):
+    """A metric that scores the share of rubrics that hold."""
+
+    kind: ClassVar[str]
+    """The type that a rubric of a case or turn must have to be judged by this metric."""
+
+    rubrics: tuple[AdkRubricOption, ...] = ()
+    """Rubrics that apply to every turn."""
+    answers: Literal["adk<=2.5", "adk>=2.6"] = "adk>=2.6"
+    """Releases of Google ADK to agree with when answers are read."""
+    _takes_untyped: bool = PrivateAttr(default=False)
+    """Count rubrics of cases and turns that have no type."""
+
+    @field_validator("rubrics", mode="before")
+    @classmethod
+    def _normalize_rubrics(cls, value: object) -> object:
+        if not isinstance(value, (list, tuple)):
+            return value
+        return tuple(_expand_criterion(number, each) for number, each in enumerate(value, 1))
+
+    @override
+    def bind_judge(self, context: MetricContext) -> None:
+        super().bind_judge(context)
+        # Google ADK ignores rubrics without a type; in evalgate's own thresholds files they count.
+        self._takes_untyped = not context.is_literal
+
+    def accepts_rubric(self, rubric: Rubric) -> bool:
+        """Return True if a rubric of a case or a turn is meant for this metric."""
+        # No release of Google ADK reads the form of its guide, which has points and no type.
+        takes_untyped = self._takes_untyped or rubric.points is not None
+        return rubric.type == self.kind or (takes_untyped and not rubric.type)
+
+    def collect_points(self, case: EvalCase, exchange: Exchange) -> dict[str, float]:
+        """Return the weight of each rubric that `collect_rubric_texts` returns, by id."""
+        own = {each.rubric_id: each.points for each in self.rubrics}
+        written = [each for each in collect_rubrics(case, exchange) if self.accepts_rubric(each)]
+        return own | {each.rubric_id: 1.0 if each.points is None else each.points for each in written}
+
+    @override
+    @classmethod
+    def build_options(cls, criterion: Criterion, context: MetricContext) -> dict[str, object]:
+        answers = "adk>=2.6" if context.adk_release >= (2, 6) else "adk<=2.5"
+        return {"answers": answers, **criterion.options}
+
+    def collect_rubric_texts(self, case: EvalCase, exchange: Exchange) -> dict[str, str]:
+        """Return the texts of the criterion's rubrics, then those of the case and the turn, by id.
+
+        Returns an empty dict if there are none. Releases up to 2.5 also use none if the criterion has none.
+
+        Raises:
+            DuplicateRubricError: two rubrics have the same id, even if one is of another kind.
+        """
+        written = collect_rubrics(case, exchange)
+        _require_unique_ids([(each.rubric_id, each.text) for each in written])
+        if self.answers == "adk<=2.5" and not self.rubrics:
+            return {}
+        own = [(each.rubric_id, each.rubric_content.text_property) for each in self.rubrics]
+        return _require_unique_ids(
+            own + [(each.rubric_id, each.text) for each in written if self.accepts_rubric(each)]
+        )
+
+    def build_no_rubrics_failure(self) -> MetricFailure:
+        """Build the failure of a metric that has no rubric to judge by."""
+        elsewhere = f", or rubrics of type {self.kind} with the case"
+        if self.answers == "adk<=2.5":
+            elsewhere = ", without which releases of Google ADK before 2.6 look at no others"
+        return MetricFailure(f"there is no rubric to judge by: give `rubrics` in the criterion{elsewhere}")
+
+    async def ask_verdicts(
+        self, rubrics: Mapping[str, str], material: Mapping[str, str]
+    ) -> Samples[RubricVerdicts]:
+        """Ask the judge for a verdict on each of `rubrics` (texts by id)."""
+        release = (2, 6) if self.answers == "adk>=2.6" else (2, 3)
+        listed = "\n".join(f"* {text}" for text in rubrics.values())
+        return await self.ask_judge(build_rubric_parser(rubrics, release), {**material, "rubrics": listed})
+
+
+def _require_unique_ids(rubrics: Sequence[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, text in rubrics:
+        if name in found:
+            raise DuplicateRubricError(f"two rubrics have the id {name!r}: give each its own")
+        found[name] = text
+    return found
+
+
+WeightedScores: TypeAlias = Sequence[tuple[float, float | None]]
+"""Scores of rubrics, each with its points."""
+
+
+def score_turn_by_rubrics(
+    samples: Samples[RubricVerdicts], rubrics: Mapping[str, str], points: Mapping[str, float]
+) -> tuple[JudgedTurn, WeightedScores]:
+    """Return the turn, and the score of each of its rubrics with its points.
+
+    A rubric that no sample decides has no score, as in Google ADK.
+    """
+    opinions = Samples(tuple(map(_to_opinion, samples.good)), samples.failed)
+    if not samples.good:
+        return build_failed_turn(opinions), ()
+    pairs = [each for verdicts in samples.values for each in verdicts]
+    scores = {name: _take_majority([verdict for own, verdict in pairs if own == name]) for name in rubrics}
+    decided = tuple((score, points[name]) for name, (score, _) in scores.items() if score is not None)
+    is_weighted = len(set(points.values())) > 1
+    found = {
+        **build_details(opinions),
+        "rubrics": [
+            {"id": name, "text": rubrics[name], "score": score, "reason": why}
+            | ({"points": points[name]} if is_weighted else {})
+            for name, (score, why) in scores.items()
+        ],
+    }
+    mean = compute_rubric_mean(decided, compute_mean)
+    return JudgedTurn(TurnScore(mean, _explain_score(scores, rubrics), found)), decided
+
+
+def compute_rubric_mean(scores: WeightedScores, plain_mean: Callable[[Sequence[float]], float]) -> float:
+    """Return the mean of rubrics' scores by their points.
+
+    Google ADK has no points: if all are equal, `plain_mean` has its result to the last bit. A score without
+    points, as of a missing turn, counts like the average rubric.
+    """
+    values = [score for score, _ in scores]
+    known = [points for _, points in scores if points is not None]
+    if len(set(known)) <= 1:
+        return plain_mean(values)
+    average = compute_exact_mean(known)
+    return compute_weighted_mean(values, [average if points is None else points for _, points in scores])
+
+
+def _to_opinion(sample: Sample[RubricVerdicts]) -> Sample[JudgeOpinion]:
+    scores = [verdict.score for _, verdict in sample.value if verdict.score is not None]
+    why = "; ".join(verdict.rationale for _, verdict in sample.value if verdict.rationale)
+    return Sample(sample.number, sample.answer, JudgeOpinion(compute_mean(scores), why), sample.attempts)
+
+
+def _take_majority(verdicts: Sequence[RubricVerdict]) -> tuple[float | None, str]:
+    """Return a score and the first reason on the winning side.
+
+    The score is 1.0 for more yes than no, otherwise 0.0, or None if no verdict is yes or no.
+    """
+    decided = [verdict for verdict in verdicts if verdict.score is not None]
+    if not decided:
+        return None, "the judge says neither yes nor no"
+    yes = sum(verdict.score == 1.0 for verdict in decided)
+    score = float(yes > len(decided) - yes)
+    return score, next(verdict.rationale for verdict in decided if verdict.score == score)
+
+
+def _explain_score(scores: Mapping[str, tuple[float | None, str]], rubrics: Mapping[str, str]) -> str:
+    missed = [f"{rubrics[name]} – no: {why}" for name, (score, why) in scores.items() if score == 0.0]
+    undecided = sum(score is None for score, _ in scores.values())
+    reason = "; ".join(missed)
+    if undecided:
+        separator = "; " if reason else ""
+        reason += f"{separator}{pluralize(undecided, 'rubric')} undecided, and left out as in Google ADK"
+    return reason
