@@ -1,5 +1,6 @@
 """Run the benchmarks named on the command line, or all. Options after the name of one are its own."""
 
+import inspect
 import sys
 
 from benchmarks import (
@@ -47,6 +48,8 @@ def main(names):
     unknown = [name for name in names[: 1 if takes_options else None] if name not in ALL]
     if unknown:
         sys.exit(f"no such benchmark: {', '.join(unknown)}. There are {', '.join(ALL)}.")
+    if takes_options and not inspect.signature(ALL[first]).parameters:
+        sys.exit(f"{first} takes no options")
     if takes_options:
         ALL[first](options)
         return
