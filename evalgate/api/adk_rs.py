@@ -208,8 +208,8 @@ class ResponseMatch:
 
 
 def _check_threshold(threshold: float) -> float:
-    if not 0.0 <= threshold <= 1.0:
-        raise InvalidInputError(f"the threshold is {threshold}; it must be between 0 and 1")
+    if not (math.isfinite(threshold) and threshold >= 0.0):
+        raise InvalidInputError(f"the threshold is {threshold}; it must be a number of at least 0")
     return threshold
 
 
