@@ -25,6 +25,7 @@ from evalgate.core.types import Baseline, EvalSet, GateInput, Verdict
 from evalgate.gating.verdict import decide_verdict
 from evalgate.runner.reevaluation import (
     GateRules,
+    find_stored_doubts,
     infer_runs_setting,
     load_stored_baseline,
     load_thresholds_or_default,
@@ -206,7 +207,14 @@ def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Ve
     check_arguments({"record": record, "gate": gate}, required=frozenset({"record"}))
     policy = parse_thresholds({"gate": dict(gate or {})}, Path(), "").config.gate
     interrupted = record.verdict.exit_code == ExitCode.INTERRUPTED
-    evidence = GateInput(record.metrics, record.cases, record.totals, record.comparison, interrupted)
+    evidence = GateInput(
+        record.metrics,
+        record.cases,
+        record.totals,
+        record.comparison,
+        interrupted,
+        doubts=find_stored_doubts(record),
+    )
     return decide_verdict(evidence, policy)
 
 

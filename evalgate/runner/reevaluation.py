@@ -85,7 +85,14 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     comparison = compare_runs(scored, baseline, rules.gate)
     interrupted = record.verdict.exit_code == ExitCode.INTERRUPTED
     cases, changes = comparison.cases, comparison.changes
-    evidence = GateInput(comparison.metrics, cases, compute_totals(cases), changes, interrupted)
+    evidence = GateInput(
+        comparison.metrics,
+        cases,
+        compute_totals(cases),
+        changes,
+        interrupted,
+        doubts=find_stored_doubts(record),
+    )
     nothing = explain_missing_deltas(comparison.metrics, changes) if changes else ""
     return replace(
         record,
@@ -102,6 +109,18 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
         ),
         effort=comparison.effort,
     )
+
+
+def find_stored_doubts(record: Record) -> tuple[str, ...]:
+    """Return the reasons why a record must not be trusted that its cases do not show, such as a spent budget.
+
+    Other settings of the gate cannot remove them: the record has no verdict under any.
+    """
+    if record.verdict.exit_code != ExitCode.NO_VERDICT:
+        return ()
+    evidence = GateInput(record.metrics, record.cases, record.totals, record.comparison)
+    shown = decide_verdict(evidence, GateConfig()).exit_code == ExitCode.NO_VERDICT
+    return () if shown else record.verdict.reasons
 
 
 def score_stored_runs(

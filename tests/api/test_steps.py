@@ -138,6 +138,12 @@ class TestCompareAndDecide:
         assert record.verdict.status == "fail"
         assert evalgate.decide(record, {"max_failed_cases": 1}).status == "pass"
 
+    def test_no_setting_opens_the_gate_of_a_run_that_must_not_be_trusted(self) -> None:
+        record = evalgate.evaluate(build_set(), greet, criteria=CRITERIA)
+        spent = replace(record, verdict=evalgate.Verdict("error", 3, ("The budget is spent.",)))
+        for found in (evalgate.decide(spent), evalgate.compare(spent, record).verdict):
+            assert (found.status, found.reasons) == ("error", ("The budget is spent.",))
+
     def test_every_wrong_setting_is_named(self) -> None:
         record = evalgate.evaluate(TWO, greet, criteria=CRITERIA)
         with pytest.raises(InvalidInputError) as caught:
