@@ -20,11 +20,11 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import did_you_mean, format_score
 from evalgate.core.types import EvalSet, RunMetric, RunResult, TurnResult
 from evalgate.reporting.detailed_results import build_invocation_cells, format_grid
+from evalgate.runner.default_criteria import DEFAULT_RULES
 
 NUM_RUNS = 2
 """Runs of each case unless a test asks for others."""
 _AT_ONCE = 4  # conversations, as Google ADK's InferenceConfig has it
-_DEFAULT_CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
 _MESSAGES = {
     True: "Following are all the test failures.",
     False: "Following are all the test failures. If you looking to get more details on the failures, then "
@@ -44,7 +44,8 @@ class AgentEvaluator:
             InvalidInputError: the file cannot be read, or has unknown keys instead of criteria.
         """
         path = Path(test_file).parent / "test_config.json"
-        value: dict[str, Any] = {"criteria": dict(_DEFAULT_CRITERIA)}
+        _, defaults = DEFAULT_RULES["adk"]
+        value: dict[str, Any] = {"criteria": {each.metric: each.threshold for each in defaults.criteria}}
         if path.is_file():
             value = _read_json_object(path)
             _check_criteria(value, path)

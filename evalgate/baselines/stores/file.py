@@ -1,10 +1,8 @@
 """Store a baseline in one file: written by `evalgate baseline save`, or any `results.json`."""
 
 import errno
-import fcntl
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -14,7 +12,13 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline
 from evalgate.documents.strict_json import parse_json
-from evalgate.system.files import make_folder, read_input_file, remove_temporaries, write_atomically
+from evalgate.system.files import (
+    lock_folder,
+    make_folder,
+    read_input_file,
+    remove_temporaries,
+    write_atomically,
+)
 
 
 @frozen
@@ -36,7 +40,8 @@ class FileStore:
         """Read, change and replace the file atomically, after concurrent updates; create missing folders."""
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with _lock_folder(self.path.parent, self.owner):
+        make_folder(self.path.parent, self.owner)
+        with lock_folder(self.path.parent):
             data = self._read_data()
             if data is not None and not is_baseline(parse_json(data, self.shown_as)):
                 raise InvalidInputError(
@@ -59,16 +64,3 @@ class FileStore:
             raise InvalidInputError(
                 f"{self.shown_as}: the baseline cannot be read: {error.strerror}"
             ) from None
-
-
-@contextmanager
-def _lock_folder(folder: Path, owner: tuple[int, int] | None) -> Iterator[None]:
-    """Lock the folder against baseline updates of other processes on this machine, without a lock file."""
-    make_folder(folder, owner)
-    # The folder and not the file: updates replace the file, and a lock on the old one would exclude no one.
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
