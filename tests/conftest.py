@@ -6,6 +6,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.browser"]
+
 # Under `nohup` a hang-up is ignored, and every program that a test starts inherits that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -25,7 +25,7 @@ from evalgate.core.protocols import ProvidesJudges
 from evalgate.core.types import JsonObject, ModelUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.throttling.rate_limiter import REAL_CLOCK, Clock
+from evalgate.system.throttling.rate_limiter import REAL_CLOCK, Clock
 
 if TYPE_CHECKING:
     from evalgate.llm.caching import CachingModel, ResponseCache
@@ -190,7 +190,7 @@ class ModelPool:
             WatchedModel,
             check_budget,
         )
-        from evalgate.throttling.rate_limiter import RetryPolicy
+        from evalgate.system.throttling.rate_limiter import RetryPolicy
 
         context, endpoint = self._context, resolve_endpoint(config, self._context.environ)
         client = OpenAIModel(
@@ -225,7 +225,7 @@ class ModelPool:
 
     def _get_limiter(self, config: JudgeConfig, endpoint: "ModelEndpoint") -> "EndpointLimiter":
         from evalgate.llm.retrying import EndpointLimiter
-        from evalgate.throttling.rate_limiter import RateLimiter
+        from evalgate.system.throttling.rate_limiter import RateLimiter
 
         limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute)
         new = EndpointLimiter(

@@ -12,7 +12,7 @@ from evalgate.core.types import ModelUsage
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import RETRYABLE_FAILURES, JudgeError
 from evalgate.llm.usage import count_model_usage
-from evalgate.throttling.rate_limiter import REAL_CLOCK, Admission, Clock, RateLimiter, RetryPolicy
+from evalgate.system.throttling.rate_limiter import REAL_CLOCK, Admission, Clock, RateLimiter, RetryPolicy
 
 _CHARACTERS_PER_TOKEN = 4  # in English; other languages have fewer, so this is only a first estimate
 _TOKENS_OF_AN_ANSWER = 500

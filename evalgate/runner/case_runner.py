@@ -31,9 +31,9 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.throttling.adaptive_concurrency import Slot
-from evalgate.throttling.rate_limiter import slot_release
-from evalgate.throttling.throttle import Throttle
+from evalgate.system.throttling.adaptive_concurrency import Slot
+from evalgate.system.throttling.rate_limiter import slot_release
+from evalgate.system.throttling.throttle import Throttle
 
 _MOST_MOVES = 3
 """Most restarts of a case because its machine was lost."""

@@ -19,7 +19,7 @@ from evalgate.runner.plan import Plan
 from evalgate.runner.sampling import FixedRuns, RunSchedule, SamplingStrategy
 from evalgate.runner.scheduler import RunRequest, run_cases
 from evalgate.runner.suites import CaseIndex, Suite
-from evalgate.throttling.throttle import Throttle, ThrottleSettings
+from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 if TYPE_CHECKING:
     from evalgate.llm.judge_health import AnchorVerdict

@@ -9,7 +9,7 @@ from evalgate.core.protocols import Agent, AgentUnreachableError, CreateUser, Pr
 from evalgate.core.types import CaseRun, EvalCase, Failure
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.runner.case_runner import AttemptHistory, CaseRunner
-from evalgate.throttling.throttle import Throttle, ThrottleSettings
+from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 
 @frozen

@@ -11,7 +11,7 @@ from evalgate.config.schema.budget import Tokens
 from evalgate.llm.client import ModelAnswer, ModelRequest, build_model_request
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.retrying import EndpointLimiter, LimitedModel, estimate_tokens
-from evalgate.throttling.rate_limiter import MINUTE, Admission, RateLimiter
+from evalgate.system.throttling.rate_limiter import MINUTE, Admission, RateLimiter
 from tests.llm.fakes import FakeTime, ScriptedModel, answered, failed
 
 LIMITS = st.none() | st.integers(1, 20)

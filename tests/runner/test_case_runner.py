@@ -22,8 +22,8 @@ from evalgate.core.types import (
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.runner.case_runner import CaseRunner
 from evalgate.runner.scheduler import RunRequest, run_cases
-from evalgate.throttling.rate_limiter import Clock, slot_release, wait_without_slot
-from evalgate.throttling.throttle import Throttle, ThrottleSettings
+from evalgate.system.throttling.rate_limiter import Clock, slot_release, wait_without_slot
+from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 BUSY = Failure("rate_limited", "slow down")
 DOWN = Failure("unavailable", "it is down")

@@ -45,7 +45,7 @@ from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.case_runner import CaseRunner
 from evalgate.runner.scheduler import never_stop
-from evalgate.throttling.throttle import Throttle, ThrottleSettings
+from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 _kept_runner: ContextVar[tuple["LocalService", CaseRunner | None] | None] = ContextVar(
     "_kept_runner", default=None

@@ -14,7 +14,7 @@ from evalgate.agents.adapters.http import HttpAgentOptions
 from evalgate.core.protocols import AgentContext
 from evalgate.core.types import CaseRun, EvalCase
 from evalgate.runner.scheduler import RunRequest, run_cases
-from evalgate.throttling.throttle import Throttle
+from evalgate.system.throttling.throttle import Throttle
 from tests.agents.play import PATIENT_S, Hurried
 
 Handler: TypeAlias = Callable[["ReceivedRequest"], Awaitable[web.StreamResponse]]

@@ -14,8 +14,8 @@ from evalgate.agents.http.errors import describe_connection_error
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import AgentError
 from evalgate.core.types import Failure, Reply, UserMessage
-from evalgate.throttling.rate_limiter import Clock
-from evalgate.throttling.throttle import Throttle, ThrottleSettings
+from evalgate.system.throttling.rate_limiter import Clock
+from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 from tests.agents.http.server import (
     ReceivedRequest,
     build_context,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from evalgate.throttling.rate_limiter import Clock
-from evalgate.throttling.throttle import Throttle, ThrottleSettings
+from evalgate.system.throttling.rate_limiter import Clock
+from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 
 @dataclass

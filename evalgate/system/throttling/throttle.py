@@ -5,8 +5,8 @@ import random
 from collections.abc import Callable
 
 from evalgate.core.frozen import frozen
-from evalgate.throttling.adaptive_concurrency import AdaptiveConcurrency, Slot
-from evalgate.throttling.rate_limiter import REAL_CLOCK, Clock, RateLimiter, RetryPolicy
+from evalgate.system.throttling.adaptive_concurrency import AdaptiveConcurrency, Slot
+from evalgate.system.throttling.rate_limiter import REAL_CLOCK, Clock, RateLimiter, RetryPolicy
 
 LONGEST_RETRY_AFTER_S = 300.0
 """Longest pause, in seconds, that a service may ask for; after a longer one the case is not retried."""

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.throttling.adaptive_concurrency import AdaptiveConcurrency
-from evalgate.throttling.rate_limiter import Clock
+from evalgate.system.throttling.adaptive_concurrency import AdaptiveConcurrency
+from evalgate.system.throttling.rate_limiter import Clock
 
 
 @dataclass

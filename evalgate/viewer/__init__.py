@@ -1,0 +1,1 @@
+"""Pages that show records in a browser and edit eval sets."""
