@@ -129,6 +129,7 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
         judge=tally.usage,
         session_id=run.session_id,
         user_id=run.user_id or case.session.user_id,
+        trace=run.trace,
     )
 
 

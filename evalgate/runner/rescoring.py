@@ -86,6 +86,7 @@ def _build_case_run(case: EvalCase, run: RunResult) -> CaseRun:
         earlier_attempts=run.earlier_attempts,
         said=tuple(UserMessage(turn.user) for turn in played),
         user_usage=run.user_usage,
+        trace=run.trace,
     )
 
 

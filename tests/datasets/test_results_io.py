@@ -27,6 +27,7 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
     Totals,
+    TraceSpan,
     TurnMetric,
     TurnResult,
     Usage,
@@ -68,6 +69,22 @@ TURNS = st.builds(
 )
 USAGE = st.none() | st.builds(Usage, st.integers(0), st.integers(0), NUMBER)
 FAILURE = st.builds(Failure, TEXT, TEXT, TEXT)
+SPANS = st.builds(
+    TraceSpan,
+    TEXT,
+    TEXT,
+    st.sampled_from(["agent", "model", "tool", "other"]),
+    st.integers(0),
+    NUMBER,
+    NUMBER,
+    TEXT,
+    TEXT,
+    USAGE,
+    JSON,
+    JSON,
+    TEXT,
+    OBJECT,
+)
 RUNS = st.builds(
     RunResult,
     st.integers(1),
@@ -83,6 +100,7 @@ RUNS = st.builds(
     USAGE,
     session_id=TEXT,
     user_id=TEXT,
+    trace=few(SPANS),
 )
 CASES = st.builds(
     CaseResult,
@@ -166,6 +184,10 @@ def test_the_published_schema_is_in_step(request: pytest.FixtureRequest) -> None
     if request.config.getoption("--update-golden"):
         SCHEMA.write_text(expected, encoding="utf-8")
     assert SCHEMA.read_text(encoding="utf-8") == expected
+
+
+def test_a_run_without_a_trace_has_no_key_for_it() -> None:
+    assert '"trace"' not in dump_record(a_record(a_case_result()))
 
 
 def test_each_case_stands_on_its_own_line() -> None:

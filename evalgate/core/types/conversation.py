@@ -1,7 +1,8 @@
-"""Messages, tool calls and replies of a conversation, and the run of a case."""
+"""Messages, tool calls and replies of a conversation, its trace, and the run of a case."""
 
 import traceback
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
@@ -141,6 +142,41 @@ class Usage:
         )
 
 
+SpanKind: TypeAlias = Literal["agent", "model", "tool", "other"]
+"""Kind of a step. `other`: recorded by the agent, and none of the others, such as a retrieval."""
+
+
+@frozen
+class TraceSpan:
+    """One timed step of a run: a call of a model or a tool, or an agent's turn."""
+
+    id: str
+    """Unique in its run."""
+    name: str
+    """Name of the model, tool or agent."""
+    kind: SpanKind
+    turn: int
+    """0-based."""
+    start_s: float
+    """Seconds since the run began."""
+    duration_s: float
+    """Seconds, at least 0."""
+    parent_id: str = ""
+    """Id of the step that this one is part of; "" for the root of a turn."""
+    author: str = ""
+    """Name of the agent that made the call; "" if it is not known."""
+    usage: Usage | None = None
+    """Consumption of this step alone, not of the steps within it."""
+    request: object = None
+    """JSON that went to the model (messages, settings, tools), or a tool's arguments."""
+    response: object = None
+    """JSON that came back."""
+    error: str = ""
+    """Reason why the step failed; "" if it did not."""
+    attributes: JsonObject = field(default_factory=dict)
+    """Everything else, as it was recorded."""
+
+
 _MAX_TRACEBACK = 16 * 1024
 
 
@@ -198,3 +234,5 @@ class CaseRun:
     """Id under which the agent's framework or server keeps the conversation; "" if it has none."""
     user_id: str = ""
     """Id of the user that the agent was called for; "" if it has none."""
+    trace: tuple[TraceSpan, ...] = ()
+    """Timed steps of the run, in the order of their beginning; empty unless a trace was asked for."""

@@ -15,6 +15,7 @@ from evalgate.core.types.conversation import (
     JsonObject,
     Outcome,
     Reply,
+    TraceSpan,
     Usage,
 )
 
@@ -246,6 +247,8 @@ class RunResult:
     """Id under which the agent's framework or server keeps the conversation; "" if it has none."""
     user_id: str = ""
     """Id of the user that the agent was called for; "" if the case and the agent name none."""
+    trace: tuple[TraceSpan, ...] = ()
+    """Timed steps of the run, in the order of their beginning; empty unless a trace was asked for."""
 
 
 @frozen

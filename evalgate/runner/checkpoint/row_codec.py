@@ -26,6 +26,7 @@ from evalgate.core.types import (
     RunResult,
     ToolCall,
     ToolResult,
+    TraceSpan,
     TurnMetric,
     TurnResult,
     Usage,
@@ -129,6 +130,7 @@ _get_turn_metric_fields = _build_field_getter(TurnMetric)
 _get_usage_fields = _build_field_getter(Usage)
 _get_failure_fields = _build_field_getter(Failure)
 _get_judge_fields = _build_field_getter(ModelUsage)
+_get_span_fields = _build_field_getter(TraceSpan)
 _event_getters: dict[type[Event], Callable[[Any], tuple[Any, ...]]] = {
     kind: attrgetter(*(name for name, _ in list_written_fields(kind)))
     for kind in (ToolCall, ToolResult, Message)
@@ -150,6 +152,7 @@ def _build_run_row(run: RunResult) -> _Row:
         user_usage,
         judge,
         *ids,
+        trace,
     ) = _get_run_fields(run)
     return (
         number,
@@ -166,8 +169,15 @@ def _build_run_row(run: RunResult) -> _Row:
         confirms,
         user_usage and _get_usage_fields(user_usage),
         judge and _build_judge_row(judge),
-        *(ids if any(ids) else ()),
+        *(ids if trace or any(ids) else ()),
+        *([list(map(_build_span_row, trace))] if trace else ()),
     )
+
+
+def _build_span_row(span: TraceSpan) -> _Row:
+    return [
+        _get_usage_fields(value) if isinstance(value, Usage) else value for value in _get_span_fields(span)
+    ]
 
 
 def _build_turn_row(turn: TurnResult) -> _Row:
@@ -206,7 +216,8 @@ def _to_turn_values(row: bytes) -> list[object]:
 
 def _parse_run(kind: "type[JournalRun]", row: _Row) -> "JournalRun":
     number, outcome, seconds, metrics, usage, failure, state, attempts, confirms, user_usage, *more = row
-    judge, *ids = more  # rows of older journals, and of agents without them, have no ids
+    judge, *rest = more  # rows of older journals, and of agents without them, have no ids and no trace
+    session_id, user_id = rest[:2] or ("", "")
     return kind(
         number,
         outcome,
@@ -220,8 +231,16 @@ def _parse_run(kind: "type[JournalRun]", row: _Row) -> "JournalRun":
         confirms,
         user_usage and _parse_usage(user_usage),
         judge and _parse_judge_totals(judge),
-        *ids,
+        session_id,
+        user_id,
+        tuple([_parse_span(span) for spans in rest[2:] for span in spans]),
     )
+
+
+def _parse_span(row: _Row) -> TraceSpan:
+    id_, name, kind, turn, start_s, duration_s, parent_id, author, usage, *more = row
+    used = usage and _parse_usage(usage)
+    return TraceSpan(id_, name, kind, turn, start_s, duration_s, parent_id, author, used, *more)
 
 
 def _parse_turn(row: _Row) -> TurnResult:
