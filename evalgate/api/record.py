@@ -76,7 +76,7 @@ class Record(types.Record):
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
-        """Return the cases that failed or have no result, without quarantined ones.
+        """Return the cases that failed or have no result, without those that do not gate.
 
         Newly failing cases are first.
         """

@@ -11,7 +11,7 @@ from typing import NoReturn
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Document, EvalFormat
-from evalgate.core.types import EvalSet
+from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.cases import assign_eval_set
 from evalgate.documents.config_file import ConfigDocument
 from evalgate.documents.strict_json import as_sequence, read_json
@@ -23,6 +23,9 @@ TEST_CONFIG = "test_config.json"
 
 METRICS_ENDINGS = (".metrics.json", ".metric.json")
 """Endings of tRPC-Agent-Go's thresholds files; its documentation uses the second one too."""
+
+NOTES_ENDING = ".cases.yaml"
+"""Ending of the file with evalgate's notes about the cases of an eval set."""
 
 _RESULT_ENDINGS = (".evalset_result.json", ".evalresult.json")
 _ENDINGS = (".evalset.json", ".test.json")
@@ -108,6 +111,15 @@ def find_metrics_file(
     return None
 
 
+def build_notes_name(eval_set: str) -> str:
+    """Return the name of the notes next to an eval set's file: its name up to the first dot, and the ending.
+
+    >>> build_notes_name("refunds.evalset.json")
+    'refunds.cases.yaml'
+    """
+    return eval_set[:1] + eval_set[1:].partition(".")[0] + NOTES_ENDING
+
+
 def _select_formats(formats: Mapping[str, EvalFormat], name: str | None) -> Mapping[str, EvalFormat]:
     if name is None:
         return formats
@@ -140,9 +152,18 @@ def _load_file(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: 
         raise
     found = _read_with_format(document, formats, is_forced=is_forced)
     if found is not None:
-        return _select_cases(found, file)
+        cases = _add_case_notes(found.cases, file)
+        return _select_cases(replace(found, cases=cases), file)
     _refuse_dataset(file)
     raise InvalidInputError([Problem(file.shown_as, 1, 1, _describe_unrecognized(document, formats))])
+
+
+def _add_case_notes(cases: Sequence[EvalCase], file: EvalFile) -> Sequence[EvalCase]:
+    if not os.path.lexists(file.path.with_name(build_notes_name(file.path.name))):
+        return cases
+    from evalgate.datasets.case_notes import apply_case_notes  # few eval sets have notes
+
+    return apply_case_notes(cases, file.path, file.shown_as)
 
 
 def _read_with_format(
@@ -314,7 +335,7 @@ def _match_glob(pattern: str, base: Path) -> list[Path]:
     names = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207  Path.glob enters hidden folders
     found = (base / name for name in names)
     # Files that stand next to eval sets, and that `*.json` matches too.
-    others = (*METRICS_ENDINGS, *_RESULT_ENDINGS)
+    others = (*METRICS_ENDINGS, *_RESULT_ENDINGS, NOTES_ENDING)
     return sorted(
         path
         for path in found

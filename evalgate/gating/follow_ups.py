@@ -56,7 +56,7 @@ class FailureClassifier:
         flaky: _FlakyEstimate | None = None
         for at, case in enumerate(cases):
             # A quarantined case gates nothing, and a protected one closes the gate as it is.
-            is_open = case.quarantine is None and not case.protected
+            is_open = case.gates and not case.protected
             can_run_again = is_open and 0 < len(case.runs) < count_runs_allowed(self._most)
             if not (can_run_again and _is_failing(case)):
                 continue
@@ -106,7 +106,7 @@ class FailureClassifier:
 
     def _estimate_flaky(self, cases: Sequence[CaseResult]) -> "_FlakyEstimate":
         # Quarantined cases are known to be flaky: they would raise the bar for all others.
-        gating = (case for case in cases if case.quarantine is None)
+        gating = (case for case in cases if case.gates)
         stored = [found for case in gating if (found := self._find_stored_runs(case))]
         return _FlakyEstimate(
             estimate_flaky(each.history for each in stored),
@@ -214,4 +214,4 @@ def _is_conclusive(run: RunResult) -> bool:
 
 
 def _is_failing(case: CaseResult) -> bool:
-    return case.quarantine is None and (case.status == "failed" or case.agent_failed)
+    return case.gates and (case.status == "failed" or case.agent_failed)

@@ -66,8 +66,8 @@ def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
     An untrustworthy run is never called better or worse. A certain failure outweighs a metric that could
     not be evaluated. A run without any result never passes.
     """
-    # First of all, so that not even an interruption or an error rate counts a quarantined case.
-    evidence = _exclude_reported_metrics(_exclude_quarantined(evidence))
+    # First of all, so that not even an interruption or an error rate counts a case that does not gate.
+    evidence = _exclude_reported_metrics(_exclude_exempt(evidence))
     if evidence.interrupted:
         done = evidence.totals.cases - evidence.totals.not_evaluated
         return Verdict(
@@ -92,16 +92,18 @@ def decide_verdict(evidence: GateInput, policy: GateConfig) -> Verdict:
     return Verdict("pass", ExitCode.OPEN, (_describe_pass(evidence, policy),))
 
 
-def _exclude_quarantined(evidence: GateInput) -> GateInput:
-    """Return the evidence without the quarantined cases."""
-    cases = tuple(case for case in evidence.cases if case.quarantine is None)
+def _exclude_exempt(evidence: GateInput) -> GateInput:
+    """Return the evidence without the cases that are quarantined or observed."""
+    cases = tuple(case for case in evidence.cases if case.gates)
     if len(cases) == len(evidence.cases):
         return evidence
     found = Counter(case.status for case in cases)
     totals = replace(
         evidence.totals, cases=len(cases), **{status: found[status] for status in get_args(Status)}
     )
-    return replace(evidence, cases=cases, totals=totals, quarantined=len(evidence.cases) - len(cases))
+    quarantined = sum(case.quarantine is not None for case in evidence.cases)
+    observed = len(evidence.cases) - len(cases) - quarantined
+    return replace(evidence, cases=cases, totals=totals, quarantined=quarantined, observed=observed)
 
 
 def _exclude_reported_metrics(evidence: GateInput) -> GateInput:
@@ -126,6 +128,14 @@ def _describe_undecided(evidence: GateInput) -> Iterator[str]:
             yield from (f"{label}: {sentence}" for label, sentence in metric.iter_sentences())
 
 
+def _explain_no_cases(evidence: GateInput) -> str:
+    if evidence.observed and evidence.quarantined:
+        return "all of them are quarantined, or observed and not reviewed yet"
+    if evidence.observed:
+        return "all of them are observed and not reviewed yet. `evalgate review` makes them gate"
+    return "all of them are quarantined" if evidence.quarantined else "the eval sets are empty"
+
+
 def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator[str]:
     totals = evidence.totals
     if evidence.unreachable:
@@ -137,8 +147,7 @@ def _describe_untrustworthy(evidence: GateInput, policy: GateConfig) -> Iterator
         return
     if totals.cases == 0:
         if policy.min_cases > 0:
-            why = "all of them are quarantined" if evidence.quarantined else "the eval sets are empty"
-            yield f"No case was evaluated: {why}."
+            yield f"No case was evaluated: {_explain_no_cases(evidence)}."
         return
     # Also where `min_cases: 0` allows a run without a score: an empty result must never open the gate.
     if not any(metric.score is not None for metric in evidence.metrics):
@@ -313,11 +322,15 @@ def _describe_pass(evidence: GateInput, policy: GateConfig) -> str:
         if bad
         else f"{_format_case_count(evidence)} passed"
     )
-    quarantined = f"; {evidence.quarantined:,} quarantined" if evidence.quarantined else ""
+    exempt = "".join(
+        f"; {count:,} {what}"
+        for count, what in ((evidence.quarantined, "quarantined"), (evidence.observed, "observed"))
+        if count
+    )
     # A mean that the baseline judges may be below the threshold of single cases and pass all the same.
     below = any(each.score is not None and each.score < each.threshold for each in evidence.metrics)
     met = "every minimum is met" if below else "every metric meets its threshold"
-    return f"{passed} and {met}{_describe_comparison(evidence, policy)}{quarantined}."
+    return f"{passed} and {met}{_describe_comparison(evidence, policy)}{exempt}."
 
 
 def _describe_comparison(evidence: GateInput, policy: GateConfig) -> str:

@@ -75,10 +75,10 @@ class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
 
 
 def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]:
-    """Group the cases by row of the table of metrics, in the order of the rows, without quarantined cases."""
+    """Group the gating cases by row of the table of metrics, in the order of the rows."""
     groups: dict[MetricKey, MetricGroup] = {}
     for case in cases:
-        for metric in case.metrics if case.quarantine is None else ():
+        for metric in case.metrics if case.gates else ():
             key = build_metric_key(metric)
             group = groups.get(key)
             if group is None:
@@ -250,7 +250,7 @@ def compute_totals(cases: Sequence[CaseResult]) -> Totals:
 
 def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
     """Return a notice about gating cases that passed in some runs and failed in others, or ""."""
-    flipping = [case for case in cases if case.quarantine is None and _has_inconsistent_runs(case)]
+    flipping = [case for case in cases if case.gates and _has_inconsistent_runs(case)]
     if not flipping:
         return ""
     names = ", ".join(case.eval_id for case in flipping[:5]) + (", …" if len(flipping) > 5 else "")

@@ -215,6 +215,8 @@ def score_case(
         weight=policy.weight,
         protected=policy.protected,
         quarantine=policy.quarantine,
+        observed=case.status == "observed",
+        source=case.source,
     )
 
 

@@ -83,7 +83,7 @@ def list_findings(record: Record) -> list[Finding]:
         Finding(case, key in newly, newly.get(key, ()))
         for case in record.cases
         for key in [case.key]
-        if case.status in {"failed", "errored"} and case.quarantine is None
+        if case.status in {"failed", "errored"} and case.gates
     ]
     return sorted(findings, key=lambda finding: not finding.is_new)
 
@@ -142,14 +142,14 @@ def find_still_failing(record: Record) -> list[CaseResult]:
     if record.comparison is None:
         return []
     other = {change.key for change in record.comparison.changes}
-    gating = (case for case in record.cases if case.quarantine is None)
+    gating = (case for case in record.cases if case.gates)
     bad = (case for case in gating if case.is_conclusive and case.status != "passed")
     return [case for case in bad if case.key not in other]
 
 
 def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
     """Return the gating cases with runs that disagree, as (case, passed runs, conclusive runs)."""
-    gating = (case for case in record.cases if len(case.runs) > 1 and case.quarantine is None)
+    gating = (case for case in record.cases if len(case.runs) > 1 and case.gates)
     counted = ((case, *count_passed_runs(case)) for case in gating)
     return [(case, passed, runs) for case, passed, runs in counted if 0 < passed < runs]
 
@@ -277,11 +277,11 @@ CHANGES: dict[Change, str] = {
 
 
 def group_changes(record: Record, comparison: Comparison) -> dict[Change, list[CaseChange]]:
-    """Return the changes by kind, in the order of `CHANGES`, without empty kinds and quarantined cases."""
-    quarantined = {case.key for case in record.cases if case.quarantine is not None}
+    """Return the changes of gating cases by kind, in the order of `CHANGES`, without empty kinds."""
+    exempt = {case.key for case in record.cases if not case.gates}
     groups: dict[Change, list[CaseChange]] = {change: [] for change in CHANGES}
     for change in comparison.changes:
-        if change.key not in quarantined:
+        if change.key not in exempt:
             groups[change.change].append(change)
     return {change: found for change, found in groups.items() if found}
 
@@ -290,12 +290,17 @@ def format_change_counts(record: Record, comparison: Comparison) -> str:
     """Return `1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`."""
     groups = group_changes(record, comparison)
     counts = [f"{len(found):,} {CHANGES[change]}" for change, found in groups.items()]
-    quarantined = [case for case in record.cases if case.quarantine is not None]
+    exempt = [case for case in record.cases if not case.gates]
+    quarantined = sum(case.quarantine is not None for case in exempt)
     changed = {change.key for change in comparison.changes}
-    # The comparison counts quarantined cases as unchanged too; here they have a count of their own.
-    unchanged_quarantined = sum(case.is_conclusive and case.key not in changed for case in quarantined)
-    unchanged = max(0, comparison.unchanged - unchanged_quarantined)
-    others = {"quarantined": len(quarantined), "not part of this run": comparison.left_out}
+    # The comparison counts cases that do not gate as unchanged too; here they have counts of their own.
+    unchanged_exempt = sum(case.is_conclusive and case.key not in changed for case in exempt)
+    unchanged = max(0, comparison.unchanged - unchanged_exempt)
+    others = {
+        "quarantined": quarantined,
+        "observed": len(exempt) - quarantined,
+        "not part of this run": comparison.left_out,
+    }
     return ", ".join(
         [*counts, f"{unchanged:,} unchanged", *(f"{many:,} {what}" for what, many in others.items() if many)]
     )

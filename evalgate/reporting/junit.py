@@ -22,7 +22,7 @@ from evalgate.core.sanitize import to_one_line, to_xml_text, truncate_block
 from evalgate.core.types import CaseResult, Record, TurnResult
 from evalgate.metrics.tool_call_matching import diff_trajectories
 from evalgate.reporting.findings import Finding, describe_faults, explain_not_evaluated, list_findings
-from evalgate.reporting.summary_lines import describe_quarantine
+from evalgate.reporting.summary_lines import explain_exemption
 
 if TYPE_CHECKING:
     from junit_xml import TestCase
@@ -136,7 +136,7 @@ def _build_suites(record: Record) -> Iterator[_TestSuite]:
 
 
 def _classify_case(case: CaseResult) -> _Kind:
-    if case.quarantine is not None or case.status == "not_evaluated":
+    if not case.gates or case.status == "not_evaluated":
         return "skipped"
     return "failures" if case.status == "failed" else "errors" if case.status == "errored" else "passed"
 
@@ -173,8 +173,8 @@ def _build_tests(
             case "skipped":
                 reason = (
                     explain_not_evaluated(case)
-                    if case.quarantine is None
-                    else f"{case.status}, but quarantined {describe_quarantine(case)}"
+                    if case.gates
+                    else f"{case.status}, but {explain_exemption(case)}"
                 )
                 message = _to_attribute(reason)
                 test.add_skipped_info(message, message)

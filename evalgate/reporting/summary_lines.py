@@ -1,4 +1,4 @@
-"""Lines about the verdict, metrics, baseline, judges and quarantined cases, shared by all reports.
+"""Lines about the verdict, metrics, baseline, judges and cases that do not gate, shared by all reports.
 
 Texts of the record are returned as they are, and may hold any characters: reports have to escape them.
 """
@@ -271,7 +271,7 @@ def list_unjudged_cases(record: Record, most: int) -> list[NamedCases]:
     """Return the cases that could not be evaluated, by reason, with at most `most` names each."""
     groups: dict[str, list[str]] = {}
     for case in record.cases:
-        if case.status == "not_evaluated" and case.quarantine is None:
+        if case.status == "not_evaluated" and case.gates:
             groups.setdefault(explain_not_evaluated(case), []).append(format_case_name(case))
     return [
         NamedCases(why, tuple(names[:most]), len(names) - len(names[:most])) for why, names in groups.items()
@@ -300,23 +300,31 @@ def describe_run_totals(record: Record) -> Iterator[str]:
 
 
 @frozen
-class QuarantinedCase:
-    """A case in quarantine. All but its status comes from the user's files, so it may hold any characters."""
+class ExemptCase:
+    """A case that does not gate. Its name and reason are the user's, and may hold any characters."""
 
     name: str
     status: str
     """`failed (2 of 3 runs passed)`."""
-    until: str
-    """`until 2026-12-31, anna: the search index moves`."""
+    reason: str
+    """`until 2026-12-31, anna: the search index moves`, or `observed, not reviewed yet`."""
 
 
-def list_quarantined(record: Record) -> Iterator[QuarantinedCase]:
-    """Yield the quarantined cases, in file order."""
+def list_exempt_cases(record: Record) -> Iterator[ExemptCase]:
+    """Yield the cases that are quarantined or observed, in file order."""
     for case in record.cases:
-        if case.quarantine is not None:
-            yield QuarantinedCase(
-                f"{case.eval_set_id}/{case.eval_id}", _format_status(case), describe_quarantine(case)
-            )
+        if not case.gates:
+            reason = explain_exemption(case).removeprefix(_QUARANTINED)
+            yield ExemptCase(f"{case.eval_set_id}/{case.eval_id}", _format_status(case), reason)
+
+
+def build_exempt_title(record: Record) -> str:
+    """Return the word above the cases that do not gate: `Quarantined`, `Observed`, or both."""
+    quarantined = any(case.quarantine is not None for case in record.cases)
+    observed = any(case.quarantine is None and case.observed for case in record.cases)
+    return (
+        "Quarantined or observed" if quarantined and observed else "Observed" if observed else "Quarantined"
+    )
 
 
 def _format_status(case: CaseResult) -> str:
@@ -326,10 +334,16 @@ def _format_status(case: CaseResult) -> str:
     return f"{STATUSES[case.status]}{how_often}"
 
 
-def describe_quarantine(case: CaseResult) -> str:
-    """Return the end and the reason of a case's quarantine; "" if it is not quarantined."""
-    about = case.quarantine
-    return f"until {about.expires}, {about.owner}: {about.reason}" if about else ""
+_QUARANTINED = "quarantined "
+
+
+def explain_exemption(case: CaseResult) -> str:
+    """Return the reason why a case does not gate, as `quarantined until …`; "" if it gates."""
+    if about := case.quarantine:
+        return f"{_QUARANTINED}until {about.expires}, {about.owner}: {about.reason}"
+    if not case.observed:
+        return ""
+    return f"observed, not reviewed yet{f' (trace: {case.source})' if case.source else ''}"
 
 
 @frozen
@@ -353,8 +367,10 @@ class RecordSummary:
     unjudged: list[NamedCases]
     """Cases that could not be evaluated, by reason."""
     more_unjudged: int
-    quarantined: list[QuarantinedCase]
-    more_quarantined: int
+    exempt_title: str
+    """`Quarantined`, `Observed`, or both."""
+    exempt: list[ExemptCase]
+    more_exempt: int
 
     @property
     def has_noise(self) -> bool:
@@ -367,15 +383,15 @@ class RecordSummary:
         return any(line.trend for line in self.metrics)
 
 
-def summarize_record(record: Record, *, metrics: int, names: int, quarantined: int) -> RecordSummary:
+def summarize_record(record: Record, *, metrics: int, names: int, exempt: int) -> RecordSummary:
     """Return the summary of a record, with at most as many entries of each kind as the arguments say.
 
-    `metrics` limits the lines about metrics, `quarantined` the quarantined cases, and `names` the names and
+    `metrics` limits the lines about metrics, `exempt` the cases that do not gate, and `names` the names and
     lines of all other cases.
     """
     headline, reasons = build_headline(record)
     flaky, unjudged = list_flaky_cases(record), list_unjudged_cases(record, names)
-    in_quarantine = list(list_quarantined(record))
+    not_gating = list(list_exempt_cases(record))
     return RecordSummary(
         headline=headline,
         reasons=reasons,
@@ -389,6 +405,7 @@ def summarize_record(record: Record, *, metrics: int, names: int, quarantined: i
         more_flaky=max(0, len(flaky) - names),
         unjudged=unjudged[:names],
         more_unjudged=max(0, len(unjudged) - names),
-        quarantined=in_quarantine[:quarantined],
-        more_quarantined=max(0, len(in_quarantine) - quarantined),
+        exempt_title=build_exempt_title(record),
+        exempt=not_gating[:exempt],
+        more_exempt=max(0, len(not_gating) - exempt),
     )

@@ -29,7 +29,12 @@ from evalgate.reporting.findings import (
     group_findings,
     list_findings,
 )
-from evalgate.reporting.summary_lines import describe_agreements, format_judge_usage, list_quarantined
+from evalgate.reporting.summary_lines import (
+    build_exempt_title,
+    describe_agreements,
+    format_judge_usage,
+    list_exempt_cases,
+)
 
 _REDRAW_EVERY_S = 0.1
 _STEPS = 10  # lines of progress in a log, which cannot be redrawn
@@ -194,7 +199,7 @@ class TerminalReport:
             self._format_failing(record) if self.has_cases else (),
             self._format_metrics(record),
             self._format_baseline(record),
-            self._format_quarantined(record),
+            self._format_exempt_cases(record),
             self._format_summary(record),
         )
         return "\n".join("".join(f"{line}\n" for line in part) for part in map(list, parts) if part)
@@ -278,11 +283,11 @@ class TerminalReport:
         for label, sentence in describe_comparisons(record):
             yield f"  {to_log_line(label, 80)}: {to_log_line(sentence, 300)}"
 
-    def _format_quarantined(self, record: Record) -> Iterator[str]:
-        for number, case in enumerate(list_quarantined(record)):
+    def _format_exempt_cases(self, record: Record) -> Iterator[str]:
+        for number, case in enumerate(list_exempt_cases(record)):
             if not number:
-                yield "Quarantined, and not part of the verdict:"
-            yield f"  {to_log_line(case.name, 120)} {case.status}, {to_log_line(case.until, 300)}"
+                yield f"{build_exempt_title(record)}, and not part of the verdict:"
+            yield f"  {to_log_line(case.name, 120)} {case.status}, {to_log_line(case.reason, 300)}"
 
     def _format_summary(self, record: Record) -> Iterator[str]:
         for notice in record.notices:

@@ -156,7 +156,12 @@ def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) 
         )
         for run in case.runs
     ]
-    eval_case = EvalCase(case.eval_id, line=case.line)
+    eval_case = EvalCase(
+        case.eval_id,
+        line=case.line,
+        status="observed" if case.observed else "expected",
+        source=case.source,
+    )
     fingerprint, path = case.fingerprint, case.path
     return score_case(
         case.eval_set_id, eval_case, runs, metrics, path=path, fingerprint=fingerprint, policy=policy

@@ -101,7 +101,17 @@ COUNTS: dict[type, set[str]] = {
     Reply: {"response", "events"},
 }
 DOES_NOT_COUNT: dict[type, set[str]] = {
-    EvalCase: {"eval_id", "eval_set_id", "line", "recorded", "creation_timestamp", "native", "tags"},
+    EvalCase: {
+        "eval_id",
+        "eval_set_id",
+        "line",
+        "recorded",
+        "creation_timestamp",
+        "native",
+        "tags",
+        "status",
+        "source",
+    },
     CaseTurn: {"app_details", "execution", "invocation_id", "creation_timestamp", "native"},
 }
 

@@ -38,8 +38,8 @@ from evalgate.reporting.summary_lines import (
     build_headline,
     describe_run_totals,
     list_changed_cases,
+    list_exempt_cases,
     list_flaky_cases,
-    list_quarantined,
 )
 from evalgate.reporting.terminal import TerminalReport
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_summary, a_turn_result
@@ -208,7 +208,7 @@ def test_a_flaky_case_in_quarantine_is_listed_there_alone(
     record = flaky_runs()
     record = replace(record, cases=tuple(replace(case, quarantine=about) for case in record.cases[1:]))
     assert len(list_flaky_cases(record)) == flaky_now
-    assert [case.status for case in list_quarantined(record)] == expected
+    assert [case.status for case in list_exempt_cases(record)] == expected
 
 
 def _failed(eval_id: str, reason: str, score: float = 0.0) -> Finding:

@@ -17,7 +17,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import escape_invisible
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseKey, CaseResult, EvalCase, EvalSet
 from evalgate.reporting.findings import explain_not_evaluated
-from evalgate.reporting.summary_lines import describe_quarantine
+from evalgate.reporting.summary_lines import explain_exemption
 
 _MARKER_NAME = re.compile(r"[A-Za-z][\w.-]*")
 _PYTEST_MARKERS = frozenset(
@@ -160,15 +160,15 @@ def _get_result(item: pytest.Item, case: SelectedCase) -> Outcome:
 
 
 def check_outcome(item: pytest.Item, case: SelectedCase, outcome: CaseResult) -> None:
-    """Fail the item if the case failed; quarantined cases are expected to fail.
+    """Fail the item if the case failed; quarantined and observed cases are expected to fail.
 
     Raises:
         pytest.fail.Exception, pytest.skip.Exception, pytest.xfail.Exception: the case did not pass.
     """
     if outcome.status == "passed":
         return
-    if outcome.quarantine is not None:
-        pytest.xfail(f"{outcome.status}, but quarantined {describe_quarantine(outcome)}")
+    if not outcome.gates:
+        pytest.xfail(f"{outcome.status}, but {explain_exemption(outcome)}")
     if outcome.status == "not_evaluated" and not any(
         run.outcome in NON_AGENT_OUTCOMES for run in outcome.runs
     ):

@@ -178,6 +178,10 @@ class EvalCase:
     """Labels by which the source groups its cases."""
     tool_mocks: tuple[ToolMock, ...] = ()
     """Replacements of tools. A tool that is named here is never called itself."""
+    status: Literal["expected", "observed"] = "expected"
+    """`observed`: the expectations are what an agent did and were not reviewed, so the case does not gate."""
+    source: str = ""
+    """Link to the recorded trace that the case was made from; "" if it has none."""
 
     @property
     def key(self) -> CaseKey:

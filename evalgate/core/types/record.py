@@ -369,4 +369,6 @@ class GateInput:
     doubts: tuple[str, ...] = ()
     """Reasons why the rest must not be trusted, or is incomplete, as whole sentences."""
     quarantined: int = 0
-    """Cases that are left out because they do not gate."""
+    """Quarantined cases, which are left out because they do not gate."""
+    observed: int = 0
+    """Observed cases, which are left out for the same reason."""

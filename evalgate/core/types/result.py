@@ -316,6 +316,15 @@ class CaseResult:
     """Reason why it does not gate, and is in no mean, verdict or statistics; None: it gates."""
     follow_up: FollowUp | None = None
     """Explanation of a failure by its baseline and further runs; None: it passed, or has no baseline."""
+    observed: bool = False
+    """True: the case was imported and not reviewed yet. Like a quarantined one, it does not gate."""
+    source: str = ""
+    """Link to the recorded trace that the case was made from; "" if it has none."""
+
+    @property
+    def gates(self) -> bool:
+        """Return True if the case counts: it is neither quarantined nor observed."""
+        return self.quarantine is None and not self.observed
 
     @property
     def key(self) -> CaseKey:

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from itertools import islice
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 from typing_extensions import override
 
@@ -29,6 +29,8 @@ class _CaseMetadata(NamedTuple):
     expects_state: bool
     expects_tool_calls: bool
     rubric_metrics: tuple[str, ...]
+    status: Literal["expected", "observed"]
+    source: str
 
 
 class _CaseMetadataTable:
@@ -44,6 +46,8 @@ class _CaseMetadataTable:
         # One byte per case. Nearly all cases expect a call, so a set of indices would be much larger.
         self._calls = bytearray()
         self._rubrics: dict[int, tuple[str, ...]] = {}
+        self._observed: set[int] = set()
+        self._sources: dict[int, str] = {}
 
     def add_case(self, case: EvalCase) -> None:
         """Append the metadata of the next case."""
@@ -60,6 +64,10 @@ class _CaseMetadataTable:
         self._calls.append(case.expects_tool_calls)
         if case.rubric_metrics:
             self._rubrics[index] = case.rubric_metrics
+        if case.status == "observed":
+            self._observed.add(index)
+        if case.source:
+            self._sources[index] = case.source
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -71,7 +79,17 @@ class _CaseMetadataTable:
             eval_id = self._ids[begin:end].decode()
             line, calls = self._lines[at], bool(self._calls[at])
             own = tags.get(at, ())
-            yield _CaseMetadata(eval_id, line, own, at in simulated, at in states, calls, rubrics.get(at, ()))
+            yield _CaseMetadata(
+                eval_id,
+                line,
+                own,
+                at in simulated,
+                at in states,
+                calls,
+                rubrics.get(at, ()),
+                "observed" if at in self._observed else "expected",
+                self._sources.get(at, ""),
+            )
             begin = end
 
 
@@ -226,6 +244,8 @@ class StoredCases(CasesInFile):
         assign(case, "eval_id", metadata.eval_id)
         assign(case, "line", metadata.line)
         assign(case, "tags", metadata.tags)
+        assign(case, "status", metadata.status)
+        assign(case, "source", metadata.source)
         assign(case, "eval_set_id", self._eval_set_id)
         return case
 

@@ -94,7 +94,7 @@ class CommentReport:
 
     def _render_frame(self, record: Record, size: int) -> tuple[str, str]:
         """Return the text before and after the failing cases, with at most `size` entries in each list."""
-        summary = summarize_record(record, metrics=3 * size, names=size, quarantined=3 * size)
+        summary = summarize_record(record, metrics=3 * size, names=size, exempt=3 * size)
         text = _render_markdown(
             "comment.md.j2",
             key=Markdown(_NOT_IN_KEY.sub("-", self.key)[:100] or "default"),

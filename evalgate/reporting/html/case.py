@@ -28,7 +28,7 @@ from evalgate.reporting.repro_command import (
     build_repro_command,
     resolve_record_path,
 )
-from evalgate.reporting.summary_lines import STATUSES, describe_quarantine, format_judge_usage
+from evalgate.reporting.summary_lines import STATUSES, explain_exemption, format_judge_usage
 
 _LONGEST_NAME = 300
 _LONGEST_REASON = 240
@@ -70,7 +70,7 @@ def build_case_view(record: Record, entry: CaseEntry, anchor: str, budget: SizeB
     case = entry.case
     # The table shows the reasons of metrics, and a single run shows why it has no answer.
     is_explained = len(case.runs) <= 1 or all(run.outcome == "answered" for run in case.runs)
-    # The budget is spent in this order: reasons, scores, runs, quarantine.
+    # The budget is spent in this order: reasons, scores, runs, exemption.
     reasons = () if is_explained else tuple(budget.take_text(fault) for fault in describe_faults(case))
     scores = tuple(build_case_scores(case.metrics, budget))
     runs = tuple(_build_runs(entry.finding, budget))
@@ -79,13 +79,17 @@ def build_case_view(record: Record, entry: CaseEntry, anchor: str, budget: SizeB
         "line": build_line_view(entry),
         "reasons": reasons,
         "facts": tuple(_list_facts(entry)),
-        "quarantine": budget.take_text(describe_quarantine(case)) if case.quarantine else None,
+        "exemption": None if case.gates else budget.take_text(_capitalize(explain_exemption(case))),
         "scores": scores,
         "has_baseline": any(score.baseline != "–" for score in scores),
         "runs": runs,
         "runs_left_out": len(case.runs) - len(runs),
         "commands": _list_commands(record, entry) if entry.is_bad else (),
     }
+
+
+def _capitalize(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], ...]:
@@ -136,8 +140,7 @@ def build_line_view(entry: CaseEntry) -> LineView:
 def _list_remarks(entry: CaseEntry) -> Iterator[str]:
     if "flaky" in entry.kinds:
         yield f"flaky: {entry.passed} of {len(entry.case.runs)} runs passed"
-    if "quarantined" in entry.kinds:
-        yield "quarantined"
+    yield from (kind for kind in ("quarantined", "observed") if kind in entry.kinds)
     if entry.case.protected:
         yield "protected"
 

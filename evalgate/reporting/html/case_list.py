@@ -69,7 +69,7 @@ class SizeBudget:
 
 
 CaseKind: TypeAlias = Literal[
-    "new", "failed", "crashed", "errored", "flaky", "quarantined", "not_evaluated", "passed"
+    "new", "failed", "crashed", "errored", "flaky", "quarantined", "observed", "not_evaluated", "passed"
 ]
 
 KINDS: dict[CaseKind, str] = {
@@ -79,12 +79,13 @@ KINDS: dict[CaseKind, str] = {
     "errored": "Errored",
     "flaky": "Flaky",
     "quarantined": "Quarantined",
+    "observed": "Observed",
     "not_evaluated": "Not evaluated",
     "passed": "Passed",
 }
 """The filters of the list, by kind. Each case is of one or more kinds."""
 
-_AFTER_BAD: tuple[CaseKind, ...] = ("quarantined", "flaky", "not_evaluated", "passed")
+_AFTER_BAD: tuple[CaseKind, ...] = ("quarantined", "observed", "flaky", "not_evaluated", "passed")
 _NOT_IN_ANCHOR = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ANCHOR = 60
 
@@ -167,6 +168,8 @@ def _list_kinds(finding: Finding, is_flaky: bool) -> Iterator[CaseKind]:
     case = finding.case
     if case.quarantine is not None:
         yield "quarantined"
+    elif case.observed:
+        yield "observed"
     elif case.status == "errored":
         yield "crashed" if case.agent_failed else "errored"
     else:

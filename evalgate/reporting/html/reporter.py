@@ -94,7 +94,7 @@ def _render_top(record: Record, entries: list[CaseEntry], anchors: Mapping[str, 
     `anchors` are the anchors of the cases shown in full, by name. `left_out` is a sentence about the other
     cases; "" if there are none.
     """
-    summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, quarantined=_MOST_NAMES)
+    summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, exempt=_MOST_NAMES)
     # The Content-Security-Policy allows the style sheet by its digest, and nothing else.
     sheet = (_TEMPLATES / "page.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
@@ -112,7 +112,7 @@ def _render_top(record: Record, entries: list[CaseEntry], anchors: Mapping[str, 
         changes=[_link_cases(found, anchors) for found in summary.changes],
         unjudged=[_link_cases(found, anchors) for found in summary.unjudged],
         flaky=[(shorten_text(name, _LONGEST), runs, anchors.get(name)) for name, runs in summary.flaky],
-        quarantined=[(case, anchors.get(case.name)) for case in summary.quarantined],
+        exempt=[(case, anchors.get(case.name)) for case in summary.exempt],
         notices=_shorten_list(record.notices),
         kinds=[
             (kind.replace("_", "-"), KINDS[kind], number) for kind, number in count_kinds(entries).items()

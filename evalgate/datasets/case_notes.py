@@ -1,0 +1,94 @@
+"""Case notes: facts about cases that stand next to an eval set, so that its own file stays as it is.
+
+The notes of `refunds.evalset.json` are in `refunds.cases.yaml` in the same folder.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import did_you_mean
+from evalgate.core.types import EvalCase
+from evalgate.datasets.cases import map_cases
+from evalgate.datasets.loading import build_notes_name
+from evalgate.documents.config_file import ConfigDocument, read_config_document
+from evalgate.documents.validation_errors import Id, validate_model
+
+CaseStatus = Literal["expected", "observed"]
+
+
+class CaseNote(BaseModel):
+    """Notes about one case."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: CaseStatus = "expected"
+    tags: tuple[Id, ...] = ()
+    source: str = ""
+    """Link to the recorded trace that the case was made from."""
+    imported: date | None = None
+    """Day on which the case was imported."""
+
+
+class CaseNotes(BaseModel):
+    """Content of a file of case notes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cases: dict[str, CaseNote] = {}
+    """Id of a case to its notes."""
+
+
+def read_case_notes(path: Path, shown_as: str) -> tuple[CaseNotes, ConfigDocument]:
+    """Read a file of notes, and return it with the document that knows where its values are.
+
+    Raises:
+        InvalidInputError: the file cannot be read, or has unknown keys or values.
+    """
+    document = read_config_document(path, shown_as)
+    problems: list[Problem] = []
+    value = {} if document.value is None else document.value
+    notes = validate_model(CaseNotes, value, problems, file=shown_as, position=document.find_position)
+    if notes is None:
+        raise InvalidInputError(problems)
+    return notes, document
+
+
+def apply_case_notes(cases: Sequence[EvalCase], eval_set: Path, shown_as: str) -> Sequence[EvalCase]:
+    """Return the cases of an eval set's file with their notes.
+
+    `shown_as` is the path of the eval set as messages show it.
+
+    Raises:
+        InvalidInputError: the notes are invalid, or name a case that the eval set does not have.
+    """
+    path = eval_set.with_name(build_notes_name(eval_set.name))
+    notes_shown_as = str(Path(shown_as).with_name(path.name))
+    notes, document = read_case_notes(path, notes_shown_as)
+    ids = {case.eval_id for case in cases}
+    if unknown := [name for name in notes.cases if name not in ids]:
+        raise InvalidInputError(
+            Problem(
+                notes_shown_as,
+                *document.find_position(("cases", name)),
+                f"{shown_as} has no case {name!r}: remove the entry.{did_you_mean(name, sorted(ids))}",
+            )
+            for name in unknown
+        )
+    return map_cases(cases, _build_change(notes.cases)) if notes.cases else cases
+
+
+def _build_change(notes: Mapping[str, CaseNote]) -> Callable[[EvalCase], EvalCase]:
+    def add_notes(case: EvalCase) -> EvalCase:
+        note = notes.get(case.eval_id)
+        if note is None:
+            return case
+        tags = tuple(dict.fromkeys((*case.tags, *note.tags)))
+        return replace(case, status=note.status, source=note.source, tags=tags)
+
+    return add_notes
