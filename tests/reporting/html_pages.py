@@ -7,15 +7,17 @@ from evalgate.core.sanitize import escape_invisible
 
 ELEMENTS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
-        ("head", "body", "header", "footer", "h1", "h3", "h4", "h5", "i", "b", "style", "title"), frozenset()
+        ("head", "body", "header", "footer", "h1", "h3", "h4", "h5", "i", "b", "style"), frozenset()
     ),
     **dict.fromkeys(
-        ("ul", "ol", "li", "p", "span", "header", "legend", "caption", "table"), frozenset({"class"})
+        ("ul", "ol", "p", "span", "header", "legend", "caption", "table", "summary"), frozenset({"class"})
     ),
-    **dict.fromkeys(("thead", "tbody", "tr", "summary", "main"), frozenset()),
+    **dict.fromkeys(("thead", "tbody", "tr", "main"), frozenset()),
+    "li": frozenset({"class", "id"}),
     "html": frozenset({"lang"}),
+    "title": frozenset({"id"}),
     "meta": frozenset({"charset", "http-equiv", "content", "name"}),
-    "a": frozenset({"class", "href"}),
+    "a": frozenset({"class", "href", "aria-current"}),
     "h2": frozenset({"id"}),
     "h4": frozenset(),
     "code": frozenset({"class"}),
@@ -29,6 +31,13 @@ ELEMENTS: dict[str, frozenset[str]] = {
     "th": frozenset({"scope", "class"}),
     "td": frozenset({"class", "data-label"}),
     "wbr": frozenset(),
+    "svg": frozenset(
+        {"class", "width", "height", "viewbox", "role", "aria-hidden", "aria-labelledby", "focusable"}
+    ),
+    "rect": frozenset({"x", "y", "width", "height", "rx"}),
+    "path": frozenset({"class", "d"}),
+    "g": frozenset({"class"}),
+    "text": frozenset({"class", "x", "y", "text-anchor"}),
 }
 """Every element that the page is made of, with the attributes that it may have."""
 

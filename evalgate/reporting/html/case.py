@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from evalgate.core.formatting import pluralize, to_sentence
+from evalgate.core.formatting import to_sentence
 from evalgate.core.frozen import frozen
-from evalgate.core.types import Attempt, CaseResult, Record, RunResult, Usage
+from evalgate.core.types import Attempt, CaseResult, Record, RunResult
 from evalgate.reporting.diff import get_baseline_reply
 from evalgate.reporting.findings import (
     OUTCOMES,
@@ -29,11 +29,11 @@ from evalgate.reporting.repro_command import (
     resolve_record_path,
 )
 from evalgate.reporting.summary_lines import STATUSES, explain_exemption, format_judge_usage
+from evalgate.reporting.trace_view import format_usage
 
 _LONGEST_NAME = 300
 _LONGEST_REASON = 240
 _LONGEST_COMMAND = 4_000
-_CHEAPEST = 0.0001
 _MOST_TAGS = 20
 
 
@@ -234,30 +234,20 @@ def _classify_run(run: RunResult) -> str:
 def _describe_run(run: RunResult) -> Iterator[str]:
     yield f"{run.duration_s:,.2f} s" if run.duration_s >= 1 else f"{1000 * run.duration_s:,.0f} ms"
     if run.usage:
-        yield _format_usage(run.usage)
+        yield format_usage(run.usage)
     if run.user_usage:
-        yield f"simulated user: {_format_usage(run.user_usage)}"
+        yield f"simulated user: {format_usage(run.user_usage)}"
     if run.judge:
         yield format_judge_usage(run.judge)
     if run.confirms:
         yield "a follow-up run: not part of any mean"
 
 
-def _format_usage(usage: Usage) -> str:
-    cost = ""
-    if usage.min_cost_usd:
-        is_tiny = usage.min_cost_usd < _CHEAPEST
-        cost = f"less than {_CHEAPEST} USD" if is_tiny else f"{usage.min_cost_usd:,.4f} USD"
-    if usage.cost_usd is None:
-        cost = f"at least {cost}" if cost else "cost unknown"
-    return f"{usage.input_tokens:,} + {pluralize(usage.output_tokens, 'token')}{cost and f', {cost}'}"
-
-
 def _build_attempts(attempts: Sequence[Attempt], budget: SizeBudget) -> Iterator[_AttemptView]:
     for attempt in attempts:
         if budget.is_full:
             return
-        used = f", {_format_usage(attempt.usage)}" if attempt.usage else ""
+        used = f", {format_usage(attempt.usage)}" if attempt.usage else ""
         outcome = f"{OUTCOMES[attempt.outcome]} after {attempt.duration_s:,.2f} s{used}"
         left = attempt.failure.detail
         yield _AttemptView(

@@ -9,26 +9,22 @@ are rendered as they are. What a macro returns is escaped already, and `|safe` s
 
 import base64
 import hashlib
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import shorten_text, to_html_text
+from evalgate.core.sanitize import shorten_text
 from evalgate.core.types import Record
 from evalgate.reporting.html.case import build_case_view, build_line_view
 from evalgate.reporting.html.case_list import (
     KINDS,
     CaseEntry,
-    ClippedText,
     SizeBudget,
     count_kinds,
     iter_anchors,
     rank_cases,
 )
+from evalgate.reporting.html.environment import TEMPLATES, load_macro, render_html
 from evalgate.reporting.summary_lines import (
     HEADLINES,
     STATUSES,
@@ -38,9 +34,6 @@ from evalgate.reporting.summary_lines import (
     format_start_time,
     summarize_record,
 )
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 LIMIT = 5_000_000
 """The most bytes of UTF-8."""
@@ -53,11 +46,6 @@ _MOST_METRICS = 200
 _MOST_REMARKS = 100
 _MOST_NAMES = 25
 _LONGEST = 1_000
-_LONGEST_NAME = 300
-_QUOTED = re.compile(r"(?<![`\\])`([^`\n]+)`(?!`)")
-_BREAK_AFTER = re.compile(r"(?<=[_/.])(?=\w)")
-_LONGEST_KNOWN, _MOST_KNOWN = 80, 4_096
-_TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
 @frozen
@@ -85,7 +73,7 @@ class HtmlReport:
         yield _render_top(record, entries, anchors, _describe_left_out(len(entries), len(full), len(lines)))
         yield from full
         yield from lines
-        yield _render_html("page_end.html.j2", about=list(_describe_run(record)))
+        yield render_html("page_end.html.j2", about=list(_describe_run(record)))
 
 
 def _render_top(record: Record, entries: list[CaseEntry], anchors: Mapping[str, str], left_out: str) -> str:
@@ -96,9 +84,9 @@ def _render_top(record: Record, entries: list[CaseEntry], anchors: Mapping[str, 
     """
     summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, exempt=_MOST_NAMES)
     # The Content-Security-Policy allows the style sheet by its digest, and nothing else.
-    sheet = (_TEMPLATES / "page.css").read_text("utf-8")
+    sheet = (TEMPLATES / "page.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
-    return _render_html(
+    return render_html(
         "page_top.html.j2",
         style=sheet,
         source=f"sha256-{digest}",
@@ -146,7 +134,7 @@ def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCas
 def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> list[str]:
     """Return the first cases in full, as many as fit. Each gets an equal share of what is `left`."""
     found: list[str] = []
-    render = _load_macro("case_in_full")
+    render = load_macro("page_case.html.j2", "case_in_full")
     # Computed anew for each case: what a short case leaves goes to those after it.
     for number, (entry, anchor) in enumerate(zip(entries, iter_anchors(entries), strict=True)):
         share = left // (len(entries) - number)
@@ -162,7 +150,7 @@ def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> l
 def _render_lines(entries: list[CaseEntry], left: int) -> list[str]:
     """Return one line for each of the next cases, as many as fit."""
     found: list[str] = []
-    render = _load_macro("case_on_a_line")
+    render = load_macro("page_case.html.j2", "case_on_a_line")
     for entry in entries:
         text = render(build_line_view(entry))
         left -= _count_bytes(text)
@@ -187,67 +175,3 @@ def _describe_left_out(cases: int, full: int, lines: int) -> str:
 
 def _count_bytes(text: str) -> int:
     return len(text.encode())
-
-
-def _render_html(template: str, **view: object) -> str:
-    """Render a template with the values in `view`."""
-    return _create_environment().get_template(template).render(**view)
-
-
-def _load_macro(name: str) -> Callable[..., str]:
-    """Return a macro of `page_case.html.j2`. Calling it takes less time than rendering a template."""
-    macro: Callable[..., str] = getattr(_create_environment().get_template("page_case.html.j2").module, name)
-    return macro
-
-
-@cache
-def _create_environment() -> "Environment":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    # Statuses, names of metrics and tools, and commands occur in every case; the texts of a case do not.
-    escape_known = lru_cache(maxsize=_MOST_KNOWN)(to_html_text)
-
-    def escape_value(value: object) -> object:
-        if type(value) is Markup:
-            return str.__str__(value)
-        text = str(value)
-        return escape_known(text) if len(text) <= _LONGEST_KNOWN else to_html_text(text)
-
-    environment = Environment(  # noqa: S701  `finalize` escapes, in half the time of both
-        loader=FileSystemLoader(_TEMPLATES),
-        finalize=escape_value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,  # else every case would ask the disk whether a template has changed
-    )
-
-    environment.filters["sheet"] = Markup
-    environment.filters["prose"] = lambda text: Markup(_format_prose(text))  # noqa: S704  it escapes
-    environment.filters["breakable"] = lambda name: Markup(_insert_breaks(name))  # noqa: S704  the same
-    environment.filters["clipped"] = lambda *text: Markup(_format_clipped(*text))  # noqa: S704  the same
-    environment.filters["short"] = lambda text: shorten_text(str(text), _LONGEST_NAME)
-    environment.filters["count"] = "{:,}".format
-    environment.filters["counted"] = pluralize
-    return environment
-
-
-def _format_prose(text: object) -> str:
-    """Return an escaped sentence; text in backticks becomes code, as in the Markdown comment."""
-    texts = map(to_html_text, _QUOTED.split(str(text)))
-    return "".join([f"<code>{each}</code>" if at % 2 else each for at, each in enumerate(texts)])
-
-
-def _insert_breaks(name: object) -> str:
-    """Return an escaped name that may wrap between its words."""
-    return "<wbr>".join(map(to_html_text, _BREAK_AFTER.split(str(name))))
-
-
-def _format_clipped(clipped: ClippedText, is_prose: bool = False) -> str:
-    """Return an escaped text and the size of what is left out."""
-    text = _format_prose(clipped.text) if is_prose else to_html_text(clipped.text)
-    if not clipped.left_out:
-        return text
-    left_out = f'<span class="left-out">… {to_html_text(clipped.left_out)}</span>'
-    return f"{left_out} {text}" if clipped.is_end else f"{text} {left_out}"

@@ -1,0 +1,261 @@
+"""The trace of a run as the rows of a waterfall, with totals: plain data for pages."""
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.types import Reply, ToolCall, TraceSpan, Usage
+from evalgate.reporting.trace_graph import TraceGraph, build_trace_graph
+
+MOST_ROWS = 400
+"""The most steps of a run that a page shows."""
+
+_DEEPEST = 12
+_LONGEST_S = 1e9
+_CHEAPEST = 0.0001
+_MOST_ALIKE = 50  # calls of one tool in one turn whose arguments are compared
+
+
+@frozen
+class TraceRow:
+    """A step of a run in the waterfall."""
+
+    span: TraceSpan
+    index: int
+    """Position of the span in the trace, 0-based."""
+    depth: int
+    """Number of steps around this one, 0 to 12."""
+    start_s: float
+    """Seconds since the run began, 0 or more."""
+    duration_s: float
+    offset: float
+    """Start as a fraction of the run's time, 0 to 1."""
+    width: float
+    """Duration as a fraction of the run's time; at most 1 − `offset`."""
+    event: int | None = None
+    """Index in `Reply.events` of the event that the step brought about, or `len(events)` for the response.
+    None: no event is known."""
+
+    @property
+    def time(self) -> str:
+        """Return the duration, such as `1.20 s` or `35 ms`."""
+        return format_seconds(self.duration_s)
+
+    @property
+    def usage(self) -> str:
+        """Return tokens and cost, such as `120 + 30 tokens, 0.0021 USD`; "" if they are not known."""
+        return format_usage(self.span.usage) if self.span.usage else ""
+
+
+@frozen
+class TraceTotals:
+    """The time of a run by kind of step. Each moment counts once: for a model, else a tool, else neither."""
+
+    model_s: float
+    model_calls: int
+    tool_s: float
+    tool_calls: int
+    elsewhere_s: float
+
+    def __str__(self) -> str:
+        """Return `models 3.10 s in 4 calls, tools 400 ms in 2 calls, 1.20 s elsewhere`."""
+        parts = [
+            f"{name} {format_seconds(seconds)} in {pluralize(calls, 'call')}"
+            for name, seconds, calls in (
+                ("models", self.model_s, self.model_calls),
+                ("tools", self.tool_s, self.tool_calls),
+            )
+            if calls
+        ]
+        return ", ".join([*parts, f"{format_seconds(self.elsewhere_s)}{' elsewhere' if parts else ''}"])
+
+
+@frozen
+class TraceView:
+    """The trace of one run."""
+
+    rows: tuple[TraceRow, ...]
+    """Each step before the steps within it; steps of one parent in the order of their start."""
+    left_out: int
+    """The number of steps that are not among the rows."""
+    duration_s: float
+    """End of the last step, in seconds since the run began."""
+    totals: TraceTotals
+    graph: TraceGraph
+
+    @property
+    def note(self) -> str:
+        """Return a sentence about the steps that are left out; "" if there are none."""
+        if not self.left_out:
+            return ""
+        total = len(self.rows) + self.left_out
+        return (
+            f"Of {total:,} steps, the {len(self.rows):,} that failed or took longest are shown: "
+            "results.json has all of them."
+        )
+
+
+def build_trace_view(
+    spans: Sequence[TraceSpan], replies: Sequence[Reply | None] = (), *, limit: int = MOST_ROWS
+) -> TraceView:
+    """Return the rows, totals and graph of a trace.
+
+    Any spans are taken: times that are negative or no numbers count as 0, a parent that is unknown or part of
+    a circle as none, and of several spans with one id the first is the parent. `replies` are the agent's
+    replies, turn by turn, in which the steps' events are looked for. Of more than `limit` spans, those that
+    failed or took longest become rows.
+    """
+    times = [_clean_times(span) for span in spans]
+    total = max((start + duration for start, duration in times), default=0.0)
+    parents = find_parents(spans)
+    ranked = sorted(range(len(spans)), key=lambda at: (not spans[at].error, -times[at][1], times[at][0]))
+    shown = frozenset(ranked[:limit])
+    events = _match_events(spans, times, replies)
+    rows = [
+        TraceRow(
+            spans[at],
+            at,
+            min(depth, _DEEPEST),
+            *times[at],
+            times[at][0] / total if total else 0.0,
+            _clamp_width(*times[at], total),
+            events.get(at),
+        )
+        for at, depth in _walk(times, parents)
+        if at in shown
+    ]
+    return TraceView(
+        tuple(rows),
+        len(spans) - len(rows),
+        total,
+        _sum_times(spans, times, total),
+        build_trace_graph(spans, parents, [duration for _, duration in times]),
+    )
+
+
+def format_seconds(seconds: float) -> str:
+    """Return `1.20 s`, or `35 ms` below a second."""
+    return f"{seconds:,.2f} s" if seconds >= 1 else f"{1000 * seconds:,.0f} ms"
+
+
+def format_usage(usage: Usage) -> str:
+    """Return `120 + 30 tokens, 0.0021 USD`."""
+    cost = ""
+    if usage.min_cost_usd:
+        is_tiny = usage.min_cost_usd < _CHEAPEST
+        cost = f"less than {_CHEAPEST} USD" if is_tiny else f"{usage.min_cost_usd:,.4f} USD"
+    if usage.cost_usd is None:
+        cost = f"at least {cost}" if cost else "cost unknown"
+    return f"{usage.input_tokens:,} + {pluralize(usage.output_tokens, 'token')}{cost and f', {cost}'}"
+
+
+def find_parents(spans: Sequence[TraceSpan]) -> list[int | None]:
+    """Return the index of each span's parent, without circles; None for a root."""
+    first: dict[str, int] = {}
+    for at, span in enumerate(spans):
+        first.setdefault(span.id, at)
+    parents = [first.get(span.parent_id) if span.parent_id else None for span in spans]
+    done: set[int] = set()
+    for at in range(len(spans)):
+        path: set[int] = set()
+        here: int | None = at
+        while here is not None and here not in done:
+            path.add(here)
+            above = parents[here]
+            if above in path:
+                parents[here] = above = None
+            here = above
+        done |= path
+    return parents
+
+
+def _clean_times(span: TraceSpan) -> tuple[float, float]:
+    start, duration = (
+        min(value, _LONGEST_S) if math.isfinite(value) and value > 0 else 0.0
+        for value in (span.start_s, span.duration_s)
+    )
+    return start, duration
+
+
+def _clamp_width(start: float, duration: float, total: float) -> float:
+    return min(duration / total, 1 - start / total) if total else 0.0
+
+
+def _walk(times: Sequence[tuple[float, float]], parents: Sequence[int | None]) -> Iterator[tuple[int, int]]:
+    """Yield index and depth of each span, parents before children, siblings by start."""
+    children: dict[int | None, list[int]] = defaultdict(list)
+    for at in sorted(range(len(times)), key=lambda at: times[at][0], reverse=True):
+        children[parents[at]].append(at)
+    left = [(at, 0) for at in children[None]]
+    while left:
+        at, depth = left.pop()
+        yield at, depth
+        left += [(child, depth + 1) for child in children[at]]
+
+
+def _sum_times(spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]], total: float) -> TraceTotals:
+    models = [each for span, each in zip(spans, times, strict=True) if span.kind == "model"]
+    tools = [each for span, each in zip(spans, times, strict=True) if span.kind == "tool"]
+    model_s = _measure_union(models)
+    busy_s = _measure_union([*models, *tools])
+    return TraceTotals(model_s, len(models), max(0.0, busy_s - model_s), len(tools), max(0.0, total - busy_s))
+
+
+def _measure_union(times: Iterable[tuple[float, float]]) -> float:
+    """Return the seconds that at least one of the intervals (start, duration) covers."""
+    covered, end = 0.0, 0.0
+    for start, duration in sorted(times):
+        covered += max(0.0, start + duration - max(start, end))
+        end = max(end, start + duration)
+    return covered
+
+
+def _match_events(
+    spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]], replies: Sequence[Reply | None]
+) -> dict[int, int]:
+    """Return the index of the event that each step brought about, for steps where it is known.
+
+    A step of a tool belongs to the call of the same name, in order, of which the arguments are equal if any
+    are. A call of a model belongs to the call of a tool that follows it, and the last one of a turn to the
+    response.
+    """
+    found: dict[int, int] = {}
+    steps: dict[int, list[int]] = defaultdict(list)
+    for at in sorted(range(len(spans)), key=lambda at: times[at][0]):
+        steps[spans[at].turn].append(at)
+    for turn, reply in enumerate(replies):
+        if reply is not None:
+            found |= _match_turn(spans, steps[turn], reply)
+    return found
+
+
+def _match_turn(spans: Sequence[TraceSpan], steps: Sequence[int], reply: Reply) -> dict[int, int]:
+    found: dict[int, int] = {}
+    calls: dict[str, deque[tuple[int, ToolCall]]] = defaultdict(deque)
+    for number, event in enumerate(reply.events):
+        if isinstance(event, ToolCall):
+            calls[event.name].append((number, event))
+    asked: int | None = None
+    for at in steps:
+        span = spans[at]
+        if span.kind == "model":
+            asked = at
+        elif span.kind == "tool" and calls[span.name]:
+            found[at] = _take_call(calls[span.name], span.request)
+            if asked is not None:
+                found.setdefault(asked, found[at])
+    if asked is not None and reply.response is not None:
+        found.setdefault(asked, len(reply.events))
+    return found
+
+
+def _take_call(calls: deque[tuple[int, ToolCall]], args: object) -> int:
+    """Remove the first call with these arguments, or else the first, and return the index of its event."""
+    for at in range(min(len(calls), _MOST_ALIKE)):
+        number, call = calls[at]
+        if args is not None and args in (call.args, call.other_args):
+            del calls[at]
+            return number
+    return calls.popleft()[0]
