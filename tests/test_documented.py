@@ -23,6 +23,7 @@ from evalgate.core import registry
 ROOT = Path(__file__).parents[1]
 DOCS = {path.name: path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
 COMMANDS = ROOT / "docs/commands.md"
+cli.list_commands(click.Context(cli))  # loads all of them
 ENVIRONMENT = DOCS["environment.md"]
 
 

@@ -1,20 +1,19 @@
 """The command line: every command with its options, and the function that does its work.
 
-Only `evalgate.cli` imports click. `run` and `merge` are in `run.py`, `baseline …` in `baseline.py`. Nothing
-heavy is imported before a command runs, so that `evalgate --help` is instant.
+Only `evalgate.cli` imports click. The commands in `_MODULES` have modules of their own. Nothing heavy is
+imported before a command runs, so that `evalgate --help` is instant.
 """
 
 import os
 import sys
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
 from evalgate import __version__
-from evalgate.cli.baseline import baseline
-from evalgate.cli.merge import merge
 from evalgate.cli.options import (
     DEFAULT_RESULTS,
     WRITABLE_FORMATS,
@@ -34,12 +33,34 @@ from evalgate.cli.options import (
 )
 from evalgate.cli.project_folder import AGENT, BASELINE, FILE, run_in_project
 from evalgate.cli.redacted_output import build_redactor, print_json, print_report, print_sentence
-from evalgate.cli.results import results
-from evalgate.cli.run import run
+
+_MODULES = {name: f"evalgate.cli.{name}" for name in ("baseline", "merge", "results", "run", "view")}
+"""Commands with a module of their own, which has their name."""
+
+
+class _RootGroup(FullLineGroup):
+    """The command `evalgate`. It loads the module of the command that was typed, and of no other."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or None if there is none of this name."""
+        if cmd_name in _MODULES and cmd_name not in self.commands:
+            self.add_command(getattr(import_module(_MODULES[cmd_name]), cmd_name))
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, which are loaded then."""
+        for name in _MODULES:
+            self.get_command(ctx, name)
+        return super().list_commands(ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write all commands."""
+        self.list_commands(ctx)
+        super().format_commands(ctx, formatter)
 
 
 @click.group(
-    cls=FullLineGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, prog_name="evalgate")
 def cli() -> None:
@@ -48,10 +69,6 @@ def cli() -> None:
     Exit codes: 0 gate open, 1 gate closed, 2 the input is wrong, 3 no trustworthy verdict, 4 inconclusive,
     70 a bug in evalgate, 130 interrupted.
     """
-
-
-for _command in (run, merge, baseline, results):
-    cli.add_command(_command)
 
 
 @cli.command()
@@ -376,6 +393,7 @@ def action(context: click.Context) -> int:
     """Run as a GitHub action: the inputs come from the environment."""
     from evalgate.ci.github_actions import register_masks
     from evalgate.cli.github_action import build_arguments, read_masks
+    from evalgate.cli.run import run
 
     # The runner reads our streams. Elsewhere they may end in a file, which would then hold the secret.
     register_masks(read_masks(os.environ), environ=os.environ, stream=sys.stdout)

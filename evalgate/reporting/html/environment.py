@@ -24,17 +24,18 @@ _LONGEST_KNOWN, _MOST_KNOWN = 80, 4_096
 
 def render_html(template: str, **view: object) -> str:
     """Render a template with the values in `view`."""
-    return _create_environment().get_template(template).render(**view)
+    return create_environment().get_template(template).render(**view)
 
 
 def load_macro(template: str, name: str) -> Callable[..., str]:
     """Return a macro of a template. Calling it takes less time than rendering a template."""
-    macro: Callable[..., str] = getattr(_create_environment().get_template(template).module, name)
+    macro: Callable[..., str] = getattr(create_environment().get_template(template).module, name)
     return macro
 
 
 @cache
-def _create_environment() -> "Environment":
+def create_environment(*folders: Path) -> "Environment":
+    """Return the environment of the report's templates, and of those in `folders`, which come first."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -48,7 +49,7 @@ def _create_environment() -> "Environment":
         return escape_known(text) if len(text) <= _LONGEST_KNOWN else to_html_text(text)
 
     environment = Environment(  # noqa: S701  `finalize` escapes, in half the time of both
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([*folders, TEMPLATES]),
         finalize=escape_value,
         undefined=StrictUndefined,
         trim_blocks=True,

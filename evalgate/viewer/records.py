@@ -1,0 +1,123 @@
+"""The records that the viewer shows: named on the command line, kept in the history, or of the last run.
+
+A page names a record by its id. Only the files that are listed here can be read, so no address leads to
+another file.
+"""
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.frozen import frozen
+from evalgate.core.types import Record
+from evalgate.datasets.results_io import read_record
+from evalgate.reporting.results_history import list_results
+
+LAST_RESULTS = "evalgate-report/results.json"
+_MOST_OPEN = 4
+"""Records that stay in memory."""
+_MOST_IN_FOLDER = 1_000
+_NOT_IN_ID = re.compile(r"[^\w.-]+", re.ASCII)
+
+
+@frozen
+class StoredRecord:
+    """A file with a record."""
+
+    record_id: str
+    """Its name in addresses."""
+    path: Path
+    title: str
+    """Its name for readers: the path as it was typed, or the time of the run."""
+
+
+class RecordStore:
+    """The records of one viewer. Each is parsed once, and again when its file changes."""
+
+    def __init__(self, folder: Path, named: Sequence[str] = ()) -> None:
+        self._folder = folder
+        self._named = tuple(_name_files(folder, named))
+        self._opened: OrderedDict[str, tuple[tuple[int, int], Record]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def list_records(self) -> list[StoredRecord]:
+        """Return the records, the one to show first at the start: named ones, the last run, the history."""
+        found = list(self._named)
+        last = self._folder / LAST_RESULTS
+        if last.is_file() and not _has_file(found, last):
+            found.append(StoredRecord("last", last, f"the last run ({LAST_RESULTS})"))
+        found.extend(
+            StoredRecord(kept.result_id, kept.path, kept.result_id)
+            for kept in list_results(self._folder)
+            if kept.path.is_file() and not kept.path.is_symlink()
+        )
+        return found
+
+    def find_record(self, record_id: str) -> StoredRecord:
+        """Return the file with this id.
+
+        Raises:
+            InvalidInputError: there is none.
+        """
+        for each in self.list_records():
+            if each.record_id == record_id:
+                return each
+        raise InvalidInputError(f"there is no record `{record_id}`")
+
+    def read_record(self, record_id: str) -> Record:
+        """Return a record; its file is parsed again only if it has changed.
+
+        Raises:
+            InvalidInputError: there is no such record, or its file is broken.
+        """
+        stored = self.find_record(record_id)
+        with self._lock:  # two requests for a large record parse it once
+            try:
+                found = stored.path.stat()
+            except OSError as error:
+                raise InvalidInputError(f"{stored.title}: cannot be read: {error.strerror}") from None
+            version = found.st_mtime_ns, found.st_size
+            known = self._opened.pop(record_id, None)
+            record = known[1] if known and known[0] == version else read_record(stored.path, stored.title)
+            self._opened[record_id] = version, record
+            while len(self._opened) > _MOST_OPEN:
+                self._opened.popitem(last=False)
+            return record
+
+
+def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
+    """Yield the named files with an id each; a folder stands for its results.
+
+    Raises:
+        InvalidInputError: a file does not exist, or a folder holds no results.
+    """
+    taken: set[str] = set()
+    for name in named:
+        path = folder / name
+        if path.is_dir():
+            paths = (
+                [path / "results.json"] if (path / "results.json").is_file() else sorted(path.glob("*.json"))
+            )
+            if not paths:
+                raise InvalidInputError(f"{name}: the folder holds no results.json and no other .json file")
+        elif path.is_file():
+            paths = [path]
+        else:
+            raise InvalidInputError(f"{name}: no such file. `evalgate run` writes results.json.")
+        for each in paths[:_MOST_IN_FOLDER]:
+            title = name if path == each else f"{name.rstrip('/')}/{each.name}"
+            base = _NOT_IN_ID.sub("-", each.stem).strip("-.") or "record"
+            # Ids of the history begin with a digit, and `last` and `baseline` have a meaning.
+            base = f"file-{base}" if base[0].isdigit() or base in {"last", "baseline"} else base
+            record_id, number = base, 2
+            while record_id in taken:
+                record_id, number = f"{base}-{number}", number + 1
+            taken.add(record_id)
+            yield StoredRecord(record_id, each, title)
+
+
+def _has_file(found: Sequence[StoredRecord], path: Path) -> bool:
+    return any(each.path.samefile(path) for each in found if each.path.exists())

@@ -1,0 +1,68 @@
+"""Rendering of the viewer's pages.
+
+The templates are those of `evalgate/viewer/templates`, and the parts of the HTML report. Every text is
+escaped, and every character in it is visible. Two filters are for attributes, in which an element cannot
+mark what is invisible: `one_line` for titles and labels, `exact` for the value of a field or a text area that
+is sent back.
+"""
+
+import html
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from evalgate.core.sanitize import to_one_line
+from evalgate.reporting.html.environment import create_environment
+from evalgate.viewer.security import CSRF_FIELD
+from evalgate.viewer.state import get_viewer
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse
+
+OWN_TEMPLATES = Path(__file__).parent / "templates"
+_LONGEST_LABEL = 200
+
+
+def render(request: "Request", template: str, *, status_code: int = 200, **values: object) -> "HTMLResponse":
+    """Return a page. `values` are the template's; each page also has `navigation` and `csrf_field`."""
+    from markupsafe import Markup
+    from starlette.responses import HTMLResponse
+
+    viewer = get_viewer(request)
+    field = f'<input type="hidden" name="{CSRF_FIELD}" value="{viewer.access.csrf_token}">'
+    text = (
+        _create_environment()
+        .get_template(template)
+        .render(
+            navigation=viewer.navigation,
+            path=request.url.path,
+            csrf_field=Markup(field),  # noqa: S704  a digest
+            csrf_token=viewer.access.csrf_token,
+            **values,
+        )
+    )
+    return HTMLResponse(text, status_code)
+
+
+def link(path: str, query: Mapping[str, object] | Sequence[tuple[str, object]] = (), **more: object) -> str:
+    """Return a path with a query; values that are None or "" are left out, lists are repeated."""
+    pairs = [*(query.items() if isinstance(query, Mapping) else query), *more.items()]
+    given = [(name, value) for name, value in pairs if value is not None and value != ""]
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+
+@cache
+def _create_environment() -> "Environment":
+    from markupsafe import Markup
+
+    environment = create_environment(OWN_TEMPLATES)
+    environment.globals["link"] = link
+    environment.filters["exact"] = lambda text: Markup(html.escape(str(text)))  # noqa: S704  it escapes
+    environment.filters["one_line"] = lambda text: Markup(  # noqa: S704  the same
+        html.escape(to_one_line(str(text), _LONGEST_LABEL))
+    )
+    return environment

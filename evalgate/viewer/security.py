@@ -1,0 +1,234 @@
+"""Protection of the viewer from other users of the machine and from pages of other sites.
+
+The server listens on a loopback address only, and each request has to pass these checks:
+
+- its `Host` is a loopback name with the server's port, so a foreign name that resolves to 127.0.0.1 (DNS
+  rebinding) reaches nothing;
+- its cookie holds the session's secret, which the address printed in the terminal sets once;
+- a request that changes anything is a POST from a page of this server (`Origin`, `Sec-Fetch-Site`) with the
+  CSRF token of its form, and its body is limited in size.
+
+Responses forbid scripts and styles that are not files of the viewer.
+"""
+
+import hashlib
+import hmac
+import secrets
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode
+
+from evalgate.core.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY_BYTES = 16 * 2**20
+MAX_QUERY_BYTES = 32 * 2**10
+CSRF_FIELD = "csrf"
+CSRF_HEADER = "x-evalgate-csrf"
+
+_READING = frozenset({"GET", "HEAD"})
+_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+_FIRST_PAGE = (
+    "This page belongs to the person who started `evalgate view`. Open the whole address that the command "
+    "printed in the terminal: it ends in a token."
+)
+
+
+@frozen
+class Access:
+    """The secrets of one server, and the addresses that it answers at."""
+
+    port: int
+    token: str
+
+    @classmethod
+    def create(cls, port: int) -> "Access":
+        """Return the access to a new server with a new token."""
+        return cls(port, secrets.token_urlsafe(32))
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Return the values of `Host` that name this server."""
+        names = frozenset(f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+        return names | {"127.0.0.1", "localhost", "[::1]"} if self.port == 80 else names
+
+    @property
+    def cookie_name(self) -> str:
+        """Return the cookie's name. It has the port, because cookies of all ports of a host are one set."""
+        return f"evalgate_view_{self.port}"
+
+    @property
+    def session(self) -> str:
+        """Return the value of the cookie."""
+        return self._derive("session")
+
+    @property
+    def csrf_token(self) -> str:
+        """Return the token that forms send along."""
+        return self._derive("csrf")
+
+    def _derive(self, purpose: str) -> str:
+        return hmac.new(self.token.encode(), purpose.encode(), hashlib.sha256).hexdigest()
+
+
+class SecurityMiddleware:
+    """ASGI middleware with the checks above, for every page of the viewer."""
+
+    def __init__(self, app: "ASGIApp", access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Answer a request, or pass it on to the application."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if refusal := self._refuse_address(scope, headers):
+            await _send_text(send, *refusal)
+        elif self._has_token(scope):
+            await self._send_cookie(scope, send)
+        elif not self._has_session(headers):
+            await _send_text(send, 403, _FIRST_PAGE)
+        elif scope["method"] in _READING:
+            await self._app(scope, receive, _add_headers(send))
+        else:
+            await self._forward_change(scope, headers, receive, send)
+
+    def _refuse_address(self, scope: "Scope", headers: dict[str, str]) -> tuple[int, str] | None:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1 or headers["host"].lower() not in self._access.hosts:
+            return 421, "The viewer answers only at 127.0.0.1 and localhost, with its own port."
+        if len(scope["query_string"]) > MAX_QUERY_BYTES:
+            return 414, "The address is too long."
+        if scope["method"] not in {*_READING, "POST"}:
+            return 405, "Only GET, HEAD and POST are allowed."
+        return None
+
+    def _has_token(self, scope: "Scope") -> bool:
+        given = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token", "")
+        return scope["method"] == "GET" and is_equal(given, self._access.token)
+
+    def _has_session(self, headers: dict[str, str]) -> bool:
+        cookies = SimpleCookie()
+        try:
+            cookies.load(headers.get("cookie", ""))
+        except CookieError:
+            return False
+        morsel = cookies.get(self._access.cookie_name)
+        return morsel is not None and is_equal(morsel.value, self._access.session)
+
+    async def _send_cookie(self, scope: "Scope", send: "Send") -> None:
+        """Set the cookie, and redirect to the same page without the token in its address."""
+        query = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != "token"]
+        # The raw path is percent-encoded. A second slash at its start would name another host.
+        path = "/" + scope.get("raw_path", b"/").decode("latin-1").lstrip("/\\")
+        location = path + (f"?{urlencode(query)}" if query else "")
+        cookie = f"{self._access.cookie_name}={self._access.session}; HttpOnly; SameSite=Strict; Path=/"
+        more = ((b"location", location.encode("latin-1")), (b"set-cookie", cookie.encode("latin-1")))
+        await _send_text(send, 303, "", more)
+
+    async def _forward_change(
+        self, scope: "Scope", headers: dict[str, str], receive: "Receive", send: "Send"
+    ) -> None:
+        """Pass a POST on, if it comes from a form of this server."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        is_ours = origin is not None and origin.lower() in {f"http://{host}" for host in self._access.hosts}
+        # Some browsers leave one of the two out, none leaves out both.
+        if (origin is not None and not is_ours) or (site or "same-origin") != "same-origin":
+            await _send_text(send, 403, "This request comes from a page of another site.")
+            return
+        if origin is None and site is None:
+            await _send_text(send, 403, "This request does not say which page it comes from.")
+            return
+        body = await _read_body(receive)
+        if body is None:
+            await _send_text(send, 413, f"The form is larger than {MAX_BODY_BYTES // 2**20} MiB.")
+        elif not is_equal(
+            headers.get(CSRF_HEADER) or _find_csrf_field(headers, body), self._access.csrf_token
+        ):
+            await _send_text(send, 403, "The form is of an earlier server. Load the page again.")
+        else:
+            await self._app(scope, _replay_body(body, receive), _add_headers(send))
+
+
+def is_equal(given: str, secret: str) -> bool:
+    """Compare two texts in constant time."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
+
+
+def _find_csrf_field(headers: dict[str, str], body: bytes) -> str:
+    if not headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return ""
+    # It is the first field of each form, so the rest need not be parsed twice.
+    name, _, value = body[:200].partition(b"&")[0].partition(b"=")
+    return value.decode("latin-1") if name == CSRF_FIELD.encode() else ""
+
+
+async def _read_body(receive: "Receive") -> bytes | None:
+    """Return the body of a request, or None if it is too large or was broken off."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > MAX_BODY_BYTES:
+            return None
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _replay_body(body: bytes, receive: "Receive") -> "Receive":
+    sent = False
+
+    async def receive_again() -> "Message":
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+def _add_headers(send: "Send") -> "Send":
+    async def send_with_headers(message: "Message") -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+        await send(message)
+
+    return send_with_headers
+
+
+async def _send_text(
+    send: "Send", status: int, text: str, more: "Iterable[tuple[bytes, bytes]]" = ()
+) -> None:
+    body = f"{text}\n".encode() if text else b""
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        *_HEADERS,
+        *more,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

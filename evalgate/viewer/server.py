@@ -1,0 +1,94 @@
+"""The web server of `evalgate view`: a loopback address, and one process."""
+
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.extras import describe_install
+from evalgate.core.frozen import frozen
+from evalgate.viewer.records import RecordStore
+from evalgate.viewer.security import Access
+from evalgate.viewer.state import Viewer
+
+_SHUTDOWN_S = 5
+"""Time that requests have to end after Ctrl-C."""
+
+
+@frozen
+class ServerOptions:
+    """Options of `evalgate view`."""
+
+    folder: Path
+    named: Sequence[str] = ()
+    """Files and folders with records."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0: a free port."""
+    thresholds: str | None = None
+
+
+def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
+    """Show a project in a browser until Ctrl-C. `announce` gets the address once it can be opened.
+
+    Raises:
+        InvalidInputError: the extra `view` is not installed, the address is no loopback address or is taken,
+            or a named file does not exist.
+    """
+    try:
+        import uvicorn
+
+        from evalgate.viewer.app import create_app
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(
+            f"`evalgate view` needs the package `{error.name}`: {describe_install('view')}"
+        ) from None
+    records = RecordStore(options.folder, options.named)
+    with open_socket(options.host, options.port) as listener:
+        port = listener.getsockname()[1]
+        viewer = Viewer(options.folder, records, Access.create(port), options.thresholds)
+        config = uvicorn.Config(
+            create_app(viewer),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+        )
+        listener.listen(128)  # from here on the browser waits instead of being refused
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        announce(f"http://{host}:{port}/?token={viewer.access.token}")
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        except KeyboardInterrupt:
+            return  # the usual end; uvicorn has closed the connections and raises the signal again
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket bound to a loopback address.
+
+    Raises:
+        InvalidInputError: the address is no loopback address, or the port is taken.
+    """
+    name = "127.0.0.1" if host == "localhost" else host
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        address = None
+    if address is None or not address.is_loopback:
+        raise InvalidInputError(
+            f"--host {host}: the viewer listens on loopback addresses only (127.0.0.1, ::1, localhost); to "
+            "look from another machine, forward the port with `ssh -L`"
+        )
+    listener = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((name, port))
+    except OSError as error:
+        listener.close()
+        raise InvalidInputError(
+            f"--port {port}: the port cannot be used: {error.strerror}. Without `--port` a free one is taken"
+        ) from None
+    return listener

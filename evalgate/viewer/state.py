@@ -1,0 +1,42 @@
+"""The state that all pages of one viewer share."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalgate.core.frozen import frozen
+from evalgate.viewer.records import RecordStore
+from evalgate.viewer.security import Access
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+@frozen
+class NavigationLink:
+    """An entry of the navigation at the top of every page."""
+
+    title: str
+    path: str
+
+
+@dataclass(slots=True)
+class Viewer:
+    """One server: the project that it shows, and its secrets."""
+
+    folder: Path
+    """The project's folder. No file outside of it is read but those that were named on the command line."""
+    records: RecordStore
+    access: Access
+    thresholds: str | None = None
+    """The thresholds file as it was named; None: the one that is found in the folder."""
+    navigation: tuple[NavigationLink, ...] = ()
+    resources: ExitStack = field(default_factory=ExitStack)
+    """Closed when the server ends; pages register what must not outlive it."""
+
+
+def get_viewer(request: "Request") -> Viewer:
+    """Return the viewer that a request is for."""
+    viewer: Viewer = request.app.state.viewer
+    return viewer
