@@ -21,6 +21,7 @@ from evalgate.core.protocols import (
     AnyReporter,
     BaselineStore,
     EvalFormat,
+    EvalSetEditor,
     EvalSetWriter,
     Lint,
     LintWarning,
@@ -157,6 +158,14 @@ WRITERS: Mapping[str, str] = {
     "orchestrate": "evalgate.integrations.orchestrate.writer:OrchestrateWriter",
 }
 """Formats that eval sets can be converted to."""
+
+EDITORS: Mapping[str, str] = {
+    "adk": "evalgate.integrations.adk.editing:AdkEditor",
+    "adk-rs": "evalgate.integrations.adk_rs.editing:AdkRsEditor",
+    "trpc": "evalgate.integrations.trpc.editing:TrpcEditor",
+    "orchestrate": "evalgate.integrations.orchestrate.editing:OrchestrateEditor",
+}
+"""Formats with files that can be edited in place."""
 
 METRICS: Mapping[str, str] = {
     "tool_trajectory_avg_score": "evalgate.integrations.adk.metrics.tool_trajectory:ToolTrajectory",

@@ -1,11 +1,11 @@
-"""Protocols of readers, checkers and writers of eval sets."""
+"""Protocols of readers, checkers, writers and editors of eval sets."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols.metrics import Metric
-from evalgate.core.types import EvalCase, EvalSet
+from evalgate.core.types import EvalCase, EvalSet, JsonObject
 
 
 class Document(Protocol):
@@ -71,6 +71,33 @@ class EvalSetWriter(Protocol):
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """Return the whole file; reading it returns the same eval set without the lost data."""
+        ...
+
+
+class EvalSetEditor(Protocol):
+    """Editor of a kind of eval-set file: expresses changes of cases in the decoded JSON of the file.
+
+    The returned values reuse each object and list of the file that does not change, so that its text is kept.
+    """
+
+    def get_cases(self, value: object) -> Sequence[JsonObject]:
+        """Return the decoded cases of a decoded file, in the order of the eval set."""
+        ...
+
+    def replace_cases(self, value: object, cases: Sequence[JsonObject]) -> object:
+        """Return the decoded file with other cases.
+
+        Raises:
+            InvalidInputError: the file cannot hold that number of cases.
+        """
+        ...
+
+    def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
+        """Return a decoded case, which was read as `old`, changed so that it is read as `new`.
+
+        Raises:
+            InvalidInputError: the format cannot hold the change.
+        """
         ...
 
 
