@@ -310,6 +310,12 @@ def get_writer(name: str) -> EvalSetWriter:
     return found
 
 
+def get_editor(name: str) -> EvalSetEditor | None:
+    """Return the editor of files in that format; None if they cannot be edited in place."""
+    found: EvalSetEditor | None = load_object(EDITORS[name])() if name in EDITORS else None
+    return found
+
+
 def resolve_baseline_store(text: str, context: StoreContext) -> BaselineStore | None:
     """Return the store that `KIND:WHAT` or a URL refers to, or None for a path.
 

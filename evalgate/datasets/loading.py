@@ -144,6 +144,18 @@ def parse_eval_set(
     return replace(found, path="", cases=assign_eval_set(found.cases, found.eval_set_id))
 
 
+def read_document(document: Document, formats: Mapping[str, EvalFormat]) -> EvalSet:
+    """Return the eval set in a decoded file, read by the first format that recognises it.
+
+    Raises:
+        InvalidInputError: with every problem; or no format recognises it.
+    """
+    found = _read_with_format(document, formats, is_forced=False)
+    if found is None:
+        raise InvalidInputError([Problem(document.path, 1, 1, _describe_unrecognized(document, formats))])
+    return found
+
+
 def _load_file(file: EvalFile, formats: Mapping[str, EvalFormat], *, is_forced: bool) -> EvalSet:
     try:
         document = _read_document(file)

@@ -1,6 +1,7 @@
 """Writer of Google ADK's eval sets: snake_case, two blanks of indentation, no empty or default values."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from evalgate.core.protocols import WriteResult
 from evalgate.core.types import (
@@ -10,7 +11,6 @@ from evalgate.core.types import (
     Event,
     JsonObject,
     Message,
-    Reply,
     Rubric,
     Scenario,
     SessionInput,
@@ -54,13 +54,14 @@ def _build_case(case: EvalCase) -> JsonObject:
     more = omit_empty(
         session_input=_build_session(case.session),
         creation_timestamp=case.creation_timestamp,
-        rubrics=[_build_rubric(rubric) for rubric in case.rubrics],
+        rubrics=[build_rubric(rubric) for rubric in case.rubrics],
         final_session_state=case.final_state,
     )
     return {"eval_id": case.eval_id, **asked, **more}
 
 
-def _build_rubric(rubric: Rubric) -> JsonObject:
+def build_rubric(rubric: Rubric) -> JsonObject:
+    """Return a rubric as Google ADK writes it."""
     return {
         "rubric_id": rubric.rubric_id,
         "rubric_content": {"text_property": rubric.text},
@@ -94,7 +95,7 @@ def build_invocation(turn: CaseTurn) -> JsonObject:
     built: dict[str, object] = {"user_content": {"parts": [*text, *attached], "role": "user"}}
     if turn.expected.response is not None:
         built["final_response"] = {"parts": [{"text": turn.expected.response}], "role": "model"}
-    if data := _build_intermediate_data(turn.expected):
+    if data := build_intermediate_data(turn.expected.events):
         built["intermediate_data"] = data
     return {
         **omit_empty(invocation_id=turn.invocation_id),
@@ -102,25 +103,22 @@ def build_invocation(turn: CaseTurn) -> JsonObject:
         **{key: value for key, value in kept.items() if key not in DURATIONS},
         **omit_empty(
             creation_timestamp=turn.creation_timestamp,
-            rubrics=[_build_rubric(rubric) for rubric in turn.rubrics],
+            rubrics=[build_rubric(rubric) for rubric in turn.rubrics],
             app_details=turn.app_details,
         ),
         **{key: value for key, value in kept.items() if key in DURATIONS},
     }
 
 
-def _build_intermediate_data(reply: Reply) -> JsonObject:
-    if not _is_sorted(reply.events):
-        return {"invocation_events": [_build_invocation_event(event) for event in reply.events]}
+def build_intermediate_data(events: Sequence[Event]) -> dict[str, Any]:
+    """Return the events of a turn before its final response, in the older shape if that loses nothing."""
+    if not _is_sorted(events):
+        return {"invocation_events": [build_invocation_event(event) for event in events]}
     return omit_empty(
-        tool_uses=[_build_function_call(event) for event in reply.events if isinstance(event, ToolCall)],
-        tool_responses=[
-            _build_function_response(event) for event in reply.events if isinstance(event, ToolResult)
-        ],
+        tool_uses=[_build_function_call(event) for event in events if isinstance(event, ToolCall)],
+        tool_responses=[_build_function_response(event) for event in events if isinstance(event, ToolResult)],
         intermediate_responses=[
-            [event.author or "", [{"text": event.text}]]
-            for event in reply.events
-            if isinstance(event, Message)
+            [event.author or "", [{"text": event.text}]] for event in events if isinstance(event, Message)
         ],
     )
 
@@ -138,7 +136,8 @@ def _is_sorted(events: Sequence[Event]) -> bool:
     return kinds == sorted(kinds) and not authored
 
 
-def _build_invocation_event(event: Event) -> JsonObject:
+def build_invocation_event(event: Event) -> JsonObject:
+    """Return one event of a turn in the newer shape, which keeps the order of events."""
     kind, content = _build_part(event)
     return {
         "author": event.author or "",

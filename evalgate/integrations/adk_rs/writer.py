@@ -106,12 +106,13 @@ def _build_case(case: EvalCase) -> JsonObject:
     return {
         "eval_id": case.eval_id,
         **omit_empty(name=case.native.get(_NAME, {}).get("name")),
-        "conversation": [_build_invocation(turn) for turn in case.turns],
+        "conversation": [build_invocation(turn) for turn in case.turns],
         **omit_empty(session_input=session, creation_timestamp=case.creation_timestamp),
     }
 
 
-def _build_invocation(turn: CaseTurn) -> JsonObject:
+def build_invocation(turn: CaseTurn) -> JsonObject:
+    """Return one exchange, with the expected reply, as adk-rs reads it."""
     attached = [found for part in turn.user.attachments if (found := _convert_attachment(part)) is not None]
     text = [{"text": turn.user.text}] if turn.user.text or not attached else []
     response = turn.expected.response

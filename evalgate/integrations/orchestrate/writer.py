@@ -94,13 +94,14 @@ def _build_dataset(case: EvalCase) -> JsonObject:
         "story": journey.story,
         **omit_empty(starting_sentence=prompts[0] if prompts else "", user_prompts=prompts[1:]),
         "goals": {name: list(later) for name, later in journey.order.items()},
-        "goal_details": kept.get("goal_details") or [_build_goal(goal) for goal in journey.goals],
+        "goal_details": kept.get("goal_details") or [build_goal(goal) for goal in journey.goals],
         **omit_empty(runtime_context=case.session.state, tags=list(case.tags)),
     }
     return {**built, **{name: kept[name] for name in _KEPT if name in kept}}
 
 
-def _build_goal(goal: Goal) -> JsonObject:
+def build_goal(goal: Goal) -> JsonObject:
+    """Return an entry of `goal_details`."""
     match goal.type:
         case "tool_call":
             more: JsonObject = {"tool_name": goal.tool_name, "args": goal.args}

@@ -152,7 +152,7 @@ def _build_case(case: EvalCase) -> JsonObject:
         ),
         **omit_empty(
             rubrics=[
-                _build_rubric(number, rubric)
+                build_rubric(number, rubric)
                 for number, rubric in enumerate(_iter_writable_rubrics(case), start=1)
             ]
         ),
@@ -203,7 +203,8 @@ def _iter_writable_rubrics(case: EvalCase) -> Iterator[Rubric]:
     return (rubric for rubric in case.rubrics if rubric.metric.strip() and rubric.text.strip())
 
 
-def _build_rubric(number: int, rubric: Rubric) -> JsonObject:
+def build_rubric(number: int, rubric: Rubric) -> JsonObject:
+    """Return a rubric; one without an id gets one from `number`, which counts from 1."""
     return omit_empty(
         metricName=rubric.metric,
         id=rubric.rubric_id if rubric.rubric_id.strip() else build_default_rubric_id(number),

@@ -1,0 +1,231 @@
+"""Changes of a case, as pure functions: parts that do not change stay the same objects.
+
+`evalgate.datasets.eval_set_file` finds what changed by these objects and writes it into the case's file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import (
+    CaseTurn,
+    EvalCase,
+    Event,
+    Goal,
+    Journey,
+    Reply,
+    ToolCall,
+    ToolMock,
+    ToolResult,
+    UserMessage,
+)
+from evalgate.datasets.raw_edits import is_same_call
+
+
+def replace_turn(case: EvalCase, at: int, turn: CaseTurn) -> EvalCase:
+    """Return the case with another turn at the index `at`."""
+    _get_turn(case, at)
+    return replace(case, turns=(*case.turns[:at], turn, *case.turns[at + 1 :]))
+
+
+def set_user_text(case: EvalCase, at: int, text: str) -> EvalCase:
+    """Return the case with another message of the user; its attachments stay."""
+    turn = _get_turn(case, at)
+    if text == turn.user.text:
+        return case
+    return replace_turn(case, at, replace(turn, user=replace(turn.user, text=text)))
+
+
+def set_response(case: EvalCase, at: int, text: str | None) -> EvalCase:
+    """Return the case with another expected response; None: no response is expected."""
+    turn = _get_turn(case, at)
+    if text == turn.expected.response:
+        return case
+    return set_expected(case, at, replace(turn.expected, response=text))
+
+
+def set_expected(case: EvalCase, at: int, reply: Reply) -> EvalCase:
+    """Return the case with another expected reply."""
+    return replace_turn(case, at, replace(_get_turn(case, at), expected=reply))
+
+
+def set_calls(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
+    """Return the reply with these tool calls; results and messages stay where they are.
+
+    The result of a call that is removed is removed too. Added calls follow the last call.
+    """
+    removed = [old for old in reply.tool_calls if not any(old is call for call in calls)]
+    if len(calls) < len(reply.tool_calls):
+        reply = _drop_results(reply, removed)
+    events: list[Event] = []
+    left = list(calls)
+    for event in reply.events:
+        if not isinstance(event, ToolCall):
+            events.append(event)
+        elif left:
+            events.append(left.pop(0))
+    last = max((at for at, event in enumerate(events) if isinstance(event, ToolCall)), default=-1)
+    return replace(reply, events=(*events[: last + 1], *left, *events[last + 1 :]))
+
+
+def _drop_results(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
+    events = list(reply.events)
+    for call in calls:
+        belongs = [
+            at
+            for at, event in enumerate(events)
+            if isinstance(event, ToolResult)
+            and (event.id == call.id if event.id and call.id else event.name == call.name)
+        ]
+        if belongs:
+            del events[belongs[0]]
+    return replace(reply, events=tuple(events))
+
+
+def delete_event(case: EvalCase, at: int, number: int) -> EvalCase:
+    """Return the case without an event (0-based) that is expected before the final response of a turn."""
+    reply = _get_turn(case, at).expected
+    if not 0 <= number < len(reply.events):
+        raise InvalidInputError(f"turn {at + 1} of the case {case.eval_id!r} has no event {number + 1}")
+    gone = reply.events[number]
+    left = replace(reply, events=(*reply.events[:number], *reply.events[number + 1 :]))
+    return set_expected(case, at, _drop_results(left, [gone]) if isinstance(gone, ToolCall) else left)
+
+
+def take_reply(case: EvalCase, at: int, actual: Reply) -> EvalCase:
+    """Return the case with an actual reply as the expectation of a turn.
+
+    Expected calls that happened keep their ids. Results of tools, messages before the response and authors
+    are taken only where the turn expected some before, because most files hold calls and responses alone.
+    """
+    expected = _get_turn(case, at).expected
+    kinds = {ToolCall, *map(type, expected.events)}
+    has_authors = any(event.author for event in expected.tool_calls)
+    free = list(expected.events)
+    events: list[Event] = []
+    for event in actual.events:
+        if type(event) in kinds:
+            known = next((old for old in free if _is_alike(old, event)), None)
+            if known is not None:
+                free = [old for old in free if old is not known]
+            events.append(known or _strip_ids(event, has_authors=has_authors))
+    reply = Reply(actual.response, tuple(events))
+    return case if reply == expected else set_expected(case, at, reply)
+
+
+def _is_alike(one: Event, other: Event) -> bool:
+    if isinstance(one, ToolCall) and isinstance(other, ToolCall):
+        return is_same_call(one, other)
+    return _strip_ids(one, has_authors=False) == _strip_ids(other, has_authors=False)
+
+
+def _strip_ids(event: Event, *, has_authors: bool) -> Event:
+    author = event.author if has_authors else None
+    if isinstance(event, ToolCall | ToolResult):
+        return replace(event, id=None, author=author)
+    return replace(event, author=author)
+
+
+# --- turns --------------------------------------------------------------------------------------------------
+
+
+def insert_turn(case: EvalCase, at: int, turn: CaseTurn | None = None) -> EvalCase:
+    """Return the case with a further turn before the one at the index `at`; an empty one by default."""
+    order = [*range(at), None, *range(at, len(case.turns))]
+    return _arrange_turns(case, order, turn or CaseTurn(UserMessage("")))
+
+
+def delete_turn(case: EvalCase, at: int) -> EvalCase:
+    """Return the case without a turn.
+
+    Raises:
+        InvalidInputError: there is no such turn, or it is the only one.
+    """
+    _get_turn(case, at)
+    if len(case.turns) == 1:
+        raise InvalidInputError(
+            f"this is the only turn of the case {case.eval_id!r}: change it, or delete the case"
+        )
+    return _arrange_turns(case, [index for index in range(len(case.turns)) if index != at])
+
+
+def move_turn(case: EvalCase, at: int, to: int) -> EvalCase:
+    """Return the case with the turn at the index `at` at the index `to`."""
+    _get_turn(case, at)
+    order = [index for index in range(len(case.turns)) if index != at]
+    return _arrange_turns(case, [*order[:to], at, *order[to:]])
+
+
+def _arrange_turns(case: EvalCase, order: Sequence[int | None], added: CaseTurn | None = None) -> EvalCase:
+    turns = [added if old is None else case.turns[old] for old in order]
+    places = {old: new for new, old in enumerate(order) if old is not None}
+    recorded = case.recorded
+    if recorded is not None and len(recorded) == len(case.turns) and None not in order:
+        recorded = tuple([recorded[old] for old in order if old is not None])
+    return replace(
+        case,
+        turns=tuple([turn for turn in turns if turn is not None]),
+        recorded=recorded,
+        tool_mocks=tuple(sorted(_arrange_mocks(case.tool_mocks, places), key=lambda mock: mock.turn or 0)),
+    )
+
+
+def _arrange_mocks(mocks: Sequence[ToolMock], places: Mapping[int, int]) -> list[ToolMock]:
+    return [
+        mock if mock.turn is None else replace(mock, turn=places[mock.turn])
+        for mock in mocks
+        if mock.turn is None or mock.turn in places
+    ]
+
+
+def _get_turn(case: EvalCase, at: int) -> CaseTurn:
+    if not 0 <= at < len(case.turns):
+        raise InvalidInputError(f"the case {case.eval_id!r} has no turn {at + 1}")
+    return case.turns[at]
+
+
+# --- goals --------------------------------------------------------------------------------------------------
+
+
+def set_goal(case: EvalCase, at: int, goal: Goal) -> EvalCase:
+    """Return the case with another goal at the index `at`; a new name is taken over into the order."""
+    journey = _get_journey(case)
+    old = journey.goals[at].name
+    order = {
+        goal.name if name == old else name: tuple([goal.name if each == old else each for each in later])
+        for name, later in journey.order.items()
+    }
+    goals = (*journey.goals[:at], goal, *journey.goals[at + 1 :])
+    return replace(case, journey=replace(journey, goals=goals, order=order))
+
+
+def add_goal(case: EvalCase, goal: Goal) -> EvalCase:
+    """Return the case with a further goal, which may be reached at any time."""
+    journey = _get_journey(case)
+    order = journey.order if goal.type == "check" else {**journey.order, goal.name: ()}
+    return replace(case, journey=replace(journey, goals=(*journey.goals, goal), order=order))
+
+
+def delete_goal(case: EvalCase, at: int) -> EvalCase:
+    """Return the case without a goal; the goals after it follow the goals before it."""
+    journey = _get_journey(case)
+    name = journey.goals[at].name
+    after = journey.order.get(name, ())
+    order = {
+        other: tuple(
+            dict.fromkeys([each for one in later for each in (after if name and one == name else (one,))])
+        )
+        for other, later in journey.order.items()
+        if not name or other != name
+    }
+    goals = (*journey.goals[:at], *journey.goals[at + 1 :])
+    # A goal that was named by the deleted one alone must still be named.
+    named = {*order, *(each for later in order.values() for each in later)}
+    lost: dict[str, tuple[str, ...]] = {each: () for each in after if each not in named}
+    return replace(case, journey=replace(journey, goals=goals, order={**order, **lost}))
+
+
+def _get_journey(case: EvalCase) -> Journey:
+    if case.journey is None:
+        raise InvalidInputError(f"the case {case.eval_id!r} has no goals: it expects a reply for each turn")
+    return case.journey

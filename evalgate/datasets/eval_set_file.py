@@ -1,0 +1,419 @@
+"""Edit an eval set in its file: a minimal change of the text, proven by reading it again and saved.
+
+The proof is the format's own reader: a file that it does not read as the intended cases is never written.
+"""
+
+import codecs
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from threading import Lock
+
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import EvalSetEditor
+from evalgate.core.types import (
+    CaseTurn,
+    EvalCase,
+    EvalSet,
+    Event,
+    JsonObject,
+    Message,
+    Reply,
+    Rubric,
+    ToolCall,
+    ToolResult,
+)
+from evalgate.datasets.loading import LARGE_FILE, read_document
+from evalgate.documents.json_edits import align_items, update_json
+from evalgate.documents.strict_json import parse_json
+from evalgate.system.files import lock_folder, read_input_file, write_atomically
+
+
+class FileChangedError(InvalidInputError):
+    """The file is not what it was when the edit began."""
+
+
+@frozen
+class EvalSetFile:
+    """An eval set with the content of its file."""
+
+    path: Path
+    shown_as: str
+    """Path that messages show."""
+    data: bytes
+    value: object
+    """The decoded JSON."""
+    eval_set: EvalSet
+    """As the file's format reads it, without case notes."""
+
+    @property
+    def digest(self) -> str:
+        """Return the hash of the content, by which a later change of the file is noticed."""
+        return compute_digest(self.data)
+
+    def find_case(self, eval_id: str) -> EvalCase:
+        """Return the case with that id.
+
+        Raises:
+            InvalidInputError: there is none.
+        """
+        for case in self.eval_set.cases:
+            if case.eval_id == eval_id:
+                return case
+        raise InvalidInputError([Problem(self.shown_as, 0, 0, f"there is no case {eval_id!r}")])
+
+
+@frozen
+class EditedFile:
+    """The content of a file after an edit that is not saved yet."""
+
+    before: EvalSetFile
+    data: bytes
+    eval_set: EvalSet
+    lost: tuple[str, ...] = ()
+    """Data of added cases that the format cannot hold, as `case: data`."""
+
+    @property
+    def diff(self) -> str:
+        """Return the difference of the file, as `diff -u` prints it; "" if nothing changed."""
+        return build_diff(self.before.data, self.data, self.before.shown_as)
+
+
+def compute_digest(data: bytes) -> str:
+    """Return the hash of a file's content."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def open_eval_set(path: Path, shown_as: str) -> EvalSetFile:
+    """Read an eval set to inspect or edit it.
+
+    Raises:
+        InvalidInputError: it cannot be read, or is too large to be edited.
+    """
+    try:
+        data = read_input_file(path, shown_as)
+    except OSError as error:
+        raise InvalidInputError([Problem(shown_as, 0, 0, f"cannot be read: {error.strerror}")]) from None
+    return _parse_file(path, shown_as, data)
+
+
+def _parse_file(path: Path, shown_as: str, data: bytes) -> EvalSetFile:
+    if len(data) >= LARGE_FILE:
+        most = LARGE_FILE // 2**20
+        message = f"has more than {most} MiB: split it, or edit it with another program"
+        raise InvalidInputError([Problem(shown_as, 0, 0, message)])
+    document = parse_json(data, shown_as)
+    return EvalSetFile(path, shown_as, data, document.value, read_document(document, registry.get_formats()))
+
+
+def edit_eval_set(file: EvalSetFile, cases: Sequence[EvalCase]) -> EditedFile:
+    """Return the file with other cases: change some of those that it has, move them, add and delete.
+
+    Parts of cases that are the same objects as in `file.eval_set` keep their text. A case keeps its place in
+    the file by its id, or by its neighbours if it was renamed.
+
+    Raises:
+        InvalidInputError: the format cannot hold the change.
+    """
+    editor = _get_editor(file)
+    old, raw = list(file.eval_set.cases), list(editor.get_cases(file.value))
+    sources = align_items(old, list(cases), lambda one, other: one.eval_id == other.eval_id)
+    edited = list[JsonObject]()
+    expected = list[tuple[EvalCase, EvalCase]]()
+    lost = list[str]()
+    for case, source in zip(cases, sources, strict=True):
+        if source is None:
+            built, read, losses = _build_case(file, editor, case)
+            edited.append(built)
+            expected.append((read, read))
+            lost += losses
+        else:
+            is_same = case is old[source]
+            edited.append(raw[source] if is_same else editor.edit_case(raw[source], old[source], case))
+            expected.append((case, old[source]))
+    value = editor.replace_cases(file.value, edited)
+    mark = codecs.BOM_UTF8 if file.data.startswith(codecs.BOM_UTF8) else b""
+    text = file.data.removeprefix(mark).decode()
+    data = mark + update_json(text, file.value, value).encode()
+    found = _parse_file(file.path, file.shown_as, data)
+    _check_result(file, found, expected)
+    return EditedFile(file, data, found.eval_set, tuple(lost))
+
+
+def _get_editor(file: EvalSetFile) -> EvalSetEditor:
+    name = file.eval_set.format_name
+    editor = registry.get_editor(name)
+    if editor is None:
+        advice = (
+            f"convert it first: `evalgate convert {file.shown_as} --to adk --out NEW.evalset.json`"
+            if name == "adk-legacy"
+            else "evalgate cannot change it"
+        )
+        raise InvalidInputError([Problem(file.shown_as, 0, 0, f"has the format {name}: {advice}")])
+    return editor
+
+
+def _build_case(
+    file: EvalSetFile, editor: EvalSetEditor, case: EvalCase
+) -> tuple[JsonObject, EvalCase, tuple[str, ...]]:
+    """Return an added case decoded, as the format reads it, and what the format cannot hold of it."""
+    name = file.eval_set.format_name
+    written = registry.get_writer(name).write_eval_set(EvalSet(file.eval_set.eval_set_id, [case]))
+    document = parse_json(written.text.encode(), file.shown_as)
+    read = registry.get_formats()[name].read_eval_set(document).cases[0]
+    own = tuple([sentence for sentence in written.lost if sentence.startswith(f"{case.eval_id}: ")])
+    return editor.get_cases(document.value)[0], read, own
+
+
+# --- proof --------------------------------------------------------------------------------------------------
+
+_WORDS = {
+    "eval_id": "id",
+    "turns": "turns",
+    "scenario": "simulated user",
+    "session": "initial state",
+    "final_state": "final state",
+    "journey": "goals",
+    "recorded": "recorded replies",
+    "rubrics": "rubrics",
+    "tags": "tags",
+    "tool_mocks": "tool mocks",
+    "context_messages": "context messages",
+}
+
+
+def _check_result(
+    file: EvalSetFile, found: EvalSetFile, expected: Sequence[tuple[EvalCase, EvalCase]]
+) -> None:
+    """Raise InvalidInputError if the new file is not read as it should be."""
+    name, cases = file.eval_set.format_name, found.eval_set.cases
+    if found.eval_set.format_name != name:
+        raise _build_error(file, f"then has the format {found.eval_set.format_name} and not {name} any more")
+    headers = [replace(each.eval_set, cases=(), notices=()) for each in (file, found)]
+    if headers[0] != headers[1] or len(cases) != len(expected):
+        raise _build_error(file, "then is not the same eval set any more")
+    for (wanted, before), case in zip(expected, cases, strict=True):
+        if wanted is before:
+            same = replace(wanted, line=0) == replace(case, line=0)
+            wrong = [] if same else ["other case"]
+        else:
+            wrong = list(_find_differences(wanted, case, before))
+        if wrong:
+            message = f"the {wrong[0]} of the case {wanted.eval_id!r} cannot be written in a file of {name}"
+            raise InvalidInputError([Problem(file.shown_as, case.line, 0, message)])
+
+
+def _build_error(file: EvalSetFile, sentence: str) -> InvalidInputError:
+    return InvalidInputError([Problem(file.shown_as, 0, 0, f"cannot be changed like this: it {sentence}")])
+
+
+def _find_differences(wanted: EvalCase, found: EvalCase, before: EvalCase) -> Iterator[str]:
+    kept = {id(turn) for turn in before.turns}
+    turns = [
+        _normalize_turn(wanted, turn, other, is_kept=id(turn) in kept)
+        for turn, other in zip(wanted.turns, found.turns, strict=False)
+    ]
+    if len(wanted.turns) != len(found.turns) or any(one != other for one, other in turns):
+        yield _WORDS["turns"]
+    for field in fields(wanted):
+        if field.name in {"turns", "line", "native", "eval_set_id"}:
+            continue
+        one, other = getattr(wanted, field.name), getattr(found, field.name)
+        if field.name == "rubrics":
+            one, other = _normalize_rubrics(one), _normalize_rubrics(other)
+        if one != other:
+            yield _WORDS.get(field.name, field.name)
+
+
+_DEFAULT_ID = re.compile(r"(turn_|case_)?rubric_\d+")
+
+
+def _normalize_rubrics(rubrics: Sequence[Rubric]) -> list[Rubric]:
+    """Return rubrics without the ids that follow from their places."""
+    return [
+        replace(rubric, rubric_id="") if _DEFAULT_ID.fullmatch(rubric.rubric_id) else rubric
+        for rubric in rubrics
+    ]
+
+
+def _normalize_turn(
+    case: EvalCase, wanted: CaseTurn, found: CaseTurn, *, is_kept: bool
+) -> tuple[object, object]:
+    """Return both turns without what may differ: derived replies and numbered ids, native data if changed."""
+    if case.journey is not None:
+        return wanted.user, found.user
+    if is_kept:
+        return wanted, found
+    pair = [
+        (turn.user, turn.invocation_id, turn.creation_timestamp, turn.app_details, turn.execution)
+        for turn in (wanted, found)
+    ]
+    replies = _normalize_replies(wanted.expected, found.expected)
+    rubrics = [_normalize_rubrics(turn.rubrics) for turn in (wanted, found)]
+    return (pair[0], replies[0], rubrics[0]), (pair[1], replies[1], rubrics[1])
+
+
+def _normalize_replies(wanted: Reply, found: Reply) -> tuple[object, object]:
+    """Return both replies with their events by kind: most formats hold no order between kinds."""
+    values: tuple[list[object], list[object]] = [wanted.response], [found.response]
+    for kind in (ToolCall, ToolResult, Message):
+        events = [[event for event in reply.events if isinstance(event, kind)] for reply in (wanted, found)]
+        if len(events[0]) != len(events[1]):
+            return wanted, found
+        for pair in zip(*events, strict=True):
+            for value, event in zip(values, _normalize_events(*pair), strict=True):
+                value.append(event)
+    return values
+
+
+def _normalize_events(wanted: Event, found: Event) -> tuple[Event, Event]:
+    """Return both events without an id that the edit left open or that is a number by place."""
+    if isinstance(wanted, ToolCall | ToolResult) and isinstance(found, ToolCall | ToolResult):
+        has_no_id = wanted.id is None or (wanted.id.isdigit() and (found.id or "1").isdigit())
+        if has_no_id:
+            return replace(wanted, id=None), replace(found, id=None)
+    return wanted, found
+
+
+# --- differences --------------------------------------------------------------------------------------------
+
+_CONTEXT = 3  # lines
+
+
+def build_diff(before: bytes, after: bytes, name: str) -> str:
+    """Return the difference of two contents of a file, as `diff -u` prints it; "" if they are the same."""
+    if before == after:
+        return ""
+    old, new = (data.decode(errors="replace").splitlines(keepends=True) for data in (before, after))
+    # The common lines at both ends are left out first: `difflib` takes seconds for 100,000 lines.
+    head = _count_common(old, new)
+    tail = min(_count_common(old[::-1], new[::-1]), len(old) - head, len(new) - head)
+    start = max(head - _CONTEXT, 0)
+    inner = [lines[start : len(lines) - max(tail - _CONTEXT, 0)] for lines in (old, new)]
+    found = list(difflib.unified_diff(inner[0], inner[1], name, name, n=_CONTEXT))
+    shifted = [_shift_hunk(line, start) if line.startswith("@@ ") else line for line in found]
+    return "".join(line if line.endswith("\n") else line + "\n" for line in shifted)
+
+
+def _count_common(one: Sequence[str], other: Sequence[str]) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+
+
+def _shift_hunk(header: str, lines: int) -> str:
+    def shift(found: re.Match[str]) -> str:
+        return f"{found[1]}{int(found[2]) + lines}"
+
+    return re.sub(r"([-+])(\d+)", shift, header, count=2)
+
+
+# --- saving and undo ----------------------------------------------------------------------------------------
+
+_MOST_STEPS = 100
+
+
+@frozen
+class _Step:
+    before: bytes
+    after: bytes
+
+
+class EditHistory:
+    """Saves edits, and keeps what each file was, to undo and redo. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._done: dict[Path, list[_Step]] = {}
+        self._undone: dict[Path, list[_Step]] = {}
+
+    def save(self, edited: EditedFile) -> None:
+        """Write the file, unless it changed since the edit began.
+
+        Raises:
+            FileChangedError: it changed. Nothing is written.
+            OSError: it cannot be written.
+        """
+        if edited.data == edited.before.data:
+            return
+        path = edited.before.path
+        with self._lock:
+            self._replace(path, edited.before.shown_as, edited.before.data, edited.data)
+            steps = self._done.setdefault(path, [])
+            steps.append(_Step(edited.before.data, edited.data))
+            del steps[:-_MOST_STEPS]
+            self._undone.pop(path, None)
+
+    def can_undo(self, path: Path) -> bool:
+        """Return True if there is an edit of the file to undo."""
+        return bool(self._done.get(path))
+
+    def can_redo(self, path: Path) -> bool:
+        """Return True if there is an undone edit of the file."""
+        return bool(self._undone.get(path))
+
+    def undo(self, path: Path, shown_as: str) -> None:
+        """Write the file as it was before its last edit.
+
+        Raises:
+            FileChangedError: something else changed the file since. Nothing is written.
+            InvalidInputError: there is no edit to undo.
+        """
+        with self._lock:
+            step = self._take_step(self._done, path, shown_as, "undo")
+            self._replace(path, shown_as, step.after, step.before)
+            self._done[path].pop()
+            self._undone.setdefault(path, []).append(step)
+
+    def redo(self, path: Path, shown_as: str) -> None:
+        """Repeat the edit that was undone last. Errors as `undo`."""
+        with self._lock:
+            step = self._take_step(self._undone, path, shown_as, "redo")
+            self._replace(path, shown_as, step.before, step.after)
+            self._undone[path].pop()
+            self._done.setdefault(path, []).append(step)
+
+    def _take_step(self, steps: dict[Path, list[_Step]], path: Path, shown_as: str, verb: str) -> _Step:
+        if not steps.get(path):
+            raise InvalidInputError([Problem(shown_as, 0, 0, f"there is no edit to {verb}")])
+        return steps[path][-1]
+
+    def _replace(self, path: Path, shown_as: str, known: bytes, data: bytes) -> None:
+        real = path.resolve()  # a link stays a link
+        with lock_folder(real.parent):
+            try:
+                found, mode = read_input_file(real, shown_as), real.stat().st_mode
+            except FileNotFoundError:
+                found, mode = b"", 0o644
+            if found != known:
+                message = "changed since the edit began: nothing was saved"
+                raise FileChangedError([Problem(shown_as, 0, 0, message)])
+            write_atomically(real, data.decode())
+            real.chmod(mode & 0o777)
+
+
+def create_eval_set(path: Path, shown_as: str, format_name: str, eval_set: EvalSet) -> EvalSetFile:
+    """Write a new file with an eval set and return it.
+
+    Raises:
+        InvalidInputError: the file exists, or the format cannot hold such a set.
+    """
+    if path.exists():
+        raise InvalidInputError([Problem(shown_as, 0, 0, "exists already: name another file")])
+    written = registry.get_writer(format_name).write_eval_set(eval_set)
+    found = _parse_file(path, shown_as, written.text.encode())
+    if found.eval_set.format_name != format_name or len(found.eval_set.cases) != len(eval_set.cases):
+        lost = "; ".join(written.lost) or "it needs at least one case"
+        raise InvalidInputError([Problem(shown_as, 0, 0, f"no eval set of {format_name}: {lost}")])
+    write_atomically(path, written.text)
+    return found
+
+
+def format_arguments(value: object) -> str:
+    """Return the arguments of a call as JSON that a person can edit."""
+    return json.dumps(value, ensure_ascii=False, indent=2)

@@ -1,0 +1,21 @@
+"""Editor of adk-rs' eval sets: Google ADK's keys, with `id` for either id, and without rubrics and states."""
+
+from typing_extensions import override
+
+from evalgate.core.types import CaseTurn, JsonObject
+from evalgate.integrations.adk.editing import AdkEditor
+from evalgate.integrations.adk_rs.writer import build_invocation
+
+
+class AdkRsEditor(AdkEditor):
+    """Editor of the files that `AdkRsFormat` reads."""
+
+    @override
+    def build_turn(self, turn: CaseTurn) -> JsonObject:
+        return build_invocation(turn)
+
+    @override
+    def spell(self, raw: object, name: str) -> str:
+        if name == self.id_key and isinstance(raw, dict) and name not in raw and "id" in raw:
+            return "id"
+        return super().spell(raw, name)

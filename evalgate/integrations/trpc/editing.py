@@ -1,0 +1,218 @@
+"""Editor of tRPC-Agent-Go's eval sets, of every release."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import (
+    CaseTurn,
+    EvalCase,
+    Event,
+    JsonObject,
+    Message,
+    Reply,
+    Rubric,
+    Scenario,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+from evalgate.datasets.raw_edits import (
+    edit_google_text,
+    edit_items,
+    get_call_arguments,
+    is_same_call,
+    set_key,
+)
+from evalgate.documents.json_edits import align_items
+from evalgate.documents.key_spelling import find_key_in_any_case, get_member
+from evalgate.documents.strict_json import as_sequence, get_items
+from evalgate.integrations.trpc.writer import build_invocation, build_rubric, match_tool_results
+
+
+class TrpcEditor:
+    """Editor of the files that `TrpcFormat` reads."""
+
+    def get_cases(self, value: object) -> Sequence[JsonObject]:
+        """Return the decoded cases."""
+        return as_sequence(get_member(value, "evalCases")) or ()
+
+    def replace_cases(self, value: object, cases: Sequence[JsonObject]) -> object:
+        """Return the file with other cases."""
+        file: dict[str, Any] = dict(value) if isinstance(value, dict) else {}
+        return set_key(file, find_key_in_any_case(value, "evalCases"), list(cases))
+
+    def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
+        """Return the decoded case with the changes from `old` to `new`."""
+        edited: dict[str, Any] = dict(raw)
+        if new.eval_id != old.eval_id:
+            edited[find_key_in_any_case(raw, "evalId")] = new.eval_id
+        if new.turns != old.turns:
+            edited = _edit_turns(edited, old, new)
+        if new.scenario != old.scenario and new.scenario is not None:
+            key = find_key_in_any_case(raw, "conversationScenario")
+            edited[key] = _edit_scenario(edited.get(key), new.scenario)
+        if new.session.state != old.session.state:
+            key = find_key_in_any_case(raw, "sessionInput")
+            held: Any = edited.get(key) or {}
+            edited[key] = set_key(held, find_key_in_any_case(held, "state"), new.session.state)
+        if new.rubrics != old.rubrics:
+            key = find_key_in_any_case(raw, "rubrics")
+            rubrics = edit_items(
+                get_items(raw, key), old.rubrics, new.rubrics, edit=_edit_rubric, build=_build_rubric
+            )
+            edited = set_key(edited, key, rubrics or None)
+        return edited
+
+
+def _edit_turns(raw: dict[str, Any], old: EvalCase, new: EvalCase) -> dict[str, Any]:
+    keys = [find_key_in_any_case(raw, name) for name in ("conversation", "actualConversation")]
+    if old.recorded is None:
+        items = edit_items(
+            get_items(raw, keys[0]),
+            old.turns,
+            new.turns,
+            edit=_edit_turn,
+            build=lambda turn: build_invocation(turn, turn.expected),
+        )
+        return set_key(raw, keys[0], items)
+    found = align_items(old.turns, new.turns, lambda one, other: one == other)
+    changed = [(old.turns[at], turn) for at, turn in zip(found, new.turns, strict=True) if at is not None]
+    if None in found or any(one.user != other.user for one, other in changed):
+        raise InvalidInputError(
+            f"the case {old.eval_id!r} is a trace: what its user said is recorded and cannot be changed"
+        )
+    edited = dict(raw)
+    for key in keys:
+        if held := get_items(raw, key):
+            edited[key] = [held[at] for at in found if at is not None]
+    if any(one.expected != other.expected for one, other in changed):
+        if not all(get_items(raw, key) for key in keys):
+            raise InvalidInputError(
+                f"the case {old.eval_id!r} is a trace that expects nothing: it holds the recording alone"
+            )
+        edited[keys[0]] = [
+            item if one is other else _edit_turn(item, one, other)
+            for item, (one, other) in zip(edited[keys[0]], changed, strict=True)
+        ]
+    return edited
+
+
+def _edit_turn(raw: JsonObject, old: CaseTurn, new: CaseTurn) -> JsonObject:
+    edited: dict[str, Any] = dict(raw)
+    if new.user.text != old.user.text:
+        key = find_key_in_any_case(raw, "userContent")
+        edited = set_key(edited, key, _edit_message(edited.get(key), new.user.text, "user"))
+    if new.expected.response != old.expected.response:
+        key = find_key_in_any_case(raw, "finalResponse")
+        message = _edit_message(edited.get(key), new.expected.response, "assistant")
+        edited = set_key(edited, key, message)
+    if new.expected.events != old.expected.events:
+        return _edit_events(edited, old.expected, new.expected)
+    return edited
+
+
+def _edit_message(raw: Any, text: str | None, role: str) -> JsonObject | None:
+    if text is None:
+        return None
+    if raw is None:
+        return {"role": role, "content": text}
+    if get_member(raw, "content") is None and isinstance(get_member(raw, "parts"), list):
+        return edit_google_text(raw, text, role)
+    return set_key(raw, find_key_in_any_case(raw, "content"), text)
+
+
+def _edit_events(raw: dict[str, Any], old: Reply, new: Reply) -> dict[str, Any]:
+    older = find_key_in_any_case(raw, "intermediateData")
+    if raw.get(older) is not None:
+        # The older shape and `tools` exclude one another.
+        built = build_invocation(CaseTurn(UserMessage("")), new)
+        rest = {key: value for key, value in raw.items() if key != older}
+        shared = {key: built[key] for key in ("tools", "intermediateResponses") if key in built}
+        return {**rest, **shared}
+    pairs = [match_tool_results(reply).pairs for reply in (old, new)]
+    edited = dict(raw)
+    if pairs[0] != pairs[1]:
+        key = find_key_in_any_case(raw, "tools")
+        edited = set_key(edited, key, _edit_tools(get_items(raw, key), pairs[0], pairs[1]) or None)
+    said = [_list_messages(reply.events) for reply in (old, new)]
+    if said[0] != said[1]:
+        key = find_key_in_any_case(raw, "intermediateResponses")
+        messages = edit_items(
+            get_items(raw, key),
+            said[0],
+            said[1],
+            edit=lambda item, _, message: _edit_message(item, message.text, "assistant"),
+            build=lambda message: {"role": message.author or "assistant", "content": message.text},
+        )
+        edited = set_key(edited, key, messages or None)
+    return edited
+
+
+def _list_messages(events: Sequence[Event]) -> list[Message]:
+    return [event for event in events if isinstance(event, Message)]
+
+
+_Pair: TypeAlias = tuple[ToolCall, ToolResult | None]
+
+
+def _edit_tools(raw: Sequence[Any], old: Sequence[_Pair], new: Sequence[_Pair]) -> list[Any]:
+    ids = {str(get_member(item, "id")) for item in raw if get_member(item, "id")}
+
+    def build(pair: _Pair) -> JsonObject:
+        call, result = pair
+        built: dict[str, Any] = {"name": call.name}
+        if ids or not raw:
+            # Ids count only if all calls have one.
+            number = next(number for number in range(len(ids) + 1, 10**9) if f"call_{number}" not in ids)
+            name = call.id if call.id and call.id not in ids else f"call_{number}"
+            ids.add(name)
+            built = {"id": name, **built}
+        arguments = get_call_arguments(call)
+        given = {"arguments": arguments, "result": None if result is None else result.result}
+        return {**built, **{key: value for key, value in given.items() if value is not None}}
+
+    return edit_items(
+        raw,
+        old,
+        new,
+        edit=_edit_tool,
+        build=build,
+        is_same=lambda one, other: is_same_call(one[0], other[0]),
+    )
+
+
+def _edit_tool(raw: JsonObject, old: _Pair, new: _Pair) -> JsonObject:
+    edited = dict(raw)
+    if new[0].name != old[0].name:
+        edited[find_key_in_any_case(raw, "name")] = new[0].name
+    if not is_same_call(replace(old[0], name=new[0].name), new[0]):
+        edited = set_key(edited, find_key_in_any_case(raw, "arguments"), get_call_arguments(new[0]))
+    results = [None if pair[1] is None else pair[1].result for pair in (old, new)]
+    if results[0] != results[1]:
+        edited = set_key(edited, find_key_in_any_case(raw, "result"), results[1])
+    return edited
+
+
+def _edit_scenario(raw: Any, new: Scenario) -> JsonObject:
+    held: JsonObject = raw if isinstance(raw, Mapping) else {}
+    edited = set_key(held, find_key_in_any_case(held, "startingPrompt"), new.starting_prompt)
+    return set_key(edited, find_key_in_any_case(held, "conversationPlan"), new.conversation_plan)
+
+
+def _edit_rubric(raw: JsonObject, old: Rubric, new: Rubric) -> JsonObject:
+    edited: dict[str, Any] = dict(raw)
+    if new.text != old.text:
+        key = find_key_in_any_case(raw, "content")
+        content: Any = edited.get(key) or {}
+        edited[key] = set_key(content, find_key_in_any_case(content, "text"), new.text)
+    if new.rubric_id != old.rubric_id:
+        edited[find_key_in_any_case(raw, "id")] = new.rubric_id
+    if new.metric != old.metric:
+        edited[find_key_in_any_case(raw, "metricName")] = new.metric
+    return edited
+
+
+def _build_rubric(rubric: Rubric) -> JsonObject:
+    return build_rubric(1, rubric)
