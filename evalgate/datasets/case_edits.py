@@ -3,8 +3,9 @@
 `evalgate.datasets.eval_set_file` finds what changed by these objects and writes it into the case's file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
@@ -19,7 +20,9 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
+from evalgate.datasets.conversion_losses import find_linear_goal_order
 from evalgate.datasets.raw_edits import is_same_call
+from evalgate.documents.json_edits import align_items
 
 
 def replace_turn(case: EvalCase, at: int, turn: CaseTurn) -> EvalCase:
@@ -45,8 +48,21 @@ def set_response(case: EvalCase, at: int, text: str | None) -> EvalCase:
 
 
 def set_expected(case: EvalCase, at: int, reply: Reply) -> EvalCase:
-    """Return the case with another expected reply."""
-    return replace_turn(case, at, replace(_get_turn(case, at), expected=reply))
+    """Return the case with another expected reply; the goals of a case that has some follow it.
+
+    Raises:
+        InvalidInputError: there is no such turn, or the case has goals, which belong to no turn of several.
+    """
+    turn = _get_turn(case, at)
+    if case.journey is None:
+        return replace_turn(case, at, replace(turn, expected=reply))
+    if len(case.turns) > 1:
+        raise InvalidInputError(
+            f"the case {case.eval_id!r} has goals for the whole conversation: change these, not a turn"
+        )
+    # No event but calls is a goal.
+    changed = replace_turn(case, at, replace(turn, expected=replace(reply, events=reply.tool_calls)))
+    return replace(changed, journey=_set_expected_goals(case.journey, reply.tool_calls, reply.response))
 
 
 def set_calls(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
@@ -111,6 +127,22 @@ def take_reply(case: EvalCase, at: int, actual: Reply) -> EvalCase:
             events.append(known or _strip_ids(event, has_authors=has_authors))
     reply = Reply(actual.response, tuple(events))
     return case if reply == expected else set_expected(case, at, reply)
+
+
+def take_replies(case: EvalCase, replies: Sequence[Reply | None]) -> EvalCase:
+    """Return the case with actual replies as the expectations of its turns, or as its goals.
+
+    Turns without a reply stay as they are.
+    """
+    if case.journey is not None and len(case.turns) != 1:
+        given = [reply for reply in replies if reply is not None]
+        calls = [replace(call, id=None, author=None) for reply in given for call in reply.tool_calls]
+        response = given[-1].response if given else None
+        return replace(case, journey=_set_expected_goals(case.journey, calls, response))
+    for at, reply in enumerate(replies[: len(case.turns)]):
+        if reply is not None:
+            case = take_reply(case, at, reply)
+    return case
 
 
 def _is_alike(one: Event, other: Event) -> bool:
@@ -223,6 +255,76 @@ def delete_goal(case: EvalCase, at: int) -> EvalCase:
     named = {*order, *(each for later in order.values() for each in later)}
     lost: dict[str, tuple[str, ...]] = {each: () for each in after if each not in named}
     return replace(case, journey=replace(journey, goals=goals, order={**order, **lost}))
+
+
+def _set_expected_goals(journey: Journey, calls: Sequence[ToolCall], response: str | None) -> Journey:
+    """Return the journey with goals for these calls and this response; its other goals stay.
+
+    Goals that are kept stay in their places, so that the text of the file changes as little as possible. If
+    the goals can be reached in one order only, they get such an order again: the calls in theirs, then the
+    others.
+    """
+    ranks = find_linear_goal_order(journey)
+    rank = {name: at for at, name in enumerate(ranks or ())}
+    by_rank = sorted(journey.goals, key=lambda goal: rank.get(goal.name, 0))
+    known = [goal for goal in by_rank if goal.type == "tool_call"]
+    old = [ToolCall(goal.tool_name, goal.args) for goal in known]
+    names = {goal.name for goal in journey.goals}
+    changes: dict[str, Goal | None] = dict.fromkeys([goal.name for goal in known])
+    wanted: list[Goal] = []
+    for call, source in zip(calls, align_items(old, list(calls), _is_same_goal_call), strict=True):
+        if source is None:
+            goal = Goal(_find_free_name(call.name, names), "tool_call", call.name, call.args or None)
+            names.add(goal.name)
+        else:
+            goal = known[source]
+            if not _is_same_goal_call(old[source], call):
+                goal = replace(goal, tool_name=call.name, args=call.args or None, arg_matching={})
+            changes[goal.name] = goal
+        wanted.append(goal)
+    added = [goal for goal in wanted if goal.name not in changes]
+    answers = [goal for goal in by_rank if goal.type == "text" and goal.response]
+    if answers:
+        keeps_goal = response or answers[-1].keywords
+        changes[answers[-1].name] = replace(answers[-1], response=response) if keeps_goal else None
+    elif response:
+        added.append(Goal(_find_free_name("answer", names), "text", response=response))
+    kept = [changes.get(goal.name, goal) for goal in journey.goals]
+    goals = (*[goal for goal in kept if goal is not None], *added)
+    return replace(journey, goals=goals, order=_order_goals(journey, goals, wanted, ranks))
+
+
+def _is_same_goal_call(one: ToolCall, other: ToolCall) -> bool:
+    """Compare without empty arguments: in a goal they are the same as none."""
+    return is_same_call(ToolCall(one.name, one.args or None), ToolCall(other.name, other.args or None))
+
+
+def _find_free_name(tool: str, names: Container[str]) -> str:
+    return next(name for number in count(1) if (name := f"{tool or 'call'}-{number}") not in names)
+
+
+def _order_goals(
+    journey: Journey, goals: Sequence[Goal], calls: Sequence[Goal], ranks: Sequence[str] | None
+) -> Mapping[str, tuple[str, ...]]:
+    names = [goal.name for goal in goals if goal.type != "check"]
+    before = [goal.name for goal in journey.goals if goal.type != "check"]
+    first = [goal.name for goal in calls]
+    if ranks is None:
+        if names == before:
+            return journey.order
+        kept = {
+            name: tuple([each for each in later if each in names])
+            for name, later in journey.order.items()
+            if name in names
+        }
+        named = {*kept, *(each for later in kept.values() for each in later)}
+        return {**kept, **{name: () for name in names if name not in named}}
+    rank = {name: at for at, name in enumerate(ranks)}
+    if sorted(names) == sorted(before) and [name for name in ranks if name in first] == first:
+        return journey.order
+    rest = sorted([name for name in names if name not in first], key=lambda name: rank.get(name, len(rank)))
+    line = [*first, *rest]
+    return {name: tuple(line[at : at + 1]) for at, name in enumerate(line, start=1)}
 
 
 def _get_journey(case: EvalCase) -> Journey:

@@ -6,7 +6,6 @@ The proof is the format's own reader: a file that it does not read as the intend
 import codecs
 import difflib
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -193,6 +192,8 @@ def _check_result(
 ) -> None:
     """Raise InvalidInputError if the new file is not read as it should be."""
     name, cases = file.eval_set.format_name, found.eval_set.cases
+    if not expected and file.eval_set.cases:
+        raise _build_error(file, "needs at least one case: delete the file instead")
     if found.eval_set.format_name != name:
         raise _build_error(file, f"then has the format {found.eval_set.format_name} and not {name} any more")
     headers = [replace(each.eval_set, cases=(), notices=()) for each in (file, found)]
@@ -216,7 +217,13 @@ def _build_error(file: EvalSetFile, sentence: str) -> InvalidInputError:
 def _find_differences(wanted: EvalCase, found: EvalCase, before: EvalCase) -> Iterator[str]:
     kept = {id(turn) for turn in before.turns}
     turns = [
-        _normalize_turn(wanted, turn, other, is_kept=id(turn) in kept)
+        _normalize_turn(
+            wanted,
+            turn,
+            other,
+            is_kept=id(turn) in kept,
+            is_same_journey=wanted.journey == before.journey and len(before.turns) == len(wanted.turns),
+        )
         for turn, other in zip(wanted.turns, found.turns, strict=False)
     ]
     if len(wanted.turns) != len(found.turns) or any(one != other for one, other in turns):
@@ -243,11 +250,14 @@ def _normalize_rubrics(rubrics: Sequence[Rubric]) -> list[Rubric]:
 
 
 def _normalize_turn(
-    case: EvalCase, wanted: CaseTurn, found: CaseTurn, *, is_kept: bool
+    case: EvalCase, wanted: CaseTurn, found: CaseTurn, *, is_kept: bool, is_same_journey: bool
 ) -> tuple[object, object]:
     """Return both turns without what may differ: derived replies and numbered ids, native data if changed."""
     if case.journey is not None:
-        return wanted.user, found.user
+        if not is_same_journey:
+            # The expected reply follows from the goals, which are compared themselves.
+            return wanted.user, found.user
+        return (wanted.user, wanted.expected), (found.user, found.expected)
     if is_kept:
         return wanted, found
     pair = [
@@ -412,8 +422,3 @@ def create_eval_set(path: Path, shown_as: str, format_name: str, eval_set: EvalS
         raise InvalidInputError([Problem(shown_as, 0, 0, f"no eval set of {format_name}: {lost}")])
     write_atomically(path, written.text)
     return found
-
-
-def format_arguments(value: object) -> str:
-    """Return the arguments of a call as JSON that a person can edit."""
-    return json.dumps(value, ensure_ascii=False, indent=2)

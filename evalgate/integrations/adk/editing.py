@@ -38,6 +38,9 @@ _Slot: TypeAlias = tuple[int, int, str]
 """Index of a decoded event, index of its part, and kind of the part's content."""
 
 
+_KINDS = (ToolCall, ToolResult, Message)
+
+
 class AdkEditor:
     """Editor of the files that `AdkFormat` reads."""
 
@@ -139,7 +142,8 @@ class AdkEditor:
             slots = self._list_slots(get_items(raw, key))
             if len(slots) == len(old):
                 return set_key(raw, key, self._edit_events(get_items(raw, key), slots, old, new) or None)
-        built = build_intermediate_data(new)
+        # The order between kinds is lost in the older shape, as it is for all other turns of such a file.
+        built = build_intermediate_data(sorted(new, key=lambda event: _KINDS.index(type(event))))
         if "invocation_events" in built or raw.get(key):
             return built
         edited = self._edit_list(raw, "tool_uses", ToolCall, (old, new), self._edit_call)

@@ -127,10 +127,9 @@ def _edit_events(raw: dict[str, Any], old: Reply, new: Reply) -> dict[str, Any]:
     older = find_key_in_any_case(raw, "intermediateData")
     if raw.get(older) is not None:
         # The older shape and `tools` exclude one another.
-        built = build_invocation(CaseTurn(UserMessage("")), new)
-        rest = {key: value for key, value in raw.items() if key != older}
+        built = build_invocation(CaseTurn(UserMessage("")), old)
         shared = {key: built[key] for key in ("tools", "intermediateResponses") if key in built}
-        return {**rest, **shared}
+        raw = {**{key: value for key, value in raw.items() if key != older}, **shared}
     pairs = [match_tool_results(reply).pairs for reply in (old, new)]
     edited = dict(raw)
     if pairs[0] != pairs[1]:

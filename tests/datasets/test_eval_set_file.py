@@ -1,0 +1,499 @@
+"""Edits of eval sets in their files, in all formats."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import (
+    CaseTurn,
+    EvalCase,
+    EvalSet,
+    Goal,
+    Message,
+    Reply,
+    Rubric,
+    Scenario,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+from evalgate.datasets import case_edits
+from evalgate.datasets.eval_set_file import (
+    EditHistory,
+    EvalSetFile,
+    FileChangedError,
+    build_diff,
+    create_eval_set,
+    edit_eval_set,
+    open_eval_set,
+)
+
+ADK = """{
+  "eval_set_id": "desk",  "name": "Desk",
+  "eval_cases": [
+    {
+      "eval_id": "late",
+      "conversation": [
+        {
+          "invocation_id": "i-1",
+          "user_content": {"parts": [{"text": "Refund order 7"}], "role": "user"},
+          "final_response": {"parts": [{"text": "Done."}], "role": "model"},
+          "intermediate_data": {
+            "tool_uses": [
+              {"id": "t1", "args": {"order": 7, "amount": 1.50}, "name": "refund"},
+              {"args": {"order": 7}, "name": "mail"}
+            ],
+            "tool_responses": [{"name": "refund", "response": {"ok": true}}],
+            "intermediate_responses": []
+          },
+          "creation_timestamp": 1.5
+        },
+        {
+          "user_content": {"parts": [{"text": "Thanks"}], "role": "user"},
+          "final_response": {"parts": [{"text": "thinking", "thought": true}, {"text": "Bye"}]}
+        }
+      ],
+      "rubrics": [{"rubric_id": "kind", "rubric_content": {"text_property": "Is kind."}}],
+      "final_session_state": {"refunded": [7]},
+      "session_input": {"app_name": "desk", "user_id": "u", "state": {}}
+    },
+    {"eval_id": "plan", "conversation_scenario": {"starting_prompt": "Hi", "conversation_plan": "Ask."}},
+    {"eval_id": "short", "conversation": [{"user_content": {"parts": [{"text": "Hi"}]}}]}
+  ]
+}
+"""
+EVENTS = """{"evalSetId": "camel", "evalCases": [
+\t{"evalId": "a", "conversation": [{
+\t\t"userContent": {"parts": [{"text": "Go"}, {"inlineData": {"mimeType": "image/png", "data": "eA=="}}]},
+\t\t"finalResponse": {"parts": [{"text": "Gone"}], "role": "model"},
+\t\t"intermediateData": {"invocationEvents": [
+\t\t\t{"author": "root", "content": {"role": "model", "parts": [
+\t\t\t\t{"text": "Let me see"},
+\t\t\t\t{"functionCall": {"name": "find", "args": {"q": "x"}, "id": "1"}, "thoughtSignature": "c2ln"},
+\t\t\t\t{"functionCall": {"name": "find", "args": {"q": "y"}, "id": "2"}}]}},
+\t\t\t{"author": "root", "content": {"role": "user", "parts": [
+\t\t\t\t{"functionResponse": {"name": "find", "response": {"n": 1e2}, "id": "1"}}]}}]}
+\t}]}
+]}"""
+ADK_RS = """{
+    "id": "rs",
+    "eval_cases": [
+        {
+            "id": "first",
+            "conversation": [
+                {
+                    "user_content": {"role": "user", "parts": [{"text": "Hi"}]},
+                    "final_response": {"role": "model", "parts": [{"text": "Hello"}]},
+                    "intermediate_data": {"tool_uses": [{"name": "greet", "args": "you"}]}
+                }
+            ]
+        }
+    ]
+}"""
+TRPC = """\ufeff{
+  "evalSetId": "math",
+  "evalCases": [
+    {
+      "evalId": "add",
+      "conversation": [
+        {
+          "invocationId": "1",
+          "userContent": {"role": "user", "content": "1 + 2"},
+          "finalResponse": {"role": "assistant", "content": "3 \\u2713"},
+          "tools": [
+            {"id": "c1", "name": "add", "arguments": {"a": 1, "b": 2.0}, "result": {"sum": 3}},
+            {"id": "c2", "name": "show", "arguments": {"text": "3"}}
+          ]
+        },
+        {
+          "userContent": {"role": "user", "content": "again"},
+          "finalResponse": {"role": "assistant", "content": "3"},
+          "intermediateResponses": [{"role": "assistant", "content": "wait"}]
+        }
+      ],
+      "rubrics": [{"id": "r", "metricName": "m", "content": {"text": "Is right."}}],
+      "sessionInput": {"appName": "calc", "userId": "u", "state": {"k": 1}}
+    }
+  ]
+}
+"""
+OLD_TRPC = """{
+  "evalSetId": "old",
+  "evalCases": [{
+    "evalId": "sum", "contextMessages": [],
+    "conversation": [{
+      "userContent": {"role": "user", "content": "sum"},
+      "intermediateData": {"toolUses": [{"id": "u1", "name": "sum", "arguments": {"n": 1}}]}
+    }],
+    "sessionInput": {"appName": "calc", "userId": "u"}
+  }]
+}""".replace("\n", "\r\n")
+TRACE = """{
+  "evalSetId": "trace",
+  "evalCases": [
+    {
+      "evalId": "t",
+      "evalMode": "trace",
+      "conversation": [
+        {"userContent": {"role": "user", "content": "one"}, "finalResponse": {"content": "1"}},
+        {"userContent": {"role": "user", "content": "two"}, "finalResponse": {"content": "2"}}
+      ],
+      "actualConversation": [
+        {"userContent": {"role": "user", "content": "one"}, "finalResponse": {"content": "I"}},
+        {"userContent": {"role": "user", "content": "two"}, "finalResponse": {"content": "II"}}
+      ],
+      "sessionInput": {"appName": "calc", "userId": "u"}
+    }
+  ]
+}"""
+GOALS = """[
+  {
+    "agent": "desk",
+    "dataset_name": "refund",
+    "story": "You want your money.",
+    "starting_sentence": "Refund order 7",
+    "goals": {"call-1": ["answer"], "answer": []},
+    "goal_details": [
+      {"type": "tool_call", "name": "call-1", "tool_name": "refund", "args": {"order": 7}},
+      {"type": "text", "name": "answer", "response": "Done", "keywords": ["done", "7"]},
+      {"type": "assert_llm", "kind": "policy", "check": "Is kind."}
+    ],
+    "tags": ["billing"]
+  },
+  {
+    "story": "You greet.",
+    "dataset_name": "greet",
+    "starting_sentence": "Hi",
+    "user_prompts": ["Bye"],
+    "goals": {"hello": []},
+    "goal_details": [{"type": "text", "name": "hello", "summary": "Hello"}]
+  }
+]
+"""
+FILES = {
+    "adk": ADK,
+    "events": EVENTS,
+    "adk-rs": ADK_RS,
+    "trpc": TRPC,
+    "old trpc": OLD_TRPC,
+    "trace": TRACE,
+    "orchestrate": GOALS,
+}
+
+_TEXTS = st.sampled_from(
+    ["", "Hello", "two\nlines", "\r\n x", "ümlaut \u2713 \U0001f600", '"quoted" \\', "</script>"]
+)
+_ARGS = st.sampled_from([None, {}, {"order": 8}, {"order": 7, "amount": 1.5, "deep": {"list": [1, None]}}])
+_CALLS = st.builds(ToolCall, st.sampled_from(["refund", "mail", "new_tool"]), _ARGS)
+
+
+def _open(folder: Path, text: str) -> EvalSetFile:
+    path = folder / "set.evalset.json"
+    path.write_bytes(text.encode())
+    return open_eval_set(path, "set.evalset.json")
+
+
+def _draw_reply(data: st.DataObject, reply: Reply) -> Reply:
+    calls = list(reply.tool_calls)
+    kind = data.draw(st.sampled_from(["add", "delete", "move", "change"]))
+    at = data.draw(st.integers(0, len(calls)))
+    if kind == "add" or at == len(calls):
+        calls.insert(at, data.draw(_CALLS))
+    elif kind == "delete":
+        del calls[at]
+    elif kind == "move":
+        calls.insert(0, calls.pop(at))
+    else:
+        new = data.draw(_CALLS)
+        calls[at] = replace(calls[at], name=new.name, args=new.args, other_args=None)
+    return case_edits.set_calls(reply, calls)
+
+
+def _edit_case(data: st.DataObject, case: EvalCase) -> EvalCase:  # noqa: PLR0911  one line for each change
+    """Return the case with one random change that every page form can make."""
+    kinds = ["rename", "user", "response", "calls", "take", "insert", "delete", "move", "event", "rubric"]
+    kind = data.draw(st.sampled_from([*kinds, "state", "scenario", "goal", "tags"]))
+    at = data.draw(st.integers(0, max(len(case.turns) - 1, 0)))
+    text = data.draw(_TEXTS)
+    if kind == "rename":
+        return replace(case, eval_id=data.draw(st.sampled_from(["renamed", "other case"])))
+    if kind == "rubric":
+        added = Rubric(
+            "added", text or "Is good.", metric="m" if case.rubrics and case.rubrics[0].metric else ""
+        )
+        rubrics = [replace(rubric, text=text or "Is bad.") for rubric in case.rubrics[:1]]
+        return replace(case, rubrics=data.draw(st.sampled_from([(), tuple(rubrics), (*case.rubrics, added)])))
+    if kind == "state":
+        return replace(case, final_state={"n": [1, {"x": None}]})
+    if kind == "scenario" and case.scenario:
+        return replace(case, scenario=Scenario("Hello", "Other plan.", case.scenario.user_persona))
+    if kind == "goal" and case.journey:
+        goal = replace(case.journey.goals[0], args={"order": 9}) if case.journey.goals[0].tool_name else None
+        if goal:
+            return case_edits.set_goal(case, 0, replace(goal, name="renamed"))
+        return case_edits.add_goal(case, Goal("more", "text", response="More"))
+    if kind == "tags" and case.journey:
+        return replace(case, tags=(*case.tags, "new"))
+    if not case.turns:
+        return case
+    changes: dict[str, Callable[[], EvalCase]] = {
+        "user": lambda: case_edits.set_user_text(case, at, text),
+        "response": lambda: case_edits.set_response(case, at, text or None),
+        "calls": lambda: case_edits.set_expected(case, at, _draw_reply(data, case.turns[at].expected)),
+        "take": lambda: case_edits.take_reply(
+            case,
+            at,
+            Reply(
+                text,
+                (
+                    ToolCall("refund", {"order": 7, "amount": 1.5}, "x9", "root"),
+                    ToolResult("refund", {"ok": False}, "x9"),
+                    Message("moment"),
+                ),
+            ),
+        ),
+        "insert": lambda: case_edits.insert_turn(case, at, CaseTurn(UserMessage(text or "new"), Reply("ok"))),
+        "delete": lambda: case_edits.delete_turn(case, at),
+        "move": lambda: case_edits.move_turn(case, at, 0),
+        "event": lambda: case_edits.delete_event(case, at, 0),
+    }
+    return changes[kind]() if kind in changes else case
+
+
+@pytest.mark.parametrize("name", FILES)
+@given(data=st.data())
+@settings(max_examples=60)
+def test_an_edit_is_read_as_intended_or_refused_and_can_be_undone(
+    name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = _open(tmp_path_factory.mktemp("edits"), FILES[name])
+    before = file.path.read_bytes()
+    cases = list(file.eval_set.cases)
+    at = data.draw(st.integers(0, len(cases) - 1))
+    try:
+        cases[at] = _edit_case(data, cases[at])
+        if data.draw(st.booleans()):
+            cases.insert(0, cases.pop(at))
+        edited = edit_eval_set(file, cases)
+    except InvalidInputError as error:
+        assert all(problem.message for problem in error.problems)  # noqa: PT017  refusing is right too
+        return
+    history = EditHistory()
+    history.save(edited)
+    found = open_eval_set(file.path, file.shown_as)
+    assert [case.eval_id for case in found.eval_set.cases] == [case.eval_id for case in cases]
+    for case, other in zip(cases, found.eval_set.cases, strict=True):
+        if any(case is each for each in file.eval_set.cases):
+            assert replace(case, line=0) == replace(other, line=0)
+        else:
+            assert [turn.user for turn in case.turns] == [turn.user for turn in other.turns]
+    if edited.data != before:
+        history.undo(file.path, file.shown_as)
+    assert file.path.read_bytes() == before
+
+
+def test_take_what_the_agent_did_changes_only_its_lines(tmp_path: Path) -> None:
+    file = _open(tmp_path, ADK)
+    case = file.find_case("late")
+    actual = Reply(
+        "Refunded.",
+        (
+            ToolCall("refund", {"order": 7, "amount": 1.5}, "z"),
+            ToolResult("refund", {"ok": True}, "z"),
+            ToolCall("mail", {"order": 8}, "y"),
+        ),
+    )
+
+    edited = edit_eval_set(file, [case_edits.take_reply(case, 0, actual), *file.eval_set.cases[1:]])
+
+    lines = [line for line in edited.diff.splitlines() if line[:1] in "+-"]
+    assert lines == [
+        "--- set.evalset.json",
+        "+++ set.evalset.json",
+        '-          "final_response": {"parts": [{"text": "Done."}], "role": "model"},',
+        '+          "final_response": {"parts": [{"text": "Refunded."}], "role": "model"},',
+        '-              {"args": {"order": 7}, "name": "mail"}',
+        '+              {"args": {"order": 8}, "name": "mail"}',
+    ]
+    assert "@@ -7,11 +7,11 @@" in edited.diff
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("adk", "late"),
+        ("events", "a"),
+        ("adk-rs", "first"),
+        ("trpc", "add"),
+        ("old trpc", "sum"),
+        ("trace", "t"),
+        ("orchestrate", "refund"),
+    ],
+)
+def test_cases_can_be_added_duplicated_and_deleted(tmp_path: Path, name: str, wanted: str) -> None:
+    file = _open(tmp_path, FILES[name])
+    case = file.find_case(wanted)
+    reply = Reply("Yes", (ToolCall("look", {"at": "it"}),))
+    new = EvalCase("recorded", (CaseTurn(UserMessage("Is it so?"), reply),))
+
+    edited = edit_eval_set(file, [*file.eval_set.cases, replace(case, eval_id="copy"), new])
+
+    found = edited.eval_set.cases
+    assert [each.eval_id for each in found][-2:] == ["copy", "recorded"]
+    assert [turn.user for turn in found[-2].turns] == [turn.user for turn in case.turns]
+    assert found[-1].turns[0].expected.tool_calls[0].args == {"at": "it"}
+    removed = [line for line in edited.diff.splitlines()[2:] if line.startswith("-")]
+    # The line of the last case gets a comma; in a file on few lines it is longer.
+    assert len(removed) <= 1
+    history = EditHistory()
+    history.save(edited)
+    again = open_eval_set(file.path, file.shown_as)
+    back = edit_eval_set(
+        again, [each for each in again.eval_set.cases if each.eval_id not in {"copy", "recorded"}]
+    )
+    assert back.data == file.data
+
+
+def test_what_the_agent_did_becomes_goals(tmp_path: Path) -> None:
+    file = _open(tmp_path, GOALS)
+    actual = Reply("Refunded.", (ToolCall("look", {"order": 7}, "x"), ToolCall("refund", {"order": 7}, "y")))
+
+    edited = edit_eval_set(
+        file, [case_edits.take_replies(file.eval_set.cases[0], [actual]), file.eval_set.cases[1]]
+    )
+
+    case = edited.eval_set.cases[0]
+    assert case.turns[0].expected.response == "Refunded."
+    assert [call.name for call in case.turns[0].expected.tool_calls] == ["look", "refund"]
+    assert case.journey
+    assert case.journey.order == {"look-1": ("call-1",), "call-1": ("answer",), "answer": ()}
+    assert [goal.check for goal in case.journey.goals if goal.check] == ["Is kind."]
+    kept = '      {"type": "tool_call", "name": "call-1", "tool_name": "refund", "args": {"order": 7}},'
+    assert kept in edited.data.decode().splitlines()
+    with pytest.raises(InvalidInputError, match="has goals for the whole conversation"):
+        case_edits.take_reply(file.eval_set.cases[1], 0, actual)
+    whole = case_edits.take_replies(file.eval_set.cases[1], [actual, Reply("Bye.")])
+    found = edit_eval_set(file, [file.eval_set.cases[0], whole]).eval_set.cases[1].journey
+    assert found
+    assert [goal.tool_name or goal.response for goal in found.goals] == [
+        "Hello",
+        "look",
+        "refund",
+        "Bye.",
+    ] or [goal.tool_name or goal.response for goal in found.goals] == ["Bye.", "look", "refund"]
+
+
+def test_goals_are_renamed_added_and_deleted_with_their_order(tmp_path: Path) -> None:
+    file = _open(tmp_path, GOALS)
+    case, other = file.eval_set.cases
+    assert case.journey
+
+    case = case_edits.set_goal(case, 0, replace(case.journey.goals[0], name="money"))
+    case = case_edits.add_goal(case, Goal("extra", "text", keywords=("thanks",)))
+    found = edit_eval_set(file, [case, other]).eval_set.cases[0].journey
+    assert found
+    assert found.order == {"money": ("answer",), "answer": (), "extra": ()}
+
+    case = case_edits.delete_goal(case, 1)
+    found = edit_eval_set(file, [case, other]).eval_set.cases[0].journey
+    assert found
+    assert found.order == {"money": (), "extra": ()}
+
+
+def test_a_changed_file_is_not_overwritten_and_edits_are_redone(tmp_path: Path) -> None:
+    file, history = _open(tmp_path, ADK), EditHistory()
+    case = file.find_case("short")
+    edited = edit_eval_set(file, [*file.eval_set.cases[:2], case_edits.set_user_text(case, 0, "Good day")])
+    history.save(edited)
+    assert history.can_undo(file.path)
+    history.undo(file.path, "set")
+    assert file.path.read_bytes() == ADK.encode()
+    history.redo(file.path, "set")
+    assert "Good day" in file.path.read_text()
+
+    file.path.write_text(ADK + "\n")
+    with pytest.raises(FileChangedError, match="changed since"):
+        history.undo(file.path, "set")
+    with pytest.raises(FileChangedError, match="changed since"):
+        history.save(edited)
+    assert file.path.read_text() == ADK + "\n"
+
+
+def test_permissions_and_links_stay(tmp_path: Path) -> None:
+    file = _open(tmp_path, ADK)
+    file.path.chmod(0o600)
+    link = tmp_path / "link.evalset.json"
+    link.symlink_to(file.path)
+    linked = open_eval_set(link, "link.evalset.json")
+
+    EditHistory().save(edit_eval_set(linked, linked.eval_set.cases[:1]))
+
+    assert link.is_symlink()
+    assert file.path.stat().st_mode & 0o777 == 0o600
+    assert len(open_eval_set(file.path, "x").eval_set.cases) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "sentence"),
+    [
+        (
+            "trpc",
+            lambda case: replace(case, final_state={"x": 1}),
+            "the final state of the case 'add' cannot",
+        ),
+        ("trace", lambda case: case_edits.set_user_text(case, 0, "x"), "is a trace: what its user said"),
+        ("adk", lambda case: replace(case, eval_id=""), "eval_id"),
+        ("adk", lambda case: replace(case, eval_id="plan"), "'plan'"),
+        ("adk", lambda case: case_edits.delete_turn(replace(case, turns=case.turns[:1]), 0), "the only turn"),
+        ("orchestrate", lambda case: case_edits.set_user_text(case, 0, ""), "must begin with a text"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_refused(
+    tmp_path: Path, name: str, change: Callable[[EvalCase], EvalCase], sentence: str
+) -> None:
+    file = _open(tmp_path, FILES[name])
+    with pytest.raises(InvalidInputError) as refused:
+        edit_eval_set(file, [change(file.eval_set.cases[0]), *file.eval_set.cases[1:]])
+    assert sentence in str(refused.value)
+
+
+def test_old_lists_of_google_adk_are_refused_with_the_command_that_converts_them(tmp_path: Path) -> None:
+    file = _open(tmp_path, json.dumps([{"query": "Hi", "reference": "Hello"}]))
+    with pytest.raises(InvalidInputError, match=r"evalgate convert set\.evalset\.json --to adk"):
+        edit_eval_set(file, file.eval_set.cases)
+
+
+@pytest.mark.parametrize("format_name", ["adk", "adk-rs", "trpc", "orchestrate"])
+def test_a_new_set_is_read_in_its_format(tmp_path: Path, format_name: str) -> None:
+    case = EvalCase("first", (CaseTurn(UserMessage("Hi"), Reply("Hello", (ToolCall("greet", {}),))),))
+    path = tmp_path / "new.evalset.json"
+    if format_name == "adk-rs":
+        with pytest.raises(InvalidInputError, match="no eval set of adk-rs"):
+            create_eval_set(path, "new", format_name, EvalSet("new", [case]))
+        return
+    found = create_eval_set(path, "new", format_name, EvalSet("new", [case]))
+
+    assert found.eval_set.format_name == format_name
+    assert open_eval_set(path, "new").eval_set.cases[0].turns[0].user.text == "Hi"
+    with pytest.raises(InvalidInputError, match="exists already"):
+        create_eval_set(path, "new", format_name, EvalSet("new", [case]))
+
+
+def test_an_empty_set_can_be_created_for_google_adk(tmp_path: Path) -> None:
+    found = create_eval_set(tmp_path / "a.evalset.json", "a", "adk", EvalSet("a", []))
+    added = edit_eval_set(found, [EvalCase("one", (CaseTurn(UserMessage("Hi")),))])
+    assert [case.eval_id for case in added.eval_set.cases] == ["one"]
+
+
+def test_the_difference_of_a_long_file_is_found_fast_and_numbered() -> None:
+    old = [f"line {number}\n" for number in range(200_000)]
+    new = [*old[:100_000], "added\n", *old[100_001:]]
+    found = build_diff("".join(old).encode(), "".join(new).encode(), "f")
+    assert found.splitlines()[2] == "@@ -99998,7 +99998,7 @@"
+    assert build_diff(b"a", b"a", "f") == ""
