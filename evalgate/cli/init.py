@@ -1,14 +1,14 @@
 """`evalgate init`: find eval sets and agents in a repository, and write a thresholds file and a workflow."""
 
 import json
-import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
 import click
 
+from evalgate.cli.project_import import ProjectImport
+from evalgate.cli.project_search import Candidates, build_patterns, find_candidates
 from evalgate.cli.redacted_output import print_sentence
 from evalgate.config.loader import find_repository_root, find_thresholds_file
 from evalgate.core import registry
@@ -18,90 +18,6 @@ from evalgate.core.sanitize import to_log_line
 from evalgate.system.files import read_text, write_atomically
 from evalgate.system.workspace import Workspace
 
-_SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist"})
-# Enough for a repository; `init` in a home folder must end soon, too.
-_MOST_FOLDERS = 2000
-_MOST_AGENTS = 9
-_EVAL_SETS = (".evalset.json", ".test.json")
-_ROOT_AGENT = re.compile(r"^(root_agent|app)\b\s*(:[^=]*)?=|^(async )?def get_agent_async\b", re.MULTILINE)
-
-
-@frozen
-class Candidates:
-    """Agents and eval sets that were found, as paths relative to the searched folder."""
-
-    eval_sets: tuple[str, ...]
-    agents: tuple[str, ...]
-    """Values of `--agent`, each as KIND:WHAT."""
-
-
-def find_candidates(folder: Path) -> Candidates:
-    """Search a folder for agents and eval sets, without hidden and installed files."""
-    eval_sets: list[str] = []
-    agents: list[str] = []
-    for parent, names in _walk_folders(folder):
-        relative = parent.relative_to(folder)
-        eval_sets += [str(relative / name) for name in names if name.endswith(_EVAL_SETS)]
-        if _is_adk_agent(parent, names):
-            agents.append(f"adk:{relative.as_posix()}")
-        if "langgraph.json" in names:
-            agents += _iter_graphs(parent / "langgraph.json", relative)
-    return Candidates(tuple(sorted(eval_sets)), tuple(sorted(set(agents))[:_MOST_AGENTS]))
-
-
-def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
-    """Return one glob pattern for each folder and file ending of the eval sets."""
-    found = {
-        str(Path(each).parent / f"*{ending}")
-        for each in eval_sets
-        for ending in _EVAL_SETS
-        if each.endswith(ending)
-    }
-    return tuple(sorted(found))
-
-
-def _walk_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    for count, (parent, folders, names) in enumerate(os.walk(folder)):
-        if count >= _MOST_FOLDERS:
-            return
-        folders[:] = sorted(name for name in folders if _is_own(Path(parent, name)))
-        yield Path(parent), names
-
-
-def _is_own(folder: Path) -> bool:
-    is_environment = os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  Path.exists raises where one may not look
-    return not folder.name.startswith(".") and folder.name not in _SKIPPED and not is_environment
-
-
-def _is_adk_agent(folder: Path, names: list[str]) -> bool:
-    if "root_agent.yaml" in names:
-        return True
-    if "agent.py" not in names or "__init__.py" not in names:
-        return False
-    text = _read_or_empty(folder / "agent.py")
-    return "google.adk" in text and _ROOT_AGENT.search(text) is not None
-
-
-def _iter_graphs(path: Path, relative: Path) -> Iterator[str]:
-    """Yield the graphs of LangGraph's own configuration, as `./src/agent.py:graph`."""
-    try:
-        value = json.loads(_read_or_empty(path))
-    except ValueError:
-        return
-    graphs = value.get("graphs") if isinstance(value, Mapping) else None
-    for graph in graphs.values() if isinstance(graphs, Mapping) else ():
-        entry = graph.get("path") if isinstance(graph, Mapping) else graph
-        if isinstance(entry, str) and ".py:" in entry:
-            yield f"python:{(relative / entry).as_posix()}"
-
-
-def _read_or_empty(path: Path) -> str:
-    try:
-        return read_text(path, errors="replace")
-    except OSError:
-        return ""
-
-
 _CONFIG = "evalgate.yaml"
 # Path in the user's repository to its file in the package's `scaffold` folder.
 _SAMPLE = {
@@ -110,12 +26,13 @@ _SAMPLE = {
 }
 _WORKFLOW = {".github/workflows/evalgate.yml": "github-workflow.yml"}
 
+# Lines of the scaffold that other eval sets, another agent and other criteria replace; a test holds them.
 _SAMPLE_SETS = 'eval_sets: ["evals/**/*.evalset.json"]'
 _SAMPLE_ENTRY = (
     '  kind: python\n  entry: "evals/sample_agent.py:answer" # yours: `package.module:attribute` or '
     "`path/file.py:attribute`\n"
 )
-# Lines of the scaffold that other eval sets and another agent replace; a test holds them.
+_CRITERIA_BEGIN, _CRITERIA_END = "# `threshold` is what each case", "\ngate:"
 
 _IGNORED = ("evalgate-report/", ".evalgate/judge-cache.sqlite*", "__pycache__/")
 _IGNORE_HEADING = (
@@ -142,17 +59,24 @@ class InitResult:
     """Next steps, one sentence each."""
 
 
-def write_scaffold(workspace: Workspace, agent: str | None, found: Candidates | None = None) -> InitResult:
+def write_scaffold(
+    workspace: Workspace,
+    agent: str | None,
+    found: Candidates | None = None,
+    project: ProjectImport | None = None,
+) -> InitResult:
     """Write the scaffold into the workspace; nothing that exists is overwritten.
 
-    `agent` is KIND:WHAT; without one a sample agent with a sample eval set is written. `found` is the result
-    of `find_candidates`, if the caller has it.
+    `agent` is KIND:WHAT; without one that of `project` is taken, else a sample agent with a sample eval set
+    is written. `found` is the result of `find_candidates`, if the caller has it.
 
     Raises:
         InvalidInputError: there is no such kind of agent, a thresholds file exists that `agent` would have to
             change, or a file cannot be written.
     """
     existing = find_thresholds_file(workspace.folder)
+    if project is not None and agent is None:
+        agent = project.choose_agent()
     if agent is not None:
         check_agent(agent)
         if existing is not None:
@@ -163,14 +87,16 @@ def write_scaffold(workspace: Workspace, agent: str | None, found: Candidates | 
     done = [
         InitFile(existing.name, "kept")
         if existing
-        else _write_unless_exists(workspace, _CONFIG, _build_config(agent, found))
+        else _write_unless_exists(workspace, _CONFIG, _build_config(agent, found, project))
     ]
     sample = _SAMPLE if agent is None and (existing is None or _names_sample(existing)) else {}
     for path, source in {**sample, **_WORKFLOW}.items():
         done.append(_write_unless_exists(workspace, path, _read_scaffold(source)))
+    for path, text in project.list_files(agent).items() if project else ():
+        done.append(_write_unless_exists(workspace, path, text))
     done.append(_update_gitignore(workspace))
-    steps = (*_suggest_next_steps(agent, found, is_new=existing is None), *_list_warnings(workspace))
-    return InitResult(tuple(done), steps)
+    next_steps = project.describe() if project else _suggest_next_steps(agent, found, is_new=existing is None)
+    return InitResult(tuple(done), (*next_steps, *_list_warnings(workspace)))
 
 
 def _names_sample(thresholds: Path) -> bool:
@@ -193,14 +119,30 @@ def check_agent(agent: str) -> None:
         raise InvalidInputError(f"--agent {agent}: write KIND:WHAT, as python:agent.py:answer")
 
 
-def _build_config(agent: str | None, found: Candidates) -> str:
+def _build_config(agent: str | None, found: Candidates, project: ProjectImport | None) -> str:
     text = _read_scaffold(_CONFIG)
     if agent is not None:
         kind, _, what = agent.partition(":")
         named_by = registry.get_agent_type(kind).named_by
-        text = text.replace(_SAMPLE_ENTRY, f"  kind: {kind}\n  {named_by}: {_quote_yaml(what)}\n")
-    sets = _choose_patterns(agent, found)
+        more = project.get_agent_options(agent) if project else {}
+        lines = [f"  {name}: {_quote_yaml(value)}\n" for name, value in more.items()]
+        entry = "".join([f"  kind: {kind}\n  {named_by}: {_quote_yaml(what)}\n", *lines])
+        text = text.replace(_SAMPLE_ENTRY, entry)
+    if project is not None and project.environment:
+        text = text.replace("  env: []", f"  env: [{', '.join(project.environment)}]")
+    if project is not None:
+        begin, end = text.index(_CRITERIA_BEGIN), text.index(_CRITERIA_END)
+        text = text[:begin] + _build_criteria(project) + text[end:]
+    sets = project.eval_sets if project else _choose_patterns(agent, found)
     return text.replace(_SAMPLE_SETS, f"eval_sets: [{', '.join(map(_quote_yaml, sets))}]") if sets else text
+
+
+def _build_criteria(project: ProjectImport) -> str:
+    """Return the section with a project's criteria, or the comment that says where they are."""
+    if not project.criteria:
+        return f"# No `criteria` here: {project.own_criteria}\n"
+    lines = [f"  {name}: {_quote_yaml(value)}\n" for name, value in project.criteria.items()]
+    return f"criteria: # {project.own_criteria}\n{''.join(lines)}"
 
 
 def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
@@ -211,8 +153,8 @@ def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
     return ("evals/sample.evalset.json",) if found.eval_sets else ()
 
 
-def _quote_yaml(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # a JSON string is a YAML string
+def _quote_yaml(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)  # JSON is YAML
 
 
 def _suggest_next_steps(agent: str | None, found: Candidates, *, is_new: bool) -> Iterator[str]:
@@ -300,6 +242,12 @@ def _save_file(workspace: Workspace, path: str, text: str) -> None:
             f"{path}: cannot be written ({error.strerror or error}). "
             "Change the folder's permissions, or choose another one with -C."
         ) from None
+
+
+def ask_for_import(source: str) -> str | None:
+    """Ask whether the project at `source` is taken over; return it, or None."""
+    question = f"Take over the evaluation of {to_log_line(source)}?"
+    return source if click.confirm(question, default=True) else None
 
 
 def ask_for_agent(found: Candidates) -> str | None:

@@ -219,28 +219,47 @@ def generate(
     help="Your agent, for example python:agent.py:answer. If absent, a terminal asks for it; "
     "otherwise a sample agent is written.",
 )
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(),
+    metavar="PATH",
+    callback=require_nonempty,
+    help="File or folder of a project of Google ADK, tRPC-Agent-Go, LangGraph, promptfoo or DeepEval: its "
+    "agent, eval sets and criteria are taken over.",
+)
 @working_directory
-def init(agent: str | None, working_directory: str) -> int:
+def init(agent: str | None, source: str | None, working_directory: str) -> int:
     """Write a thresholds file, a workflow and a sample agent.
 
-    The sample is written only if no agent is given. Existing eval sets are named in the thresholds file, and
-    the files that runs create are added to .gitignore. Existing files are not changed.
+    The sample is written only if no agent is given and none is taken over. Existing eval sets are named in
+    the thresholds file, and the files that runs create are added to .gitignore. Existing files are not
+    changed.
     """
-    from evalgate.cli.init import ask_for_agent, find_candidates, write_scaffold
+    from evalgate.cli.init import ask_for_agent, ask_for_import, write_scaffold
+    from evalgate.cli.project_import import read_project, suggest_import
+    from evalgate.cli.project_search import find_candidates
     from evalgate.config.loader import find_thresholds_file
     from evalgate.system.workspace import resolve_workspace
 
     workspace = resolve_workspace(Path(working_directory))
     found = find_candidates(workspace.folder)
-    is_asked = agent is None and find_thresholds_file(workspace.folder) is None
-    if is_asked and sys.stdin.isatty() and sys.stdout.isatty():
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    is_new = find_thresholds_file(workspace.folder) is None
+    suggested = suggest_import(workspace) if source is None and is_new else ""
+    if suggested and is_terminal:
+        source = ask_for_import(suggested)
+    project = read_project(workspace, source) if source is not None else None
+    if agent is None and is_new and is_terminal and not (project and project.agents):
         agent = ask_for_agent(found)
-    done = write_scaffold(workspace, agent, found)
+    done = write_scaffold(workspace, agent, found, project)
     for written in done.files:
         click.echo(f"{written.done:<8} {written.path}")
     click.echo()
     for sentence in done.next_steps:
         print_sentence(sentence)
+    if suggested and source is None:
+        print_sentence(f"`evalgate init --from {suggested}` takes over that project's evaluation instead.")
     return 0
 
 

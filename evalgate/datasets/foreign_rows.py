@@ -215,6 +215,7 @@ _ANSWERS = (
 )
 _NAMES = ("eval_id", "case_id", "id", "name", "custom_id", "description")
 _TOOLS = ("expected_tools", "expected_tool_calls")
+_ARGUMENTS = ("input_parameters", "inputParameters", "args", "arguments")
 _KEYS_SHOWN, _KEY_SHOWN = 6, 40
 """Number of a row's keys that a message shows, and of characters of each."""
 _IGNORABLE_KEYS = frozenset({"metadata", "comments", "model", "tools", "parallel_tool_calls"})
@@ -317,7 +318,7 @@ def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
         if isinstance(each, str) and each.strip():
             yield ToolCall(each.strip())
         elif isinstance(each, Mapping) and isinstance(each.get("name"), str):
-            keys = (key for key in ("input_parameters", "args", "arguments") if each.get(key) is not None)
+            keys = (key for key in _ARGUMENTS if each.get(key) is not None)
             given = next(keys, "")
             args = parse_arguments(each[given], each["name"]) if given else None
             yield ToolCall(each["name"], args)

@@ -1,0 +1,398 @@
+"""`evalgate init --from`: take over the evaluation of a project that another tool evaluates today.
+
+Eval sets that evalgate reads stay where they are, with the criteria next to them. Tests of promptfoo and data
+sets of DeepEval are converted to files in `evals/`. Parts without a counterpart are listed, none is left out
+in silence. docs/import-projects.md describes it for users.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+
+from evalgate.cli.project_search import build_patterns, find_candidates, read_or_empty, walk_folders
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.types import EvalSet, JsonObject
+from evalgate.system.workspace import Workspace
+
+_PROMPTFOO = ("promptfooconfig.yaml", "promptfooconfig.yml", "promptfooconfig.json")
+_DATA_SETS = (".json", ".jsonl", ".csv")
+_LARGEST_DATA_SET = 20_000_000
+_SCRIPT = re.compile(r"(?:file://|python:)(?:\./)?(.+\.py)(?::(\w+))?")
+_ADAPTER = "evals/promptfoo_agent.py"
+_VARIABLE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=", re.MULTILINE)
+_OPENAI_URL = "https://api.openai.com/v1"
+_NO_EVAL_SETS = (
+    "LangGraph has no eval sets: `evalgate generate --from questions.txt --to adk -o "
+    "evals/first.evalset.json` makes one of questions, chat messages or a recorded run."
+)
+_ORDERED = "`orchestrate/journey_success: 1.0` also requires the order of `trajectory:tool-sequence`."
+_JUDGED = "Checks of `llm-rubric` need a model: add a `judge` section to evalgate.yaml."
+_MODEL_SETTINGS = ("temperature", "max_tokens", "tools", "seed")
+_NO_AGENT = "add --agent KIND:WHAT, as python:agent.py:answer or http:http://localhost:8000"
+
+
+@frozen
+class ProjectImport:
+    """Everything that a thresholds file takes over from a project."""
+
+    source: str
+    """Tool and file, as "promptfoo (promptfooconfig.yaml)"."""
+    size: str = ""
+    """Number of converted cases, as ": 4 cases"; "" if no file is converted."""
+    eval_sets: tuple[str, ...] = ()
+    """Patterns for the thresholds file; (): the scaffold's."""
+    agents: tuple[str, ...] = ()
+    """Values of `--agent`; the first one is taken."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path in the workspace to text."""
+    criteria: Mapping[str, object] = field(default_factory=dict)
+    """{}: those next to the eval sets apply."""
+    own_criteria: str = ""
+    """Comment about the origin of the criteria."""
+    agent_options: JsonObject = field(default_factory=dict)
+    """Further keys of the agent's section, which belong to the first of `agents`."""
+    environment: tuple[str, ...] = ()
+    """Names of variables that the agent gets."""
+    lost: tuple[str, ...] = ()
+    """Parts that are not carried over, `file:line` first where it is known."""
+    notes: tuple[str, ...] = ()
+    """Next steps, one sentence each."""
+
+    def choose_agent(self) -> str:
+        """Return the first agent.
+
+        Raises:
+            InvalidInputError: there is none that evalgate can run.
+        """
+        if not self.agents:
+            raise InvalidInputError(f"no agent to run is named in {self.source}: {_NO_AGENT}")
+        return self.agents[0]
+
+    def get_agent_options(self, agent: str) -> JsonObject:
+        """Return further keys of the section of that agent."""
+        return self.agent_options if self.agents and agent == self.agents[0] else {}
+
+    def list_files(self, agent: str | None) -> Mapping[str, str]:
+        """Return the files to write. The adapter of a provider is left out if another agent is gated."""
+        is_adapted = bool(self.agents) and agent == self.agents[0]
+        return {path: text for path, text in self.files.items() if is_adapted or path != _ADAPTER}
+
+    def describe(self) -> Iterator[str]:
+        """Yield sentences about the import, and the next steps."""
+        yield f"Taken over from {self.source}{self.size}."
+        if len(self.agents) > 1:
+            yield f"Further agents that are here: {', '.join(self.agents[1:])}."
+        yield from (f"not carried over: {sentence}" for sentence in self.lost)
+        yield from self.notes
+        if self.eval_sets:
+            yield "Next: `evalgate validate`, then `evalgate run`."
+
+
+def read_project(workspace: Workspace, source: str) -> ProjectImport:
+    """Read the project at `source`, a file or folder below the workspace.
+
+    A folder may hold files of several tools. Eval sets that evalgate reads as they are come first, then
+    promptfoo's tests, then DeepEval's data sets: one thresholds file gates the first kind, and the others are
+    named in `lost`.
+
+    Raises:
+        InvalidInputError: there is nothing to take over, or a file is damaged.
+    """
+    path = workspace.folder / source
+    if path.is_file():
+        return _read_file(workspace, path)
+    if not path.is_dir():
+        raise InvalidInputError(f"{source}: no such file or folder")
+    readers = (_read_native, _read_promptfoo_folder, _read_deepeval_folder)
+    found = [each for reader in readers if (each := reader(workspace, path)) is not None]
+    with_graphs = _read_langgraph(workspace, path)
+    if not found:
+        if with_graphs is None:
+            raise InvalidInputError(
+                f"{source}: no project to take over: neither eval sets of Google ADK or tRPC-Agent-Go, nor "
+                "`langgraph.json`, `promptfooconfig.yaml` or a DeepEval dataset"
+            )
+        return with_graphs
+    first, others = found[0], found[1:]
+    if with_graphs is not None and not first.agents:
+        first = replace(first, agents=with_graphs.agents, environment=with_graphs.environment)
+    if not first.agents:
+        candidates = find_candidates(path).agents
+        first = replace(first, agents=tuple(_prefix_agent(each, workspace, path) for each in candidates))
+    more = [f"{each.source}: one thresholds file gates one kind of tests" for each in others]
+    return replace(first, lost=(*first.lost, *more))
+
+
+def suggest_import(workspace: Workspace) -> str:
+    """Return a configuration of promptfoo that `--from` can take over; "" if there is none."""
+    for parent, names in walk_folders(workspace.folder):
+        for name in _PROMPTFOO:
+            if name in names:
+                return (parent / name).relative_to(workspace.folder).as_posix()
+    return ""
+
+
+def _read_file(workspace: Workspace, path: Path) -> ProjectImport:
+    if path.name == "langgraph.json":
+        found = _read_langgraph(workspace, path.parent)
+    elif (_find_kind(path, workspace) or "") == "a DeepEval dataset":
+        found = _convert_data_sets(workspace, [path], path.parent)
+    else:
+        found = _read_promptfoo(workspace, path)
+    if found is None:
+        raise InvalidInputError(f"{workspace.format_path(path)}: there is nothing in it to take over")
+    return found
+
+
+def _prefix_agent(agent: str, workspace: Workspace, folder: Path) -> str:
+    kind, _, what = agent.partition(":")
+    below = folder.relative_to(workspace.folder).as_posix() if folder != workspace.folder else "."
+    return agent if below == "." else f"{kind}:{below}/{what.removeprefix('./')}"
+
+
+# --- eval sets that evalgate reads as they are --------------------------------------------------------------
+
+
+def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
+    found = find_candidates(folder)
+    if not found.eval_sets:
+        return None
+    below = folder.relative_to(workspace.folder).as_posix() if folder != workspace.folder else "."
+    patterns = tuple(str(Path(below, each)) for each in build_patterns(found.eval_sets))
+    names = {name for each in found.eval_sets for name in _list_names(folder / Path(each).parent)}
+    is_trpc = any(name.endswith(".metrics.json") for name in names)
+    tool = "tRPC-Agent-Go" if is_trpc else "Google ADK"
+    if is_trpc:
+        own = "each eval set's `.metrics.json` applies"
+    elif "test_config.json" in names:
+        own = "the `test_config.json` next to an eval set applies, without one Google ADK's defaults"
+    else:
+        own = "Google ADK's defaults apply, tool_trajectory_avg_score 1.0 and response_match_score 0.8"
+    return ProjectImport(
+        f"{tool} ({', '.join(patterns)})",
+        "",
+        patterns,
+        tuple(_prefix_agent(each, workspace, folder) for each in found.agents),
+        own_criteria=own,
+        environment=_find_variables(folder),
+    )
+
+
+def _list_names(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()]
+
+
+def _find_variables(folder: Path) -> tuple[str, ...]:
+    """Return the names in `.env` or an example of it, which is in the repository when `.env` is not."""
+    text = next(filter(None, (read_or_empty(folder / name) for name in (".env.example", ".env"))), "")
+    return tuple(dict.fromkeys(_VARIABLE.findall(text)))
+
+
+# --- LangGraph ----------------------------------------------------------------------------------------------
+
+
+def _read_langgraph(workspace: Workspace, folder: Path) -> ProjectImport | None:
+    """Return the graphs of `langgraph.json`. It has no eval sets, so the first one has to be made."""
+    if not (folder / "langgraph.json").is_file():
+        return None
+    graphs = [each for each in find_candidates(folder).agents if each.startswith("python:")]
+    try:
+        config = json.loads(read_or_empty(folder / "langgraph.json"))
+    except ValueError as error:
+        raise InvalidInputError(f"langgraph.json: is no JSON: {error}") from None
+    env = config.get("env") if isinstance(config, Mapping) else None
+    names = tuple(env) if isinstance(env, Mapping | list) else _find_variables(folder)
+    return ProjectImport(
+        f"LangGraph ({workspace.format_path(folder / 'langgraph.json')})",
+        agents=tuple(_prefix_agent(each, workspace, folder) for each in graphs),
+        criteria={"tool_trajectory_avg_score": {"threshold": 1.0, "match_type": "IN_ORDER"}},
+        own_criteria="the expected tool calls, in their order; add `response_match_score` for texts",
+        environment=tuple(map(str, names)),
+        notes=(_NO_EVAL_SETS,),
+    )
+
+
+# --- promptfoo ----------------------------------------------------------------------------------------------
+
+
+def _read_promptfoo_folder(workspace: Workspace, folder: Path) -> ProjectImport | None:
+    found = [parent / name for parent, names in walk_folders(folder) for name in names if name in _PROMPTFOO]
+    if not found:
+        return None
+    project = _read_promptfoo(workspace, found[0])
+    more = [f"{workspace.format_path(each)}: a gate takes one configuration" for each in found[1:]]
+    return replace(project, lost=(*project.lost, *more))
+
+
+def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
+    from evalgate.datasets.promptfoo import read_promptfoo
+
+    shown_as = workspace.format_path(path)
+    project = read_promptfoo(path, shown_as)
+    if not project.eval_set.cases:
+        raise InvalidInputError("; ".join([f"{shown_as}: no test can be carried over", *project.lost]))
+    out = f"evals/{project.eval_set.eval_set_id}.json"
+    files = {out: _write_eval_set(project.eval_set, out, "orchestrate")[0]}
+    agents: list[str] = []
+    options: JsonObject = {}
+    lost = list(project.lost)
+    variables: tuple[str, ...] = ()
+    for provider in project.providers:
+        adapted = None if agents else _adapt_provider(provider, path.parent, workspace)
+        if adapted is None:
+            why = ": a gate has one agent" if agents else ""
+            lost.append(f"{shown_as}: provider `{provider['id']}`{why}")
+            continue
+        agent, options, adapter = adapted
+        agents.append(agent)
+        variables = _list_variables(read_or_empty(path.parent / _get_script(provider)))
+        files |= {_ADAPTER: adapter} if adapter else {}
+    criteria: dict[str, object] = {"orchestrate/journey_completion": {"threshold": 1.0, "responses": "exact"}}
+    notes = []
+    if project.has_checks:
+        criteria = {"orchestrate/journey_completion": 1.0}
+        notes.append(_JUDGED)
+    if project.is_ordered:
+        notes.append(_ORDERED)
+    return ProjectImport(
+        f"promptfoo ({shown_as})",
+        f": {pluralize(len(project.eval_set.cases), 'case')}",
+        (out,),
+        tuple(agents),
+        files,
+        criteria,
+        "every goal of a case, as every assertion of a promptfoo test",
+        options,
+        tuple(dict.fromkeys([*_find_variables(path.parent), *variables])),
+        tuple(lost),
+        tuple(notes),
+    )
+
+
+def _adapt_provider(
+    provider: JsonObject, folder: Path, workspace: Workspace
+) -> tuple[str, JsonObject, str] | None:
+    """Return the agent, its options and the text of its adapter; None if the provider has no counterpart."""
+    name, config = str(provider["id"]), provider.get("config")
+    script = _SCRIPT.fullmatch(name)
+    if script and (folder / script[1]).is_file():
+        path = (folder / script[1]).resolve()
+        if path.is_relative_to(workspace.folder):
+            function, below = script[2] or "call_api", path.relative_to(workspace.folder).as_posix()
+            return f"python:{_ADAPTER}:answer", {}, _build_adapter(below, function, provider)
+    model = re.fullmatch(r"openai:(?:chat:)?([\w.-]+)", name)
+    if model and model[1] not in {"chat", "responses", "embedding", "assistant", "realtime"}:
+        settings = config if isinstance(config, Mapping) else {}
+        body = {key: settings[key] for key in _MODEL_SETTINGS if key in settings}
+        options = {"dialect": "openai", "model": model[1], **({"body": body} if body else {})}
+        headers = {"Authorization": "Bearer ${OPENAI_API_KEY}"}
+        return f"http:{settings.get('apiBaseUrl') or _OPENAI_URL}", {**options, "headers": headers}, ""
+    return None
+
+
+def _get_script(provider: JsonObject) -> str:
+    script = _SCRIPT.fullmatch(str(provider["id"]))
+    return script[1] if script else ""
+
+
+def _list_variables(source: str) -> tuple[str, ...]:
+    """Return the names of variables that a script reads, itself or through a client of a provider."""
+    read = re.findall(r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)["']""", source)
+    clients = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+    imported = [
+        name for each, name in clients.items() if re.search(rf"^(import|from) {each}\b", source, re.MULTILINE)
+    ]
+    return tuple(dict.fromkeys([*read, *imported]))
+
+
+def _build_adapter(script: str, function: str, provider: JsonObject) -> str:
+    from importlib.resources import files
+
+    text = files("evalgate").joinpath("cli", "scaffold", "promptfoo_agent.py-tpl").read_text("utf-8")
+    values = {"SCRIPT": script, "FUNCTION": function, "OPTIONS": provider}
+    for name, value in values.items():
+        literal = repr(json.loads(json.dumps(value))) if name == "OPTIONS" else json.dumps(value)
+        text = text.replace(f"{name} = ...", f"{name} = {literal}")
+    return text
+
+
+# --- DeepEval -----------------------------------------------------------------------------------------------
+
+
+def _find_kind(path: Path, workspace: Workspace) -> str | None:
+    from evalgate.datasets.foreign_datasets import detect_dataset
+
+    if path.suffix.lower() not in _DATA_SETS or path.stat().st_size > _LARGEST_DATA_SET:
+        return None
+    try:
+        dataset = detect_dataset(path, workspace.format_path(path))
+    except InvalidInputError:
+        return None
+    return dataset.kind if dataset and dataset.is_known and dataset.rows else None
+
+
+def _read_deepeval_folder(workspace: Workspace, folder: Path) -> ProjectImport | None:
+    paths = [
+        parent / name
+        for parent, names in walk_folders(folder)
+        for name in sorted(names)
+        if name.endswith(_DATA_SETS) and name not in {"package.json", "tsconfig.json", "langgraph.json"}
+    ]
+    data_sets = [path for path in paths if _find_kind(path, workspace) == "a DeepEval dataset"]
+    return _convert_data_sets(workspace, data_sets, folder) if data_sets else None
+
+
+def _convert_data_sets(workspace: Workspace, paths: list[Path], folder: Path) -> ProjectImport | None:
+    from evalgate.datasets.deepeval_metrics import read_metrics
+    from evalgate.datasets.foreign_datasets import convert_dataset, detect_dataset
+
+    files: dict[str, str] = {}
+    lost: list[str] = []
+    eval_sets: list[EvalSet] = []
+    for path in paths:
+        shown_as = workspace.format_path(path)
+        dataset = detect_dataset(path, shown_as)
+        if dataset is None:
+            continue
+        converted = convert_dataset(dataset, shown_as)
+        out = _choose_name(path.stem, files)
+        files[out], unwritten = _write_eval_set(converted.eval_set, out, "adk")
+        eval_sets.append(converted.eval_set)
+        lost += [*converted.missing, *converted.lost, *unwritten]
+    sources = [
+        parent / name for parent, names in walk_folders(folder) for name in names if name.endswith(".py")
+    ]
+    metrics = read_metrics(sources, workspace.format_path)
+    criteria = dict(metrics.criteria)
+    cases = [case for each in eval_sets for case in each.cases]
+    if any(case.expects_tool_calls for case in cases) and not criteria:
+        criteria["trajectory_recall"] = {"threshold": 0.5, "ignore_args": True}
+    if any(turn.expected.response for case in cases for turn in case.turns):
+        criteria["response_match_score"] = 0.8
+    return ProjectImport(
+        f"DeepEval ({', '.join(map(workspace.format_path, paths))})",
+        f": {pluralize(len(cases), 'case')}",
+        tuple(files),
+        files=files,
+        criteria=criteria,
+        own_criteria="`trajectory_recall` is DeepEval's ToolCorrectnessMetric",
+        environment=_find_variables(folder),
+        lost=(*lost, *metrics.lost),
+    )
+
+
+def _choose_name(stem: str, taken: Mapping[str, str]) -> str:
+    names: Callable[[int], str] = lambda n: f"evals/{stem}{f'-{n}' if n > 1 else ''}.evalset.json"  # noqa: E731
+    return next(name for number in range(1, len(taken) + 2) if (name := names(number)) not in taken)
+
+
+def _write_eval_set(eval_set: EvalSet, out: str, to: str) -> tuple[str, list[str]]:
+    """Return the text of the file, and sentences about content that the format cannot hold."""
+    name = Path(out).name.partition(".")[0]
+    written = registry.get_writer(to).write_eval_set(replace(eval_set, eval_set_id=name, path=out))
+    return written.text, [f"{out}: {sentence}" for sentence in written.lost]

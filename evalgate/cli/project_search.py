@@ -1,0 +1,95 @@
+"""Search a repository for agents and eval sets."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from evalgate.core.frozen import frozen
+from evalgate.system.files import read_text
+
+_SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist"})
+# Enough for a repository; `init` in a home folder must end soon, too.
+_MOST_FOLDERS = 2000
+_MOST_AGENTS = 9
+_EVAL_SETS = (".evalset.json", ".test.json")
+_ROOT_AGENT = re.compile(r"^(root_agent|app)\b\s*(:[^=]*)?=|^(async )?def get_agent_async\b", re.MULTILINE)
+
+
+@frozen
+class Candidates:
+    """Agents and eval sets that were found, as paths relative to the searched folder."""
+
+    eval_sets: tuple[str, ...]
+    agents: tuple[str, ...]
+    """Values of `--agent`, each as KIND:WHAT."""
+
+
+def find_candidates(folder: Path) -> Candidates:
+    """Search a folder for agents and eval sets, without hidden and installed files."""
+    eval_sets: list[str] = []
+    agents: list[str] = []
+    for parent, names in walk_folders(folder):
+        relative = parent.relative_to(folder)
+        eval_sets += [str(relative / name) for name in names if name.endswith(_EVAL_SETS)]
+        if _is_adk_agent(parent, names):
+            agents.append(f"adk:{relative.as_posix()}")
+        if "langgraph.json" in names:
+            agents += _iter_graphs(parent / "langgraph.json", relative)
+    return Candidates(tuple(sorted(eval_sets)), tuple(sorted(set(agents))[:_MOST_AGENTS]))
+
+
+def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
+    """Return one glob pattern for each folder and file ending of the eval sets."""
+    found = {
+        str(Path(each).parent / f"*{ending}")
+        for each in eval_sets
+        for ending in _EVAL_SETS
+        if each.endswith(ending)
+    }
+    return tuple(sorted(found))
+
+
+def walk_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield folders with their file names, without hidden and installed ones; stops after 2000 folders."""
+    for count, (parent, folders, names) in enumerate(os.walk(folder)):
+        if count >= _MOST_FOLDERS:
+            return
+        folders[:] = sorted(name for name in folders if _is_own(Path(parent, name)))
+        yield Path(parent), names
+
+
+def _is_own(folder: Path) -> bool:
+    is_environment = os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  Path.exists raises where one may not look
+    return not folder.name.startswith(".") and folder.name not in _SKIPPED and not is_environment
+
+
+def _is_adk_agent(folder: Path, names: list[str]) -> bool:
+    if "root_agent.yaml" in names:
+        return True
+    if "agent.py" not in names or "__init__.py" not in names:
+        return False
+    text = read_or_empty(folder / "agent.py")
+    return "google.adk" in text and _ROOT_AGENT.search(text) is not None
+
+
+def _iter_graphs(path: Path, relative: Path) -> Iterator[str]:
+    """Yield the graphs of LangGraph's own configuration, as `./src/agent.py:graph`."""
+    try:
+        value = json.loads(read_or_empty(path))
+    except ValueError:
+        return
+    graphs = value.get("graphs") if isinstance(value, Mapping) else None
+    for graph in graphs.values() if isinstance(graphs, Mapping) else ():
+        entry = graph.get("path") if isinstance(graph, Mapping) else graph
+        if isinstance(entry, str) and ".py:" in entry:
+            yield f"python:{(relative / entry).as_posix()}"
+
+
+def read_or_empty(path: Path) -> str:
+    """Return the text of a file, "" if it cannot be read."""
+    try:
+        return read_text(path, errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,332 @@
+"""`evalgate init --from`: from the files of another tool to a gate that runs."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from evalgate.cli.main import cli
+from evalgate.core.errors import InvalidInputError
+from tests.cli.test_cli import AGENT, Done, eval_set, evalgate
+from tests.cli.test_init import ADK, config
+
+PROMPTFOO = dedent("""\
+    prompts:
+      - 'Customer: {{query}}'
+    providers:
+      - id: file://desk/provider.py
+        config: {greeting: Certainly}
+      - openai:gpt-5-mini
+    defaultTest:
+      assert: [{type: not-contains, value: error}]
+    tests:
+      - description: late order
+        vars: {query: where is order 7?}
+        assert:
+          - {type: icontains, value: 'ORDER {{number}}'}
+          - {type: regex, value: 'ship.*'}
+      - vars: {query: [hello, hi]}
+        assert: [{type: equals, value: 'Certainly. Customer: {{query}}'}]
+      - vars: {query: joke}
+        assert: [{type: javascript, value: output.length}]
+      - file://desk/more.csv
+    """).replace("'ORDER {{number}}'", "ORDER 7")
+PROVIDER = dedent("""\
+    import os
+
+    TONE = os.environ.get("DESK_TONE", "")
+
+
+    async def call_api(prompt, options, context):
+        return {"output": f"{options['config']['greeting']}. {prompt}"}
+    """)
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def init(folder: Path, *arguments: str) -> Done:
+    """Run `evalgate init` in this process, which takes a tenth of the time."""
+    done = CliRunner().invoke(cli, ["init", *arguments, "-C", str(folder)])
+    if isinstance(done.exception, InvalidInputError):  # the program's entry point prints it
+        return Done(2, done.output, str(done.exception))
+    assert done.exception is None, done.exception
+    return Done(done.exit_code, done.output, "")
+
+
+def left_out(done: Done) -> list[str]:
+    prefix = "not carried over: "
+    return [line.removeprefix(prefix) for line in done.out.splitlines() if line.startswith(prefix)]
+
+
+@pytest.fixture
+def promptfoo(tmp_path: Path) -> Path:
+    more = 'query,__expected,__expected2\nthe blue one,"contains-all: blue, one",\nthe red one,starts-with:Certainly,\n'
+    write(tmp_path, {"promptfooconfig.yaml": PROMPTFOO, "desk/provider.py": PROVIDER, "desk/more.csv": more})
+    return tmp_path
+
+
+def test_a_promptfoo_project_is_gated_with_its_own_provider(promptfoo: Path) -> None:
+    done = init(promptfoo, "--from", ".")
+    assert done.code == 0, done.err
+    assert left_out(done) == [
+        "promptfooconfig.yaml:8: defaultTest: assert `not-contains`",
+        "promptfooconfig.yaml:14: late order: assert `regex`",
+        "promptfooconfig.yaml:18: test-3: assert `javascript`",
+        "promptfooconfig.yaml:17: test-3: no assertion is carried over, so there is no case",
+        "desk/more.csv:3: test-5: assert `starts-with`",
+        "desk/more.csv:3: test-5: no assertion is carried over, so there is no case",
+        "promptfooconfig.yaml: provider `openai:gpt-5-mini`: a gate has one agent",
+    ]
+    found = config(promptfoo)
+    assert found["eval_sets"] == ["evals/promptfooconfig.json"]
+    agent = found["agent"]
+    assert isinstance(agent, dict)
+    assert (agent["entry"], agent["env"]) == ("evals/promptfoo_agent.py:answer", ["DESK_TONE"])
+    assert evalgate("validate", cwd=promptfoo).code == 0
+    ran = evalgate("run", cwd=promptfoo)
+    assert ran.code == 0, ran.out + ran.err
+    assert "4 cases: 4 passed" in ran.out
+    (promptfoo / "desk/provider.py").write_text(PROVIDER.replace("{prompt}", "No."))
+    assert evalgate("run", cwd=promptfoo).code == 1
+
+
+def test_the_offer_is_made_where_a_promptfoo_configuration_lies(promptfoo: Path) -> None:
+    done = init(promptfoo)
+    assert "`evalgate init --from promptfooconfig.yaml` takes over that project's evaluation" in done.out
+    refused = init(promptfoo, "--from", "promptfooconfig.yaml")
+    assert refused.code == 2
+    assert "evalgate.yaml: exists already" in refused.err
+
+
+def test_a_model_of_openai_becomes_an_http_agent(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "promptfooconfig.yaml": dedent("""\
+                prompts: ['Capital of {{country}}?']
+                providers: [{id: 'openai:chat:gpt-5-mini', config: {temperature: 0, apiBaseUrl: 'http://localhost:1/v1'}}]
+                tests: [{vars: {country: France}, assert: [{type: contains, value: Paris}]}]
+                """)
+        },
+    )
+    assert init(tmp_path, "--from", "promptfooconfig.yaml").code == 0
+    assert config(tmp_path)["agent"] == {
+        "kind": "http",
+        "url": "http://localhost:1/v1",
+        "dialect": "openai",
+        "model": "gpt-5-mini",
+        "body": {"temperature": 0},
+        "headers": {"Authorization": "Bearer ${OPENAI_API_KEY}"},
+        "timeout": 60,
+        "env": [],
+    }
+    assert evalgate("validate", cwd=tmp_path).code == 0
+
+
+def test_a_provider_without_a_counterpart_needs_an_agent(tmp_path: Path) -> None:
+    text = PROMPTFOO.replace("file://desk/provider.py", "bedrock:titan").replace(
+        "  - file://desk/more.csv\n", ""
+    )
+    write(tmp_path, {"promptfooconfig.yaml": text.replace("  - openai:gpt-5-mini\n", ""), "agent.py": AGENT})
+    refused = init(tmp_path, "--from", ".")
+    assert refused.code == 2
+    assert "add --agent KIND:WHAT" in refused.err
+    assert not (tmp_path / "evalgate.yaml").exists()
+    assert init(tmp_path, "--from", ".", "--agent", "python:agent.py:answer").code == 0
+    assert (
+        evalgate("run", cwd=tmp_path).code == 1
+    )  # it repeats what it hears, and says nothing of `Certainly`
+
+
+GOLDENS = [
+    {"input": "hello there", "expected_output": "hello there", "name": "greets", "context": ["shop"]},
+    {
+        "input": "bye",
+        "expected_output": "bye",
+        "expected_tools": [{"name": "end", "inputParameters": {"now": True}}],
+    },
+]
+METRICS = dedent("""\
+    from deepeval.metrics import AnswerRelevancyMetric, ToolCorrectnessMetric as Tools
+
+    METRICS = [AnswerRelevancyMetric(threshold=0.7), Tools(threshold=0.75)]
+    """)
+WITH_CALLS = dedent("""\
+    def answer(text):
+        calls = [{"name": "end", "args": {"now": False}}] if text == "bye" else []
+        return {"response": text, "tool_calls": calls}
+    """)
+
+
+def test_goldens_of_deepeval_are_gated_with_its_tool_correctness(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"data/goldens.json": json.dumps(GOLDENS), "tests/test_desk.py": METRICS, "agent.py": WITH_CALLS},
+    )
+    done = init(tmp_path, "--from", ".", "--agent", "python:agent.py:answer")
+    assert done.code == 0, done.err
+    assert left_out(done) == [
+        "data/goldens.json: `context` is not carried over (1 time)",
+        "tests/test_desk.py:3: metric AnswerRelevancyMetric",
+    ]
+    found = config(tmp_path)
+    assert found["eval_sets"] == ["evals/goldens.evalset.json"]
+    assert found["criteria"] == {
+        "trajectory_recall": {"threshold": 0.75, "ignore_args": True},
+        "response_match_score": 0.8,
+    }
+    assert evalgate("validate", cwd=tmp_path).code == 0
+    ran = evalgate("run", cwd=tmp_path)
+    assert ran.code == 0, ran.out + ran.err
+    (tmp_path / "agent.py").write_text(AGENT)
+    assert evalgate("run", cwd=tmp_path).code == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "criterion"),
+    [
+        ("", {"trajectory_recall": {"threshold": 0.5, "ignore_args": True}}),
+        ("strict_mode=True", {"trajectory_recall": {"threshold": 1.0, "ignore_args": True}}),
+        (
+            "evaluation_params=[ToolCallParams.INPUT_PARAMETERS]",
+            {"trajectory_recall": {"threshold": 0.5, "ignore_args": False}},
+        ),
+        ("should_exact_match=True", {"trajectory_exact_match": {"threshold": 0.5, "ignore_args": True}}),
+    ],
+)
+def test_options_of_tool_correctness_are_read(options: str, criterion: object, tmp_path: Path) -> None:
+    from evalgate.datasets.deepeval_metrics import read_metrics
+
+    text = f"from deepeval.metrics import ToolCorrectnessMetric\nMETRIC = ToolCorrectnessMetric({options})\n"
+    write(tmp_path, {"test_desk.py": text, "broken.py": "import deepeval\ndef ("})
+    found = read_metrics([tmp_path / "test_desk.py", tmp_path / "broken.py"], lambda path: path.name)
+    assert (found.criteria, found.lost) == (criterion, ())
+
+
+def test_an_adk_project_keeps_its_eval_sets_and_criteria(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "shop/__init__.py": "",
+            "shop/agent.py": ADK,
+            "shop/evals/a.evalset.json": eval_set("hello there"),
+            "shop/evals/test_config.json": '{"criteria": {"response_match_score": 0.25}}',
+            ".env.example": "# a comment\nGOOGLE_API_KEY=\nexport SHOP_URL=http://x\n",
+        },
+    )
+    done = init(tmp_path, "--from", ".")
+    assert done.code == 0, done.err
+    found = config(tmp_path)
+    assert found["eval_sets"] == ["shop/evals/*.evalset.json"]
+    assert found["agent"] == {
+        "kind": "adk",
+        "entry": "shop",
+        "timeout": 60,
+        "env": ["GOOGLE_API_KEY", "SHOP_URL"],
+    }
+    assert "criteria" not in found
+    assert "scored with response_match_score" in evalgate("validate", cwd=tmp_path).out
+    write(tmp_path, {"agent.py": AGENT})
+    ran = evalgate("run", "--agent", "python:agent.py:wrong", cwd=tmp_path)
+    assert ran.code == 1
+    assert "0.25" in ran.out
+
+
+def test_a_trpc_project_keeps_its_metrics(tmp_path: Path) -> None:
+    turn = {
+        "invocationId": "1",
+        "userContent": {"role": "user", "content": "hello"},
+        "finalResponse": {"role": "assistant", "content": "hello"},
+    }
+    case = {
+        "evalId": "greets",
+        "conversation": [turn],
+        "sessionInput": {"appName": "desk", "userId": "u", "state": {}},
+    }
+    metric = {
+        "metricName": "final_response_avg_score",
+        "threshold": 1.0,
+        "criterion": {"finalResponse": {"text": {"matchStrategy": "exact"}}},
+    }
+    write(
+        tmp_path,
+        {
+            "data/desk/set.evalset.json": json.dumps({"evalSetId": "set", "evalCases": [case]}),
+            "data/desk/set.metrics.json": json.dumps([metric]),
+            "agent.py": AGENT,
+        },
+    )
+    assert init(tmp_path, "--from", ".").code == 2  # a service in Go: only the user knows its address
+    done = init(tmp_path, "--from", "data/desk", "--agent", "python:agent.py:answer")
+    assert done.code == 0, done.err
+    assert "Taken over from tRPC-Agent-Go (data/desk/*.evalset.json)." in done.out
+    ran = evalgate("run", cwd=tmp_path)
+    assert ran.code == 0, ran.out + ran.err
+    assert "ok  final_response_avg_score" in ran.out
+
+
+def test_a_langgraph_project_names_its_graph_and_variables(tmp_path: Path) -> None:
+    graphs = {"desk": "./src/graph.py:graph", "other": {"path": "./src/other.py:graph"}}
+    write(
+        tmp_path,
+        {
+            "app/langgraph.json": json.dumps({"dependencies": ["."], "graphs": graphs, "env": ".env"}),
+            "app/.env": "OPENAI_API_KEY=sk-secret\n",
+            "app/src/graph.py": "",
+        },
+    )
+    done = init(tmp_path, "--from", "app")
+    assert done.code == 0, done.err
+    assert "Further agents that are here: python:app/src/other.py:graph." in done.out
+    assert "LangGraph has no eval sets" in done.out
+    found = config(tmp_path)
+    agent = found["agent"]
+    assert isinstance(agent, dict)
+    assert (agent["entry"], agent["env"]) == ("app/src/graph.py:graph", ["OPENAI_API_KEY"])
+    assert "sk-secret" not in (tmp_path / "evalgate.yaml").read_text()
+    write(tmp_path, {"questions.txt": "where is order 7?\n"})
+    command = "generate --from questions.txt --to adk -o evals/first.evalset.json"
+    assert evalgate(*command.split(), cwd=tmp_path).code == 0
+    assert evalgate("validate", cwd=tmp_path).code == 0
+
+
+def test_kinds_of_tests_are_not_mixed(promptfoo: Path) -> None:
+    write(promptfoo, {"shop.evalset.json": eval_set("hello"), "goldens.json": json.dumps(GOLDENS)})
+    done = init(promptfoo, "--from", ".", "--agent", "python:agent.py:answer")
+    assert config(promptfoo)["eval_sets"] == ["*.evalset.json"]
+    assert left_out(done) == [
+        "promptfoo (promptfooconfig.yaml): one thresholds file gates one kind of tests",
+        "DeepEval (goldens.json): one thresholds file gates one kind of tests",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (".", "no project to take over"),
+        ("gone", "gone: no such file or folder"),
+        ("notes.yaml", "notes.yaml: is no project to take over"),
+    ],
+)
+def test_nothing_to_take_over_is_said(source: str, sentence: str, tmp_path: Path) -> None:
+    write(tmp_path, {"notes.yaml": "a: 1\n"})
+    done = init(tmp_path, "--from", source)
+    assert done.code == 2
+    assert sentence in done.err
+    assert [each.name for each in tmp_path.iterdir()] == ["notes.yaml"]
+
+
+def test_the_criteria_written_are_yaml(promptfoo: Path) -> None:
+    init(promptfoo, "--from", ".")
+    text = (promptfoo / "evalgate.yaml").read_text("utf-8")
+    assert yaml.safe_load(text)["criteria"] == {
+        "orchestrate/journey_completion": {"threshold": 1.0, "responses": "exact"}
+    }
+    assert "criteria: # every goal of a case, as every assertion of a promptfoo test" in text
