@@ -39,6 +39,7 @@ def evaluate(
     format: str | None = None,  # noqa: A002  the name of the option everywhere else
     folder: str | Path = ".",
     progress: bool = False,
+    trace: bool = False,
 ) -> Record:
     """Run eval sets against an agent and return the record, also if the gate is closed.
 
@@ -64,6 +65,8 @@ def evaluate(
         format: Format of all eval sets; detected from the content if absent.
         folder: Folder that paths are relative to, and that the agent works in.
         progress: Whether to show progress on standard error.
+        trace: Whether each run keeps the calls of models, with requests and responses, and of tools and
+            agents, with times, as `trace`.
 
     Raises:
         InvalidInputError: with every problem of the input that was found.
@@ -74,7 +77,7 @@ def evaluate(
     True
     """
     options = EvaluationOptions(
-        criteria, thresholds, runs, baseline, concurrency, timeout, judge, env, format, folder
+        criteria, thresholds, runs, baseline, concurrency, timeout, judge, env, format, folder, trace=trace
     )
     plan = build_evaluation_plan(eval_sets, agent, options)
     return run_blocking(lambda: evaluate_plan(plan, progress=progress))
@@ -95,6 +98,7 @@ async def evaluate_async(
     format: str | None = None,  # noqa: A002  the name of the option everywhere else
     folder: str | Path = ".",
     progress: bool = False,
+    trace: bool = False,
 ) -> Record:
     """Run eval sets against an agent in the caller's event loop; otherwise like `evaluate`.
 
@@ -110,7 +114,7 @@ async def evaluate_async(
     True
     """
     options = EvaluationOptions(
-        criteria, thresholds, runs, baseline, concurrency, timeout, judge, env, format, folder
+        criteria, thresholds, runs, baseline, concurrency, timeout, judge, env, format, folder, trace=trace
     )
     return await evaluate_plan(build_evaluation_plan(eval_sets, agent, options), progress=progress)
 

@@ -50,6 +50,8 @@ class EvaluationOptions:
     """Thresholds that are built already, in place of `criteria` and `thresholds`."""
     scores: bool = True
     """False: the conversations are wanted only."""
+    trace: bool = False
+    """True: the record keeps a trace of each run."""
 
 
 def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationOptions) -> Plan:
@@ -72,6 +74,7 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
         judge=options.judge,
         env=tuple(options.env) if is_spec else (),
         format=options.format,
+        trace=options.trace and is_spec,
     )
     given = GivenObjects(
         objects,
@@ -211,7 +214,11 @@ def build_agent_config(kind: str, options: EvaluationOptions) -> AgentConfig:
     Raises:
         InvalidInputError: the concurrency or the timeout is wrong.
     """
-    given = {"concurrency": options.concurrency, "timeout": options.timeout}
+    given = {
+        "concurrency": options.concurrency,
+        "timeout": options.timeout,
+        "trace": options.trace or None,
+    }
     try:
         return AgentConfig.model_validate(
             {"kind": kind, **{key: value for key, value in given.items() if value is not None}}

@@ -269,6 +269,12 @@ _OPTIONS = (
         help="File with lines NAME=value: variables to pass to the agent. Repeatable.",
     ),
     click.option(
+        "--trace",
+        is_flag=True,
+        help="Keep in results.json, for each run, the calls of models with requests and responses, and those "
+        "of tools and agents, with times.",
+    ),
+    click.option(
         "--mask",
         multiple=True,
         metavar="TEXT",
@@ -386,6 +392,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
         "details",
         "keep_results",
         "reports",
+        "trace",
         "mask",
         "comment",
         "check",

@@ -47,6 +47,8 @@ class Overrides:
     """File with the session that old lists of turns start with."""
     app_name: str | None = None
     user_id: str | None = None
+    trace: bool = False
+    """True: keep a trace of each run."""
 
     @property
     def kind_and_what(self) -> tuple[str, str]:
@@ -151,6 +153,7 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
         "python": overrides.python,
         "env": (*(config.env if config else ()), *overrides.env) or None,
         "env_file": (*(config.env_file if config else ()), *overrides.env_file) or None,
+        "trace": overrides.trace or None,
     }
     if overrides.agent is not None:
         kind, what = overrides.kind_and_what

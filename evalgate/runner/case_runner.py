@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from evalgate.agents.tracing.context import is_trace_wanted
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import (
     Agent,
@@ -12,6 +13,7 @@ from evalgate.core.protocols import (
     AgentSession,
     AgentUnreachableError,
     CreateUser,
+    RecordsSpans,
     SessionLostError,
     SessionResult,
     SimulatedUserError,
@@ -34,6 +36,9 @@ from evalgate.core.types import (
 from evalgate.system.throttling.adaptive_concurrency import Slot
 from evalgate.system.throttling.rate_limiter import slot_release
 from evalgate.system.throttling.throttle import Throttle
+
+if TYPE_CHECKING:
+    from evalgate.agents.tracing.run_trace import RunTrace
 
 _MOST_MOVES = 3
 """Most restarts of a case because its machine was lost."""
@@ -84,12 +89,22 @@ class CaseRunner:
         create_user: CreateUser,
         throttle: Throttle,
         stop_reason: Callable[[], Failure | None],
+        create_trace: "Callable[[], RunTrace] | None" = None,
     ) -> None:
-        """Create a runner. `stop_reason` is called before a retry, and prevents it by returning a failure."""
+        """Create a runner.
+
+        Args:
+            agent: The agent, which has been entered.
+            create_user: Function that creates the user of a run.
+            throttle: Limits of how fast and how often cases are begun.
+            stop_reason: Function that is called before a retry, and prevents it by returning a failure.
+            create_trace: Function that creates the trace of a run; None: runs keep none.
+        """
         self._agent = agent
         self._create_user = create_user
         self._throttle = throttle
         self._stop_reason = stop_reason
+        self._create_trace = create_trace
 
     async def run_case(self, case: EvalCase, run: int, earlier: AttemptHistory | None = None) -> CaseRun:
         """Run a case, and retry it if something other than the agent failed.
@@ -141,9 +156,11 @@ class CaseRunner:
             user = self._create_user(case, run)
         except SimulatedUserError as error:
             return _AttemptResult(CaseRun(run, "not_run", failure=error.failure))
-        return await self._run_conversation(
-            _ConversationDriver(user, self._throttle, slot), case, run, alone=alone
-        )
+        driver = _ConversationDriver(user, self._throttle, slot)
+        if self._create_trace is not None:
+            is_trace_wanted.set(True)
+            driver.trace = self._create_trace()
+        return await self._run_conversation(driver, case, run, alone=alone)
 
     async def _run_conversation(
         self, driver: "_ConversationDriver", case: EvalCase, run: int, *, alone: bool
@@ -186,6 +203,8 @@ class _ConversationDriver:
     def __init__(self, user: User, throttle: Throttle, slot: Slot) -> None:
         self.session: AgentSession | None = None
         """Session of the conversation; None before it is open."""
+        self.trace: RunTrace | None = None
+        """Trace of the run; None if it keeps none."""
         self._user = user
         self._throttle = throttle
         self._slot = slot
@@ -205,9 +224,32 @@ class _ConversationDriver:
     async def _send_message(self, session: AgentSession, message: UserMessage) -> Reply | None:
         token = slot_release.set(self._wait_without_slot)
         try:
+            if self.trace is not None:
+                return await self._trace_turn(self.trace, session, message)
             return await session.run_turn(message)
         finally:
             slot_release.reset(token)
+
+    async def _trace_turn(
+        self, trace: "RunTrace", session: AgentSession, message: UserMessage
+    ) -> Reply | None:
+        began, reply, error = time.perf_counter(), None, ""
+        start_s = began - self._started
+        try:
+            reply = await session.run_turn(message)
+        except BaseException as raised:
+            error = str(raised) or type(raised).__name__
+            raise
+        finally:
+            trace.add_turn(
+                session.take_spans() if isinstance(session, RecordsSpans) else (),
+                start_s=start_s,
+                duration_s=time.perf_counter() - began,
+                request=message.text,
+                response=None if reply is None else reply.response,
+                error=error,
+            )
+        return reply
 
     async def _wait_without_slot(self, seconds: float, is_rate_limited: bool) -> None:
         self._started += await self._throttle.wait_without_slot(
@@ -228,6 +270,7 @@ class _ConversationDriver:
             user_usage=self._user.usage,
             session_id=session_id,
             user_id=user_id,
+            trace=() if self.trace is None else self.trace.build_spans(),
         )
 
     def build_ended_run(
@@ -246,4 +289,5 @@ class _ConversationDriver:
             user_usage=self._user.usage,
             session_id=session_id,
             user_id=user_id,
+            trace=() if self.trace is None else self.trace.build_spans(),
         )

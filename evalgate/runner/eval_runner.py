@@ -22,6 +22,7 @@ from evalgate.runner.suites import CaseIndex, Suite
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 if TYPE_CHECKING:
+    from evalgate.agents.tracing.run_trace import RunTrace
     from evalgate.llm.judge_health import AnchorVerdict
 
 _KEPT_AT_ONCE = 64
@@ -248,8 +249,16 @@ class Evaluation:
             stop_reason=self.spending.stop_reason,
             time_limit=self.spending.get_time_limit(),
             throttle=self._throttle,
+            create_trace=self._find_trace_factory(),
         )
         self.unreachable = refusal.message if refusal else ""
+
+    def _find_trace_factory(self) -> "Callable[[], RunTrace] | None":
+        if not self._plan.agent.settings.trace:
+            return None
+        from evalgate.agents.tracing.run_trace import RunTrace
+
+        return RunTrace
 
     def _iter_requests(self, wanted: RunSchedule) -> Iterator[RunRequest]:
         """Yield the requests run by run, so that every case is run once before any is run again."""

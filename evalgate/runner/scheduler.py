@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AgentUnreachableError, CreateUser, ProvidesUser
@@ -10,6 +11,9 @@ from evalgate.core.types import CaseRun, EvalCase, Failure
 from evalgate.llm.simulated_user.scripted import create_scripted_user
 from evalgate.runner.case_runner import AttemptHistory, CaseRunner
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
+
+if TYPE_CHECKING:
+    from evalgate.agents.tracing.run_trace import RunTrace
 
 
 @frozen
@@ -40,6 +44,7 @@ async def run_cases(
     stop_reason: Callable[[], Failure | None] = never_stop,
     time_limit: tuple[float, Failure] | None = None,
     throttle: Throttle | None = None,
+    create_trace: "Callable[[], RunTrace] | None" = None,
 ) -> Failure | None:
     """Run every request with an agent that has been entered, in order, `concurrency` (1 or more) at once.
 
@@ -51,6 +56,8 @@ async def run_cases(
 
     `throttle` controls how fast and how often cases are begun; by default as fast as possible, and once.
     Pass the same one when calling again.
+
+    `create_trace` creates the trace of each run; None: runs keep none.
 
     If the agent is unreachable, every case without an outcome is `not_run` with that failure.
 
@@ -67,7 +74,7 @@ async def run_cases(
         Exception: as `on_finished` or the iterator of requests raised it, once everything else is stopped.
     """
     throttle = throttle or Throttle(ThrottleSettings(concurrency))
-    run = _CaseScheduler(agent, iter(requests), on_finished, create_user, stop_reason, throttle)
+    run = _CaseScheduler(agent, iter(requests), on_finished, create_user, stop_reason, throttle, create_trace)
     with run.limit_time(time_limit):
         return await run.run_all(concurrency)
 
@@ -81,11 +88,12 @@ class _CaseScheduler:
         create_user: CreateUser,
         stop_reason: Callable[[], Failure | None],
         throttle: Throttle,
+        create_trace: "Callable[[], RunTrace] | None",
     ) -> None:
         self._refused = stop_reason
         # Asked once, not per case: Python looks up the members of a protocol one by one.
         create_user = agent.create_user if isinstance(agent, ProvidesUser) else create_user
-        self._cases = CaseRunner(agent, create_user, throttle, self._find_stop_reason)
+        self._cases = CaseRunner(agent, create_user, throttle, self._find_stop_reason, create_trace)
         self._requests = requests
         self._on_finished = on_finished
         self._refusal: Failure | None = None

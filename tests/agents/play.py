@@ -16,6 +16,7 @@ import pytest
 from evalgate.agents.adapters.command import build_command_agent
 from evalgate.agents.adapters.python import build_python_agent
 from evalgate.agents.http.agent import RemoteSession
+from evalgate.agents.tracing.run_trace import RunTrace
 from evalgate.agents.workers.pool import WorkerPool
 from evalgate.agents.workers.session import WorkerSession
 from evalgate.core.protocols import Agent, AgentSession
@@ -76,7 +77,11 @@ def command(
 
 
 async def outcomes(
-    make: Callable[[dict[str, str]], Agent], cases: Iterable[EvalCase], *, concurrency: int = 64
+    make: Callable[[dict[str, str]], Agent],
+    cases: Iterable[EvalCase],
+    *,
+    concurrency: int = 64,
+    trace: bool = False,
 ) -> dict[str, CaseRun]:
     """Return the run of each case by id; fail if a case ran twice or a process survives the agent."""
     env = environment()
@@ -88,7 +93,11 @@ async def outcomes(
 
     async with make(env) as agent:
         await run_cases(
-            agent, [RunRequest(case, 1) for case in cases], concurrency=concurrency, on_finished=note
+            agent,
+            [RunRequest(case, 1) for case in cases],
+            concurrency=concurrency,
+            on_finished=note,
+            create_trace=RunTrace if trace else None,
         )
     assert left(env) == []
     return found

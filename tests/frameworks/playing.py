@@ -37,10 +37,12 @@ async def play(
     folder: Path,
     cases: Iterable[EvalCase],
     concurrency: int = 64,
+    *,
+    trace: bool = False,
 ) -> dict[str, CaseRun]:
     """Case id → what became of it. Fails when a process survives the agent."""
     return await outcomes(
-        lambda env: built(kind, options, python, folder, env), cases, concurrency=concurrency
+        lambda env: built(kind, options, python, folder, env), cases, concurrency=concurrency, trace=trace
     )
 
 

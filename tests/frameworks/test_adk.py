@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +19,7 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     ToolResult,
+    TraceSpan,
     Usage,
     UserMessage,
 )
@@ -70,6 +72,53 @@ async def test_conversation_with_tools_and_state(adk: str) -> None:
         "seen": ["5", "1", "2"],
         "answer": "Order 1 has shipped.; Order 2 has shipped.",
     }
+
+
+async def trace_turn(python: str, entry: str, text: str) -> list[TraceSpan]:
+    case = a_talk("case", text, session=SessionInput("shop", "ada", {"shop": "Acme"}))
+    run = (await play("adk", {"entry": entry}, python, FOLDER, [case], trace=True))["case"]
+    assert all(0 <= span.start_s <= span.start_s + span.duration_s for span in run.trace)
+    return list(run.trace)
+
+
+async def test_a_trace_has_what_the_model_was_asked_and_what_it_answered(adk: str) -> None:
+    agent, first, tool, second = await trace_turn(adk, "desk", "Where is 5?")
+
+    assert (agent.name, agent.kind, agent.parent_id) == ("desk", "agent", "")
+    assert (agent.request, agent.response) == ("Where is 5?", "Order 5 has shipped.")
+    assert [(span.kind, span.parent_id, span.author) for span in (first, tool, second)] == [
+        ("model", agent.id, "desk"),
+        ("tool", agent.id, "desk"),
+        ("model", agent.id, "desk"),
+    ]
+    assert (tool.name, tool.request, tool.response) == ("get_order", {"order_id": "5"}, order("5"))
+    request, response = cast("Any", first.request), cast("Any", first.response)
+    assert request["contents"] == [{"parts": [{"text": "Where is 5?"}], "role": "user"}]
+    assert request["config"]["system_instruction"].startswith("You answer for Acme.")
+    declared = request["config"]["tools"][0]["function_declarations"]
+    assert [each["name"] for each in declared] == ["get_order", "cancel_order"]
+    assert response["content"]["parts"][0] == {"text": "Let me look."}
+    assert first.usage == Usage(10, 4, None, models=(first.name,))
+    assert first.start_s <= tool.start_s <= second.start_s
+
+
+async def test_a_trace_shows_which_agent_handed_over_to_which(adk: str) -> None:
+    spans = await trace_turn(adk, "travel", "an essay")
+
+    names = {span.id: span.name for span in spans}
+    assert [(span.name, names.get(span.parent_id)) for span in spans if span.kind == "agent"] == [
+        ("travel", None),
+        ("writers", "travel"),
+        ("outline", "writers"),
+        ("draft", "writers"),
+    ]
+    assert not any(span.error for span in spans)
+
+
+async def test_a_trace_shows_the_call_that_failed(adk: str) -> None:
+    *_, model, tool = await trace_turn(adk, "desk", "Cancel it")
+    assert (model.kind, model.error) == ("model", "")
+    assert (tool.name, tool.error) == ("cancel_order", "the backend for 7 is down")
 
 
 async def test_an_answer_of_a_tool_that_ends_the_turn_is_not_lost(adk: str) -> None:

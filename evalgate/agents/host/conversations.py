@@ -69,7 +69,12 @@ class SessionManager:
 
     def _start_session(self, message: _Message) -> None:
         recorder = Recorder(message["session"], self._channel.send)
-        self._sessions[message["session"]] = Session(message, recorder), recorder
+        session = Session(message, recorder)
+        self._sessions[message["session"]] = session, recorder
+        if message.get("trace") is True:
+            from .trace import TraceRecorder
+
+            session.trace = TraceRecorder(message["session"], self._channel.send)
         if self._host.capture:
             from .capture.turns import SessionCapture
 
@@ -85,6 +90,8 @@ class SessionManager:
         session.attachments = message.get("attachments", [])
         recorder.begin_turn()
         session.mocks.begin_turn()
+        if session.trace is not None:
+            session.trace.begin_turn()
         turn = self._turns[session.id] = _ActiveTurn(session, recorder)
         if len(self._turns) > 1:
             turn.concurrent = True
@@ -119,6 +126,8 @@ class SessionManager:
         if turn.is_cancel_reported:
             return
         turn.is_cancel_reported = True
+        if turn.session.trace is not None:
+            turn.session.trace.close_turn("agent", None, None, "the turn was cancelled")
         self._close_turn(turn)
         message: _Message = {"type": "cancelled", "session": turn.session.id}
         if still_running:
@@ -158,6 +167,8 @@ class SessionManager:
         message.update(session.ids)
         # Before the result, which ends the turn for the gate.
         self._send_captured(turn)
+        if session.trace is not None:
+            session.trace.close_turn("agent", text, message.get("response"), message.get("message", ""))
         self._close_turn(turn)
         self._send_result(session.id, message)
 

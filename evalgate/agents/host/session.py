@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from .errors import NoMatchingMockError
+
+if TYPE_CHECKING:
+    from .trace import OpenSpan, TraceRecorder
 
 FEATURE = "tool_mocks"
 """Protocol feature of hosts that apply tool mocks."""
@@ -129,6 +132,10 @@ class Session:
         """Ids of the conversation in the agent's framework: `session_id` and `user_id`."""
         self.recorder = recorder
         """Recorder for hosts, which reports events without type checks."""
+        self.trace: Optional[TraceRecorder] = None
+        """Recorder of timed steps for hosts; None unless the gate asked for a trace."""
+        self._calls: dict[str, OpenSpan] = {}
+        """Steps of reported tool calls without a result, by the id of the call, else by the tool's name."""
 
     def tool_call(
         self,
@@ -143,6 +150,8 @@ class Session:
             _require_type("args", args, dict)
         _require_texts(id=id, author=author)
         self.recorder.report_event("tool_call", name=name, args=args or {}, id=id, author=author)
+        if self.trace is not None:
+            self._calls[id or name] = self.trace.start_span("tool", name, author=author, request=args or {})
 
     def tool_result(
         self,
@@ -155,6 +164,8 @@ class Session:
         _require_type("name", name, str)
         _require_texts(id=id, author=author)
         self.recorder.report_event("tool_result", name=name, result=result, id=id, author=author)
+        if self.trace is not None and (id or name) in self._calls:
+            self.trace.end_span(self._calls.pop(id or name), result)
 
     def message(self, text: str, author: str | None = None, final: bool = False) -> None:
         """Report an intermediate message of the agent, or with `final` the final response."""

@@ -2,15 +2,19 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from enum import Enum, auto
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from evalgate.agents.tracing.context import current_turn
+from evalgate.agents.tracing.context import current_turn, is_trace_wanted
 from evalgate.agents.workers import protocol
 from evalgate.agents.workers.protocol import MAX_ANSWER_BYTES, TOO_LARGE, InvalidMessageError, Transcript
 from evalgate.core.protocols import AgentError, SessionLostError, SessionResult
-from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
+from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, TraceSpan, Usage, UserMessage
 from evalgate.system.loop_timer import LoopTimer
+
+if TYPE_CHECKING:
+    from evalgate.agents.workers.span_messages import ReportedSpans
 
 STALL_S = 0.5
 """Seconds without an answer to a cancel that show that the worker had blocked all its sessions."""
@@ -64,6 +68,7 @@ class WorkerSession:
         "_final_state",
         "_loop",
         "_owner",
+        "_spans",
         "_started",
         "_timeout_s",
         "_transcript",
@@ -101,6 +106,8 @@ class WorkerSession:
         self._broken: AgentError | SessionLostError | None = None
         self._usage: Usage | None = None
         self._final_state: JsonObject | None = None
+        self._spans = _create_spans() if is_trace_wanted.get() else None
+        """Steps of the turn in progress; None unless the run keeps a trace."""
 
     # --- called by the runner -------------------------------------------------------------------------------
 
@@ -125,6 +132,10 @@ class WorkerSession:
             if self.state is SessionState.RUNNING:
                 self._owner.cancel_turn(self)
 
+    def take_spans(self) -> Sequence[TraceSpan]:
+        """Return the steps that the worker reported in the last turn; see `RecordsSpans`."""
+        return () if self._spans is None else self._spans.take_spans()
+
     async def end(self) -> SessionResult:
         """Return the usage and the final state of the conversation."""
         return SessionResult(self._usage, self._final_state)
@@ -144,6 +155,8 @@ class WorkerSession:
         if (trace := current_turn.get()) is not None:
             turn |= trace.headers
         self._transcript = Transcript()
+        if self._spans is not None:
+            self._spans.begin_turn()
         self.turns += 1
         self.state = SessionState.RUNNING
         self._owner.write_message(turn)
@@ -162,6 +175,8 @@ class WorkerSession:
             start["tool_mocks"] = [protocol.encode_tool_mock(mock) for mock in case.tool_mocks]
         if case.context_messages:
             start["context_messages"] = case.context_messages
+        if self._spans is not None:
+            start["trace"] = True
         return start
 
     # --- called by the worker -------------------------------------------------------------------------------
@@ -179,7 +194,11 @@ class WorkerSession:
 
     def handle_message(self, kind: str, message: JsonObject, size: int) -> None:
         """Handle a message of `size` bytes that names this session."""
-        if kind == "cancelled":
+        if kind == "span":
+            # Of no turn, or after its end: a trace is no reason to fail a turn.
+            if self.busy and self._spans is not None:
+                self._spans.add_span(message, size)
+        elif kind == "cancelled":
             self._finish_cancel(still_running=message.get("still_running") is True)
         elif self.state is SessionState.RUNNING:
             self._accept_message(kind, message, size)
@@ -235,6 +254,8 @@ class WorkerSession:
             self._owner.cancel_turn(self)
 
     def _apply_message(self, kind: str, message: JsonObject) -> None:
+        if self._spans is not None:
+            self._spans.note_event(kind, message)
         if kind == "done":
             self._finish_turn(message)
         elif kind == "tool_call":
@@ -308,6 +329,12 @@ class WorkerSession:
         self._broken = error
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
+
+
+def _create_spans() -> "ReportedSpans":
+    from evalgate.agents.workers.span_messages import ReportedSpans
+
+    return ReportedSpans()
 
 
 class TurnLimits:

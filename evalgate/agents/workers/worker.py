@@ -25,7 +25,7 @@ GRACE_S = 1.0
 """Seconds that a worker may take to answer a cancel before it counts as stalled."""
 
 _SESSION_MESSAGES = frozenset(
-    {"tool_call", "tool_result", "message", "usage", "captured", "done", "error", "cancelled"}
+    {"tool_call", "tool_result", "message", "usage", "captured", "span", "done", "error", "cancelled"}
 )
 _MAX_KEY_DIGITS = 12
 

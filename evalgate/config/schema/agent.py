@@ -39,6 +39,9 @@ class AgentConfig(BaseModel):
     env_file: Names = ()
     """Files with lines `NAME=value`, relative to the working directory: variables for the agent, in addition
     to `env`. They replace those of the environment, and those of a later file replace earlier ones."""
+    trace: Annotated[bool, Strict()] = False
+    """Whether the record keeps a trace of each run: model calls with their requests and responses, tool calls
+    and agents, with times: docs/trace.md."""
 
 
 class SessionConfig(ConfigSection):

@@ -15,6 +15,7 @@ from evalgate.core.types import (
     Outcome,
     Record,
     Reply,
+    TraceSpan,
     Usage,
     UserMessage,
 )
@@ -236,6 +237,19 @@ def get_session_ids(session: object) -> tuple[str, str]:
     if isinstance(session, IdentifiesSession):
         return session.session_id, session.user_id
     return "", ""
+
+
+@runtime_checkable
+class RecordsSpans(Protocol):
+    """A session that records the timed steps of its turns, for a run with a trace."""
+
+    def take_spans(self) -> Sequence[TraceSpan]:
+        """Return the steps of the last turn, and forget them.
+
+        Times are seconds since the turn began; `turn` is ignored. Ids, parents and sizes are not checked: the
+        caller does that.
+        """
+        ...
 
 
 @runtime_checkable

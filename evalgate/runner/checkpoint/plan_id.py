@@ -91,7 +91,7 @@ def _hash_parts(parts: Iterable[bytes]) -> str:
     return whole.hexdigest()[:_DIGITS]
 
 
-_HOW_FAST = {"workers", "concurrency", "timeout", "requests_per_minute", "ramp_up", "retries"}
+_HOW_FAST = {"workers", "concurrency", "timeout", "requests_per_minute", "ramp_up", "retries", "trace"}
 """Settings that do not influence the agent's answers."""
 
 

@@ -65,13 +65,13 @@ class _AdkConversation:
         self._id = str(uuid.uuid4())
         self._root = agent.root_agent if is_app(agent) else agent
         self._sessions = _create_service("sessions.in_memory_session_service", "InMemorySessionService")
-        self._runner = self._create_runner(agent, session.mocks)
+        self._runner = self._create_runner(agent, _create_plugins(session))
 
-    def _create_runner(self, agent: Any, mocks: Mocks) -> Any:
+    def _create_runner(self, agent: Any, plugins: list[Any]) -> Any:
         runner = importlib.import_module("google.adk.runners").Runner
         options = {"app": agent} if self._root is not agent else {"agent": agent}
         return runner(
-            **(_add_mocks(options, mocks) if mocks else options),
+            **(_add_plugins(options, plugins) if plugins else options),
             app_name=self._app_name,
             session_service=self._sessions,
             artifact_service=_create_service(
@@ -155,13 +155,24 @@ class _AdkConversation:
         return dict(now.state)
 
 
-def _add_mocks(options: dict[str, Any], mocks: Mocks) -> dict[str, Any]:
-    plugin = _create_mock_plugin(mocks)
+def _create_plugins(session: Session) -> list[Any]:
+    """Return the plugins of a session. Tracing is first: ADK calls no further plugin of a mocked tool."""
+    plugins = []
+    if session.trace is not None:
+        from .adk_trace import create_trace_plugin
+
+        plugins.append(create_trace_plugin(session.trace))
+    if session.mocks:
+        plugins.append(_create_mock_plugin(session.mocks))
+    return plugins
+
+
+def _add_plugins(options: dict[str, Any], plugins: list[Any]) -> dict[str, Any]:
     if "app" in options:
         app = options["app"]
         # A copy, because conversations with other mocks use the app at the same time.
-        return {"app": app.model_copy(update={"plugins": [plugin, *app.plugins]})}
-    return {**options, "plugins": [plugin]}
+        return {"app": app.model_copy(update={"plugins": [*plugins, *app.plugins]})}
+    return {**options, "plugins": plugins}
 
 
 def _create_mock_plugin(mocks: Mocks) -> Any:
@@ -219,13 +230,16 @@ def _report_events(events: list[Any], final: Any, session: Session) -> None:
 def _report_usage(event: Any, session: Session) -> None:
     # Partial events of a streamed answer have sums that the whole event repeats.
     used = getattr(event, "usage_metadata", None)
-    if used is None or event.partial:
-        return
-    session.recorder.report_event(
-        "usage",
-        input_tokens=(used.prompt_token_count or 0) + (used.tool_use_prompt_token_count or 0),
-        output_tokens=(used.candidates_token_count or 0) + (used.thoughts_token_count or 0),
-    )
+    if used is not None and not event.partial:
+        session.recorder.report_event("usage", **count_tokens(used))
+
+
+def count_tokens(used: Any) -> dict[str, int]:
+    """Return the tokens of a model's answer as a usage of the protocol has them."""
+    return {
+        "input_tokens": (used.prompt_token_count or 0) + (used.tool_use_prompt_token_count or 0),
+        "output_tokens": (used.candidates_token_count or 0) + (used.thoughts_token_count or 0),
+    }
 
 
 def _raise_model_error(events: list[Any]) -> None:

@@ -1,0 +1,119 @@
+"""Recorder of the timed steps of a session, which sends each to the gate when it ends.
+
+The gate asks for them with `trace` in the message `start`. Recording must never break a turn: what cannot be
+converted is cut, and what exceeds the limits is left out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Callable, Optional
+
+from .trace_values import MOST_SPANS, ValueClipper, clip_name
+
+
+class OpenSpan:
+    """Step that has begun. `name`, `author` and `request` may be set until it ends."""
+
+    def __init__(self, number: int, kind: str, name: str, parent: Optional[OpenSpan], author: str) -> None:
+        self.id = str(number)
+        self.kind = kind
+        self.name = name
+        self.parent = parent
+        self.author = author
+        self.request: object = None
+        """Value, or a function that returns it when the step ends."""
+        self.usage: Optional[dict[str, Any]] = None
+        """`input_tokens`, `output_tokens`, `cost_usd` and `models`, as far as they are known."""
+        self.began = time.perf_counter()
+
+
+class TraceRecorder:
+    """Recorder of the steps of one session, turn by turn. All methods may be called in any thread."""
+
+    def __init__(self, session: str, send: Callable[[dict[str, Any]], None]) -> None:
+        self._session = session
+        self._send = send
+        self._clipper = ValueClipper()
+        self._lock = threading.Lock()
+        self._issued = 0
+        self._turn_began: Optional[float] = None
+        self._open: dict[str, OpenSpan] = {}
+        self._has_agent = False
+
+    def begin_turn(self) -> None:
+        """Start a turn; times are counted from now on."""
+        with self._lock:
+            self._turn_began, self._has_agent = time.perf_counter(), False
+            self._open.clear()
+
+    def start_span(
+        self,
+        kind: str,
+        name: object,
+        *,
+        parent: Optional[OpenSpan] = None,
+        author: object = "",
+        request: object = None,
+    ) -> OpenSpan:
+        """Begin a step: kind `agent`, `model`, `tool` or `other`. `end_span` or the turn's end ends it."""
+        with self._lock:
+            self._issued += 1
+            span = OpenSpan(self._issued, kind, clip_name(name), parent, clip_name(author))
+            span.request = request
+            self._open[span.id] = span
+            self._has_agent = self._has_agent or kind == "agent"
+        return span
+
+    def end_span(self, span: OpenSpan, response: object = None, error: object = "") -> None:
+        """End a step and send it; do nothing if it ended before or its turn is over."""
+        with self._lock:
+            if self._open.pop(span.id, None) is not None:
+                self._send_span(span, response, error)
+
+    def drop_span(self, span: OpenSpan) -> None:
+        """Forget a step that turned out not to happen."""
+        with self._lock:
+            self._open.pop(span.id, None)
+
+    def close_turn(self, name: object, request: object, response: object, error: object = "") -> None:
+        """End the turn, its open steps, and the step of the whole turn if no agent reported one."""
+        with self._lock:
+            if self._turn_began is None:
+                return
+            for span in reversed([*self._open.values()]):
+                # Frameworks do not report the end of an agent that handed over to another one.
+                missing = "" if span.kind == "agent" else "did not end before the turn did"
+                self._send_span(span, None, error or missing)
+            self._open.clear()
+            if not self._has_agent:
+                self._issued += 1
+                whole = OpenSpan(self._issued, "agent", clip_name(name), None, "")
+                whole.began, whole.request = self._turn_began, request
+                self._send_span(whole, response, error)
+            self._turn_began = None
+
+    def _send_span(self, span: OpenSpan, response: object, error: object) -> None:
+        if self._turn_began is None or self._issued > MOST_SPANS * 2:
+            return
+        request = span.request
+        try:
+            message: dict[str, Any] = {
+                "type": "span",
+                "session": self._session,
+                "id": span.id,
+                "parent_id": "" if span.parent is None else span.parent.id,
+                "kind": span.kind,
+                "name": span.name,
+                "author": span.author,
+                "start_s": span.began - self._turn_began,
+                "duration_s": time.perf_counter() - span.began,
+                "request": self._clipper.clip_value(request() if callable(request) else request),
+                "response": self._clipper.clip_value(response),
+                "error": "" if not error else str(error)[:2000],
+                "usage": span.usage,
+            }
+            self._send({key: value for key, value in message.items() if value not in (None, "")})
+        except Exception:  # noqa: BLE001  a foreign object that cannot be converted must not fail the turn
+            return

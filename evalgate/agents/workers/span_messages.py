@@ -1,0 +1,113 @@
+"""Timed steps of a turn as a worker reports them, with `span` messages or by its tool calls alone."""
+
+import math
+import time
+from collections.abc import Sequence
+
+from evalgate.agents.host.trace_values import MOST_SPANS
+from evalgate.agents.workers import protocol
+from evalgate.agents.workers.protocol import InvalidMessageError
+from evalgate.core.types import JsonObject, SpanKind, TraceSpan, Usage
+
+_MOST_BYTES = 16 * 1024 * 1024
+"""Largest number of bytes that the steps of one turn may take; later ones are ignored."""
+_KINDS: dict[object, SpanKind] = {"agent": "agent", "model": "model", "tool": "tool"}
+
+
+class ReportedSpans:
+    """Collector of the steps of one turn. Fields of a wrong type are ignored: they must not fail a turn."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._bytes = 0
+        self._spans: list[TraceSpan] = []
+        self._calls: list[TraceSpan] = []
+        """Tool calls by their messages' times of arrival."""
+        self._open: dict[object, int] = {}
+        """Index of the call in `_calls` that has no result yet, by its id, else by the tool's name."""
+
+    def begin_turn(self) -> None:
+        """Forget the steps of the last turn."""
+        self.__init__()  # type: ignore[misc]
+
+    def add_span(self, message: JsonObject, size: int) -> None:
+        """Add the step of a `span` message of `size` bytes."""
+        self._bytes += size
+        if self._bytes <= _MOST_BYTES and len(self._spans) < MOST_SPANS:
+            self._spans.append(_parse_span(message))
+
+    def note_event(self, kind: str, message: JsonObject) -> None:
+        """Note the time of a `tool_call` or `tool_result`, for a worker that reports no steps."""
+        if kind not in ("tool_call", "tool_result") or len(self._calls) >= MOST_SPANS:
+            return
+        now = time.perf_counter() - self._began
+        name, id_, author = (_read_text(message, key) for key in ("name", "id", "author"))
+        if kind == "tool_call":
+            self._open[id_ or name] = len(self._calls)
+            request = message.get("args")
+            self._calls.append(
+                TraceSpan(str(len(self._calls)), name, "tool", 0, now, 0.0, author=author, request=request)
+            )
+        elif (index := self._open.pop(id_ or name, None)) is not None:
+            call = self._calls[index]
+            self._calls[index] = TraceSpan(
+                call.id,
+                call.name,
+                "tool",
+                0,
+                call.start_s,
+                now - call.start_s,
+                author=call.author,
+                request=call.request,
+                response=message.get("result"),
+            )
+
+    def take_spans(self) -> Sequence[TraceSpan]:
+        """Return the reported steps, else the tool calls, and forget them."""
+        found = self._spans or self._calls
+        self.begin_turn()
+        return found
+
+
+def _parse_span(message: JsonObject) -> TraceSpan:
+    attributes = message.get("attributes")
+    return TraceSpan(
+        id=_read_text(message, "id"),
+        name=_read_text(message, "name"),
+        kind=_KINDS.get(message.get("kind"), "other") if isinstance(message.get("kind"), str) else "other",
+        turn=0,
+        start_s=_read_seconds(message, "start_s"),
+        duration_s=_read_seconds(message, "duration_s"),
+        parent_id=_read_text(message, "parent_id"),
+        author=_read_text(message, "author"),
+        usage=_parse_usage(message.get("usage")),
+        request=message.get("request"),
+        response=message.get("response"),
+        error=_read_text(message, "error"),
+        attributes=attributes if isinstance(attributes, dict) else {},
+    )
+
+
+def _parse_usage(found: object) -> Usage | None:
+    if not isinstance(found, dict):
+        return None
+    try:
+        return protocol.parse_usage({"type": "span", **found})
+    except InvalidMessageError:
+        return None
+
+
+def _read_text(message: JsonObject, field: str) -> str:
+    found = message.get(field)
+    return found if isinstance(found, str) else ""
+
+
+def _read_seconds(message: JsonObject, field: str) -> float:
+    found = message.get(field)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return 0.0
+    try:
+        seconds = float(found)
+    except OverflowError:
+        return 0.0
+    return seconds if math.isfinite(seconds) else 0.0
