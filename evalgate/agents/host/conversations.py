@@ -75,11 +75,10 @@ class SessionManager:
             from .trace import TraceRecorder
 
             session.trace = TraceRecorder(message["session"], self._channel.send)
-        if self._host.capture or session.trace is not None:
+        if self._host.capture:
             from .capture.turns import SessionCapture
 
-            only_trace = not self._host.capture
-            self._captures[message["session"]] = SessionCapture(session.trace, only_trace)
+            self._captures[message["session"]] = SessionCapture()
 
     def _end_session(self, message: _Message) -> None:
         self._sessions.pop(message["session"], None)

@@ -41,6 +41,8 @@ class Span:
     resource: JsonObject = field(default_factory=dict)
     """Attributes of the program that made the span."""
     events: tuple[SpanEvent, ...] = ()
+    error: str = ""
+    """Reason why the operation failed; "" if it did not."""
 
     def get_attribute(self, *names: str) -> object:
         """Return the first of `names` among the span's attributes, else among its resource's; else None."""
@@ -117,7 +119,15 @@ def _build_span(found: dict[str, Any], program: dict[str, object]) -> Span:
             SpanEvent(str(event.get("name") or ""), read_attributes(event.get("attributes")))
             for event in _filter_objects(found.get("events"))
         ),
+        error=_read_error(found.get("status")),
     )
+
+
+def _read_error(status: object) -> str:
+    """Return the message of an OTLP status with the code `ERROR`, or "error" if it has none."""
+    if _get_field(status, "code") not in {2, "STATUS_CODE_ERROR"}:
+        return ""
+    return str(_get_field(status, "message") or "error")
 
 
 def read_attributes(found: object) -> dict[str, object]:
@@ -183,7 +193,13 @@ def _iter_jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
         process = processes.get(str(span.get("processID"))) if isinstance(processes, dict) else None
         tags = process.get("tags") if isinstance(process, dict) else None
         start, took = _read_int(span.get("startTime")), _read_int(span.get("duration"))
-        references = _filter_objects(span.get("references"))
+        references, tags_of_span = (
+            _filter_objects(span.get("references")),
+            _read_jaeger_tags(span.get("tags")),
+        )
+        is_error = (
+            tags_of_span.get("error") in {True, "true"} or tags_of_span.get("otel.status_code") == "ERROR"
+        )
         yield Span(
             trace_id=str(span.get("traceID") or ""),
             span_id=str(span.get("spanID") or ""),
@@ -193,9 +209,10 @@ def _iter_jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
             name=str(span.get("operationName") or ""),
             start=start * 1_000,  # Jaeger counts microseconds
             end=(start + took) * 1_000,
-            attributes=_read_jaeger_tags(span.get("tags")),
+            attributes=tags_of_span,
             resource=_read_jaeger_tags(tags),
             events=tuple(_iter_jaeger_events(span)),
+            error=str(tags_of_span.get("otel.status_description") or "error") if is_error else "",
         )
 
 

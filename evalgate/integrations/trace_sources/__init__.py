@@ -1,0 +1,1 @@
+"""Traces that tracing tools recorded in production, from files and from the tools' APIs."""

@@ -1,0 +1,168 @@
+"""Client of the JSON APIs of tracing tools: timeouts, retries and Retry-After.
+
+All tools are read over plain HTTP, not with their SDKs: each needs two kinds of request, the SDKs bring up to
+60 packages, and their clients hide the pages and the raw objects that the file readers understand already.
+"""
+
+import asyncio
+import base64
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias
+from urllib.parse import urlsplit
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.extras import describe_install
+from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import to_one_line
+from evalgate.system.throttling.rate_limiter import parse_retry_after
+
+Params: TypeAlias = Mapping[str, str] | Sequence[tuple[str, str]]
+
+_TIMEOUT_S = 60
+_ATTEMPTS = 5
+_LONGEST_WAIT_S = 60.0
+_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+_LARGEST = 256 * 2**20
+
+
+@frozen
+class TraceQuery:
+    """The traces to fetch."""
+
+    project: str = ""
+    """Project or, for Jaeger, service; "" for the tool's default."""
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int = 100
+    """Most traces."""
+    filter: str = ""
+    """Condition in the tool's own words."""
+
+
+class TraceApi(Protocol):
+    """Access to the API of one tracing tool."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Return the environment variables of the tool; those of the address come first."""
+        ...
+
+    @property
+    def default_endpoint(self) -> str:
+        """Return the address if neither an option nor a variable names one."""
+        ...
+
+    def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers of every request.
+
+        Raises:
+            InvalidInputError: a variable with a key is missing.
+        """
+        ...
+
+    def iter_rows(
+        self, client: "ApiClient", query: TraceQuery, environ: Mapping[str, str]
+    ) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield objects that the reader of the tool understands."""
+        ...
+
+
+class ApiClient:
+    """A connection to one API."""
+
+    def __init__(self, name: str, endpoint: str, headers: Mapping[str, str]) -> None:
+        """Prepare requests to `endpoint`, an address without a path of the API.
+
+        Raises:
+            InvalidInputError: the address is no HTTP address, or aiohttp is missing.
+        """
+        parts = urlsplit(endpoint)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise InvalidInputError(f"{name}: {endpoint!r} is no address with http:// or https://")
+        try:
+            import aiohttp
+        except ImportError:
+            raise InvalidInputError(f"{name}: its API needs aiohttp: {describe_install('http')}") from None
+        self.name = name
+        self.endpoint = endpoint.rstrip("/")
+        self._session = aiohttp.ClientSession(
+            headers={"Accept": "application/json", **headers},
+            timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
+            trust_env=True,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def get_json(self, path: str, params: Params, *, missing_ok: bool = False) -> Any:
+        """Return the JSON of a GET request; {} for status 404 with `missing_ok`.
+
+        Raises:
+            InvalidInputError: the API cannot be reached, refuses the request, or does not answer with JSON.
+        """
+        return await self._request("GET", path, params, None, missing_ok=missing_ok)
+
+    async def post_json(self, path: str, body: Mapping[str, object]) -> Any:
+        """Return the JSON of a POST request with a JSON body.
+
+        Raises:
+            InvalidInputError: as `get_json`.
+        """
+        return await self._request("POST", path, {}, body, missing_ok=False)
+
+    async def _request(
+        self, method: str, path: str, params: Params, body: Mapping[str, object] | None, *, missing_ok: bool
+    ) -> Any:
+        import aiohttp
+
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                async with self._session.request(
+                    method, f"{self.endpoint}{path}", params=params, json=body, allow_redirects=False
+                ) as response:
+                    if response.status == 200:
+                        return await self._read_json(response, path)
+                    if response.status == 404 and missing_ok:
+                        return {}
+                    text = to_one_line((await response.content.read(2000)).decode(errors="replace"), 200)
+                    if response.status not in _RETRIED or attempt == _ATTEMPTS:
+                        raise InvalidInputError(self._describe_refusal(response.status, path, text))
+                    asked = parse_retry_after(response.headers, time.time())
+                    wait = 2.0 ** (attempt - 1) if asked is None else asked
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if attempt == _ATTEMPTS or isinstance(error, aiohttp.ClientConnectorError):
+                    raise InvalidInputError(f"{self.name}: {self.endpoint}: {error or 'timed out'}") from None
+                wait = float(attempt)
+            await asyncio.sleep(min(wait, _LONGEST_WAIT_S))
+        raise AssertionError  # the loop returns or raises
+
+    def _describe_refusal(self, status: int, path: str, text: str) -> str:
+        hint = ": is the key right, and is it of this project?" if status in {401, 403} else ""
+        return f"{self.name}: {self.endpoint}{path} answered with status {status}{hint}: {text}"
+
+    async def _read_json(self, response: Any, path: str) -> Any:
+        data = bytearray()
+        async for chunk in response.content.iter_chunked(2**16):
+            data += chunk
+            if len(data) > _LARGEST:
+                raise InvalidInputError(f"{self.name}: {path} answered with more than {_LARGEST:,} bytes")
+        import json
+
+        try:
+            return json.loads(bytes(data))
+        except (ValueError, RecursionError):
+            text = to_one_line(bytes(data[:200]).decode(errors="replace"), 100)
+            raise InvalidInputError(f"{self.name}: {path} did not answer with JSON: {text}") from None
+
+
+def encode_basic_auth(user: str, password: str) -> str:
+    """Return the value of the header `Authorization`."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

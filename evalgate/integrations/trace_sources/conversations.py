@@ -1,0 +1,294 @@
+"""Conversations from traces: sessions put together in the order of time, without repeated history.
+
+Most agents send the whole conversation with every request. Its earlier turns are known from their own traces;
+where these are missing (not sampled, or older), they are read from the request.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from evalgate.agents.tracing.chat_messages import ChatMessage, get_message_text
+from evalgate.agents.tracing.conventions import convert_span, find_conversation_id
+from evalgate.agents.tracing.genai import read_transcript
+from evalgate.agents.tracing.trace_formats import Span
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseTurn, Event, Message, Reply, ToolCall, ToolResult, UserMessage
+from evalgate.integrations.trace_sources.traces import Feedback, RecordedTrace
+
+_SLUG_WORDS = 6
+_LONGEST_SLUG = 40
+_NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
+_MOST_MESSAGES = 100_000
+
+
+@frozen
+class ObservedConversation:
+    """A conversation between a user and an agent, as it was recorded."""
+
+    key: str
+    """Id of the session, or of the first trace if there is no session."""
+    turns: tuple[CaseTurn, ...]
+    trace_ids: tuple[str, ...]
+    start: int
+    """Nanoseconds since the epoch."""
+    url: str = ""
+    tags: tuple[str, ...] = ()
+    feedback: Feedback = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def tool_path(self) -> tuple[tuple[str, ...], ...]:
+        """Return the names of the called tools in order, turn by turn."""
+        return tuple(tuple(call.name for call in turn.expected.tool_calls) for turn in self.turns)
+
+    def build_case_id(self, question: str) -> str:
+        """Return an id that is the same in every import: words of the question, and a hash of the key."""
+        words = _NOT_IN_SLUG.sub(" ", question[:400].lower()).split()[:_SLUG_WORDS]
+        digest = hashlib.sha256(self.key.encode(errors="replace")).hexdigest()[:8]
+        return "-".join([*"_".join(words)[:_LONGEST_SLUG].strip("_").split(), digest])
+
+
+@frozen
+class _ObservedTurn:
+    """The current turn of a trace, and the earlier ones that its first request repeats."""
+
+    question: str
+    reply: Reply
+    spans: tuple[Span, ...]
+    history: tuple[CaseTurn, ...]
+    resumes: bool
+    """True if the request already has messages after the question: it may continue an earlier trace."""
+
+
+@dataclass
+class _Session:
+    turns: list[CaseTurn] = field(default_factory=list)
+    last_spans: tuple[Span, ...] = ()
+    traces: list[RecordedTrace] = field(default_factory=list)
+
+    @property
+    def questions(self) -> list[str]:
+        return [turn.user.text for turn in self.turns]
+
+
+def build_conversations(
+    traces: Sequence[RecordedTrace],
+) -> tuple[list[ObservedConversation], list[tuple[str, str]]]:
+    """Return the conversations in traces, which are sorted by time, and (id, reason) of unusable traces."""
+    sessions: dict[str, _Session] = {}
+    by_questions: dict[tuple[str, ...], str] = {}
+    unusable: list[tuple[str, str]] = []
+    for trace in traces:
+        turns = list(iter_turns(trace))
+        if not turns:
+            unusable.append((trace.info.trace_id, "no message of a user was recorded"))
+            continue
+        key = trace.info.conversation_id or _find_session_id(trace)
+        if not key:
+            key = _find_continued(turns[0], by_questions) or trace.info.trace_id
+        session = sessions.setdefault(key, _Session())
+        session.traces.append(trace)
+        for turn in turns:
+            _add_turn(session, turn)
+        by_questions[tuple(session.questions)] = key
+    found = [_build_conversation(key, session) for key, session in sessions.items()]
+    return sorted(found, key=lambda each: (each.start, each.key)), unusable
+
+
+def _find_session_id(trace: RecordedTrace) -> str:
+    return next((name for span in trace.spans if (name := find_conversation_id(span))), "")
+
+
+def _find_continued(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
+    """Return the key of the conversation with the questions that a trace's first request repeats."""
+    asked = tuple(each.user.text for each in turn.history)
+    if turn.resumes and (key := by_questions.get((*asked, turn.question))):
+        return key
+    return by_questions.get(asked, "") if asked else ""
+
+
+def _add_turn(session: _Session, turn: _ObservedTurn) -> None:
+    asked = [each.user.text for each in turn.history]
+    known = session.questions
+    if turn.resumes and known == [*asked, turn.question]:
+        # The same question again, with calls and results behind it: one loop of calls in several traces.
+        spans = (*session.last_spans, *turn.spans)
+        session.turns[-1] = replace(session.turns[-1], expected=read_transcript(spans).reply)
+        session.last_spans = spans
+        return
+    if asked[: len(known)] == known:
+        session.turns += turn.history[len(known) :]
+    session.turns.append(CaseTurn(UserMessage(turn.question), turn.reply))
+    session.last_spans = turn.spans
+
+
+def _build_conversation(key: str, session: _Session) -> ObservedConversation:
+    infos = [trace.info for trace in session.traces]
+    errors = (info.error or _find_error(trace) for trace in session.traces for info in [trace.info])
+    return ObservedConversation(
+        key=key,
+        turns=tuple(session.turns),
+        trace_ids=tuple(info.trace_id for info in infos),
+        start=min(trace.start for trace in session.traces),
+        url=next((info.url for info in infos if info.url), ""),
+        tags=tuple(dict.fromkeys(tag for info in infos for tag in info.tags)),
+        feedback={name: value for info in infos for name, value in info.feedback.items()},
+        error=next(filter(None, errors), ""),
+    )
+
+
+def _find_error(trace: RecordedTrace) -> str:
+    """Return the error of a root of the trace: an agent may have handled those of its tools."""
+    ids = {span.span_id for span in trace.spans}
+    return next((span.error for span in trace.spans if span.error and span.parent_id not in ids), "")
+
+
+# --- the turns of one trace ---------------------------------------------------------------------------------
+
+
+def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
+    """Yield the turns of a trace, which are several if the trace holds a whole conversation."""
+    spans = sorted(map(convert_span, trace.spans), key=lambda span: (span.start, span.end))
+    parts = _split_turns(spans)
+    for number, part in enumerate(parts):
+        turn = _read_turn(part)
+        if not turn.question and trace.info.question:
+            turn = replace(turn, question=trace.info.question)
+        if turn.reply.response is None and number == len(parts) - 1 and trace.info.answer:
+            turn = replace(turn, reply=replace(turn.reply, response=trace.info.answer))
+        if turn.question:
+            yield turn
+
+
+def _split_turns(spans: list[Span]) -> list[list[Span]]:
+    """Split the spans where a request has a further question, or where another root asks another."""
+    roots = _find_roots(spans)
+    starts: list[int] = []
+    asked: list[str] = []
+    root = ""
+    for span in spans:
+        if span.get_text("gen_ai.operation.name") != "chat":
+            continue
+        questions = [text for _, text in _list_questions(_get_messages(span, "gen_ai.input.messages"))]
+        if not questions:
+            continue
+        grown = bool(asked) and len(questions) > len(asked) and questions[: len(asked)] == asked
+        other_root = bool(root) and roots[span.span_id] != root and questions != asked
+        if not asked or grown or other_root:
+            starts.append(span.start)
+            asked, root = questions, roots[span.span_id]
+    if len(starts) < 2:
+        return [spans]
+    # A span belongs to the last turn that began before it. An agent's span around several turns is in none.
+    edges = [0, *(_find_edge(spans, roots, start) for start in starts[1:]), 2**80]
+    parts = [
+        [
+            span
+            for span in spans
+            if begin <= span.start < end
+            and not (span.end > end and span.get_text("gen_ai.operation.name") == "invoke_agent")
+        ]
+        for begin, end in pairwise(edges)
+    ]
+    return [part for part in parts if part]
+
+
+def _find_edge(spans: list[Span], roots: dict[str, str], start: int) -> int:
+    """Return the begin of the root of a turn's first request, or of the request itself."""
+    first = next(span for span in spans if span.start == start)
+    root = next((span for span in spans if span.span_id == roots[first.span_id]), first)
+    others = any(
+        roots[span.span_id] == root.span_id and span.start < start for span in spans if span is not root
+    )
+    return start if others else root.start
+
+
+def _find_roots(spans: list[Span]) -> dict[str, str]:
+    """Return the id of the topmost recorded ancestor of each span; cycles of parents end at any of them."""
+    by_id = {span.span_id: span for span in spans}
+    roots: dict[str, str] = {}
+    for span in spans:
+        top, seen = span, {span.span_id}
+        while top.parent_id in by_id and top.parent_id not in seen and top.span_id not in roots:
+            top = by_id[top.parent_id]
+            seen.add(top.span_id)
+        roots |= dict.fromkeys(seen, roots.get(top.span_id, top.span_id))
+    return roots
+
+
+def _read_turn(spans: Sequence[Span]) -> _ObservedTurn:
+    transcript = read_transcript(spans)
+    models = [span for span in spans if span.get_text("gen_ai.operation.name") == "chat"]
+    asking = next((span for span in models if _get_messages(span, "gen_ai.input.messages")), None)
+    if asking is None:
+        return _ObservedTurn(transcript.question, transcript.reply, tuple(spans), (), resumes=False)
+    messages = _get_messages(asking, "gen_ai.input.messages")
+    questions = _list_questions(messages)
+    at = questions[-1][0] if questions else len(messages)
+    reply, later = transcript.reply, messages[at + 1 :]
+    has_executions = any(span.get_text("gen_ai.operation.name") == "execute_tool" for span in spans)
+    if later and not has_executions:
+        # Only the last request of a loop of calls was recorded: the calls before it are in its messages.
+        lead = _read_events(later)
+        reply = replace(reply, events=(*lead, *_drop_results(reply.events, lead)))
+    question = questions[-1][1] if questions else transcript.question
+    return _ObservedTurn(question, reply, tuple(spans), tuple(_read_history(messages[:at])), bool(later))
+
+
+def _drop_results(events: Iterable[Event], known: Sequence[Event]) -> Iterator[Event]:
+    ids = {event.id for event in known if isinstance(event, ToolResult) and event.id}
+    return (event for event in events if not (isinstance(event, ToolResult) and event.id in ids))
+
+
+def _get_messages(span: Span, name: str) -> list[ChatMessage]:
+    found = span.attributes.get(name)
+    return (
+        [each for each in found if isinstance(each, dict)][:_MOST_MESSAGES] if isinstance(found, list) else []
+    )
+
+
+def _list_questions(messages: Sequence[ChatMessage]) -> list[tuple[int, str]]:
+    """Return the index and the text of each message of the user."""
+    return [
+        (index, text)
+        for index, message in enumerate(messages)
+        if message.get("role") == "user" and (text := get_message_text(message))
+    ]
+
+
+def _read_history(messages: Sequence[ChatMessage]) -> Iterator[CaseTurn]:
+    """Yield the turns in messages, each beginning with one of the user."""
+    questions = _list_questions(messages)
+    ends = [*(index for index, _ in questions[1:]), len(messages)]
+    for (index, text), end in zip(questions, ends, strict=False):
+        events = _read_events(messages[index + 1 : end])
+        last = events[-1] if events else None
+        if isinstance(last, Message):
+            yield CaseTurn(UserMessage(text), Reply(last.text, tuple(events[:-1])))
+        else:
+            yield CaseTurn(UserMessage(text), Reply(None, tuple(events)))
+
+
+def _read_events(messages: Sequence[ChatMessage]) -> list[Event]:
+    names: dict[str, str] = {}
+    parts = (part for message in messages if message.get("role") != "system" for part in message["parts"])
+    return [event for part in parts if (event := _read_event(part, names)) is not None]
+
+
+def _read_event(part: dict[str, Any], names: dict[str, str]) -> Event | None:
+    kind, id_ = part.get("type"), str(part.get("id") or "")
+    if kind == "text":
+        return Message(part["content"]) if isinstance(part.get("content"), str) else None
+    if kind == "tool_call":
+        names[id_] = name = str(part.get("name") or "")
+        args = part.get("arguments")
+        if args is None or isinstance(args, dict):
+            return ToolCall(name, args, id_ or None)
+        return ToolCall(name, None, id_ or None, other_args=args)
+    if kind == "tool_call_response" and id_ in names:
+        return ToolResult(names[id_], part.get("response"), id_ or None)
+    return None

@@ -1,0 +1,109 @@
+"""Logfire: rows of its table `records`, as its query API and its exports return them."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+
+from evalgate.agents.tracing.chat_messages import decode_json
+from evalgate.agents.tracing.trace_formats import Span, SpanEvent
+from evalgate.core.errors import InvalidInputError
+from evalgate.integrations.trace_sources.api_client import ApiClient, TraceQuery
+from evalgate.integrations.trace_sources.otel import flatten_attributes
+from evalgate.integrations.trace_sources.traces import TraceItem, get_list, get_text, parse_time
+
+_COLUMNS = (
+    "trace_id, span_id, parent_span_id, span_name, start_timestamp, end_timestamp, attributes, otel_events, "
+    "otel_resource_attributes, otel_status_code, otel_status_message, is_exception, exception_message, kind"
+)
+_MOST_ROWS = 10_000
+_TRACES_PER_QUERY = 50
+
+
+class LogfireReader:
+    """Reader of rows."""
+
+    def matches_row(self, row: Mapping[str, Any]) -> bool:
+        """Return True if the object has the columns of a record."""
+        return {"trace_id", "span_id", "span_name"} <= row.keys()
+
+    def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
+        """Return the span; a pending span, which a finished one follows, gives none."""
+        if get_text(row, "kind") == "pending_span":
+            return
+        attributes, resource = (
+            decode_json(row.get("attributes")),
+            decode_json(row.get("otel_resource_attributes")),
+        )
+        found = decode_json(row.get("otel_events"))
+        error = get_text(row, "otel_status_message", "exception_message") or "error"
+        yield Span(
+            trace_id=get_text(row, "trace_id"),
+            span_id=get_text(row, "span_id"),
+            parent_id=get_text(row, "parent_span_id"),
+            name=get_text(row, "span_name"),
+            start=parse_time(row.get("start_timestamp")),
+            end=parse_time(row.get("end_timestamp")),
+            attributes=dict(flatten_attributes(attributes)) if isinstance(attributes, dict) else {},
+            resource=resource if isinstance(resource, dict) else {},
+            events=tuple(
+                SpanEvent(get_text(event, "event_name", "name"), _get_attributes(event))
+                for event in (found if isinstance(found, list) else ())
+                if isinstance(event, dict)
+            ),
+            error=error
+            if get_text(row, "otel_status_code") == "ERROR" or row.get("is_exception") in {True, "true"}
+            else "",
+        )
+
+
+def _get_attributes(event: Mapping[str, Any]) -> dict[str, Any]:
+    found = event.get("attributes")
+    return found if isinstance(found, dict) else dict(event)
+
+
+class LogfireApi:
+    """`GET /v1/query` with SQL: the newest traces with spans of models, then all spans of these traces."""
+
+    variables = ("LOGFIRE_BASE_URL", "LOGFIRE_READ_TOKEN")
+    default_endpoint = "https://logfire-us.pydantic.dev"
+
+    def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the read token.
+
+        Raises:
+            InvalidInputError: the token is missing.
+        """
+        token = environ.get("LOGFIRE_READ_TOKEN")
+        if not token:
+            raise InvalidInputError("logfire: set LOGFIRE_READ_TOKEN to a read token of the project")
+        return {"Authorization": f"Bearer {token}"}
+
+    async def iter_rows(
+        self,
+        client: ApiClient,
+        query: TraceQuery,
+        environ: Mapping[str, str],  # noqa: ARG002
+    ) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield the rows. `query.filter` is a condition in SQL on `records`."""
+        where = "attributes ? 'gen_ai.operation.name' or attributes ? 'gen_ai.request.model'"
+        more = f" and ({query.filter})" if query.filter else ""
+        # The condition is SQL of the user, who may read all of the project; the ids are alphanumeric.
+        sql = (
+            f"select trace_id, max(start_timestamp) as latest from records where ({where}){more} "  # noqa: S608
+            f"group by trace_id order by latest desc limit {query.limit}"
+        )
+        ids = [get_text(row, "trace_id") for row in await _query(client, sql, query)]
+        for at in range(0, len(ids), _TRACES_PER_QUERY):
+            chosen = ", ".join(f"'{each}'" for each in ids[at : at + _TRACES_PER_QUERY] if each.isalnum())
+            sql = f"select {_COLUMNS} from records where trace_id in ({chosen}) order by start_timestamp"  # noqa: S608
+            for row in await _query(client, sql, query):
+                yield row
+
+
+async def _query(client: ApiClient, sql: str, query: TraceQuery) -> list[Mapping[str, Any]]:
+    params = {"sql": sql, "json_rows": "true", "limit": str(_MOST_ROWS)}
+    if query.since:
+        params["min_timestamp"] = query.since.isoformat()
+    if query.until:
+        params["max_timestamp"] = query.until.isoformat()
+    answer = await client.get_json("/v1/query", params)
+    return [row for row in get_list(answer, "rows") if isinstance(row, dict)]

@@ -1,0 +1,160 @@
+"""Exports of OpenTelemetry collectors and back ends: OTLP, Jaeger, Zipkin, and the span objects of SDKs."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+
+from evalgate.agents.tracing.trace_formats import (
+    InvalidOtlpError,
+    Span,
+    SpanEvent,
+    is_jaeger,
+    read_jaeger_spans,
+    read_otlp_json,
+)
+from evalgate.integrations.trace_sources.api_client import ApiClient, TraceQuery
+from evalgate.integrations.trace_sources.traces import (
+    TraceInfo,
+    TraceItem,
+    get_dict,
+    get_list,
+    get_text,
+    parse_time,
+)
+
+
+class OtlpReader:
+    """Reader of OTLP/JSON: an export request, or a line of the collector's file exporter."""
+
+    def matches_row(self, row: Mapping[str, Any]) -> bool:
+        """Return True if the object has `resourceSpans`."""
+        return "resourceSpans" in row
+
+    def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
+        """Return the spans of an export request."""
+        try:
+            return read_otlp_json(dict(row))
+        except InvalidOtlpError as error:
+            raise ValueError(f"is no export request of OTLP: {error}") from None
+
+
+class JaegerReader:
+    """Reader of Jaeger's JSON: an answer of its query API, or a trace that was downloaded from its page."""
+
+    def matches_row(self, row: Mapping[str, Any]) -> bool:
+        """Return True if the object is an answer with traces, or one trace."""
+        return is_jaeger(dict(row)) or ("traceID" in row and isinstance(row.get("spans"), list))
+
+    def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
+        """Return the spans of all traces in the object."""
+        yield from read_jaeger_spans(dict(row) if is_jaeger(dict(row)) else {"data": [row]})
+        if url := get_text(row, "evalgate_url"):
+            yield TraceInfo(get_text(row, "traceID"), url=url)
+
+
+class ZipkinReader:
+    """Reader of spans in Zipkin's version 2."""
+
+    def matches_row(self, row: Mapping[str, Any]) -> bool:
+        """Return True if the object has the keys of a Zipkin span."""
+        return {"traceId", "id"} <= row.keys() and bool({"localEndpoint", "duration", "tags"} & row.keys())
+
+    def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
+        """Return the span. Zipkin counts in microseconds."""
+        tags = get_dict(row, "tags")
+        start, took = row.get("timestamp"), row.get("duration")
+        begin = start * 1000 if isinstance(start, int) else 0
+        yield Span(
+            trace_id=get_text(row, "traceId"),
+            span_id=get_text(row, "id"),
+            parent_id=get_text(row, "parentId"),
+            name=get_text(row, "name"),
+            start=begin,
+            end=begin + (took * 1000 if isinstance(took, int) else 0),
+            attributes=tags,
+            resource={"service.name": get_text(get_dict(row, "localEndpoint"), "serviceName")},
+            error=str(tags.get("error") or ""),
+        )
+
+
+class JaegerApi:
+    """Jaeger's query API (`/api/traces`), which needs the name of a service as `--project`."""
+
+    variables = ("JAEGER_ENDPOINT",)
+    default_endpoint = "http://localhost:16686"
+
+    def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
+        """Return no headers: Jaeger itself knows no users."""
+        return {}
+
+    async def iter_rows(
+        self,
+        client: ApiClient,
+        query: TraceQuery,
+        environ: Mapping[str, str],  # noqa: ARG002
+    ) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield the one answer of the query."""
+        found: dict[str, str] = {"service": query.project, "limit": str(query.limit)}
+        if query.since:
+            found["start"] = str(int(query.since.timestamp() * 1e6))
+        if query.until:
+            found["end"] = str(int(query.until.timestamp() * 1e6))
+        if query.filter:
+            found["tags"] = query.filter
+        answer = await client.get_json("/api/traces", found)
+        for trace in get_list(answer, "data"):
+            if isinstance(trace, dict):
+                yield {**trace, "evalgate_url": f"{client.endpoint}/trace/{get_text(trace, 'traceID')}"}
+
+
+class SpanObjectReader:
+    """Reader of span objects: Phoenix's API and exports, and `to_json` of OpenTelemetry's spans."""
+
+    def matches_row(self, row: Mapping[str, Any]) -> bool:
+        """Return True if the object has a `context` with the id of its trace, nested or as columns."""
+        return "context.trace_id" in row or "trace_id" in get_dict(row, "context")
+
+    def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
+        """Return the span."""
+        context = get_dict(row, "context")
+        attributes = dict(flatten_attributes(get_dict(row, "attributes")))
+        attributes |= {
+            key.removeprefix("attributes."): value
+            for key, value in row.items()
+            if key.startswith("attributes.") and value is not None
+        }
+        if kind := get_text(row, "span_kind"):
+            attributes.setdefault("openinference.span.kind", kind)
+        status = get_dict(row, "status")
+        code = get_text(row, "status_code") or get_text(status, "status_code")
+        message = get_text(row, "status_message") or get_text(status, "description")
+        yield Span(
+            trace_id=_strip_id(get_text(context, "trace_id") or get_text(row, "context.trace_id")),
+            span_id=_strip_id(get_text(context, "span_id") or get_text(row, "context.span_id")),
+            parent_id=_strip_id(get_text(row, "parent_id")),
+            name=get_text(row, "name"),
+            start=parse_time(row.get("start_time")),
+            end=parse_time(row.get("end_time")),
+            attributes=attributes,
+            resource=get_dict(get_dict(row, "resource"), "attributes"),
+            events=tuple(
+                SpanEvent(get_text(event, "name"), get_dict(event, "attributes"))
+                for event in get_list(row, "events")
+                if isinstance(event, dict)
+            ),
+            error=(message or "error") if code == "ERROR" else "",
+        )
+
+
+def _strip_id(text: str) -> str:
+    return text.removeprefix("0x")
+
+
+def flatten_attributes(
+    found: Mapping[str, Any], prefix: str = "", depth: int = 0
+) -> Iterable[tuple[str, Any]]:
+    """Yield nested attributes under dotted names, and each object under its own name too."""
+    for key, value in found.items():
+        name = f"{prefix}{key}"
+        yield name, value
+        if isinstance(value, dict) and depth < 6:
+            yield from flatten_attributes(value, f"{name}.", depth + 1)

@@ -1,0 +1,87 @@
+"""Phoenix (Arize): its REST API. Spans carry the attributes of OpenInference."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from evalgate.integrations.trace_sources.api_client import ApiClient, TraceQuery
+from evalgate.integrations.trace_sources.otel import SpanObjectReader
+from evalgate.integrations.trace_sources.traces import TraceInfo, TraceItem, get_dict, get_list, get_text
+
+_PAGE = 100  # of at most 1,000
+_IDS_PER_REQUEST = 50  # span ids go into the address
+
+
+class PhoenixReader:
+    """Reader of Phoenix's spans, and of their annotations."""
+
+    def matches_row(self, row: Mapping[str, Any]) -> bool:
+        """Return True if the object is a span, or an annotation of one."""
+        return "evalgate_annotation" in row or SpanObjectReader().matches_row(row)
+
+    def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
+        """Return the span and the page of its trace, or the feedback in an annotation."""
+        if "evalgate_annotation" in row:
+            note = get_dict(row, "evalgate_annotation")
+            result = get_dict(note, "result")
+            score, label = result.get("score"), result.get("label")
+            value = score if isinstance(score, int | float) else label
+            if isinstance(value, int | float | str):
+                yield TraceInfo(get_text(row, "trace_id"), feedback={get_text(note, "name"): value})
+            return
+        yield from SpanObjectReader().read_row(row)
+        if url := get_text(row, "evalgate_url"):
+            yield TraceInfo(get_text(get_dict(row, "context"), "trace_id"), url=url)
+
+
+class PhoenixApi:
+    """`/v1/projects/{project}/spans` and `/v1/projects/{project}/span_annotations`."""
+
+    variables = ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_API_KEY", "PHOENIX_PROJECT_NAME")
+    default_endpoint = "http://localhost:6006"
+
+    def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the key as a bearer token; a local server may have none."""
+        key = environ.get("PHOENIX_API_KEY")
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    async def iter_rows(
+        self, client: ApiClient, query: TraceQuery, environ: Mapping[str, str]
+    ) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield spans until they belong to more traces than the limit, then their annotations."""
+        name = query.project or environ.get("PHOENIX_PROJECT_NAME") or "default"
+        project = quote(name, safe="")
+        about = get_dict(await client.get_json(f"/v1/projects/{project}", {}), "data")
+        base = f"{client.endpoint}/projects/{get_text(about, 'id')}/traces/"
+        params = {"limit": str(_PAGE)}
+        if query.since:
+            params["start_time"] = query.since.isoformat()
+        if query.until:
+            params["end_time"] = query.until.isoformat()
+        traces: dict[str, str] = {}
+        while True:
+            page = await client.get_json(f"/v1/projects/{project}/spans", params)
+            for span in get_list(page, "data"):
+                if not isinstance(span, dict):
+                    continue
+                context = get_dict(span, "context")
+                traces[get_text(context, "span_id")] = get_text(context, "trace_id")
+                yield {**span, "evalgate_url": base + get_text(context, "trace_id")}
+            cursor = get_text(page, "next_cursor")
+            if not cursor or len(set(traces.values())) > query.limit:
+                break
+            params["cursor"] = cursor
+        async for row in _iter_annotations(client, project, traces):
+            yield row
+
+
+async def _iter_annotations(
+    client: ApiClient, project: str, traces: Mapping[str, str]
+) -> AsyncIterator[Mapping[str, Any]]:
+    ids = list(traces)
+    for at in range(0, len(ids), _IDS_PER_REQUEST):
+        params = [("span_ids", each) for each in ids[at : at + _IDS_PER_REQUEST]] + [("limit", "1000")]
+        page = await client.get_json(f"/v1/projects/{project}/span_annotations", params, missing_ok=True)
+        for note in get_list(page, "data"):
+            if isinstance(note, dict) and (trace := traces.get(get_text(note, "span_id"))):
+                yield {"evalgate_annotation": note, "trace_id": trace}

@@ -1,0 +1,95 @@
+"""Selection of conversations: repeats are dropped, tool paths limited, and a stratified sample drawn."""
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeAlias
+
+from evalgate.core.types import Event, ToolCall
+from evalgate.integrations.trace_sources.conversations import ObservedConversation
+from evalgate.integrations.trace_sources.traces import Feedback
+
+Trait: TypeAlias = Literal["errors", "disliked", "liked"]
+
+_BAD = frozenset(
+    {"thumbs_down", "thumbs-down", "down", "negative", "bad", "dislike", "disliked", "incorrect"}
+)
+_GOOD = frozenset({"thumbs_up", "thumbs-up", "up", "positive", "good", "like", "liked", "correct"})
+_LONG = 3
+"""Turns from which on a conversation is long, for the sample."""
+
+
+def is_disliked(feedback: Feedback) -> bool:
+    """Return True if a score is 0 or below, or a label such as `thumbs_down`."""
+    return any(value.lower() in _BAD if isinstance(value, str) else value <= 0 for value in feedback.values())
+
+
+def is_liked(feedback: Feedback) -> bool:
+    """Return True if there is feedback of which none is bad, and some is good."""
+    return not is_disliked(feedback) and any(
+        value.lower() in _GOOD if isinstance(value, str) else value > 0 for value in feedback.values()
+    )
+
+
+TRAITS: dict[Trait, Callable[[ObservedConversation], bool]] = {
+    "errors": lambda each: bool(each.error),
+    "disliked": lambda each: is_disliked(each.feedback),
+    "liked": lambda each: is_liked(each.feedback),
+}
+
+
+def list_traits(conversation: ObservedConversation) -> tuple[Trait, ...]:
+    """Return the traits that a conversation has."""
+    return tuple(name for name, has_trait in TRAITS.items() if has_trait(conversation))
+
+
+def drop_repeats(found: Iterable[ObservedConversation]) -> list[ObservedConversation]:
+    """Return the conversations without those that ask, call and answer the same as an earlier one."""
+    unique: dict[str, ObservedConversation] = {}
+    for each in found:
+        said = [
+            [
+                turn.user.text,
+                turn.expected.response,
+                [_describe_call(event) for event in turn.expected.events],
+            ]
+            for turn in each.turns
+        ]
+        unique.setdefault(json.dumps(said, sort_keys=True, default=str), each)
+    return list(unique.values())
+
+
+def _describe_call(event: Event) -> object:
+    if isinstance(event, ToolCall):
+        return [event.name, event.args, event.other_args]
+    return None
+
+
+def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[ObservedConversation]:
+    """Return at most `most` conversations that call the same tools in the same order: the newest."""
+    left: dict[object, int] = defaultdict(lambda: most)
+    kept = []
+    for each in reversed(found):
+        if left[each.tool_path] > 0:
+            left[each.tool_path] -= 1
+            kept.append(each)
+    return kept[::-1]
+
+
+def draw_sample(found: Sequence[ObservedConversation], size: int, seed: int) -> list[ObservedConversation]:
+    """Return `size` conversations in their order, from every stratum in turn, rare ones included.
+
+    A stratum has the same tool path, length (short or long), outcome and feedback.
+    """
+    strata: dict[object, list[ObservedConversation]] = defaultdict(list)
+    for each in found:
+        strata[each.tool_path, len(each.turns) >= _LONG, list_traits(each)].append(each)
+    generator = random.Random(seed)  # noqa: S311  a sample, no secret
+    groups = [generator.sample(group, len(group)) for group in strata.values()]
+    generator.shuffle(groups)
+    chosen: list[ObservedConversation] = []
+    while len(chosen) < size and any(groups):
+        chosen += [group.pop() for group in groups if group]
+    keys = {each.key for each in chosen[:size]}
+    return [each for each in found if each.key in keys]

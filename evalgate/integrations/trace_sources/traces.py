@@ -1,0 +1,164 @@
+"""Recorded traces: spans grouped by trace, with what a tracing tool knows about each."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field, replace
+from datetime import datetime
+from typing import Any, Protocol, TypeAlias
+
+from evalgate.agents.tracing.trace_formats import Span
+from evalgate.core.errors import Problem
+from evalgate.core.frozen import frozen
+
+Feedback: TypeAlias = Mapping[str, float | str]
+"""Name of a score to its value: a number, or a label."""
+
+NO_FEEDBACK: Feedback = {}
+
+
+@frozen
+class TraceInfo:
+    """Facts about a trace that are not in its spans."""
+
+    trace_id: str
+    conversation_id: str = ""
+    """Id of the session or thread that the trace belongs to."""
+    url: str = ""
+    """Page of the trace."""
+    tags: tuple[str, ...] = ()
+    feedback: Feedback = field(default_factory=lambda: NO_FEEDBACK)
+    error: str = ""
+    question: str = ""
+    """Input of the whole trace, if it is text."""
+    answer: str = ""
+    start: int = 0
+    """Begin in nanoseconds since the epoch; 0 if it is not known."""
+
+
+TraceItem: TypeAlias = Span | TraceInfo
+
+
+@frozen
+class RecordedTrace:
+    """The spans of one trace."""
+
+    info: TraceInfo
+    spans: tuple[Span, ...]
+
+    @property
+    def start(self) -> int:
+        """Return the begin in nanoseconds since the epoch; 0 if there is no span."""
+        return min((span.start for span in self.spans if span.start), default=self.info.start)
+
+
+class RowReader(Protocol):
+    """Reader of the objects in exports and in API answers of one tracing tool."""
+
+    def matches_row(self, row: Mapping[str, Any]) -> bool:
+        """Return True if the object looks like one of this tool."""
+        ...
+
+    def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
+        """Return the spans and facts in an object.
+
+        Raises:
+            ValueError: the object cannot be read; the text is the rest of a sentence.
+        """
+        ...
+
+
+@frozen
+class TraceBatch:
+    """Result of reading a source."""
+
+    traces: tuple[RecordedTrace, ...]
+    problems: tuple[Problem, ...] = ()
+    """Parts of the source that could not be read."""
+    rows: int = 0
+    """Objects that were read."""
+
+
+def collect_traces(items: Iterable[TraceItem]) -> tuple[RecordedTrace, ...]:
+    """Group spans and facts by trace, in the order of the traces' beginnings. Repeated spans count once."""
+    spans: dict[str, dict[str, Span]] = {}
+    infos: dict[str, TraceInfo] = {}
+    for item in items:
+        if isinstance(item, TraceInfo):
+            known = infos.get(item.trace_id)
+            infos[item.trace_id] = _merge_infos(known, item) if known else item
+        else:
+            group = spans.setdefault(item.trace_id, {})
+            group.setdefault(item.span_id or f"#{len(group)}", item)
+    traces = [
+        RecordedTrace(infos.get(trace_id) or TraceInfo(trace_id), tuple(spans.get(trace_id, {}).values()))
+        for trace_id in dict.fromkeys((*spans, *infos))
+    ]
+    return tuple(sorted(traces, key=lambda trace: (trace.start, trace.info.trace_id)))
+
+
+def _merge_infos(first: TraceInfo, second: TraceInfo) -> TraceInfo:
+    return replace(
+        first,
+        conversation_id=first.conversation_id or second.conversation_id,
+        url=first.url or second.url,
+        tags=tuple(dict.fromkeys((*first.tags, *second.tags))),
+        feedback={**first.feedback, **second.feedback},
+        error=first.error or second.error,
+        question=first.question or second.question,
+        answer=first.answer or second.answer,
+        start=first.start or second.start,
+    )
+
+
+_FRACTION = re.compile(r"\.(\d{6})\d+")
+
+
+def parse_time(found: object) -> int:
+    """Return a moment in nanoseconds since the epoch; 0 if it is not known.
+
+    `found` is ISO 8601 (UTC if it has no zone), or a number of nanoseconds, microseconds, milliseconds or
+    seconds, told apart by its size.
+    """
+    if isinstance(found, datetime):
+        return int(found.timestamp() * 1e6) * 1000
+    if isinstance(found, str) and found.strip().isdecimal() and len(found) < 24:
+        found = int(found)
+    if isinstance(found, int | float) and not isinstance(found, bool) and 0 < found < 1e20:
+        for limit, factor in ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3)):
+            if found < limit:
+                return int(found * factor)
+        return int(found)
+    if not isinstance(found, str):
+        return 0
+    text = _FRACTION.sub(r".\1", found.strip().replace(" UTC", "+00:00").replace("Z", "+00:00"))
+    try:
+        moment = datetime.fromisoformat(text if re.search(r"[+-]\d\d:?\d\d$", text) else f"{text}+00:00")
+        return int(moment.timestamp() * 1e6) * 1000
+    except (ValueError, OverflowError):
+        return 0
+
+
+def get_text(row: Mapping[str, Any], *names: str) -> str:
+    """Return the first of the named values that is a text or a number, as text; "" if none is."""
+    for name in names:
+        value = row.get(name)
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+    return ""
+
+
+def get_list(row: Mapping[str, Any], *names: str) -> list[Any]:
+    """Return the first of the named values that is a list; [] if none is."""
+    return next((value for name in names if isinstance(value := row.get(name), list)), [])
+
+
+def get_dict(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the first of the named values that is an object; {} if none is."""
+    return next((value for name in names if isinstance(value := row.get(name), dict)), {})
+
+
+def filter_texts(values: Iterable[object]) -> Iterator[str]:
+    """Yield the texts that are not empty."""
+    yield from (value for value in values if isinstance(value, str) and value.strip())
