@@ -8,11 +8,13 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.types import Record
 from evalgate.runner.reevaluation import (
     EMPTY_RECORD,
+    GateRules,
     build_stored_record,
-    compare_with_baseline,
+    infer_runs_setting,
     load_stored_baseline,
     load_stored_result,
     load_thresholds_or_default,
+    reevaluate,
 )
 from evalgate.system.workspace import resolve_workspace
 
@@ -33,7 +35,8 @@ def compare_results(before: str, after: str, *, thresholds: str | None, folder: 
     record = load_stored_result(workspace, after)
     if record is None:
         record = build_stored_record(load_stored_baseline(workspace, after), criteria, EMPTY_RECORD)
-    found = compare_with_baseline(record, baseline, rules, before)
+    gate = rules.config.gate.model_copy(update={"baseline": before})
+    found = reevaluate(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
     what = pluralize(len(found.cases), "case")
     notice = f"{after} ({what}) was compared with {before}; nothing was run."
     return replace(found, notices=(notice, *found.notices))

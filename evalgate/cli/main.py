@@ -34,8 +34,11 @@ from evalgate.cli.options import (
 from evalgate.cli.project_folder import AGENT, BASELINE, FILE, run_in_project
 from evalgate.cli.redacted_output import build_redactor, print_json, print_report, print_sentence
 
-_MODULES = {name: f"evalgate.cli.{name}" for name in ("baseline", "merge", "results", "run", "view")}
-"""Commands with a module of their own, which has their name."""
+_MODULES = {
+    name: f"evalgate.cli.{name}" for name in ("baseline", "merge", "results", "review", "run", "view")
+}
+_MODULES["import"] = "evalgate.cli.import_"
+"""Commands with a module of their own, which has their name, and `_` behind it if Python uses the word."""
 
 
 class _RootGroup(FullLineGroup):
@@ -44,7 +47,8 @@ class _RootGroup(FullLineGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, or None if there is none of this name."""
         if cmd_name in _MODULES and cmd_name not in self.commands:
-            self.add_command(getattr(import_module(_MODULES[cmd_name]), cmd_name))
+            module = import_module(_MODULES[cmd_name])
+            self.add_command(getattr(module, module.__name__.rpartition(".")[2]))
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

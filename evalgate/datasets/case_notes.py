@@ -7,19 +7,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
-from evalgate.core.types import EvalCase
+from evalgate.core.types import EvalCase, ToolMock
 from evalgate.datasets.cases import map_cases
 from evalgate.datasets.loading import build_notes_name
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.documents.validation_errors import Id, validate_model
 
 CaseStatus = Literal["expected", "observed"]
+
+
+class NotedMock(BaseModel):
+    """A fixed result of a tool, which replaces a call."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tool: Id
+    args: dict[str, Any] | None = None
+    """Arguments that the call must have; None: any."""
+    turn: int | None = Field(default=None, ge=0)
+    """The only turn (0-based) in which it applies."""
+    result: Any = None
 
 
 class CaseNote(BaseModel):
@@ -33,6 +46,8 @@ class CaseNote(BaseModel):
     """Link to the recorded trace that the case was made from."""
     imported: date | None = None
     """Day on which the case was imported."""
+    tool_mocks: tuple[NotedMock, ...] = ()
+    """Recorded results of tools, which are not called then."""
 
 
 class CaseNotes(BaseModel):
@@ -42,6 +57,8 @@ class CaseNotes(BaseModel):
 
     cases: dict[str, CaseNote] = {}
     """Id of a case to its notes."""
+    dropped: tuple[str, ...] = ()
+    """Sources of cases that a review dropped: another import leaves them out."""
 
 
 def read_case_notes(path: Path, shown_as: str) -> tuple[CaseNotes, ConfigDocument]:
@@ -89,6 +106,13 @@ def _build_change(notes: Mapping[str, CaseNote]) -> Callable[[EvalCase], EvalCas
         if note is None:
             return case
         tags = tuple(dict.fromkeys((*case.tags, *note.tags)))
-        return replace(case, status=note.status, source=note.source, tags=tags)
+        mocks = [ToolMock(each.tool, each.result, each.args, turn=each.turn) for each in note.tool_mocks]
+        return replace(
+            case,
+            status=note.status,
+            source=note.source,
+            tags=tags,
+            tool_mocks=(*case.tool_mocks, *mocks),
+        )
 
     return add_notes

@@ -1,0 +1,135 @@
+"""Command `evalgate import` with its options."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalgate.cli.options import WRITABLE_FORMATS, FormatParamType, project_directory, require_nonempty
+from evalgate.cli.project_folder import FILE
+from evalgate.cli.redacted_output import build_redactor, print_sentence
+
+
+class _MomentParamType(click.ParamType[datetime]):
+    """A moment: ISO 8601, or a time span before now."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Return the moment."""
+        if isinstance(value, datetime):
+            return value
+        from evalgate.cli.import_traces import parse_moment
+
+        try:
+            return parse_moment(str(value))
+        except (ValueError, OverflowError):
+            message = "is neither a moment (2026-11-23T12:00) nor a time span (30m, 12h, 7d, 2w)"
+            self.fail(f"{value!r} {message}", param, ctx)
+
+
+@click.command("import")
+@click.argument("source", metavar="SOURCE", callback=require_nonempty)
+@click.option(
+    "--out",
+    "-o",
+    type=FILE,
+    metavar="OUT",
+    default="evals/production.evalset.json",
+    show_default=True,
+    help="Eval set to add the cases to; made if it does not exist.",
+)
+@click.option(
+    "--to",
+    type=FormatParamType(WRITABLE_FORMATS),
+    metavar="FORMAT",
+    default="adk",
+    show_default=True,
+    help="Format of a new file: adk, adk-rs, trpc or orchestrate.",
+)
+@click.option("--project", metavar="NAME", default="", help="Project of the API; for Jaeger the service.")
+@click.option(
+    "--endpoint", metavar="URL", help="Address of the API.  [default: that of the tool's own variable]"
+)
+@click.option("--since", type=_MomentParamType(), metavar="WHEN", help="Begin: 7d, 12h or 2026-11-23T12:00.")
+@click.option("--until", type=_MomentParamType(), metavar="WHEN", help="End, as --since.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Most traces to fetch from an API: the newest.",
+)
+@click.option(
+    "--filter",
+    "condition",
+    metavar="TEXT",
+    default="",
+    help="Condition in the API's own words: a tag, an expression, SQL.",
+)
+@click.option(
+    "--only",
+    type=click.Choice(["errors", "disliked", "liked"]),
+    multiple=True,
+    help="Only conversations that failed, or that have such feedback. Repeatable.",
+)
+@click.option(
+    "--keep-per-path",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Most conversations that call the same tools in the same order: the newest.",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Draw N conversations, of each tool path, length, outcome and feedback in turn.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the sample.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag of every new case. Repeatable.")
+@click.option(
+    "--mocks", is_flag=True, help="Keep the recorded results of tools: they replace the tools in runs."
+)
+@click.option(
+    "--keep-personal-data",
+    is_flag=True,
+    help="Do not replace e-mail addresses, phone numbers and card numbers.",
+)
+@project_directory
+def import_(source: str, out: str, to: str, **given: Any) -> int:
+    """Make cases from recorded traces of production.
+
+    SOURCE is a file (OTLP, Jaeger, Zipkin, or an export of Phoenix, Langfuse, LangSmith or Logfire), or the
+    name of an API: jaeger, langfuse, langsmith, logfire or phoenix. The cases are observed: they run and are
+    reported, and gate after `evalgate review`.
+    """
+    from evalgate.cli.import_traces import ImportOptions, import_traces
+    from evalgate.integrations.trace_sources.api_client import TraceQuery
+
+    options = ImportOptions(
+        source,
+        out,
+        to,
+        TraceQuery(given["project"], given["since"], given["until"], given["limit"], given["condition"]),
+        given["endpoint"],
+        given["only"],
+        given["keep_per_path"],
+        given["sample"],
+        given["seed"],
+        given["tags"],
+        given["mocks"],
+        given["keep_personal_data"],
+    )
+    redactor = build_redactor()
+    with redactor.redact_errors():
+        result = import_traces(options, Path(given["working_directory"]), os.environ, redactor)
+    for sentence in result.problems:
+        print_sentence(sentence, err=True, hide=redactor.redact_text)
+    for sentence in (*result.counts, *result.added):
+        print_sentence(sentence, hide=redactor.redact_text)
+    if result.added:
+        print_sentence(f"These cases do not gate yet. Next: evalgate review {out}")
+    return 0

@@ -1,0 +1,254 @@
+"""`evalgate import`: cases from traces of production. They are observed, and gate only after a review."""
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError, NoVerdictError
+from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseTurn, EvalCase, EvalSet, Reply, ToolCall, ToolResult
+from evalgate.datasets.case_notes import CaseNotes, read_case_notes
+from evalgate.datasets.case_notes_edits import add_notes, build_note
+from evalgate.datasets.eval_set_file import (
+    EditHistory,
+    EvalSetFile,
+    edit_eval_set,
+    open_eval_set,
+)
+from evalgate.datasets.loading import build_notes_name
+from evalgate.integrations.trace_sources.api_client import TraceQuery
+from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
+from evalgate.integrations.trace_sources.selection import (
+    TRAITS,
+    Trait,
+    draw_sample,
+    drop_repeats,
+    limit_per_path,
+    list_traits,
+)
+from evalgate.integrations.trace_sources.sources import fetch_traces, is_api, read_trace_file
+from evalgate.integrations.trace_sources.traces import TraceBatch
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.redaction.personal_data import PersonalDataRedactor
+from evalgate.system.files import read_input_text, write_atomically
+from evalgate.system.workspace import Workspace, open_workspace
+
+_MOST_NAMED = 10
+
+
+@frozen
+class ImportOptions:
+    """Options of the command `evalgate import`."""
+
+    source: str
+    """A file, or the name of an API."""
+    out: str
+    to: str = "adk"
+    """Format of a new file; an existing file keeps its own."""
+    query: TraceQuery = field(default_factory=TraceQuery)
+    endpoint: str | None = None
+    only: tuple[Trait, ...] = ()
+    keep_per_path: int | None = None
+    sample: int | None = None
+    seed: int = 0
+    tags: tuple[str, ...] = ()
+    mocks: bool = False
+    keeps_personal_data: bool = False
+
+
+@frozen
+class ImportResult:
+    """Sentences about an import."""
+
+    counts: tuple[str, ...]
+    problems: tuple[str, ...]
+    """Parts of the source that could not be read or used."""
+    added: tuple[str, ...]
+    """Ids of the new cases."""
+
+
+def import_traces(
+    options: ImportOptions, folder: Path, environ: Mapping[str, str], redactor: LiveRedactor
+) -> ImportResult:
+    """Read traces and add the conversations in them to an eval set and its notes.
+
+    Raises:
+        InvalidInputError: the source or the file is wrong.
+        NoVerdictError: no conversation could be read.
+    """
+    workspace = open_workspace(folder)
+    batch = _read_source(options, workspace, environ)
+    found, unusable = build_conversations(batch.traces)
+    problems = [str(problem) for problem in batch.problems]
+    problems += [f"trace {trace_id}: {reason}" for trace_id, reason in unusable]
+    counts = [f"Read {pluralize(len(batch.traces), 'trace')}: {pluralize(len(found), 'conversation')}."]
+    if not found:
+        raise NoVerdictError("; ".join(problems[:_MOST_NAMED]) or f"{options.source}: there is no trace")
+    target = _open_target(options, workspace)
+    cases = [_build_case(each, options, redactor) for each in _select(found, options, counts)]
+    added = [case for case in cases if case.source not in target.seen and case.eval_id not in target.seen]
+    if len(added) < len(cases):
+        counts.append(f"Left out {len(cases) - len(added):,} that an earlier import had.")
+    if not added:
+        return ImportResult((*counts, f"Nothing was added to {options.out}."), tuple(problems), ())
+    added = _redact_cases(added, options, redactor, counts)
+    lost = _write_cases(added, options, target, workspace)
+    counts.append(f"Added {pluralize(len(added), 'observed case')} to {options.out}.")
+    return ImportResult(tuple(counts), (*problems, *lost), tuple(case.eval_id for case in added))
+
+
+def parse_moment(text: str, now: datetime | None = None) -> datetime:
+    """Return the moment of ISO 8601, or of a time span before now: `30m`, `12h`, `7d` or `2w`.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    units = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+    if match := re.fullmatch(r"(\d{1,6})([mhdw])", text.strip()):
+        return (now or datetime.now(UTC)) - timedelta(**{units[match[2]]: int(match[1])})
+    found = datetime.fromisoformat(text.strip())
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _read_source(options: ImportOptions, workspace: Workspace, environ: Mapping[str, str]) -> TraceBatch:
+    if is_api(options.source, workspace.folder):
+        return asyncio.run(fetch_traces(options.source, options.query, environ, options.endpoint))
+    batch = read_trace_file(workspace.folder / options.source, options.source)
+    since, until = options.query.since, options.query.until
+    kept = [
+        trace
+        for trace in batch.traces
+        if (since is None or not trace.start or trace.start >= since.timestamp() * 1e9)
+        and (until is None or not trace.start or trace.start < until.timestamp() * 1e9)
+    ]
+    return replace(batch, traces=tuple(kept))
+
+
+def _select(
+    found: list[ObservedConversation], options: ImportOptions, counts: list[str]
+) -> list[ObservedConversation]:
+    steps = [("repeat others exactly", drop_repeats(found))]
+    if options.only:
+        wanted = [each for each in steps[-1][1] if any(TRAITS[name](each) for name in options.only)]
+        steps.append((f"are not wanted (--only {', '.join(options.only)})", wanted))
+    if options.keep_per_path is not None:
+        limited = limit_per_path(steps[-1][1], options.keep_per_path)
+        steps.append((f"have a tool path with {options.keep_per_path} newer ones", limited))
+    if options.sample is not None and len(steps[-1][1]) > options.sample:
+        steps.append(("are not in the sample", draw_sample(steps[-1][1], options.sample, options.seed)))
+    before = len(found)
+    for what, kept in steps:
+        if len(kept) < before:
+            counts.append(f"Left out {before - len(kept):,} that {what}.")
+        before = len(kept)
+    return steps[-1][1]
+
+
+def _build_case(found: ObservedConversation, options: ImportOptions, redactor: LiveRedactor) -> EvalCase:
+    tags = dict.fromkeys((*options.tags, *list_traits(found), *found.tags))
+    turns = tuple(
+        CaseTurn(turn.user, Reply(turn.expected.response, tuple(turn.expected.events)))
+        for turn in found.turns
+    )
+    # The id has words of the question. It must be the same in every import, so it is cleaned on its own.
+    question = redactor.redact_text(found.turns[0].user.text)
+    if not options.keeps_personal_data:
+        question = PersonalDataRedactor().redact_text(question)
+    return EvalCase(
+        found.build_case_id(question),
+        turns,
+        tags=tuple(tag for tag in tags if tag.strip()),
+        status="observed",
+        source=found.url or f"{Path(options.source).name} trace {found.trace_ids[0]}",
+        creation_timestamp=found.start / 1e9,
+    )
+
+
+def _list_mocks(case: EvalCase) -> Iterator[Mapping[str, object]]:
+    for number, turn in enumerate(case.turns):
+        calls = {event.id: event for event in turn.expected.events if isinstance(event, ToolCall)}
+        for event in turn.expected.events:
+            if isinstance(event, ToolResult) and (call := calls.get(event.id)) is not None:
+                yield {"tool": call.name, "args": call.args, "turn": number, "result": event.result}
+
+
+def _redact_cases(
+    cases: list[EvalCase], options: ImportOptions, redactor: LiveRedactor, counts: list[str]
+) -> list[EvalCase]:
+    """Return the cases without secrets and personal data, and add sentences about both to `counts`."""
+    cleaned = redactor.redact_tree(cases)
+    if hidden := sum(one != other for one, other in zip(cases, cleaned, strict=True)):
+        counts.append(f"Hid secrets in {pluralize(hidden, 'case')}.")
+    if options.keeps_personal_data:
+        return cleaned
+    personal = PersonalDataRedactor()
+    cleaned = personal.redact_tree(cleaned)
+    if personal.counts:
+        plurals = {"e-mail address": "e-mail addresses"}
+        what = [pluralize(number, kind, plurals.get(kind)) for kind, number in personal.counts.items()]
+        counts.append(f"Replaced personal data: {', '.join(what)}.")
+    return cleaned
+
+
+# --- the file and its notes ---------------------------------------------------------------------------------
+
+
+@frozen
+class _Target:
+    """The eval set that cases are added to."""
+
+    file: EvalSetFile | None
+    """None: it does not exist yet."""
+    notes_path: Path
+    notes_shown_as: str
+    notes_text: str
+    seen: frozenset[str]
+    """Ids of its cases, and the sources of cases that it has or had."""
+
+
+def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:
+    path = workspace.folder / options.out
+    notes_path = path.with_name(build_notes_name(path.name))
+    shown_as = str(Path(options.out).with_name(notes_path.name))
+    notes, text = CaseNotes(), ""
+    if notes_path.exists():
+        notes, text = read_case_notes(notes_path, shown_as)[0], read_input_text(notes_path, shown_as)
+    file = open_eval_set(path, options.out) if path.exists() else None
+    ids = {case.eval_id for case in file.eval_set.cases} if file else set()
+    sources = {note.source for note in notes.cases.values() if note.source}
+    return _Target(file, notes_path, shown_as, text, frozenset({*ids, *sources, *notes.dropped}))
+
+
+def _write_cases(
+    added: Sequence[EvalCase], options: ImportOptions, target: _Target, workspace: Workspace
+) -> tuple[str, ...]:
+    """Write the eval set and its notes; return sentences about what the format cannot hold."""
+    path, today = workspace.folder / options.out, datetime.now(UTC).date()
+    entries = {
+        case.eval_id: build_note(
+            source=case.source, tags=case.tags, day=today, mocks=_list_mocks(case) if options.mocks else ()
+        )
+        for case in added
+    }
+    notes = add_notes(target.notes_text, entries, target.notes_shown_as, path.name)
+    bare = [replace(case, tags=(), status="expected", source="") for case in added]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if target.file is None:
+            eval_set = EvalSet(path.name.partition(".")[0], tuple(bare), options.out)
+            written = registry.get_writer(options.to).write_eval_set(eval_set)
+            lost = written.lost
+            write_atomically(path, written.text, workspace.owner)
+        else:
+            edited = edit_eval_set(target.file, [*target.file.eval_set.cases, *bare])
+            lost = edited.lost
+            EditHistory().save(edited)
+        write_atomically(target.notes_path, notes, workspace.owner)
+    except OSError as error:
+        raise InvalidInputError(f"{options.out}: cannot be written: {error.strerror}") from None
+    return tuple(f"{options.out}: {sentence}" for sentence in lost)

@@ -1,0 +1,125 @@
+"""`evalgate review`: decide about observed cases in the terminal, or by options."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import pluralize
+from evalgate.core.types import EvalCase
+from evalgate.datasets.case_review import (
+    Review,
+    accept_cases,
+    describe_case,
+    drop_cases,
+    format_case_json,
+    open_review,
+    replace_case_json,
+)
+
+_CHOICES = "[e]xpected, [c]orrect, [d]rop, [s]kip, [q]uit"
+
+Print = Callable[[str], None]
+
+
+def review_cases(
+    path: str, folder: Path, *, accept: Sequence[str], drop: Sequence[str], accept_all: bool, write: Print
+) -> int:
+    """Apply the decisions, or ask for them if none is given and there is a terminal.
+
+    Returns the exit code: 1 if cases are only listed and some are open, else 0.
+
+    Raises:
+        InvalidInputError: the eval set or its notes cannot be read or written, or a name is unknown.
+    """
+    review = open_review(folder / path, path)
+    if accept or drop or accept_all:
+        review = _apply_decisions(review, accept, drop, accept_all)
+        write(_describe_open(review))
+        return 0
+    if not review.open_cases or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        _print_cases(review.open_cases, write)
+        write(_describe_open(review))
+        return 1 if review.open_cases else 0
+    _ask_about_cases(review, write)
+    return 0
+
+
+def _apply_decisions(review: Review, accept: Sequence[str], drop: Sequence[str], accept_all: bool) -> Review:
+    if both := sorted(set(accept) & set(drop)):
+        raise InvalidInputError(f"{both[0]!r} is to be accepted and dropped: decide")
+    if drop:
+        drop_cases(review, drop)
+        review = _reopen(review)
+    names = [case.eval_id for case in review.open_cases] if accept_all else accept
+    if names:
+        accept_cases(review, names)
+    return _reopen(review)
+
+
+def _reopen(review: Review) -> Review:
+    return open_review(review.file.path, review.file.shown_as)
+
+
+def _describe_open(review: Review) -> str:
+    if not review.open_cases:
+        return f"{review.file.shown_as}: no case is left to review."
+    many = len(review.open_cases)
+    verb = "is" if many == 1 else "are"
+    return f"{review.file.shown_as}: {pluralize(many, 'observed case')} {verb} not reviewed yet."
+
+
+def _print_cases(cases: Sequence[EvalCase], write: Print) -> None:
+    for case in cases:
+        for line in describe_case(case):
+            write(line)
+
+
+def _ask_about_cases(review: Review, write: Print) -> None:
+    names = [case.eval_id for case in review.open_cases]
+    for number, name in enumerate(names, 1):
+        review = _reopen(review)
+        case = next((each for each in review.open_cases if each.eval_id == name), None)
+        if case is None:
+            continue
+        write(f"{number} of {len(names)}")
+        _print_cases([case], write)
+        if not _ask_about_case(review, name, write):
+            break
+    write(_describe_open(_reopen(review)))
+
+
+def _ask_about_case(review: Review, name: str, write: Print) -> bool:
+    """Ask until there is a decision that can be saved; return False to end the review."""
+    while True:
+        answer = (
+            click.prompt(_CHOICES, prompt_suffix=" > ", default="s", show_default=False).strip().lower()[:1]
+        )
+        try:
+            if answer == "e":
+                accept_cases(review, [name])
+            elif answer == "d":
+                drop_cases(review, [name])
+            elif answer == "c":
+                _correct_case(review, name)
+            elif answer not in {"s", "q"}:
+                continue
+        except InvalidInputError as error:
+            write(str(error))
+            continue
+        return answer != "q"
+
+
+def _correct_case(review: Review, name: str) -> None:
+    """Open $EDITOR with the case, and save it if it changed.
+
+    Raises:
+        InvalidInputError: the edited text is no case, or nothing was saved in the editor.
+    """
+    text = format_case_json(review, name)
+    edited = click.edit(text, extension=".json")
+    if edited is None or edited == text:
+        raise InvalidInputError(f"{name}: nothing was changed")
+    replace_case_json(review, name, edited)

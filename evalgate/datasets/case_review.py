@@ -1,0 +1,180 @@
+"""Review of observed cases: each becomes expected, is corrected, or is dropped.
+
+Every decision is saved at once: a review that is interrupted goes on where it ended.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.formatting import did_you_mean
+from evalgate.core.frozen import frozen
+from evalgate.core.types import EvalCase, Event, JsonObject, Message, ToolCall
+from evalgate.datasets.case_notes import apply_case_notes, read_case_notes
+from evalgate.datasets.case_notes_edits import drop_notes, set_expected
+from evalgate.datasets.eval_set_file import EditHistory, EvalSetFile, edit_eval_set, open_eval_set
+from evalgate.datasets.loading import build_notes_name
+from evalgate.documents.json_edits import update_json
+from evalgate.system.files import read_input_file, read_input_text, write_atomically
+
+
+@frozen
+class Review:
+    """An eval set and its observed cases."""
+
+    file: EvalSetFile
+    notes_path: Path
+    notes_shown_as: str
+    open_cases: tuple[EvalCase, ...]
+    """Observed cases, in the order of the file."""
+
+
+def open_review(path: Path, shown_as: str) -> Review:
+    """Read an eval set and its notes.
+
+    Raises:
+        InvalidInputError: one of them cannot be read.
+    """
+    file = open_eval_set(path, shown_as)
+    notes_path = path.with_name(build_notes_name(path.name))
+    notes_shown_as = str(Path(shown_as).with_name(notes_path.name))
+    cases: Sequence[EvalCase] = ()
+    if notes_path.exists():
+        cases = apply_case_notes(file.eval_set.cases, path, shown_as)
+    found = tuple(case for case in cases if case.status == "observed")
+    return Review(file, notes_path, notes_shown_as, found)
+
+
+def accept_cases(review: Review, names: Iterable[str]) -> None:
+    """Make observed cases expected: they gate from now on.
+
+    Raises:
+        InvalidInputError: a name is not that of an observed case, or the notes cannot be written.
+    """
+    wanted = _check_names(review, names)
+    text = read_input_text(review.notes_path, review.notes_shown_as)
+    _write_notes(review, set_expected(text, wanted, review.notes_shown_as))
+
+
+def drop_cases(review: Review, names: Iterable[str]) -> None:
+    """Remove observed cases from the eval set. Their sources stay in the notes, so that no import adds them.
+
+    Raises:
+        InvalidInputError: a name is not that of an observed case, no case would be left, or a file cannot be
+            written.
+    """
+    wanted = _check_names(review, names)
+    left = [case for case in review.file.eval_set.cases if case.eval_id not in wanted]
+    if not left:
+        raise InvalidInputError(
+            f"{review.file.shown_as}: no case would be left: delete the file and its notes instead"
+        )
+    text = read_input_text(review.notes_path, review.notes_shown_as)
+    notes = drop_notes(text, wanted, review.notes_shown_as)
+    edited = edit_eval_set(review.file, left)
+    # The notes first: a case without notes gates, and notes without a case are an error that names them.
+    _write_notes(review, notes)
+    EditHistory().save(edited)
+
+
+def format_case_json(review: Review, name: str) -> str:
+    """Return a case as it is in its file, as JSON to edit."""
+    return json.dumps(_get_raw_cases(review)[_find_index(review, name)], ensure_ascii=False, indent=2) + "\n"
+
+
+def replace_case_json(review: Review, name: str, text: str) -> None:
+    """Replace a case by edited JSON, and make it expected.
+
+    Raises:
+        InvalidInputError: the text is not JSON, or no case of the format; nothing is written then.
+    """
+    file = review.file
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{file.shown_as}: {name}: not JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise InvalidInputError(f"{file.shown_as}: {name}: an object was expected")
+    at, cases = _find_index(review, name), list(_get_raw_cases(review))
+    cases[at] = raw
+    editor = registry.get_editor(file.eval_set.format_name)
+    if editor is None:
+        raise InvalidInputError(f"{file.shown_as}: evalgate cannot change files of this format")
+    before = file.data.decode("utf-8-sig")
+    after = update_json(before, file.value, editor.replace_cases(file.value, cases))
+    _check_edited(file, name, after)
+    if read_input_file(file.path, file.shown_as) != file.data:
+        raise InvalidInputError(f"{file.shown_as}: changed meanwhile: nothing was saved")
+    mark = "\ufeff" if file.data.startswith(b"\xef\xbb\xbf") else ""
+    write_atomically(file.path, mark + after)
+    accept_cases(review, [name])
+
+
+def _check_edited(file: EvalSetFile, name: str, text: str) -> None:
+    from evalgate.datasets.loading import parse_eval_set
+
+    found = parse_eval_set(
+        json.loads(text),
+        registry.get_formats(),
+        display_path=file.shown_as,
+        format_name=file.eval_set.format_name,
+    )
+    if name not in {case.eval_id for case in found.cases}:
+        raise InvalidInputError(f"{file.shown_as}: the case {name!r} must keep its id")
+
+
+def describe_case(case: EvalCase) -> Iterator[str]:
+    """Yield lines about a case: its id, trace and tags, then the questions, calls and answers."""
+    tags = f" [{', '.join(case.tags)}]" if case.tags else ""
+    yield f"{case.eval_id}{tags}"
+    if case.source:
+        yield f"  trace: {case.source}"
+    for turn in case.turns:
+        yield f"  user: {turn.user.text}"
+        yield from (f"    {line}" for event in turn.expected.events if (line := _describe_event(event)))
+        yield f"  agent: {turn.expected.response if turn.expected.response is not None else '(no answer)'}"
+
+
+def _describe_event(event: Event) -> str:
+    if isinstance(event, ToolCall):
+        args = event.args if event.other_args is None else event.other_args
+        return f"calls {event.name}({json.dumps(args, ensure_ascii=False) if args is not None else ''})"
+    return f"says: {event.text}" if isinstance(event, Message) else ""
+
+
+def _check_names(review: Review, names: Iterable[str]) -> set[str]:
+    known = [case.eval_id for case in review.open_cases]
+    wanted = set(names)
+    if unknown := sorted(wanted - set(known)):
+        raise InvalidInputError(
+            Problem(
+                review.file.shown_as,
+                0,
+                0,
+                f"{name!r} is no observed case of this eval set.{did_you_mean(name, known)}",
+            )
+            for name in unknown
+        )
+    return wanted
+
+
+def _get_raw_cases(review: Review) -> Sequence[JsonObject]:
+    editor = registry.get_editor(review.file.eval_set.format_name)
+    return editor.get_cases(review.file.value) if editor else ()
+
+
+def _find_index(review: Review, name: str) -> int:
+    ids = [case.eval_id for case in review.file.eval_set.cases]
+    if name not in ids:
+        raise InvalidInputError(f"{review.file.shown_as}: there is no case {name!r}")
+    return ids.index(name)
+
+
+def _write_notes(review: Review, text: str) -> None:
+    try:
+        write_atomically(review.notes_path, text)
+    except OSError as error:
+        raise InvalidInputError(f"{review.notes_shown_as}: cannot be written: {error.strerror}") from None
+    read_case_notes(review.notes_path, review.notes_shown_as)

@@ -1,0 +1,212 @@
+"""From traces of production to cases that gate: import, run, review, run."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from evalgate.cli.main import cli
+from evalgate.core.types import EvalSet
+from evalgate.datasets.loading import load_eval_sets
+from evalgate.integrations.adk.evalset import AdkFormat
+from tests.integrations.trace_sources.exports import (
+    Call,
+    Step,
+    Turn,
+    list_langfuse_traces,
+    list_steps,
+    to_otlp,
+)
+
+OUT = "evals/production.evalset.json"
+NOTES = "evals/production.cases.yaml"
+LATE = [Turn("Where is order 7?", "It is late.", [Call("lookup_order", {"order": 7}, {"status": "late"})])]
+SENT = [Turn("Where is order 8?", "It is sent.", [Call("lookup_order", {"order": 8}, {"status": "sent"})])]
+HELLO = [Turn("Hello", "Hi!")]
+
+
+def name_traces(turns: list[Turn], number: int) -> list[Step]:
+    """Return spans of a conversation with ids of its own."""
+    return [
+        replace(
+            step,
+            trace=f"{number:02x}{step.trace[2:]}",
+            id=f"{number:02x}{step.id[2:]}",
+            parent=step.parent and f"{number:02x}{step.parent[2:]}",
+            start=step.start + number * 10**12,
+            end=step.end + number * 10**12,
+        )
+        for step in list_steps(turns)
+    ]
+
+
+def write_traces(folder: Path, *conversations: list[Turn]) -> None:
+    steps = [step for at, turns in enumerate(conversations, 1) for step in name_traces(turns, at)]
+    # Without a session each trace is a conversation.
+    (folder / "traces.json").write_text(to_otlp(steps).replace("gen_ai.conversation.id", "other"))
+
+
+def invoke(folder: Path, *words: str, code: int = 0) -> Result:
+    done = CliRunner().invoke(cli, [*words, "-C", str(folder)], standalone_mode=False)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.return_value == code, done.output
+    return done
+
+
+def load(folder: Path) -> EvalSet:
+    return load_eval_sets([OUT], {"adk": AdkFormat()}, base=folder)[0]
+
+
+def test_import_run_review_run(tmp_path: Path) -> None:
+    write_traces(tmp_path, LATE, HELLO)
+    (tmp_path / "agent.py").write_text("def answer(text):\n    return 'Hi!' if text == 'Hello' else 'No.'\n")
+    done = invoke(tmp_path, "import", "traces.json")
+    assert "Read 2 traces: 2 conversations." in done.output
+    assert "Added 2 observed cases to evals/production.evalset.json." in done.output
+    run = ["run", OUT, "--agent", "python:agent.py:answer", "--no-fail-fast"][:-1]
+    # Observed cases alone are no verdict. One that is expected opens the gate, although the other fails.
+    invoke(tmp_path, *run, code=3)
+    late, hello = (case.eval_id for case in load(tmp_path).cases)
+    invoke(tmp_path, "review", OUT, code=1)
+    invoke(tmp_path, "review", OUT, "--accept", hello)
+    done = invoke(tmp_path, *run)
+    assert "; 1 observed." in done.output
+    assert f"{late} failed, observed, not reviewed yet (trace: traces.json trace 01" in done.output
+    invoke(tmp_path, "review", OUT, "--all")
+    invoke(tmp_path, *run, code=1)
+    assert "no case is left to review" in invoke(tmp_path, "review", OUT).output
+
+
+def test_another_import_adds_only_new_cases(tmp_path: Path) -> None:
+    write_traces(tmp_path, LATE)
+    invoke(tmp_path, "import", "traces.json")
+    before, notes = (tmp_path / OUT).read_text(), (tmp_path / NOTES).read_text()
+    (tmp_path / NOTES).write_text(notes + "# a comment\n")
+    write_traces(tmp_path, LATE, SENT)
+    done = invoke(tmp_path, "import", "traces.json", "--tag", "new")
+    assert "Left out 1 that an earlier import had." in done.output
+    after = (tmp_path / OUT).read_text()
+    old = before.splitlines()
+    assert [line for line in after.splitlines() if line in old][: len(old) - 5] == old[:-5]
+    assert [(case.eval_id[:16], case.tags) for case in load(tmp_path).cases] == [
+        ("where_is_order_7", ()),
+        ("where_is_order_8", ("new",)),
+    ]
+    assert (tmp_path / NOTES).read_text().startswith(notes)
+    assert "# a comment" in (tmp_path / NOTES).read_text()
+    assert "Nothing was added" in invoke(tmp_path, "import", "traces.json").output
+    assert (tmp_path / OUT).read_text() == after
+
+
+def test_a_dropped_case_does_not_come_back(tmp_path: Path) -> None:
+    write_traces(tmp_path, LATE, SENT)
+    invoke(tmp_path, "import", "traces.json")
+    first, second = (case.eval_id for case in load(tmp_path).cases)
+    done = invoke(tmp_path, "review", OUT, "--drop", first)
+    assert "1 observed case is not reviewed yet" in done.output
+    assert [case.eval_id for case in load(tmp_path).cases] == [second]
+    assert "Nothing was added" in invoke(tmp_path, "import", "traces.json").output
+
+
+def test_selection_says_what_it_left_out(tmp_path: Path) -> None:
+    write_traces(tmp_path, LATE, SENT, LATE, HELLO)
+    done = invoke(tmp_path, "import", "traces.json", "--keep-per-path", "1", "--sample", "1", "--seed", "3")
+    assert "Left out 1 that repeat others exactly." in done.output
+    assert "Left out 1 that have a tool path with 1 newer ones." in done.output
+    assert "Left out 1 that are not in the sample." in done.output
+    assert len(load(tmp_path).cases) == 1
+
+
+def test_recorded_results_become_mocks(tmp_path: Path) -> None:
+    write_traces(tmp_path, LATE)
+    invoke(tmp_path, "import", "traces.json", "--mocks")
+    (mock,) = load(tmp_path).cases[0].tool_mocks
+    assert (mock.tool, mock.args, mock.turn, mock.result) == (
+        "lookup_order",
+        {"order": 7},
+        0,
+        {"status": "late"},
+    )
+
+
+def test_secrets_and_personal_data_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", "kqzvwx81734928")
+    args = {"mail": "anna@firm.de", "key": "kqzvwx81734928"}
+    write_traces(tmp_path, [Turn("I am anna@firm.de", "Welcome anna@firm.de", [Call("find", args, {})])])
+    done = invoke(tmp_path, "import", "traces.json")
+    assert "Hid secrets in 1 case." in done.output
+    assert "Replaced personal data: 1 e-mail address." in done.output
+    text = (tmp_path / OUT).read_text() + (tmp_path / NOTES).read_text()
+    assert "firm" not in text
+    assert "kqzvwx81734928" not in text
+    (call,) = load(tmp_path).cases[0].turns[0].expected.tool_calls
+    assert call.args == {"mail": "user1@example.com", "key": "***"}
+    (tmp_path / OUT).unlink()
+    (tmp_path / NOTES).unlink()
+    invoke(tmp_path, "import", "traces.json", "--keep-personal-data")
+    assert "anna@firm.de" in (tmp_path / OUT).read_text()
+
+
+def test_errors_and_feedback_select_and_tag(tmp_path: Path) -> None:
+    traces = [
+        {**trace, "sessionId": f"s{number}"}
+        for number, trace in enumerate(
+            each
+            for at, turns in enumerate((LATE, SENT, HELLO), 1)
+            for each in list_langfuse_traces(name_traces(turns, at))
+        )
+    ]
+    traces[0]["scores"] = [{"name": "user", "value": 0, "dataType": "NUMERIC"}]
+    traces[1]["observations"][0] |= {"level": "ERROR", "statusMessage": "boom"}
+    traces[2]["scores"] = [{"name": "user", "stringValue": "thumbs_up", "dataType": "CATEGORICAL"}]
+    (tmp_path / "traces.json").write_text(json.dumps(traces))
+    done = invoke(tmp_path, "import", "traces.json", "--only", "errors", "--only", "disliked")
+    assert "Left out 1 that are not wanted (--only errors, disliked)." in done.output
+    assert [case.tags for case in load(tmp_path).cases] == [("disliked",), ("errors",)]
+
+
+@pytest.mark.parametrize("to", ["adk", "adk-rs", "trpc", "orchestrate"])
+def test_every_format_can_be_written(tmp_path: Path, to: str) -> None:
+    write_traces(tmp_path, LATE)
+    invoke(tmp_path, "import", "traces.json", "--to", to)
+    invoke(tmp_path, "validate", OUT)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="EDITOR is a command of a shell")
+def test_a_case_is_corrected_in_the_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from evalgate.datasets.case_review import format_case_json, open_review, replace_case_json
+
+    write_traces(tmp_path, LATE, SENT)
+    invoke(tmp_path, "import", "traces.json")
+    review = open_review(tmp_path / OUT, OUT)
+    name = review.open_cases[0].eval_id
+    text = format_case_json(review, name)
+    replace_case_json(review, name, text.replace("It is late.", "It will be late."))
+    case = load(tmp_path).cases[0]
+    assert (case.turns[0].expected.response, case.status) == ("It will be late.", "expected")
+    review = open_review(tmp_path / OUT, OUT)
+    for wrong in ("{", "[]", "{}", format_case_json(review, name)):
+        with pytest.raises(Exception, match=r"production\.evalset\.json"):
+            replace_case_json(review, review.open_cases[0].eval_id, wrong)
+
+
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    from evalgate.core.errors import InvalidInputError, NoVerdictError
+
+    with pytest.raises(InvalidInputError, match=r"missing\.json"):
+        invoke(tmp_path, "import", "missing.json")
+    write_traces(tmp_path, LATE)
+    text = (tmp_path / "traces.json").read_text().replace("gen_ai.input.messages", "other.messages")
+    (tmp_path / "traces.json").write_text(text)
+    with pytest.raises(NoVerdictError, match="no message of a user was recorded"):
+        invoke(tmp_path, "import", "traces.json")
+    write_traces(tmp_path, LATE)
+    invoke(tmp_path, "import", "traces.json")
+    with pytest.raises(InvalidInputError, match="is no observed case of this eval set"):
+        invoke(tmp_path, "review", OUT, "--accept", "nonsense")
+    with pytest.raises(InvalidInputError, match="no case would be left"):
+        invoke(tmp_path, "review", OUT, "--drop", load(tmp_path).cases[0].eval_id)
