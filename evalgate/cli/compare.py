@@ -8,13 +8,11 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.types import Record
 from evalgate.runner.reevaluation import (
     EMPTY_RECORD,
-    GateRules,
     build_stored_record,
-    infer_runs_setting,
+    compare_with_baseline,
     load_stored_baseline,
     load_stored_result,
     load_thresholds_or_default,
-    reevaluate,
 )
 from evalgate.system.workspace import resolve_workspace
 
@@ -35,8 +33,7 @@ def compare_results(before: str, after: str, *, thresholds: str | None, folder: 
     record = load_stored_result(workspace, after)
     if record is None:
         record = build_stored_record(load_stored_baseline(workspace, after), criteria, EMPTY_RECORD)
-    gate = rules.config.gate.model_copy(update={"baseline": before})
-    found = reevaluate(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
+    found = compare_with_baseline(record, baseline, rules, before)
     what = pluralize(len(found.cases), "case")
     notice = f"{after} ({what}) was compared with {before}; nothing was run."
     return replace(found, notices=(notice, *found.notices))

@@ -324,3 +324,24 @@ def _iter_case_lines(data: bytes, start: int, stop: int) -> Iterator[bytes]:
         yield data[start:end]
         start = end + len(_BETWEEN)
     yield data[start:stop]
+
+
+def load_case(line: bytes, shown_as: str) -> CaseResult:
+    """Parse the JSON of one case, as `split_record` yields it.
+
+    Raises:
+        InvalidInputError: it is no case.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return _get_case_adapter().validate_json(line, strict=True)
+    except ValidationError as error:
+        raise InvalidInputError(_convert_errors(error.errors(include_url=False), line, shown_as)) from None
+
+
+@cache
+def _get_case_adapter() -> "TypeAdapter[CaseResult]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CaseResult)

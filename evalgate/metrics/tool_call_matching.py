@@ -197,9 +197,13 @@ def diff_trajectories(
     equal; missing arguments equal an empty object here. A call that differs only in its arguments follows the
     expected one, and both are shortened around the difference.
     """
-    pairs = _align_calls(expected, actual)
+    pairs = align_calls(expected, actual)
     first = next(
-        (at for at, (one, other) in enumerate(pairs) if not (one and other and _is_same_call(one, other))),
+        (
+            at
+            for at, (one, other) in enumerate(pairs)
+            if not (one and other and is_same_tool_call(one, other))
+        ),
         None,
     )
     if first is None:
@@ -215,28 +219,29 @@ def diff_trajectories(
     return tuple(shown)
 
 
-_CallPair: TypeAlias = tuple[ToolCall | None, ToolCall | None]
+CallPair: TypeAlias = tuple[ToolCall | None, ToolCall | None]
+"""An expected and an actual call; None: the other has no counterpart."""
 
 
-def _align_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> list[_CallPair]:
+def align_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> list[CallPair]:
     """Return pairs of expected and actual calls in order; None stands for a missing counterpart."""
     shorter = min(len(expected), len(actual))
-    head = next((at for at in range(shorter) if not _is_same_call(expected[at], actual[at])), shorter)
+    head = next((at for at in range(shorter) if not is_same_tool_call(expected[at], actual[at])), shorter)
     room = shorter - head
-    tail = next((at for at in range(room) if not _is_same_call(expected[-1 - at], actual[-1 - at])), room)
+    tail = next((at for at in range(room) if not is_same_tool_call(expected[-1 - at], actual[-1 - at])), room)
     left, right = expected[head : len(expected) - tail], actual[head : len(actual) - tail]
     if max(len(left), len(right)) > _LONGEST_ALIGNED:
-        middle: list[_CallPair] = [*((call, None) for call in left), *((None, call) for call in right)]
+        middle: list[CallPair] = [*((call, None) for call in left), *((None, call) for call in right)]
     else:
         middle = list(_find_best_alignment(left, right))
-    start: list[_CallPair] = list(zip(expected[:head], actual[:head], strict=True))
-    end: list[_CallPair] = list(
+    start: list[CallPair] = list(zip(expected[:head], actual[:head], strict=True))
+    end: list[CallPair] = list(
         zip(expected[len(expected) - tail :], actual[len(actual) - tail :], strict=True)
     )
     return start + middle + end
 
 
-def _find_best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) -> Iterator[_CallPair]:
+def _find_best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) -> Iterator[CallPair]:
     """Yield a global alignment by dynamic programming (Needleman and Wunsch, 1970).
 
     A pair of equal calls scores 3, a pair of the same tool 1, and a gap 0.
@@ -266,10 +271,11 @@ def _find_best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) ->
 def _score_likeness(one: ToolCall, other: ToolCall) -> int:
     if one.name != other.name:
         return 0
-    return _SAME if _is_same_call(one, other) else _SAME_TOOL
+    return _SAME if is_same_tool_call(one, other) else _SAME_TOOL
 
 
-def _is_same_call(one: ToolCall, other: ToolCall) -> bool:
+def is_same_tool_call(one: ToolCall, other: ToolCall) -> bool:
+    """Return True if tool and arguments are equal; missing arguments equal an empty object."""
     return one.name == other.name and (one.args or {}) == (other.args or {})
 
 
@@ -285,10 +291,10 @@ def render_call(call: ToolCall) -> str:
     return escape_invisible(f"{call.name}({arguments})")
 
 
-def _build_diff_lines(pair: _CallPair, width: int, *, diverges: bool) -> Iterator[DiffLine]:
+def _build_diff_lines(pair: CallPair, width: int, *, diverges: bool) -> Iterator[DiffLine]:
     expected, actual = pair
     if expected is not None and actual is not None:
-        if _is_same_call(expected, actual):
+        if is_same_tool_call(expected, actual):
             yield DiffLine(" ", shorten_text(render_call(actual), width))
             return
         before, after = _shorten_pair(render_call(expected), render_call(actual), width)

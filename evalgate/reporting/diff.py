@@ -31,6 +31,18 @@ class Difference:
     lines: tuple[DifferenceLine, ...]
 
     @property
+    def hunks(self) -> list[tuple[DifferenceLine, ...]]:
+        """Return the lines in groups: lines of both sides, or lines of one side and those in their place."""
+        groups: list[list[DifferenceLine]] = []
+        for line in self.lines:
+            last = groups[-1][-1] if groups else None
+            is_same = last is not None and (last.sign == " ") == (line.sign == " ")
+            if not is_same or line.diverges or (last and (last.sign, line.sign) == ("+", "-")):
+                groups.append([])
+            groups[-1].append(line)
+        return [tuple(group) for group in groups]
+
+    @property
     def sides(self) -> str:
         """Return the meaning of `-` and `+`."""
         return "baseline (−) and now (+)" if self.is_since else "expected (−) and actual (+)"

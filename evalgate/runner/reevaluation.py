@@ -111,6 +111,17 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     )
 
 
+def compare_with_baseline(record: Record, baseline: Baseline, rules: Thresholds, name: str) -> Record:
+    """Return the record as it compares with a baseline that reports call `name`.
+
+    The `gate` section of the thresholds file applies; the thresholds are those that the record was evaluated
+    with.
+    """
+    criteria = {criterion.metric: criterion for criterion in rules.gating_criteria}
+    gate = rules.config.gate.model_copy(update={"baseline": name})
+    return reevaluate(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
+
+
 def find_stored_doubts(record: Record) -> tuple[str, ...]:
     """Return the reasons why a record must not be trusted that its cases do not show, such as a spent budget.
 

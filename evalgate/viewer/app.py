@@ -28,7 +28,7 @@ from starlette.staticfiles import StaticFiles
 
 from evalgate.core.errors import EvalgateError
 from evalgate.reporting.html.environment import TEMPLATES
-from evalgate.viewer.pages import overview
+from evalgate.viewer.pages import case, cases, compare, history, overview
 from evalgate.viewer.rendering import render
 from evalgate.viewer.security import SecurityMiddleware
 from evalgate.viewer.state import NavigationLink, Viewer
@@ -46,7 +46,7 @@ class PageModule(Protocol):
         """Return its entries in the navigation."""
 
 
-PAGES: tuple[PageModule, ...] = (overview,)
+PAGES: tuple[PageModule, ...] = (overview, history, cases, case, compare)
 
 _STATIC = Path(__file__).parent / "static"
 
@@ -64,6 +64,7 @@ def create_app(viewer: Viewer) -> Starlette:
         routes=[
             *(route for page in PAGES for route in page.routes),
             Route("/static/page.css", lambda _: FileResponse(TEMPLATES / "page.css")),
+            Route("/static/trace.css", lambda _: FileResponse(TEMPLATES / "trace.css")),
             Mount("/static", StaticFiles(directory=_STATIC)),
         ],
         middleware=[Middleware(SecurityMiddleware, access=viewer.access)],

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.types import Record
 from evalgate.datasets.results_io import read_record
 from evalgate.reporting.results_history import list_results
+from evalgate.viewer.opened_record import OpenedRecord
 
 LAST_RESULTS = "evalgate-report/results.json"
-_MOST_OPEN = 4
-"""Records that stay in memory."""
+_MOST_OPEN_BYTES = 64 * 2**20
+"""Size of the files of all records that stay in memory, where they take about six times as much."""
 _MOST_IN_FOLDER = 1_000
 _NOT_IN_ID = re.compile(r"[^\w.-]+", re.ASCII)
 
@@ -33,6 +33,18 @@ class StoredRecord:
     title: str
     """Its name for readers: the path as it was typed, or the time of the run."""
 
+    def read_version(self) -> tuple[int, int]:
+        """Return the time and size of the file, which differ once it is written again.
+
+        Raises:
+            InvalidInputError: the file cannot be read.
+        """
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            raise InvalidInputError(f"{self.title}: cannot be read: {error.strerror}") from None
+        return found.st_mtime_ns, found.st_size
+
 
 class RecordStore:
     """The records of one viewer. Each is parsed once, and again when its file changes."""
@@ -40,7 +52,7 @@ class RecordStore:
     def __init__(self, folder: Path, named: Sequence[str] = ()) -> None:
         self._folder = folder
         self._named = tuple(_name_files(folder, named))
-        self._opened: OrderedDict[str, tuple[tuple[int, int], Record]] = OrderedDict()
+        self._opened: OrderedDict[str, tuple[tuple[int, int], OpenedRecord]] = OrderedDict()
         self._lock = threading.Lock()
 
     def list_records(self) -> list[StoredRecord]:
@@ -67,7 +79,7 @@ class RecordStore:
                 return each
         raise InvalidInputError(f"there is no record `{record_id}`")
 
-    def read_record(self, record_id: str) -> Record:
+    def open_record(self, record_id: str) -> OpenedRecord:
         """Return a record; its file is parsed again only if it has changed.
 
         Raises:
@@ -75,17 +87,17 @@ class RecordStore:
         """
         stored = self.find_record(record_id)
         with self._lock:  # two requests for a large record parse it once
-            try:
-                found = stored.path.stat()
-            except OSError as error:
-                raise InvalidInputError(f"{stored.title}: cannot be read: {error.strerror}") from None
-            version = found.st_mtime_ns, found.st_size
+            version = stored.read_version()
             known = self._opened.pop(record_id, None)
-            record = known[1] if known and known[0] == version else read_record(stored.path, stored.title)
-            self._opened[record_id] = version, record
-            while len(self._opened) > _MOST_OPEN:
+            if known is None or known[0] != version:
+                record = read_record(stored.path, stored.title)
+                known = version, OpenedRecord(record_id, stored.title, record)
+            self._opened[record_id] = known
+            while (
+                len(self._opened) > 1 and sum(each[0][1] for each in self._opened.values()) > _MOST_OPEN_BYTES
+            ):
                 self._opened.popitem(last=False)
-            return record
+            return known[1]
 
 
 def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:

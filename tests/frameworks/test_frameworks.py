@@ -55,6 +55,28 @@ def looked_up(framework: Framework) -> Reply:
     )
 
 
+@pytest.mark.parametrize("framework", [LANGGRAPH, OPENAI_AGENTS], ids=lambda each: each.folder)
+async def test_a_trace_has_model_calls_with_requests_and_tool_calls(framework: Framework) -> None:
+    python, folder = python_with(framework.folder), AGENTS / framework.folder
+    case = a_talk("case", "Where is 5?", session=SessionInput(state={"shop": "Acme"}))
+    played = await play("python", {"entry": "desk.py:agent"}, python, folder, [case], trace=True)
+    root, first, tool, second = played["case"].trace
+
+    assert (root.kind, root.request, root.response) == ("agent", "Where is 5?", "Order 5 has shipped.")
+    assert [(step.kind, step.parent_id) for step in (first, tool, second)] == [
+        ("model", root.id),
+        ("tool", root.id),
+        ("model", root.id),
+    ]
+    assert "Where is 5?" in str(first.request)
+    assert "Let me look." in str(first.response)
+    assert first.usage is not None
+    assert (first.usage.input_tokens, first.usage.output_tokens) == (10, 4)
+    assert (tool.name, tool.request) == ("get_order", {"order_id": "5"})
+    assert "shipped" in str(tool.response)
+    assert not any(step.error for step in played["case"].trace)
+
+
 @every
 async def test_conversation_with_a_tool_and_memory(framework: Framework) -> None:
     run = await ask(framework, "agent", "hi", "Where is 5?", "bye")

@@ -9,13 +9,16 @@ ELEMENTS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         ("head", "body", "header", "footer", "h1", "h3", "h4", "h5", "i", "b", "style"), frozenset()
     ),
-    **dict.fromkeys(
-        ("ul", "ol", "p", "span", "header", "legend", "caption", "table", "summary"), frozenset({"class"})
-    ),
+    **dict.fromkeys(("ul", "ol", "header", "legend", "caption", "table", "summary"), frozenset({"class"})),
     **dict.fromkeys(("thead", "tbody", "tr", "main"), frozenset()),
     "li": frozenset({"class", "id"}),
+    "script": frozenset(),
+    "select": frozenset({"id"}),
+    "option": frozenset({"value"}),
     "html": frozenset({"lang"}),
     "title": frozenset({"id"}),
+    "p": frozenset({"class", "id", "role"}),
+    "span": frozenset({"class", "id"}),
     "meta": frozenset({"charset", "http-equiv", "content", "name"}),
     "a": frozenset({"class", "href", "aria-current"}),
     "h2": frozenset({"id"}),
@@ -23,10 +26,22 @@ ELEMENTS: dict[str, frozenset[str]] = {
     "code": frozenset({"class"}),
     "b": frozenset({"class"}),
     "section": frozenset({"class", "id", "aria-labelledby", "aria-label", "tabindex"}),
-    "div": frozenset({"class", "id", "role", "tabindex", "aria-label", "aria-labelledby"}),
-    "details": frozenset({"class", "open"}),
+    "div": frozenset(
+        {
+            "class",
+            "id",
+            "role",
+            "tabindex",
+            "aria-label",
+            "aria-labelledby",
+            "hidden",
+            "data-sort",
+            "data-group",
+        }
+    ),
+    "details": frozenset({"class", "open", "data-sort", "data-group"}),
     "fieldset": frozenset({"class"}),
-    "input": frozenset({"type", "name", "id", "checked"}),
+    "input": frozenset({"type", "name", "id", "checked", "placeholder", "autocomplete", "spellcheck"}),
     "label": frozenset({"for", "class"}),
     "th": frozenset({"scope", "class"}),
     "td": frozenset({"class", "data-label"}),
@@ -42,6 +57,7 @@ ELEMENTS: dict[str, frozenset[str]] = {
 """Every element that the page is made of, with the attributes that it may have."""
 
 WORDS = re.compile(r"[\w -]*")
+MARKS = re.compile(r"[0-9.,;e+ -]*")
 _VOID = frozenset({"meta", "input", "wbr"})
 
 
@@ -62,7 +78,7 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        """All text outside the style sheet, a line for each element that holds some."""
+        """All text outside the style sheet and the script, a line for each element that holds some."""
         return "\n".join(self.texts)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -82,7 +98,7 @@ class Page(HTMLParser):
         self.shape.append(f"/{tag}")
         opened, parts = self._open.pop()
         assert opened == tag, (opened, tag)
-        if tag != "style":
+        if tag not in {"style", "script"}:
             self.texts.append("".join(parts))
 
     def handle_data(self, data: str) -> None:

@@ -19,8 +19,14 @@ from evalgate.reporting.terminal import TerminalReport
 from tests.situations import COMMENTS, GOLDEN, green
 
 FOLDER = Path(__file__).parents[1] / "golden"
-STYLE_SHEET = (Path(evalgate.reporting.__file__).parent / "templates/page.css").read_text("utf-8")
-DIGEST = base64.b64encode(hashlib.sha256(STYLE_SHEET.encode()).digest()).decode()
+FILES = {
+    path.name: path.read_text("utf-8")
+    for name in ("page.css", "page.js")
+    for path in [Path(evalgate.reporting.__file__).parent / "templates" / name]
+}
+DIGESTS = {
+    name: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for name, text in FILES.items()
+}
 REPORTERS: tuple[Reporter, ...] = (
     ResultsJsonReport(),
     JUnitReport(),
@@ -31,13 +37,15 @@ REPORTERS: tuple[Reporter, ...] = (
 )
 
 
-def take_out_style_sheet(page: str) -> str:
-    """Replace the style sheet of a page and its digest by markers.
+def take_out_files(page: str) -> str:
+    """Replace the style sheet and the script of a page and their digests by markers.
 
-    The sheet is a file of its own and the same in every page, so a copy in each golden page would only make
-    its changes hard to read.
+    They are files of their own and the same in every page, so a copy in each golden page would only make
+    their changes hard to read.
     """
-    return page.replace(STYLE_SHEET, "(page.css)").replace(DIGEST, "(digest of page.css)")
+    for name, text in FILES.items():
+        page = page.replace(text, f"({name})").replace(DIGESTS[name], f"(digest of {name})")
+    return page
 
 
 @pytest.mark.parametrize("reporter", REPORTERS, ids=lambda reporter: reporter.file_name)
@@ -45,7 +53,7 @@ def take_out_style_sheet(page: str) -> str:
 def test_the_report_equals_its_golden_file(
     name: str, situation: Callable[[], Record], reporter: Reporter, request: pytest.FixtureRequest
 ) -> None:
-    rendered = take_out_style_sheet(reporter.render(situation()))
+    rendered = take_out_files(reporter.render(situation()))
     golden = FOLDER / name / reporter.file_name
     if request.config.getoption("--update-golden"):
         golden.parent.mkdir(exist_ok=True)
@@ -64,11 +72,13 @@ def test_the_comment_equals_its_golden_file(name: str, request: pytest.FixtureRe
     assert rendered == golden.read_text(encoding="utf-8")
 
 
-def test_every_page_has_the_style_sheet_and_its_digest_once() -> None:
+def test_every_page_has_the_style_sheet_and_the_script_and_their_digests_once() -> None:
     page = HtmlReport().render(green())
     golden = (FOLDER / "green/report.html").read_text("utf-8")
-    assert golden.count("(page.css)") == golden.count("(digest of page.css)") == 1
-    assert page == golden.replace("(page.css)", STYLE_SHEET).replace("(digest of page.css)", DIGEST)
+    for name, text in FILES.items():
+        assert golden.count(f"({name})") == golden.count(f"(digest of {name})") == 1
+        golden = golden.replace(f"({name})", text).replace(f"(digest of {name})", DIGESTS[name])
+    assert page == golden
 
 
 def test_no_golden_file_is_left_over() -> None:

@@ -75,10 +75,11 @@ class SessionManager:
             from .trace import TraceRecorder
 
             session.trace = TraceRecorder(message["session"], self._channel.send)
-        if self._host.capture:
+        if self._host.capture or session.trace is not None:
             from .capture.turns import SessionCapture
 
-            self._captures[message["session"]] = SessionCapture()
+            only_trace = not self._host.capture
+            self._captures[message["session"]] = SessionCapture(session.trace, only_trace)
 
     def _end_session(self, message: _Message) -> None:
         self._sessions.pop(message["session"], None)

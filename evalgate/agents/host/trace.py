@@ -24,6 +24,7 @@ class OpenSpan:
         self.author = author
         self.request: object = None
         """Value, or a function that returns it when the step ends."""
+        self.attributes: Optional[dict[str, Any]] = None
         self.usage: Optional[dict[str, Any]] = None
         """`input_tokens`, `output_tokens`, `cost_usd` and `models`, as far as they are known."""
         self.began = time.perf_counter()
@@ -113,6 +114,7 @@ class TraceRecorder:
                 "response": self._clipper.clip_value(response),
                 "error": "" if not error else str(error)[:2000],
                 "usage": span.usage,
+                "attributes": span.attributes,
             }
             self._send({key: value for key, value in message.items() if value not in (None, "")})
         except Exception:  # noqa: BLE001  a foreign object that cannot be converted must not fail the turn

@@ -3,8 +3,9 @@
 import asyncio
 import json
 import os
+import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import TracebackType
@@ -12,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
-from evalgate.agents.tracing.context import TurnTrace, create_turn_trace, current_turn
+from evalgate.agents.tracing.context import TurnTrace, create_turn_trace, current_turn, is_trace_wanted
 from evalgate.agents.tracing.genai import is_genai, read_transcript
 from evalgate.agents.tracing.trace_formats import InvalidOtlpError, Span, read_otlp_json, read_otlp_protobuf
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.extras import describe_install
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import Agent, AgentError, AgentSession, ChecksEntry, SessionResult
-from evalgate.core.types import EvalCase, Failure, Message, Reply, Usage, UserMessage
+from evalgate.core.protocols import Agent, AgentError, AgentSession, ChecksEntry, RecordsSpans, SessionResult
+from evalgate.core.types import EvalCase, Failure, Message, Reply, TraceSpan, Usage, UserMessage
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _MAX_BODY = 64 * 1024 * 1024
 _MAX_SPANS = 200_000
 """Limit of unclaimed spans; beyond it, the oldest are dropped."""
+_FAILED_WAIT_S = 0.5
+"""Seconds to wait for the spans of a turn that failed, for its trace."""
 _SETTLE_S = 0.05
 """Seconds to wait after a turn's topmost span.
 
@@ -297,6 +300,10 @@ class TracedSession:
         self._id = str(uuid.uuid4())
         self._turns = 0
         self._usage: Usage | None = None
+        self._began_at = 0
+        """Nanoseconds since the epoch at which the last turn began."""
+        self._spans: list[Span] = []
+        """Spans of the last turn, if the run keeps a trace."""
 
     @property
     def applies_mocks(self) -> bool:
@@ -312,11 +319,18 @@ class TracedSession:
         self._turns += 1
         trace = create_turn_trace(self._id, self._turns)
         token = current_turn.set(trace)
+        self._began_at, self._spans = time.time_ns(), []
         try:
             reply = await self._inner.run_turn(message)
+        except AgentError:
+            if is_trace_wanted.get():
+                self._spans = await self._collector.take_spans(trace, _FAILED_WAIT_S)
+            raise
         finally:
             current_turn.reset(token)
         spans = await self._collector.take_spans(trace, self._wait_s)
+        if is_trace_wanted.get():
+            self._spans = spans
         if not spans:
             sentence = (
                 f"no span of turn {self._turns} arrived at {self._collector.url} within {self._wait_s:g} s: "
@@ -328,6 +342,19 @@ class TracedSession:
         if transcript.usage is not None:
             self._usage = (self._usage or Usage()) + transcript.usage
         return merge_replies(reply or Reply(), transcript.reply)
+
+    def take_spans(self) -> Sequence[TraceSpan]:
+        """Return the steps that the last turn's spans describe, else those that the agent reported."""
+        from evalgate.agents.tracing.span_steps import convert_spans
+
+        reported = self._inner.take_spans() if isinstance(self._inner, RecordsSpans) else ()
+        spans, self._spans = self._spans, []
+        if not spans:
+            return reported
+        # The agent's clock may differ from this one: its first span then begins with the turn.
+        first, last = min(span.start for span in spans), max(span.end for span in spans)
+        is_same_clock = self._began_at <= first <= last <= time.time_ns()
+        return convert_spans(spans, self._began_at if is_same_clock else first)
 
     async def end(self) -> SessionResult:
         """End the inner session; take the usage from the spans if the agent reported none itself."""

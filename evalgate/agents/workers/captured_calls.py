@@ -18,6 +18,7 @@ class CapturedTurn:
 
     events: tuple[Event, ...]
     usage: Usage | None
+    spans: tuple[Span, ...] = ()
     dropped_spans: int = 0
     """Number of spans that the worker left out because the turn exceeded its size limit."""
 
@@ -34,6 +35,8 @@ def parse_captured(message: JsonObject) -> CapturedTurn:
         raise InvalidMessageError(f"the agent sent a {message['type']} whose `usage` is not an object")
     used = None if usage is None else protocol.parse_usage({"type": "captured", **usage})
     spans = [_read_span(each) for each in _read_objects(message, "spans")]
+    if message.get("only_trace") is True:
+        return CapturedTurn((), None, tuple(spans))
     if spans:
         transcript = read_transcript(spans)
         used = used or transcript.usage
@@ -42,7 +45,10 @@ def parse_captured(message: JsonObject) -> CapturedTurn:
     dropped = message.get("dropped_spans")
     # With `usage_only`, the agent listed its calls itself.
     return CapturedTurn(
-        () if message.get("usage_only") is True else events, used, dropped if isinstance(dropped, int) else 0
+        () if message.get("usage_only") is True else events,
+        used,
+        tuple(spans),
+        dropped if isinstance(dropped, int) else 0,
     )
 
 

@@ -284,6 +284,8 @@ class WorkerSession:
         from evalgate.agents.workers.captured_calls import parse_captured
 
         captured = parse_captured(message)
+        if self._spans is not None:
+            self._spans.add_recorded_spans(captured.spans)
         self._transcript.add_captured(captured.events)
         if captured.dropped_spans:
             self._owner.note_dropped_spans(captured.dropped_spans)

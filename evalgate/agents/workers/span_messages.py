@@ -5,6 +5,8 @@ import time
 from collections.abc import Sequence
 
 from evalgate.agents.host.trace_values import MOST_SPANS
+from evalgate.agents.tracing.span_steps import convert_spans
+from evalgate.agents.tracing.trace_formats import Span
 from evalgate.agents.workers import protocol
 from evalgate.agents.workers.protocol import InvalidMessageError
 from evalgate.core.types import JsonObject, SpanKind, TraceSpan, Usage
@@ -19,6 +21,9 @@ class ReportedSpans:
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
+        self._began_at = time.time_ns()
+        self._recorded: list[TraceSpan] = []
+        """Steps from the spans that the agent's own process recorded with OpenTelemetry."""
         self._bytes = 0
         self._spans: list[TraceSpan] = []
         self._calls: list[TraceSpan] = []
@@ -35,6 +40,11 @@ class ReportedSpans:
         self._bytes += size
         if self._bytes <= _MOST_BYTES and len(self._spans) < MOST_SPANS:
             self._spans.append(_parse_span(message))
+
+    def add_recorded_spans(self, spans: Sequence[Span]) -> None:
+        """Add the spans that a worker captured from its own process."""
+        known = convert_spans(spans[:MOST_SPANS], self._began_at)
+        self._recorded += [step for step in known if step.kind != "other"]
 
     def note_event(self, kind: str, message: JsonObject) -> None:
         """Note the time of a `tool_call` or `tool_result`, for a worker that reports no steps."""
@@ -63,10 +73,25 @@ class ReportedSpans:
             )
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the reported steps, else the tool calls, and forget them."""
-        found = self._spans or self._calls
+        """Return the steps of the turn, and forget them.
+
+        A call of a model may be known from the agent's framework, from OpenTelemetry and from its HTTP
+        request. The first of these that knows any is used, so that no call occurs twice.
+        """
+        reported = [step for step in self._spans if not _is_from_http(step)]
+        found = self._spans
+        if any(step.kind == "model" for step in reported):
+            found = reported
+        elif self._recorded:
+            has_model = any(step.kind == "model" for step in self._recorded)
+            found = [*(reported if has_model else self._spans), *self._recorded]
+        found = found or self._calls
         self.begin_turn()
         return found
+
+
+def _is_from_http(step: TraceSpan) -> bool:
+    return step.attributes.get("evalgate.captured_from") == "http"
 
 
 def _parse_span(message: JsonObject) -> TraceSpan:

@@ -22,6 +22,8 @@ from evalgate.reporting.html.conversation import (
     build_scores,
     build_turn_view,
 )
+from evalgate.reporting.html.groups import CaseMarks
+from evalgate.reporting.html.trace import RunTrace, build_run_trace
 from evalgate.reporting.repro_command import (
     build_group_command,
     build_replay_command,
@@ -63,9 +65,12 @@ class _RunView:
     scores: tuple[ScoreView, ...]
     """The scores that add something to those of the turns and of the case."""
     state: ClippedText | None
+    trace: RunTrace | None
 
 
-def build_case_view(record: Record, entry: CaseEntry, anchor: str, budget: SizeBudget) -> dict[str, object]:
+def build_case_view(
+    record: Record, entry: CaseEntry, marks: CaseMarks, anchor: str, budget: SizeBudget
+) -> dict[str, object]:
     """Return the values of the macro `case_in_full`: the case with all its runs, as far as they fit."""
     case = entry.case
     # The table shows the reasons of metrics, and a single run shows why it has no answer.
@@ -73,10 +78,10 @@ def build_case_view(record: Record, entry: CaseEntry, anchor: str, budget: SizeB
     # The budget is spent in this order: reasons, scores, runs, exemption.
     reasons = () if is_explained else tuple(budget.take_text(fault) for fault in describe_faults(case))
     scores = tuple(build_case_scores(case.metrics, budget))
-    runs = tuple(_build_runs(entry.finding, budget))
+    runs = tuple(_build_runs(entry.finding, anchor, budget))
     return {
         "anchor": anchor,
-        "line": build_line_view(entry),
+        "line": build_line_view(entry, marks),
         "reasons": reasons,
         "facts": tuple(_list_facts(entry)),
         "exemption": None if case.gates else budget.take_text(_capitalize(explain_exemption(case))),
@@ -119,9 +124,10 @@ class LineView:
     is_new: bool
     remarks: tuple[str, ...]
     why: str
+    marks: CaseMarks
 
 
-def build_line_view(entry: CaseEntry) -> LineView:
+def build_line_view(entry: CaseEntry, marks: CaseMarks) -> LineView:
     """Return the case as one line, which is also the title of a case in full."""
     case = entry.case
     outcome = next((run.outcome for run in case.runs if run.outcome != "answered"), None)
@@ -134,6 +140,7 @@ def build_line_view(entry: CaseEntry) -> LineView:
         is_new=entry.finding.is_new,
         remarks=tuple(_list_remarks(entry)),
         why=_explain_status(case)[:_LONGEST_REASON],
+        marks=marks,
     )
 
 
@@ -173,7 +180,7 @@ def _list_facts(entry: CaseEntry) -> Iterator[str]:
 # --- runs ---------------------------------------------------------------------------------------------------
 
 
-def _build_runs(finding: Finding, budget: SizeBudget) -> Iterator[_RunView]:
+def _build_runs(finding: Finding, anchor: str, budget: SizeBudget) -> Iterator[_RunView]:
     """Yield the runs in order. If not all fit, these are the run to look at and the first others."""
     first = finding.run
     views: dict[int, _RunView] = {}
@@ -181,17 +188,17 @@ def _build_runs(finding: Finding, budget: SizeBudget) -> Iterator[_RunView]:
         if budget.is_full:
             break
         # By identity, because two runs with equal results are equal.
-        views[id(run)] = _build_run(run, finding, budget)
+        views[id(run)] = _build_run(run, finding, f"{anchor}-{run.run}", budget)
     yield from (views[id(run)] for run in finding.case.runs if id(run) in views)
 
 
-def _build_run(run: RunResult, finding: Finding, budget: SizeBudget) -> _RunView:
+def _build_run(run: RunResult, finding: Finding, anchor: str, budget: SizeBudget) -> _RunView:
     failure = run.failure
     number, _ = finding.turn or (0, None)
     message = budget.take_text(failure.message) if failure else None
     left = budget.take_text(failure.detail, is_end=True) if failure and failure.detail else None
     # The budget is spent in the order of importance, which is not the order on the page.
-    turns = _build_turns(run, finding, number if run is finding.run else 0, budget)
+    turns = _build_turns(run, finding, number if run is finding.run else 0, anchor, budget)
     return _RunView(
         number=run.run,
         is_open=run is finding.run,
@@ -209,17 +216,25 @@ def _build_run(run: RunResult, finding: Finding, budget: SizeBudget) -> _RunView
             build_scores([each for each in run.metrics if len(finding.case.runs) > 1 or each.details], budget)
         ),
         state=budget.take_json(run.final_state) if run.final_state and not budget.is_full else None,
+        trace=build_run_trace(run, turns, anchor, budget) if run.trace and not budget.is_full else None,
     )
 
 
-def _build_turns(run: RunResult, finding: Finding, first: int, budget: SizeBudget) -> tuple[TurnView, ...]:
-    """Return the turns that fit. The turn `first` (1-based; 0 means none) gets its space first."""
+def _build_turns(
+    run: RunResult, finding: Finding, first: int, anchor: str, budget: SizeBudget
+) -> tuple[TurnView, ...]:
+    """Return the turns that fit. The turn `first` (1-based; 0 means none) gets its space first.
+
+    Messages of a run with a trace get ids, which begin with `anchor`.
+    """
+    anchor = anchor if run.trace else ""
     numbers = sorted(range(1, len(run.turns) + 1), key=lambda number: number != first)
     views: list[TurnView] = []
     for number in numbers:
         if budget.is_full:
             break
-        views.append(build_turn_view(run, number, get_baseline_reply(finding, number), budget))
+        before = get_baseline_reply(finding, number)
+        views.append(build_turn_view(run, number, before, budget, anchor and f"{anchor}-{number}"))
     return tuple(sorted(views, key=lambda view: view.number))
 
 

@@ -1,6 +1,7 @@
 """The turns and scores of a case on the page."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from evalgate.core.formatting import format_score, pluralize
@@ -170,6 +171,8 @@ class TranscriptEntry:
     """The name of the tool; "" for a message."""
     body: ClippedText | None
     is_final: bool = False
+    anchor: str = ""
+    """Id of its element; "" for none."""
 
 
 @frozen
@@ -187,8 +190,13 @@ class TurnView:
     scores: tuple[ScoreView, ...]
 
 
-def build_turn_view(run: RunResult, number: int, before: Reply | None, budget: SizeBudget) -> TurnView:
-    """Return the turn with this number (1-based). `before` is the agent's reply to it in the baseline."""
+def build_turn_view(
+    run: RunResult, number: int, before: Reply | None, budget: SizeBudget, anchor: str = ""
+) -> TurnView:
+    """Return the turn with this number (1-based). `before` is the agent's reply to it in the baseline.
+
+    Ids of the agent's messages and calls are `anchor`, a hyphen and the number of the event; "": no ids.
+    """
     turn = run.turns[number - 1]
     user = TranscriptEntry(
         "user", "Simulated user" if run.user_usage else "User", "", budget.take_text(turn.user)
@@ -196,7 +204,7 @@ def build_turn_view(run: RunResult, number: int, before: Reply | None, budget: S
     # Differences and scores explain a failure, so they get their part of the budget before the transcript.
     differences = tuple(_select_differences(turn, before, budget))
     scores = tuple(build_scores(turn.metrics, budget))
-    entries = tuple(_build_entries(turn.actual, budget)) if turn.actual else ()
+    entries = tuple(_build_entries(turn.actual, budget, anchor)) if turn.actual else ()
     events = len(turn.actual.events) + (turn.actual.response is not None) if turn.actual else 0
     return TurnView(
         number=number,
@@ -211,17 +219,27 @@ def build_turn_view(run: RunResult, number: int, before: Reply | None, budget: S
     )
 
 
-def _build_entries(reply: Reply, budget: SizeBudget) -> Iterator[TranscriptEntry]:
+def _build_entries(reply: Reply, budget: SizeBudget, anchor: str = "") -> Iterator[TranscriptEntry]:
     # The response is the most important entry, so it gets its part of the budget first.
     final = (
-        [TranscriptEntry("agent", "Agent", "", budget.take_text(reply.response), True)]
+        [
+            TranscriptEntry(
+                "agent",
+                "Agent",
+                "",
+                budget.take_text(reply.response),
+                True,
+                anchor and f"{anchor}-{len(reply.events)}",
+            )
+        ]
         if reply.response is not None
         else []
     )
-    for event in reply.events:
+    for at, event in enumerate(reply.events):
         if budget.is_full:
             break
-        yield _build_entry(event, budget)
+        entry = _build_entry(event, budget)
+        yield replace(entry, anchor=f"{anchor}-{at}") if anchor else entry
     yield from final
 
 

@@ -1,6 +1,8 @@
 """Render `report.html`: all runs of each case, for readers who follow the link from a red pull request.
 
-The page is one file. It loads nothing and runs no script. It never exceeds the size that a browser opens at
+The page is one file and loads nothing. Its only script is `page.js`, which searches, sorts and groups what is
+there already: without it the page shows the same. A Content-Security-Policy allows that script and the style
+sheet by their digests. The page never exceeds the size that a browser opens at
 once: it is cut by importance, and says what was left out and where it is.
 
 The templates escape every text and make every character visible. Only the markup of a template and numbers
@@ -25,6 +27,8 @@ from evalgate.reporting.html.case_list import (
     rank_cases,
 )
 from evalgate.reporting.html.environment import TEMPLATES, load_macro, render_html
+from evalgate.reporting.html.groups import CaseMarks, Grouping, build_marks, group_cases
+from evalgate.reporting.html.trace import load_trace_styles
 from evalgate.reporting.summary_lines import (
     HEADLINES,
     STATUSES,
@@ -46,6 +50,19 @@ _MOST_METRICS = 200
 _MOST_REMARKS = 100
 _MOST_NAMES = 25
 _LONGEST = 1_000
+_LONGEST_NAME = 300
+_MOST_SORT_METRICS = 20
+
+
+@frozen
+class _Marking:
+    """The metrics and groups by which the cases of a page can be sorted and grouped."""
+
+    metrics: tuple[str, ...]
+    groupings: tuple[Grouping, ...]
+
+    def mark(self, entry: CaseEntry) -> CaseMarks:
+        return build_marks(entry, self.metrics, self.groupings)
 
 
 @frozen
@@ -64,32 +81,67 @@ class HtmlReport:
     def iter_chunks(self, record: Record) -> Iterator[str]:
         """Yield the document in pieces."""
         entries = rank_cases(record)
+        marking = _Marking(_list_sort_metrics(record), group_cases(entries))
         available = max(self.limit - _FOR_THE_TOP, self.limit // 2)
-        full = _render_full_cases(record, entries, available - min(_FOR_LINES, available // 5))
-        lines = _render_lines(entries[len(full) :], available - sum(map(_count_bytes, full)))
+        full = _render_full_cases(record, entries, marking, available - min(_FOR_LINES, available // 5))
+        lines = _render_lines(entries[len(full) :], marking, available - sum(map(_count_bytes, full)))
         names = [entry.finding.name for entry in entries[: len(full)]]
         # Reversed, so that of several cases with one name the first keeps the link.
         anchors = dict(reversed(list(zip(names, iter_anchors(entries[: len(full)]), strict=True))))
-        yield _render_top(record, entries, anchors, _describe_left_out(len(entries), len(full), len(lines)))
+        yield _render_top(
+            record, entries, marking, anchors, _describe_left_out(len(entries), len(full), len(lines))
+        )
         yield from full
         yield from lines
-        yield render_html("page_end.html.j2", about=list(_describe_run(record)))
+        yield render_html(
+            "page_end.html.j2", about=list(_describe_run(record)), script=load_script() if entries else ""
+        )
 
 
-def _render_top(record: Record, entries: list[CaseEntry], anchors: Mapping[str, str], left_out: str) -> str:
+def load_styles(record: Record) -> str:
+    """Return the style sheet of a record's page."""
+    sheet = (TEMPLATES / "page.css").read_text("utf-8")
+    has_trace = any(run.trace for case in record.cases for run in case.runs)
+    return sheet + load_trace_styles() if has_trace else sheet
+
+
+def load_script() -> str:
+    """Return the page's script."""
+    return (TEMPLATES / "page.js").read_text("utf-8")
+
+
+def compute_digest(text: str) -> str:
+    """Return the source expression by which a Content-Security-Policy allows a style sheet or a script."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _list_sort_metrics(record: Record) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(metric.name for metric in record.metrics))[:_MOST_SORT_METRICS]
+
+
+def _list_sort_keys(record: Record, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield "time", "longest time"
+    if any(run.usage and run.usage.min_cost_usd for case in record.cases for run in case.runs):
+        yield "cost", "highest cost"
+    for number, name in enumerate(metrics):
+        yield f"score{number}", f"lowest {name}"
+
+
+def _render_top(
+    record: Record, entries: list[CaseEntry], marking: _Marking, anchors: Mapping[str, str], left_out: str
+) -> str:
     """Return the page up to the cases.
 
     `anchors` are the anchors of the cases shown in full, by name. `left_out` is a sentence about the other
     cases; "" if there are none.
     """
     summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, exempt=_MOST_NAMES)
-    # The Content-Security-Policy allows the style sheet by its digest, and nothing else.
-    sheet = (TEMPLATES / "page.css").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
+    sheet = load_styles(record)
     return render_html(
         "page_top.html.j2",
         style=sheet,
-        source=f"sha256-{digest}",
+        style_source=compute_digest(sheet),
+        script_source=compute_digest(load_script()) if entries else "",
         status=record.verdict.status,
         title=HEADLINES[record.verdict.status][1],
         summary=summary,
@@ -106,6 +158,8 @@ def _render_top(record: Record, entries: list[CaseEntry], anchors: Mapping[str, 
             (kind.replace("_", "-"), KINDS[kind], number) for kind, number in count_kinds(entries).items()
         ],
         total=len(entries),
+        groupings=list(_link_groupings(marking.groupings, anchors)),
+        sort_keys=list(_list_sort_keys(record, marking.metrics)),
         left_out=left_out,
     )
 
@@ -131,7 +185,20 @@ def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCas
     return found, [(shorten_text(name, _LONGEST), anchors.get(name)) for name in found.names]
 
 
-def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> list[str]:
+def _link_groupings(
+    groupings: Sequence[Grouping], anchors: Mapping[str, str]
+) -> Iterator[tuple[int, dict[str, object]]]:
+    """Yield number and content of each grouping that has groups."""
+    for number, grouping in enumerate(groupings):
+        groups = [
+            (group, [(shorten_text(name, _LONGEST_NAME), anchors.get(name)) for name in group.examples])
+            for group in grouping.groups
+        ]
+        if groups:
+            yield number, {"title": grouping.title, "groups": groups}
+
+
+def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
     """Return the first cases in full, as many as fit. Each gets an equal share of what is `left`."""
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_in_full")
@@ -139,7 +206,7 @@ def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> l
     for number, (entry, anchor) in enumerate(zip(entries, iter_anchors(entries), strict=True)):
         share = left // (len(entries) - number)
         budget = SizeBudget(max(_MIN_CASE_SIZE, min(share, _MAX_CASE_SIZE)), _LONGEST_TEXT)
-        text = render(**build_case_view(record, entry, anchor, budget))
+        text = render(**build_case_view(record, entry, marking.mark(entry), anchor, budget))
         left -= _count_bytes(text)
         if left < 0:
             break
@@ -147,12 +214,12 @@ def _render_full_cases(record: Record, entries: list[CaseEntry], left: int) -> l
     return found
 
 
-def _render_lines(entries: list[CaseEntry], left: int) -> list[str]:
+def _render_lines(entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
     """Return one line for each of the next cases, as many as fit."""
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_on_a_line")
     for entry in entries:
-        text = render(build_line_view(entry))
+        text = render(build_line_view(entry, marking.mark(entry)))
         left -= _count_bytes(text)
         if left < 0:
             break

@@ -1,17 +1,22 @@
 """Render the waterfall and the graph of a trace for pages: HTML in which all texts are escaped."""
 
+from collections.abc import Collection, Sequence
+
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.types import TraceSpan
+from evalgate.core.types import RunResult, TraceSpan
 from evalgate.reporting.html.case_list import ClippedText, SizeBudget
+from evalgate.reporting.html.conversation import TurnView
 from evalgate.reporting.html.environment import TEMPLATES, load_macro
 from evalgate.reporting.trace_graph import GraphNode, TraceGraph
-from evalgate.reporting.trace_view import TraceRow, TraceView, format_seconds
+from evalgate.reporting.trace_view import TraceRow, TraceView, build_trace_view, format_seconds
 
 _TEMPLATE = "trace_parts.html.j2"
 _WIDTH, _ROW, _HEIGHT, _INDENT = 360, 42, 30, 20
 _DEEPEST = 7
 _LETTER = 7.3  # width of a letter, rounded up
 _MOST_TEXT = 4_000
+_MOST_STEPS = 200
 
 
 @frozen
@@ -31,6 +36,30 @@ class StepView:
         return bool(self.href or self.error or self.texts)
 
 
+@frozen
+class RunTrace:
+    """The trace of a run on the static page."""
+
+    totals: str
+    steps: tuple[StepView, ...]
+    note: str
+    drawing: "Drawing | None"
+    identity: str
+
+
+def build_run_trace(run: RunResult, turns: Sequence[TurnView], anchor: str, budget: SizeBudget) -> RunTrace:
+    """Return the trace of a run, as far as it fits. `turns` are the turns that the page shows."""
+    view = build_trace_view(run.trace, [turn.actual for turn in run.turns], limit=_MOST_STEPS)
+    shown = {entry.anchor for turn in turns for entry in turn.entries if entry.anchor}
+    steps = build_steps(view, anchor, shown, budget)
+    left_out = view.left_out + len(view.rows) - len(steps)
+    drawing = draw_graph(view.graph) if view.graph.nodes and not budget.is_full else None
+    if drawing:
+        budget.left -= 500 * len(drawing.boxes)
+    more = f"{pluralize(left_out, 'more step')}: see results.json" if left_out else ""
+    return RunTrace(str(view.totals), steps, view.note or more, drawing, f"{anchor}-graph")
+
+
 def load_trace_styles() -> str:
     """Return the style sheet of what this module renders."""
     return (TEMPLATES / "trace.css").read_text("utf-8")
@@ -45,15 +74,10 @@ def render_waterfall(view: TraceView, *, link: str, current: int | None = None) 
     return load_macro(_TEMPLATE, "linked_steps")(view.rows, link, current)
 
 
-def render_steps(steps: tuple[StepView, ...]) -> str:
-    """Return the rows as a list, each of which opens and shows request and response."""
-    return load_macro(_TEMPLATE, "open_steps")(steps)
-
-
 def build_steps(
-    view: TraceView, anchors: dict[tuple[int, int], str], budget: SizeBudget
+    view: TraceView, anchor: str, shown: Collection[str], budget: SizeBudget
 ) -> tuple[StepView, ...]:
-    """Return the steps that fit. `anchors` are the ids of messages by turn and event, 0-based."""
+    """Return the steps that fit. Each links its message if the message's id is among `shown`."""
     steps: list[StepView] = []
     for row in view.rows:
         if budget.is_full:
@@ -63,8 +87,8 @@ def build_steps(
         texts = tuple(
             (word, _cut(value, budget)) for word, value in _list_values(row.span) if not budget.is_full
         )
-        href = anchors.get((row.span.turn, row.event), "") if row.event is not None else ""
-        steps.append(StepView(row, href, error, texts))
+        href = f"{anchor}-{row.span.turn + 1}-{row.event}"
+        steps.append(StepView(row, href if href in shown else "", error, texts))
     return tuple(steps)
 
 
@@ -112,7 +136,9 @@ class _Line:
 
 
 @frozen
-class _Drawing:
+class Drawing:
+    """The places of a graph's boxes and lines in an SVG."""
+
     width: int
     height: int
     title: str
@@ -128,10 +154,11 @@ def render_graph(graph: TraceGraph, identity: str) -> str:
     """
     if not graph.nodes:
         return ""
-    return load_macro(_TEMPLATE, "graph")(_draw(graph), identity)
+    return load_macro(_TEMPLATE, "graph")(draw_graph(graph), identity)
 
 
-def _draw(graph: TraceGraph) -> _Drawing:
+def draw_graph(graph: TraceGraph) -> Drawing:
+    """Return the places of boxes and lines: an indented list, each node below its first caller."""
     boxes = tuple(_place_box(graph, at) for at in range(len(graph.nodes)))
     taken = sorted((node for node in graph.nodes if node.order), key=lambda node: node.order)
     path = ", ".join(f"{node.order} {node.name[:80]}" for node in taken[:20])
@@ -151,7 +178,7 @@ def _draw(graph: TraceGraph) -> _Drawing:
         )
         drawn |= {edge.callee} if is_first else set()
         lines.append(_Line((_draw_elbow if is_first else _draw_arc)(caller, callee), edge.calls > 0))
-    return _Drawing(
+    return Drawing(
         _WIDTH,
         _ROW * len(boxes),
         f"Agents and tools in the order of their first calls: {path}{more}",

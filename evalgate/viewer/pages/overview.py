@@ -1,14 +1,28 @@
 """The first page: the verdict of a record, its metrics, and the cases that need a look."""
 
+from collections.abc import Iterable
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evalgate.reporting.summary_lines import HEADLINES, STATUSES, describe_run_totals, summarize_record
+from evalgate.core.types import CaseKey, Record
+from evalgate.reporting.findings import FindingGroup, describe_faults, group_findings, list_findings
+from evalgate.reporting.html.case_list import KINDS
+from evalgate.reporting.summary_lines import (
+    HEADLINES,
+    STATUSES,
+    NamedCases,
+    describe_run_totals,
+    format_judge_usage,
+    format_start_time,
+    summarize_record,
+)
+from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, get_viewer
 
-_MOST_METRICS, _MOST_NAMES = 200, 25
+_MOST_METRICS, _MOST_NAMES, _MOST_GROUPS = 200, 25, 50
 
 
 def show_start(request: Request) -> Response:
@@ -21,21 +35,77 @@ def show_start(request: Request) -> Response:
 
 def show_overview(request: Request) -> Response:
     """Show the summary of a record."""
-    records = get_viewer(request).records
-    stored = records.find_record(request.path_params["record"])
-    record = records.read_record(stored.record_id)
+    opened = get_viewer(request).records.open_record(request.path_params["record"])
+    record = opened.record
     summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, exempt=_MOST_NAMES)
+    groups = group_findings(list_findings(record))
+    names = {f"{case.eval_set_id}/{case.eval_id}": case.key for case in record.cases}
     return render(
         request,
         "overview.html.j2",
-        stored=stored,
+        opened=opened,
+        tab="overview",
         status=record.verdict.status,
         title=HEADLINES[record.verdict.status][1],
         summary=summary,
-        facts=list(describe_run_totals(record)),
+        facts=list(_list_facts(record)),
         metrics=[(line, STATUSES[line.status]) for line in summary.metrics],
-        notices=record.notices,
+        groups=[_describe_group(opened, group) for group in groups[:_MOST_GROUPS]],
+        more_groups=max(0, len(groups) - _MOST_GROUPS),
+        lists=list(_list_cases(opened, names, summary.changes, summary.unjudged)),
+        flaky=[_link_case(opened, names, name, words) for name, words in summary.flaky],
+        exempt=[
+            _link_case(opened, names, each.name, f"{each.status}, {each.reason}") for each in summary.exempt
+        ],
+        kinds=[(kind, KINDS[kind], number) for kind, number in opened.kinds.items()],
     )
+
+
+def _list_facts(record: Record) -> Iterable[str]:
+    yield from describe_run_totals(record)
+    if record.judge:
+        yield format_judge_usage(record.judge)
+    if record.agent.kind:
+        yield f"agent {record.agent.kind}:{record.agent.what}"
+    yield format_start_time(record)
+    yield f"evalgate {record.evalgate_version}"
+
+
+def _describe_group(opened: OpenedRecord, group: FindingGroup) -> dict[str, object]:
+    case = group.first.case
+    return {
+        "size": group.size,
+        "is_new": group.first.is_new,
+        "status": case.status,
+        "reasons": list(describe_faults(case))[:3],
+        "cases": [
+            (f"{each.eval_set_id}/{each.eval_id}", link_case(opened.record_id, each.key))
+            for each in group.cases[:_MOST_NAMES]
+        ],
+        "more": max(0, group.size - _MOST_NAMES),
+    }
+
+
+def _list_cases(
+    opened: OpenedRecord, names: dict[str, CaseKey], *lists: Iterable[NamedCases]
+) -> Iterable[dict[str, object]]:
+    for found in lists:
+        for each in found:
+            cases = [_link_case(opened, names, name, "") for name in each.names]
+            yield {"what": each.what, "cases": cases, "more": each.more}
+
+
+def _link_case(
+    opened: OpenedRecord, names: dict[str, CaseKey], name: str, words: str
+) -> tuple[str, str, str]:
+    """Return a case's name, the words about it, and its address; "" if the record does not have it."""
+    key = names.get(name)
+    return name, words, link_case(opened.record_id, key) if key else ""
+
+
+def link_case(record_id: str, key: CaseKey, **more: object) -> str:
+    """Return the address of a case."""
+    return link(f"/records/{record_id}/case", {"in": key[0], "id": key[1]}, **more)
 
 
 routes = (Route("/", show_start), Route("/records/{record}", show_overview))

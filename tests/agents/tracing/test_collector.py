@@ -50,6 +50,26 @@ async def test_per_turn_command_sends_spans() -> None:
     check_runs(await outcomes(agent, CASES))
 
 
+async def test_spans_become_the_steps_of_a_trace() -> None:
+    def agent(env: dict[str, str]) -> Agent:
+        command = (sys.executable, str(SCRIPT), "TURN")
+        options = {"command": command, "mode": "per_turn", "otel": True}
+        return CommandAgentOptions.model_validate(options).build(build_context(env=env, timeout=PATIENT_S))
+
+    run = (await outcomes(agent, CASES[:1], trace=True))["a"]
+
+    assert [(step.turn, step.kind, step.name) for step in run.trace] == [
+        *((0, "agent", "planner"), (0, "model", "chat m"), (0, "tool", "look")),
+        *((1, "agent", "planner"), (1, "model", "chat m"), (1, "tool", "look")),
+    ]
+    root, model, tool = run.trace[:3]
+    assert (root.parent_id, model.parent_id, tool.parent_id) == ("", root.id, root.id)
+    assert (root.request, root.response) == ("Paris", "saw Paris")
+    assert (tool.request, tool.response) == ({"at": "Paris"}, {"seen": True})
+    assert model.usage == Usage(7, 2, None)
+    assert 0 < root.start_s <= model.start_s <= tool.start_s <= run.duration_s
+
+
 @pytest.fixture
 def otlp_port() -> int:
     return free_port()

@@ -64,21 +64,24 @@ def _read_request(request: Any) -> Optional[ModelExchange]:
     if dialect is None or not isinstance(body, dict):
         return None
     turn.add_results(dialect.read_results(body))
-    return ModelExchange(turn, dialect, dialect.find_forced_tool(body))
+    return ModelExchange(turn, dialect, body)
 
 
 class ModelExchange:
     """Request to a model; the answer is recorded in the turn."""
 
-    def __init__(self, turn: TurnCapture, dialect: ModelDialect, forced: Optional[str]) -> None:
+    def __init__(self, turn: TurnCapture, dialect: ModelDialect, body: dict[str, Any]) -> None:
         self._turn = turn
         self._dialect = dialect
-        self._forced = forced
+        self._forced = dialect.find_forced_tool(body)
+        self._step = turn.begin_request(body)
 
     @suppress_errors
     def watch_response(self, response: Any) -> None:
         """Record the answer of a 200 response: now if its body is loaded, else while the agent reads it."""
         if response.status_code != _OK:
+            if self._step is not None:
+                self._turn.end_request(self._step, None, error=f"HTTP status {response.status_code}")
             return
         try:
             content = response.content
@@ -104,6 +107,8 @@ class ModelExchange:
     def record_body(self, body: Any) -> None:
         """Record the content of a complete answer in the turn."""
         answer = self._dialect.read_answer(body) if isinstance(body, dict) else None
+        if self._step is not None:
+            self._turn.end_request(self._step, body, answer)
         if answer is not None:
             self._turn.add_answer(answer, self._forced)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from .dialects import CapturedAnswer, ToolAnswer, limit_json_depth
+
+if TYPE_CHECKING:
+    from ..trace import OpenSpan, TraceRecorder
 
 # Limit per turn: traced messages repeat the whole conversation in each span.
 _MAX_SPAN_BYTES = 16 * 1024 * 1024
@@ -48,13 +51,15 @@ def get_inherited_turn() -> Optional[TurnCapture]:
 class SessionCapture:
     """Captured data of a session that its later turns need."""
 
-    def __init__(self) -> None:
+    def __init__(self, trace: Optional[TraceRecorder] = None, only_trace: bool = False) -> None:
         self.unanswered: dict[str, dict[str, Any]] = {}
         """Events of tool calls by key; a call is removed when a request contains its result."""
+        self._trace = trace
+        self._only_trace = only_trace
 
     def begin_turn(self) -> TurnCapture:
         """Begin the capture of a turn in the current context, and in tasks and threads started there."""
-        turn = TurnCapture(self.unanswered)
+        turn = TurnCapture(self.unanswered, self._trace, self._only_trace)
         _in_progress.add(turn)
         set_turn(turn)
         return turn
@@ -63,8 +68,16 @@ class SessionCapture:
 class TurnCapture:
     """Captured events, usage and spans of one turn. All methods may be called in any thread."""
 
-    def __init__(self, unanswered: dict[str, dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        unanswered: dict[str, dict[str, Any]],
+        trace: Optional[TraceRecorder] = None,
+        only_trace: bool = False,
+    ) -> None:
         self.is_open = True
+        self._trace = trace
+        self._only_trace = only_trace
+        """True for an agent that reports its events itself: only steps of the trace are captured."""
         self._unanswered = unanswered
         self._events: list[dict[str, Any]] = []
         self._forced: list[dict[str, Any]] = []
@@ -74,7 +87,32 @@ class TurnCapture:
         self._span_bytes = 0
         self._dropped_spans = 0
         self._streams: list[Any] = []
+        self._tool_steps: dict[str, OpenSpan] = {}
+        """Steps of tool calls by key, from the answer that asks for a call to the request with its result."""
         self._lock = threading.Lock()
+
+    def begin_request(self, body: dict[str, Any]) -> Optional[OpenSpan]:
+        """Begin the step of a request to a model; None if the run keeps no trace."""
+        return self._start_step("model", body.get("model") or "model", body)
+
+    def _start_step(self, kind: str, name: object, request: object) -> Optional[OpenSpan]:
+        if self._trace is None or not self.is_open:
+            return None
+        span = self._trace.start_span(kind, name, request=request)
+        span.attributes = {"evalgate.captured_from": "http"}
+        return span
+
+    def end_request(
+        self, span: OpenSpan, body: Any, answer: Optional[CapturedAnswer] = None, error: object = ""
+    ) -> None:
+        """End the step of a request with the body of the model's answer."""
+        if self._trace is None:
+            return
+        if answer is not None and answer.tokens is not None:
+            given, made = answer.tokens
+            models = [answer.model] if answer.model else []
+            span.usage = {"input_tokens": given, "output_tokens": made, "models": models}
+        self._trace.end_span(span, body, error)
 
     def add_results(self, results: list[ToolAnswer]) -> None:
         """Add the tool results of a request, except those that an earlier request already contained."""
@@ -82,6 +120,9 @@ class TurnCapture:
         with self._lock:
             for key, answered in last.items():
                 call = self._unanswered.pop(key, None)
+                step = self._tool_steps.pop(key, None)
+                if step is not None and self._trace is not None:
+                    self._trace.end_span(step, answered.result)
                 if call is not None and self.is_open:
                     result = {"name": call["name"], "id": call.get("id"), "result": answered.result}
                     self._events.append({"type": "tool_result", **result})
@@ -104,6 +145,8 @@ class TurnCapture:
                 self._unanswered[call.key] = event
                 if call.name == forced:
                     self._forced.append(event)
+                elif (step := self._start_step("tool", call.name, call.args)) is not None:
+                    self._tool_steps[call.key] = step
             self._count_usage(answer)
 
     def _count_usage(self, answer: CapturedAnswer) -> None:
@@ -143,6 +186,11 @@ class TurnCapture:
         with self._lock:
             self.is_open = False
             _in_progress.discard(self)
+            if self._trace is not None:
+                for step in self._tool_steps.values():
+                    self._trace.drop_span(step)
+            if self._only_trace:
+                return {"spans": self._spans, "only_trace": True} if self._spans else None
             if not (self._events or self._usage or self._models or self._spans or self._dropped_spans):
                 return None  # as in most turns: many agents report all by themselves
             return self._build_fields()

@@ -90,7 +90,7 @@ class _GraphConversation:
             graph_input = importlib.import_module("langgraph.types").Command(resume=text)
         config = {
             "configurable": {"thread_id": self._thread},
-            "callbacks": [_create_callback_handler(recorder, tools=False)],
+            "callbacks": _create_callbacks(recorder, session, tools=False),
         }
         async for values in self._graph.astream(graph_input, config=config, stream_mode="values"):
             self._record_messages(values.get("messages") or (), recorder, message if first else None)
@@ -163,7 +163,7 @@ class _RunnableConversation:
         session.ids = {"session_id": self._id}
         recorder = EventRecorder(session)
         known = {"session_id": self._id, "thread_id": self._id}
-        config = {"configurable": known, "callbacks": [_create_callback_handler(recorder, tools=True)]}
+        config = {"configurable": known, "callbacks": _create_callbacks(recorder, session, tools=True)}
         self._messages.append({"role": "user", "content": text})
         response = _extract_response(await self._runnable.ainvoke(self._build_input(text), config=config))
         self._messages.append({"role": "assistant", "content": response or ""})
@@ -187,6 +187,15 @@ def _extract_response(output: Any) -> Optional[str]:
             )
         output = output[key]
     return _join_text(output.content) if hasattr(output, "content") else as_text(output)
+
+
+def _create_callbacks(recorder: EventRecorder, session: Session, tools: bool) -> list[Any]:
+    handlers = [_create_callback_handler(recorder, tools)]
+    if session.trace is not None:
+        from .langchain_trace import create_trace_handler
+
+        handlers.append(create_trace_handler(session.trace))
+    return handlers
 
 
 def _create_callback_handler(recorder: EventRecorder, tools: bool) -> Any:

@@ -93,7 +93,7 @@ class _OpenAiConversation:
         runner = importlib.import_module("agents").Runner
         messages = [*self._history, {"role": "user", "content": text}]
         try:
-            result = await runner.run(self._agent, messages, context=session.state)
+            result = await runner.run(self._agent, messages, context=session.state, **_create_hooks(session))
         except Exception as error:
             # The SDK attaches what the run did before it failed.
             done = getattr(error, "run_data", None)
@@ -103,6 +103,14 @@ class _OpenAiConversation:
         _record_run(result, session)
         self._agent, self._history = result.last_agent, result.to_input_list()
         return as_text(result.final_output)
+
+
+def _create_hooks(session: Session) -> dict[str, Any]:
+    if session.trace is None:
+        return {}
+    from .openai_agents_trace import create_trace_hooks
+
+    return {"hooks": create_trace_hooks(session.trace)}
 
 
 def _record_run(run: Any, session: Session) -> None:

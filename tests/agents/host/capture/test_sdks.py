@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -103,6 +104,33 @@ async def test_each_conversation_gets_its_own_calls_results_usage_and_model(
         # Nothing but what is captured differs: the SDKs work as they do without.
         assert run.replies == tuple(Reply(reply.response) for reply in runs[case].replies if reply)
         assert run.usage is None
+
+
+@pytest.mark.parametrize(
+    "variant", ["sync_variant chat", "sync_variant messages", "async_variant async_chat"]
+)
+async def test_a_trace_has_each_request_to_a_model_with_its_answer(variant: str, provider: Provider) -> None:
+    entry, _, name = variant.partition(" ")
+    case = a_talk("one", f"{name}: the weather of Rome")
+    run = (await outcomes(lambda _: agent(entry, provider), [case], trace=True))["one"]
+
+    root, first, tool, second = run.trace
+    assert (root.kind, root.parent_id) == ("agent", "")
+    assert [(step.kind, step.parent_id) for step in (first, tool, second)] == [
+        ("model", root.id),
+        ("tool", root.id),
+        ("model", root.id),
+    ]
+    request, response = cast("Any", first.request), cast("Any", first.response)
+    assert "the weather of Rome" in str(request["messages"])
+    assert "get_forecast" in str(request["tools"])
+    assert "get_forecast" in str(response)
+    assert first.usage == Usage(GIVEN, MADE, None, models=("small-2026",))
+    assert (tool.name, tool.request) == ("get_forecast", {"city": "Rome"})
+    assert tool.response == {"city": "Rome", "sky": "sunny"}
+    assert first.start_s + first.duration_s <= tool.start_s + 1e-4
+    assert tool.start_s + tool.duration_s <= second.start_s + 1e-4
+    assert run.usage == TWICE
 
 
 async def test_reported_calls_take_precedence_over_captured_ones(provider: Provider) -> None:

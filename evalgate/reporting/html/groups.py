@@ -1,0 +1,146 @@
+"""Groups of cases on the page: by cause, first divergence, tag and eval set."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import ToolCall
+from evalgate.reporting.findings import Finding, describe_faults
+from evalgate.reporting.html.case_list import CaseEntry
+
+_MOST_GROUPS = 30
+_MOST_EXAMPLES = 3
+_MOST_COMPARED = 2_000  # cases; a page shows hardly more in full
+_MOST_TAGS = 20
+_LONGEST_LABEL = 240
+
+
+@frozen
+class CaseGroup:
+    """Cases that have something in common."""
+
+    label: str
+    size: int
+    examples: tuple[str, ...]
+    """Names of its first cases."""
+
+
+@frozen
+class Grouping:
+    """One way to group the cases."""
+
+    title: str
+    groups: tuple[CaseGroup, ...]
+    """The largest groups, the largest first."""
+    members: Mapping[int, str]
+    """`id` of an entry to the numbers of its groups (1-based), separated by blanks."""
+
+
+@frozen
+class CaseMarks:
+    """The numbers by which the page's script sorts and groups a case."""
+
+    keys: str
+    """Seconds, US dollars, and the score of each metric: `1.2;0.01;0.5,,1`. A part is empty if unknown."""
+    groups: str
+    """The numbers of its groups in each grouping: `1;;2;1 3`."""
+
+
+def build_marks(entry: CaseEntry, metrics: Sequence[str], groupings: Sequence[Grouping]) -> CaseMarks:
+    """Return the marks of a case. `metrics` are the names of the metrics that can be sorted by."""
+    case = entry.case
+    scores = {metric.name: metric.score for metric in case.metrics}
+    seconds = sum(run.duration_s for run in case.runs)
+    cost = sum(run.usage.min_cost_usd for run in case.runs if run.usage)
+    listed = ",".join([_format_key(scores.get(name)) for name in metrics])
+    numbers = ";".join([grouping.members.get(id(entry), "") for grouping in groupings])
+    return CaseMarks(f"{_format_key(seconds)};{_format_key(cost or None)};{listed}", numbers)
+
+
+def _format_key(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def group_cases(entries: Sequence[CaseEntry]) -> tuple[Grouping, ...]:
+    """Return the ways to group the cases: always the same four, those without use with no groups.
+
+    A cause and a divergence are a group if two or more cases share it; tags and eval sets, if there are two.
+    """
+    compared = entries[:_MOST_COMPARED]
+    return (
+        _build_grouping("Cause", _find_causes(entries), 2, 1),
+        _build_grouping("First divergence", _find_divergences(compared), 2, 1),
+        _build_grouping(
+            "Tag", [(each, tags[:_MOST_TAGS]) for each in entries if (tags := each.case.tags)], 1, 2
+        ),
+        _build_grouping("Eval set", _list_eval_sets(entries), 1, 2),
+    )
+
+
+def _list_eval_sets(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, tuple[str, ...]]]:
+    """Return each entry with its eval set; nothing if there is only one."""
+    first = entries[0].case.eval_set_id if entries else ""
+    if all(each.case.eval_set_id == first for each in entries):
+        return []
+    return [(each, (each.case.eval_set_id,)) for each in entries]
+
+
+def _find_causes(entries: Sequence[CaseEntry]) -> Iterable[tuple[CaseEntry, tuple[str, ...]]]:
+    causes: dict[int, tuple[str, ...]] = {}
+    for entry in entries:
+        if len(entry.alike) > 1:
+            label = (next(describe_faults(entry.case), "")[:_LONGEST_LABEL],)
+            causes |= {id(case): label for case in entry.alike}
+    return [(entry, causes[id(entry.case)]) for entry in entries if id(entry.case) in causes]
+
+
+def _find_divergences(entries: Sequence[CaseEntry]) -> Iterable[tuple[CaseEntry, tuple[str, ...]]]:
+    for entry in entries:
+        if entry.is_bad and (label := describe_divergence(entry.finding)):
+            yield entry, (label,)
+
+
+def _build_grouping(
+    title: str, members: Iterable[tuple[CaseEntry, tuple[str, ...]]], least: int, groups: int
+) -> Grouping:
+    """Return the groups of at least `least` cases; none if there are fewer than `groups` of them."""
+    sizes: Counter[str] = Counter()
+    examples: dict[str, list[str]] = defaultdict(list)
+    listed: list[tuple[int, tuple[str, ...]]] = []
+    for entry, labels in members:
+        for label in labels:
+            sizes[label] += 1
+            if sizes[label] <= _MOST_EXAMPLES:
+                examples[label].append(entry.finding.name)
+        if labels:
+            listed.append((id(entry), labels))
+    largest = [label for label, size in sizes.most_common(_MOST_GROUPS) if size >= least]
+    if len(largest) < groups:
+        return Grouping(title, (), {})
+    numbers = {label: str(number) for number, label in enumerate(largest, 1)}
+    return Grouping(
+        title,
+        tuple(CaseGroup(label[:_LONGEST_LABEL], sizes[label], tuple(examples[label])) for label in largest),
+        {key: " ".join(numbers[label] for label in labels if label in numbers) for key, labels in listed},
+    )
+
+
+def describe_divergence(finding: Finding) -> str:
+    """Return the first difference from the expected turn in words; "" if there is none to compare."""
+    _, turn = finding.turn or (0, None)
+    if turn is None or turn.actual is None or turn.expected is None:
+        return ""
+    for wanted, got in zip_longest(turn.expected.tool_calls, turn.actual.tool_calls):
+        if wanted is None or got is None or wanted.name != got.name:
+            return _describe_other_call(wanted, got)
+        if (wanted.args, wanted.other_args) != (got.args, got.other_args):
+            return f"`{got.name}` called with other arguments"
+    is_other = turn.expected.response not in {None, turn.actual.response}
+    return "calls as expected, and another response" if is_other else ""
+
+
+def _describe_other_call(wanted: ToolCall | None, got: ToolCall | None) -> str:
+    if wanted is None:
+        return f"`{got.name if got else ''}` called, though no further call is expected"
+    return f"`{got.name}` called instead of `{wanted.name}`" if got else f"`{wanted.name}` not called"

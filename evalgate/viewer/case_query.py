@@ -1,0 +1,129 @@
+"""The question that the address of a list of cases asks: search, filters and order."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseMetric
+from evalgate.reporting.html.case_list import KINDS, CaseEntry
+from evalgate.viewer.opened_record import OpenedRecord
+
+PAGE_SIZE = 100
+"""Cases on one page of the list."""
+
+SORTS = {"": "importance", "name": "name", "duration": "time", "cost": "cost"}
+"""The orders of the list besides the metrics: `score:NAME` is by a metric's score, the lowest first."""
+SCORE = "score:"
+UNCHANGED = "unchanged"
+
+
+@frozen
+class CaseQuery:
+    """Search, filters and order of a list of cases. An empty field filters nothing."""
+
+    q: str = ""
+    """Words that the case has to contain, in any order and case."""
+    kind: str = ""
+    """A kind of `KINDS`."""
+    set: str = ""
+    """Id of an eval set."""
+    tag: str = ""
+    metric: str = ""
+    """Name of a metric that failed or could not be evaluated."""
+    change: str = ""
+    """A kind of change since the baseline, or `unchanged`."""
+    sort: str = ""
+    page: int = 1
+    """1-based."""
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, str]) -> "CaseQuery":
+        """Read the query of an address; unknown kinds and pages count as absent."""
+        page = params.get("page", "")
+        kind = params.get("kind", "")
+        return cls(
+            **{name: params.get(name, "") for name in ("q", "set", "tag", "metric", "change", "sort")},
+            kind=kind if kind in KINDS else "",
+            page=max(1, int(page)) if page.isascii() and page.isdecimal() and len(page) < 7 else 1,
+        )
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Return the fields that are not empty, as the query of an address. The page is not among them."""
+        names = ("q", "kind", "set", "tag", "metric", "change", "sort")
+        return {name: value for name in names if (value := getattr(self, name))}
+
+    def change_fields(self, **fields: Any) -> dict[str, Any]:
+        """Return the query of an address with other values of some fields."""
+        return replace(self, **fields).params
+
+    @property
+    def is_filtered(self) -> bool:
+        """Return True if cases may be missing from the list."""
+        return any(name != "sort" for name in self.params)
+
+
+def select_cases(opened: OpenedRecord, query: CaseQuery) -> list[int]:
+    """Return the indices of the entries that match, in the order that is asked for."""
+    words = query.q.casefold().split()
+    found = [
+        at
+        for at, entry in enumerate(opened.entries)
+        if _matches_filters(opened, entry, query) and all(word in opened.texts[at] for word in words)
+    ]
+    key = _build_sort_key(opened, query.sort)
+    return sorted(found, key=key) if key else found
+
+
+def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> bool:
+    case = entry.case
+    return (
+        (not query.kind or query.kind in entry.kinds)
+        and (not query.set or case.eval_set_id == query.set)
+        and (not query.tag or query.tag in case.tags)
+        and (not query.change or opened.changes.get(case.key, UNCHANGED) == query.change)
+        and (
+            not query.metric
+            or any(
+                each.name == query.metric and each.status in {"failed", "errored"} for each in case.metrics
+            )
+        )
+    )
+
+
+def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | None:
+    """Return the key of an order, or None for the order by importance."""
+    entries = opened.entries
+    if sort == "name":
+        return lambda at: entries[at].finding.name.casefold()
+    if sort == "duration":
+        return lambda at: -measure_duration(entries[at])
+    if sort == "cost":
+        return lambda at: -measure_cost(entries[at])
+    if sort.startswith(SCORE):
+        name = sort.removeprefix(SCORE)
+        return lambda at: _rank_score(find_metric(entries[at], name))
+    return None
+
+
+def _rank_score(metric: CaseMetric | None) -> tuple[bool, float]:
+    """Return a key that puts cases without a score last."""
+    score = metric.score if metric else None
+    return score is None, score or 0.0
+
+
+def find_metric(entry: CaseEntry, name: str) -> CaseMetric | None:
+    """Return a metric of a case by its name."""
+    return next((each for each in entry.case.metrics if each.name == name), None)
+
+
+def measure_duration(entry: CaseEntry) -> float:
+    """Return the mean seconds of a run of a case."""
+    runs = entry.case.runs
+    return sum(run.duration_s for run in runs) / len(runs) if runs else 0.0
+
+
+def measure_cost(entry: CaseEntry) -> float:
+    """Return the known cost of all runs of a case, in US dollars."""
+    return sum(run.usage.min_cost_usd for run in entry.case.runs if run.usage)

@@ -1,0 +1,332 @@
+"""The parts of a case's page: its turns, expected and actual side by side, and its runs."""
+
+from collections.abc import Iterator
+
+from evalgate.core.formatting import format_score
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseResult, Reply, RunResult, Status, ToolCall
+from evalgate.llm.judge_health import describe_agreement
+from evalgate.metrics.tool_call_matching import align_calls, is_same_tool_call
+from evalgate.reporting.diff import Difference, get_baseline_reply
+from evalgate.reporting.findings import OUTCOMES, Finding, describe_faults, explain_not_evaluated
+from evalgate.reporting.html.case_list import CaseEntry, ClippedText, SizeBudget
+from evalgate.reporting.html.conversation import (
+    ScoreView,
+    TranscriptEntry,
+    build_scores,
+    build_turn_view,
+)
+from evalgate.reporting.summary_lines import STATUSES, explain_exemption, format_judge_usage
+from evalgate.reporting.trace_view import format_seconds, format_usage
+from evalgate.viewer.value_diff import (
+    DiffStatus,
+    Segment,
+    ValueRow,
+    diff_texts,
+    diff_values,
+    list_values,
+)
+
+_LONGEST_TEXT = 100_000
+_MOST_CALLS = 300
+_LONGEST_REASON = 240
+
+
+def create_budget() -> SizeBudget:
+    """Return the size of a page about one case, in characters."""
+    return SizeBudget(3_000_000, _LONGEST_TEXT)
+
+
+@frozen
+class CallRow:
+    """An expected call next to the actual one."""
+
+    status: DiffStatus
+    expected: ToolCall | None
+    actual: ToolCall | None
+    values: tuple[ValueRow, ...]
+    """The arguments, path by path."""
+    left_out: int
+    """The number of arguments that are not among `values`."""
+    is_divergence: bool
+    """True for the first row of the turn that differs."""
+
+
+@frozen
+class TurnComparison:
+    """One turn: the message, and what was expected next to what happened."""
+
+    number: int
+    user: TranscriptEntry
+    remarks: tuple[str, ...]
+    calls: tuple[CallRow, ...]
+    calls_left_out: int
+    has_expected: bool
+    """False if the case expects nothing of this turn, as with a simulated user."""
+    expected: tuple[Segment, ...] | None
+    """The expected response; None if there is none."""
+    actual: tuple[Segment, ...] | None
+    since_baseline: tuple[Difference, ...]
+    entries: tuple[TranscriptEntry, ...]
+    """Everything that the agent did in this turn, in order."""
+    entries_left_out: int
+    expected_entries: tuple[TranscriptEntry, ...]
+    scores: tuple[ScoreView, ...]
+
+
+def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudget) -> TurnComparison:
+    """Return a turn (1-based) of a run."""
+    turn = run.turns[number - 1]
+    view = build_turn_view(run, number, get_baseline_reply(finding, number), budget)
+    expected, actual = turn.expected, turn.actual
+    has_expected = expected is not None and (expected.response is not None or bool(expected.events))
+    rows = tuple(_compare_calls(expected, actual)) if has_expected else ()
+    before, after = _compare_responses(expected if has_expected else None, actual)
+    return TurnComparison(
+        number,
+        view.entries[0],
+        view.remarks,
+        rows[:_MOST_CALLS],
+        max(0, len(rows) - _MOST_CALLS),
+        has_expected,
+        before,
+        after,
+        tuple(each for each in view.differences if each.is_since),
+        view.entries[1:],
+        view.left_out,
+        view.expected,
+        view.scores,
+    )
+
+
+def _compare_calls(expected: Reply | None, actual: Reply | None) -> Iterator[CallRow]:
+    pairs = align_calls(expected.tool_calls if expected else (), actual.tool_calls if actual else ())
+    is_first = True
+    for one, other in pairs:
+        status = _classify_pair(one, other)
+        differs = status != "same"
+        if one is not None and other is not None:
+            values, more = diff_values(_get_args(one), _get_args(other))
+        else:
+            call = one or other
+            values, more = list_values(_get_args(call), status) if call else ([], 0)
+        yield CallRow(status, one, other, tuple(values), more, differs and is_first)
+        is_first = is_first and not differs
+
+
+def _classify_pair(one: ToolCall | None, other: ToolCall | None) -> DiffStatus:
+    if other is None:
+        return "missing"
+    if one is None:
+        return "extra"
+    return "same" if is_same_tool_call(one, other) else "changed"
+
+
+def _get_args(call: ToolCall) -> object:
+    return call.other_args if call.args is None and call.other_args is not None else call.args or {}
+
+
+def _compare_responses(
+    expected: Reply | None, actual: Reply | None
+) -> tuple[tuple[Segment, ...] | None, tuple[Segment, ...] | None]:
+    before = expected.response if expected else None
+    after = actual.response if actual else None
+    if before is not None and after is not None:
+        return diff_texts(before[:_LONGEST_TEXT], after[:_LONGEST_TEXT])
+    return _wrap_text(before), _wrap_text(after)
+
+
+def _wrap_text(text: str | None) -> tuple[Segment, ...] | None:
+    return None if text is None else ((False, text[:_LONGEST_TEXT]),)
+
+
+# --- runs ---------------------------------------------------------------------------------------------------
+
+
+@frozen
+class AttemptView:
+    """An attempt that failed before the run."""
+
+    words: str
+    left: ClippedText | None
+
+
+@frozen
+class RunComparison:
+    """One run of a case."""
+
+    number: int
+    status: Status
+    word: str
+    facts: tuple[str, ...]
+    failure: str
+    left: ClippedText | None
+    """The traceback or the end of standard error that the agent left."""
+    attempts: tuple[AttemptView, ...]
+    turns: tuple[TurnComparison, ...]
+    scores: tuple[ScoreView, ...]
+    state: ClippedText | None
+
+
+def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComparison:
+    """Return a run with all its turns, as far as they fit."""
+    turns: list[TurnComparison] = []
+    for number in range(1, len(run.turns) + 1):
+        if budget.is_full:
+            break
+        turns.append(compare_turn(run, number, finding, budget))
+    status = classify_run(run)
+    failure = run.failure
+    return RunComparison(
+        run.run,
+        status,
+        OUTCOMES[run.outcome] if run.outcome != "answered" else STATUSES[status],
+        tuple(list_run_facts(run)),
+        failure.message if failure else "",
+        budget.take_text(failure.detail, is_end=True) if failure and failure.detail else None,
+        tuple(
+            AttemptView(
+                f"{OUTCOMES[attempt.outcome]} after {format_seconds(attempt.duration_s)}: "
+                f"{attempt.failure.message}",
+                budget.take_text(attempt.failure.detail, is_end=True) if attempt.failure.detail else None,
+            )
+            for attempt in run.earlier_attempts
+        ),
+        tuple(turns),
+        tuple(build_scores(run.metrics, budget)),
+        budget.take_json(run.final_state) if run.final_state else None,
+    )
+
+
+def classify_run(run: RunResult) -> Status:
+    """Return the status that the case would have with this run alone."""
+    if run.outcome != "answered":
+        return "errored"
+    statuses = {metric.gating_status for metric in run.metrics}
+    for status in ("failed", "errored", "passed"):
+        if status in statuses:
+            return status
+    return "not_evaluated"
+
+
+def list_run_facts(run: RunResult) -> Iterator[str]:
+    """Yield time, consumption and ids of a run."""
+    yield format_seconds(run.duration_s)
+    if run.usage:
+        yield format_usage(run.usage)
+        if run.usage.models:
+            yield ", ".join(run.usage.models)
+    if run.user_usage:
+        yield f"simulated user: {format_usage(run.user_usage)}"
+    if run.judge:
+        yield format_judge_usage(run.judge)
+    if run.confirms:
+        yield "a follow-up run: not part of any mean"
+    if run.session_id:
+        yield f"session {run.session_id}"
+
+
+# --- the case -----------------------------------------------------------------------------------------------
+
+
+@frozen
+class CaseLine:
+    """A case on one line."""
+
+    name: str
+    status: str
+    """A class of the style sheet."""
+    word: str
+    is_new: bool
+    remarks: tuple[str, ...]
+    why: str
+    tags: tuple[str, ...]
+
+
+def build_case_line(entry: CaseEntry) -> CaseLine:
+    """Return a case with the first reason why it did not pass."""
+    case = entry.case
+    outcome = next((run.outcome for run in case.runs if run.outcome != "answered"), None)
+    return CaseLine(
+        entry.finding.name,
+        case.status.replace("_", "-"),
+        OUTCOMES[outcome] if outcome and case.status == "errored" else STATUSES[case.status],
+        entry.finding.is_new,
+        tuple(_list_remarks(entry)),
+        _explain(case)[:_LONGEST_REASON],
+        case.tags,
+    )
+
+
+def _list_remarks(entry: CaseEntry) -> Iterator[str]:
+    if "flaky" in entry.kinds:
+        yield f"flaky: {entry.passed} of {len(entry.case.runs)} runs passed"
+    if entry.case.quarantine is not None:
+        yield "quarantined"
+    elif entry.case.observed:
+        yield "observed"
+    if entry.case.protected:
+        yield "protected"
+
+
+def _explain(case: CaseResult) -> str:
+    if case.status == "not_evaluated":
+        return explain_not_evaluated(case)
+    return next(describe_faults(case), "")
+
+
+def list_case_facts(case: CaseResult) -> Iterator[str]:
+    """Yield the place, weight and exemption of a case."""
+    if case.path:
+        yield f"{case.path}:{case.line}" if case.line else case.path
+    if case.weight != 1:
+        yield f"weight {case.weight:g}"
+    if case.protected:
+        yield "protected: the gate closes when it fails"
+    if exemption := explain_exemption(case):
+        yield exemption
+
+
+@frozen
+class RunColumn:
+    """A run next to the other runs of its case."""
+
+    number: int
+    status: Status
+    word: str
+    facts: tuple[str, ...]
+    scores: tuple[tuple[str, Status, str, str], ...]
+    """Name, status, score and reason of each metric."""
+    turns: tuple[tuple[tuple[str, ...], str], ...]
+    """Names of the tools that were called, and the response, turn by turn."""
+    failure: str
+
+
+def build_run_column(run: RunResult) -> RunColumn:
+    """Return a run in brief."""
+    status = classify_run(run)
+    return RunColumn(
+        run.run,
+        status,
+        OUTCOMES[run.outcome] if run.outcome != "answered" else STATUSES[status],
+        tuple(list_run_facts(run)),
+        tuple(
+            (each.name, each.status, format_score(each.score), _join_reason(each.reason, each.details))
+            for each in run.metrics
+        ),
+        tuple(
+            (
+                tuple(call.name for call in turn.actual.tool_calls[:_MOST_CALLS]) if turn.actual else (),
+                ((turn.actual.response if turn.actual else None) or "")[:_LONGEST_TEXT],
+            )
+            for turn in run.turns
+        ),
+        run.failure.message if run.failure else "",
+    )
+
+
+def _join_reason(reason: str, details: object) -> str:
+    agreement = details.get("agreement") if isinstance(details, dict) else None
+    if isinstance(agreement, int | float):
+        return f"{reason} ({describe_agreement(agreement)})".strip()
+    return reason

@@ -1,0 +1,99 @@
+"""A record in memory, with what its pages look up: cases by name, texts to search, changes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import CaseKey, CaseResult, Change, Message, Record, Reply, ToolCall
+from evalgate.reporting.findings import format_case_name
+from evalgate.reporting.html.case_list import CaseEntry, CaseKind, count_kinds, rank_cases
+
+
+@dataclass(frozen=True, eq=False)  # without slots, for the cached properties
+class OpenedRecord:
+    """A record and its indexes. Each index is built when it is first used."""
+
+    record_id: str
+    title: str
+    record: Record
+
+    @cached_property
+    def entries(self) -> tuple[CaseEntry, ...]:
+        """Return all cases, the most important first."""
+        return tuple(rank_cases(self.record))
+
+    @cached_property
+    def kinds(self) -> Mapping[CaseKind, int]:
+        """Return the number of cases of each kind."""
+        return count_kinds(list(self.entries))
+
+    @cached_property
+    def changes(self) -> Mapping[CaseKey, Change]:
+        """Return the change of each case since the baseline; unchanged cases are not listed."""
+        comparison = self.record.comparison
+        return {each.key: each.change for each in comparison.changes} if comparison else {}
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """Return the text to search of each entry, in lower case: ids, messages, responses, tools."""
+        return tuple("\n".join(_list_texts(entry.case)).casefold() for entry in self.entries)
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        """Return all tags of the cases, sorted."""
+        return tuple(sorted({tag for case in self.record.cases for tag in case.tags}))
+
+    @cached_property
+    def eval_sets(self) -> tuple[str, ...]:
+        """Return the ids of all eval sets, in file order."""
+        return tuple(dict.fromkeys(case.eval_set_id for case in self.record.cases))
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Return the names of all metrics, in the order of the summary."""
+        return tuple(dict.fromkeys(metric.name for metric in self.record.metrics))
+
+    @cached_property
+    def _positions(self) -> Mapping[CaseKey, int]:
+        # Reversed, so that of several cases with one name the first is found.
+        return {entry.case.key: at for at, entry in reversed(list(enumerate(self.entries)))}
+
+    def find_position(self, key: CaseKey) -> int | None:
+        """Return the index of a case among the entries; None if the record has no such case."""
+        return self._positions.get(key)
+
+    def find_entry(self, key: CaseKey) -> CaseEntry:
+        """Return a case.
+
+        Raises:
+            InvalidInputError: the record has no such case.
+        """
+        position = self.find_position(key)
+        if position is None:
+            raise InvalidInputError(f"{self.title}: there is no case {'/'.join(key)}")
+        return self.entries[position]
+
+
+def _list_texts(case: CaseResult) -> Iterator[str]:
+    yield format_case_name(case)
+    seen: set[str] = set()
+    for run in case.runs:
+        if run.failure is not None:
+            yield run.failure.message
+        for turn in run.turns:
+            for text in (turn.user, *_list_reply_texts(turn.expected), *_list_reply_texts(turn.actual)):
+                if text not in seen:  # runs of one case ask the same
+                    seen.add(text)
+                    yield text
+
+
+def _list_reply_texts(reply: Reply | None) -> Iterator[str]:
+    if reply is None:
+        return
+    yield reply.response or ""
+    for event in reply.events:
+        if isinstance(event, ToolCall):
+            yield event.name
+        elif isinstance(event, Message):
+            yield event.text

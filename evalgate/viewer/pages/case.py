@@ -1,0 +1,165 @@
+"""A case: expected and actual side by side, its runs next to one another, and the trace of a run."""
+
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import Record, RunResult
+from evalgate.reporting.findings import CHANGES, describe_faults
+from evalgate.reporting.html.case_list import CaseEntry
+from evalgate.reporting.html.conversation import build_case_scores
+from evalgate.reporting.repro_command import build_replay_command, build_repro_command
+from evalgate.viewer.case_query import CaseQuery, select_cases
+from evalgate.viewer.case_views import (
+    build_case_line,
+    build_run_column,
+    classify_run,
+    compare_run,
+    create_budget,
+    list_case_facts,
+)
+from evalgate.viewer.opened_record import OpenedRecord
+from evalgate.viewer.pages.cases import link_list
+from evalgate.viewer.pages.overview import link_case
+from evalgate.viewer.rendering import link, render
+from evalgate.viewer.state import NavigationLink, get_viewer
+from evalgate.viewer.trace_page import build_trace_page, find_current_entry
+
+VIEWS = {"": "Conversation", "runs": "All runs", "trace": "Trace"}
+"""The tabs of a case."""
+
+_LONGEST_COMMAND = 4_000
+_MOST_RUNS = 50
+
+
+def show_case(request: Request) -> Response:
+    """Show one case of a record."""
+    params = request.query_params
+    opened = get_viewer(request).records.open_record(request.path_params["record"])
+    entry = opened.find_entry((params.get("in", ""), params.get("id", "")))
+    query = CaseQuery.from_params(params)
+    run = _choose_run(entry, params.get("run", ""))
+    view = params.get("view", "")
+    view = view if view in VIEWS else ""
+    values = _build_trace(opened, entry, run, query, params) if view == "trace" and run else {}
+    budget = create_budget()
+    return render(
+        request,
+        "case_trace.html.j2" if values else "case_runs.html.j2" if view == "runs" else "case.html.j2",
+        opened=opened,
+        tab="cases",
+        line=build_case_line(entry),
+        facts=list(list_case_facts(entry.case)),
+        change=CHANGES.get(opened.changes.get(entry.case.key), ""),  # type: ignore[arg-type]
+        reasons=list(describe_faults(entry.case)) if entry.is_bad or len(entry.case.runs) > 1 else [],
+        scores=(scores := list(build_case_scores(entry.case.metrics, budget))),
+        has_baseline=any(score.baseline != "–" for score in scores),
+        run=compare_run(run, entry.finding, budget) if run and not view else None,
+        columns=[build_run_column(each) for each in entry.case.runs[:_MOST_RUNS]] if view == "runs" else [],
+        around=_link_neighbours(opened, entry, query),
+        views=_link_views(opened, entry, query, run, view),
+        runs=_link_runs(opened, entry, query, run, view),
+        history=link("/case-history", {"in": entry.case.eval_set_id, "id": entry.case.eval_id}),
+        commands=_list_commands(opened.record, entry),
+        **values,  # type: ignore[arg-type]  # no status code is among them
+    )
+
+
+def _choose_run(entry: CaseEntry, number: str) -> RunResult | None:
+    """Return the run with this number, else the one to look at; None if the case has no runs.
+
+    Raises:
+        InvalidInputError: the case has no run of this number.
+    """
+    if not number:
+        return entry.finding.run
+    found = next((run for run in entry.case.runs if str(run.run) == number), None)
+    if found is None:
+        raise InvalidInputError(f"{entry.finding.name} has no run {number}")
+    return found
+
+
+def _build_trace(
+    opened: OpenedRecord, entry: CaseEntry, run: RunResult, query: CaseQuery, params: Mapping[str, str]
+) -> dict[str, object]:
+    budget = create_budget()
+    address = link_case(opened.record_id, entry.case.key, view="trace", run=run.run, **query.params)
+    replies = [turn.actual for turn in run.turns]
+    trace = build_trace_page(
+        run.trace,
+        replies,
+        selected=params.get("span", ""),
+        panel=params.get("panel", ""),
+        address=address,
+        budget=budget,
+    )
+    turns = compare_run(run, entry.finding, budget).turns
+    current = [find_current_entry(turn.entries, trace.event, turn.number - 1) for turn in turns]
+    return {"trace": trace, "turns": list(zip(turns, current, strict=True)), "has_trace": bool(run.trace)}
+
+
+def _link_neighbours(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:
+    """Return the case before and after this one in the list that the reader came from."""
+    found = select_cases(opened, query)
+    position = opened.find_position(entry.case.key)
+    at = found.index(position) if position in found else None
+
+    def link_at(index: int) -> str:
+        if at is None or not 0 <= index < len(found):
+            return ""
+        return link_case(opened.record_id, opened.entries[found[index]].case.key, **query.params)
+
+    return {
+        "list": link(link_list(opened.record_id), query.params),
+        "previous": link_at(at - 1) if at is not None else "",
+        "next": link_at(at + 1) if at is not None else "",
+        "number": None if at is None else at + 1,
+        "of": len(found),
+    }
+
+
+def _link_views(
+    opened: OpenedRecord, entry: CaseEntry, query: CaseQuery, run: RunResult | None, view: str
+) -> list[tuple[str, str, bool]]:
+    number = run.run if run else None
+    return [
+        (
+            words,
+            link_case(opened.record_id, entry.case.key, view=name, run=number, **query.params),
+            name == view,
+        )
+        for name, words in VIEWS.items()
+        if name != "runs" or len(entry.case.runs) > 1
+    ]
+
+
+def _link_runs(
+    opened: OpenedRecord, entry: CaseEntry, query: CaseQuery, run: RunResult | None, view: str
+) -> list[tuple[int, str, str, bool]]:
+    """Return number, status, address of each run, and if it is shown; nothing for a single run."""
+    if len(entry.case.runs) < 2 or view == "runs":
+        return []
+    return [
+        (
+            each.run,
+            classify_run(each).replace("_", "-"),
+            link_case(opened.record_id, entry.case.key, view=view, run=each.run, **query.params),
+            each is run,
+        )
+        for each in entry.case.runs
+    ]
+
+
+def _list_commands(record: Record, entry: CaseEntry) -> list[tuple[str, str]]:
+    commands = (
+        ("Run this case alone", build_repro_command(record, entry.case)),
+        ("Reproduce it offline, with this run's record", build_replay_command(record, entry.case)),
+    )
+    return [(words, command) for words, command in commands if 0 < len(command) < _LONGEST_COMMAND]
+
+
+routes = (Route("/records/{record}/case", show_case),)
+navigation: tuple[NavigationLink, ...] = ()

@@ -1,0 +1,143 @@
+"""The list of a record's cases, with search, filters and order in its address."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.types import CaseMetric
+from evalgate.reporting.findings import CHANGES
+from evalgate.reporting.html.case_list import KINDS, CaseEntry
+from evalgate.reporting.trace_view import format_seconds
+from evalgate.viewer.case_query import (
+    PAGE_SIZE,
+    SCORE,
+    SORTS,
+    UNCHANGED,
+    CaseQuery,
+    measure_cost,
+    measure_duration,
+    select_cases,
+)
+from evalgate.viewer.case_views import build_case_line
+from evalgate.viewer.opened_record import OpenedRecord
+from evalgate.viewer.pages.overview import link_case
+from evalgate.viewer.rendering import link, render
+from evalgate.viewer.state import NavigationLink, get_viewer
+
+_MOST_CHOICES = 200
+_MOST_SCORES = 4
+
+
+def show_cases(request: Request) -> Response:
+    """Show a page of the list."""
+    opened = get_viewer(request).records.open_record(request.path_params["record"])
+    query = CaseQuery.from_params(request.query_params)
+    found = select_cases(opened, query)
+    last = max(1, -(-len(found) // PAGE_SIZE))
+    page = min(query.page, last)
+    shown = found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+    path = link_list(opened.record_id)
+    return render(
+        request,
+        "cases.html.j2",
+        opened=opened,
+        tab="cases",
+        query=query,
+        here=path,
+        kinds=[
+            (
+                kind,
+                words,
+                opened.kinds[kind],
+                link(path, query.change_fields(kind="" if kind == query.kind else kind)),
+            )
+            for kind, words in KINDS.items()
+            if kind in opened.kinds
+        ],
+        total=len(opened.entries),
+        all_kinds=link(path, query.change_fields(kind="")),
+        choices=list(_list_choices(opened, query)),
+        sorts=[(name, words, name == query.sort) for name, words in _list_sorts(opened)],
+        rows=[_build_row(opened, opened.entries[at], query) for at in shown],
+        metrics=opened.metrics[:_MOST_SCORES],
+        count=_count(len(found), len(opened.entries)),
+        pages=_link_pages(path, query, page, last),
+    )
+
+
+def link_list(record_id: str) -> str:
+    """Return the address of the list without its query."""
+    return f"/records/{record_id}/cases"
+
+
+def _count(found: int, total: int) -> str:
+    return pluralize(total, "case") if found == total else f"{found:,} of {pluralize(total, 'case')}"
+
+
+def _list_choices(
+    opened: OpenedRecord, query: CaseQuery
+) -> Iterator[tuple[str, str, str, list[tuple[str, str, bool]]]]:
+    """Yield the filters that have a choice: name of the field, its label, word for all, and its values."""
+    changes = [
+        name for name in (*CHANGES, UNCHANGED) if name != "removed" and opened.record.comparison is not None
+    ]
+    for name, label, every, values in (
+        ("set", "Eval set", "all", opened.eval_sets if len(opened.eval_sets) > 1 else ()),
+        ("tag", "Tag", "any", opened.tags),
+        ("metric", "Fell short of", "–", opened.metrics),
+        ("change", "Since the baseline", "any", changes),
+    ):
+        chosen: str = getattr(query, name)
+        words: Mapping[str, str] = (
+            {str(kind): each for kind, each in CHANGES.items()} if name == "change" else {}
+        )
+        if values or chosen:
+            listed = [*values[:_MOST_CHOICES], *([chosen] if chosen and chosen not in values else [])]
+            yield name, label, every, [(each, words.get(each, each), each == chosen) for each in listed]
+
+
+def _list_sorts(opened: OpenedRecord) -> Iterator[tuple[str, str]]:
+    yield from SORTS.items()
+    yield from ((f"{SCORE}{name}", f"score of {name}") for name in opened.metrics[:_MOST_CHOICES])
+
+
+def _build_row(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:
+    case = entry.case
+    cost = measure_cost(entry)
+    scores = {metric.name: metric for metric in case.metrics}
+    return {
+        "line": build_case_line(entry),
+        "href": link_case(opened.record_id, case.key, **query.params),
+        "scores": [_format_score(name, scores.get(name)) for name in opened.metrics[:_MOST_SCORES]],
+        "time": format_seconds(measure_duration(entry)),
+        "cost": f"{cost:,.4f}" if cost else "",
+    }
+
+
+def _format_score(name: str, metric: CaseMetric | None) -> tuple[str, str, str]:
+    if metric is None:
+        return name, "", "–"
+    status = metric.status.replace("_", "-")
+    return name, status, format_score(metric.score, beside=metric.threshold)
+
+
+def _link_pages(path: str, query: CaseQuery, page: int, last: int) -> Mapping[str, object]:
+    """Return the links to other pages of a list; "" where there is none."""
+
+    def turn(number: int) -> str:
+        return link(path, query.params, page=number if number > 1 else None)
+
+    near: Sequence[int] = sorted({1, last, *range(max(1, page - 2), min(last, page + 2) + 1)})
+    return {
+        "previous": turn(page - 1) if page > 1 else "",
+        "next": turn(page + 1) if page < last else "",
+        "numbers": [(number, turn(number), number == page) for number in near],
+        "last": last,
+    }
+
+
+routes = (Route("/records/{record}/cases", show_cases),)
+navigation: tuple[NavigationLink, ...] = ()

@@ -1,0 +1,152 @@
+"""Two records next to each other: metrics, the cases that changed first, and one case side by side."""
+
+from collections.abc import Iterator, Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from evalgate.core.formatting import format_score
+from evalgate.core.types import CaseMetric
+from evalgate.reporting.findings import CHANGES, Finding
+from evalgate.reporting.html.case_list import CaseEntry
+from evalgate.reporting.html.conversation import build_case_scores
+from evalgate.reporting.summary_lines import STATUSES, list_changed_cases, summarize_record
+from evalgate.viewer.case_views import build_case_line, compare_run, create_budget
+from evalgate.viewer.comparisons import (
+    BASELINE,
+    ComparedRecord,
+    choose_run,
+    compare_records,
+    join_sides,
+    read_baseline,
+)
+from evalgate.viewer.pages.overview import link_case
+from evalgate.viewer.rendering import link, render
+from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
+
+_MOST_ROWS = 200
+_MOST_METRICS = 200
+_MOST_NAMES = 25
+
+
+def show_comparison(request: Request) -> Response:
+    """Show the choice of two records, and their comparison once both are chosen."""
+    viewer = get_viewer(request)
+    choices = [(each.record_id, each.title) for each in viewer.records.list_records()]
+    if read_baseline(viewer) is not None:
+        choices.append((BASELINE, "the stored baseline"))
+    after = request.query_params.get("b", "") or (choices[0][0] if choices else "")
+    before = request.query_params.get("a", "")
+    values = _describe_comparison(compare_records(viewer, before, after), before) if before and after else {}
+    return render(
+        request,
+        "compare.html.j2",
+        choices=choices,
+        before=before,
+        after=after,
+        found=bool(values),
+        **values,  # type: ignore[arg-type]  # no status code is among them
+    )
+
+
+def _describe_comparison(compared: ComparedRecord, before: str) -> dict[str, object]:
+    record = compared.opened.record
+    summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, exempt=_MOST_NAMES)
+    entries = sorted(compared.opened.entries, key=lambda entry: _rank_change(compared, entry))
+    removed = next(
+        (each for each in list_changed_cases(record, _MOST_NAMES) if each.what == CHANGES["removed"]), None
+    )
+    return {
+        "summary": summary,
+        "status": record.verdict.status,
+        "before_title": compared.before_title,
+        "after_title": compared.opened.title,
+        "metrics": [(line, STATUSES[line.status]) for line in summary.metrics],
+        "rows": [_build_row(compared, before, entry) for entry in entries[:_MOST_ROWS]],
+        "more": max(0, len(entries) - _MOST_ROWS),
+        "removed": removed,
+    }
+
+
+def _rank_change(compared: ComparedRecord, entry: CaseEntry) -> tuple[int, float]:
+    """Return a key that puts changed cases first, in the order of `CHANGES`, then those that fell most."""
+    change = compared.opened.changes.get(entry.case.key)
+    order = list(CHANGES).index(change) if change else len(CHANGES)
+    return order, -max((abs(drop) for drop in _list_drops(entry)), default=0.0)
+
+
+def _list_drops(entry: CaseEntry) -> Iterator[float]:
+    for metric in entry.case.metrics:
+        if metric.standing is not None and metric.standing.drop is not None:
+            yield metric.standing.drop
+
+
+def _build_row(compared: ComparedRecord, before: str, entry: CaseEntry) -> dict[str, object]:
+    case = entry.case
+    change = compared.opened.changes.get(case.key)
+    return {
+        "line": build_case_line(entry),
+        "change": CHANGES[change] if change else "",
+        "href": link(
+            "/compare/case",
+            {"a": before, "b": compared.opened.record_id, "in": case.eval_set_id, "id": case.eval_id},
+        ),
+        "scores": [_format_change(metric) for metric in case.metrics if metric.standing is not None],
+    }
+
+
+def _format_change(metric: CaseMetric) -> tuple[str, str, str, str]:
+    """Return name, earlier score, score, and the direction as a class of the style sheet."""
+    standing = metric.standing
+    then = standing.baseline_mean if standing else None
+    drop = standing.drop if standing else None
+    direction = "same" if not drop else "worse" if drop > 0 else "better"
+    return (
+        metric.name,
+        format_score(then, beside=metric.score),
+        format_score(metric.score, beside=then),
+        direction,
+    )
+
+
+def show_compared_case(request: Request) -> Response:
+    """Show a case in both records side by side."""
+    viewer: Viewer = get_viewer(request)
+    params = request.query_params
+    before, after = params.get("a", ""), params.get("b", "")
+    compared = compare_records(viewer, before, after)
+    entry = compared.opened.find_entry((params.get("in", ""), params.get("id", "")))
+    original = viewer.records.open_record(after).find_entry(entry.case.key)
+    run = choose_run(original.case)
+    replies = compared.get_earlier_replies(entry.case.key)
+    budget = create_budget()
+    change = compared.opened.changes.get(entry.case.key)
+    scores = list(build_case_scores(entry.case.metrics, budget))
+    return render(
+        request,
+        "compare_case.html.j2",
+        line=build_case_line(entry),
+        change=CHANGES[change] if change else "unchanged",
+        before_title=compared.before_title,
+        after_title=compared.opened.title,
+        back=link("/compare", a=before, b=after),
+        sides=_link_sides(before, after, compared, entry),
+        scores=scores,
+        has_baseline=any(score.baseline != "–" for score in scores),
+        run=compare_run(join_sides(run, replies), Finding(entry.case), budget) if run else None,
+        has_replies=bool(replies),
+    )
+
+
+def _link_sides(
+    before: str, after: str, compared: ComparedRecord, entry: CaseEntry
+) -> Sequence[tuple[str, str]]:
+    sides = [(compared.opened.title, link_case(after, entry.case.key))]
+    if entry.case.key in compared.before:
+        sides.insert(0, (compared.before_title, link_case(before, entry.case.key)))
+    return sides
+
+
+routes = (Route("/compare", show_comparison), Route("/compare/case", show_compared_case))
+navigation = (NavigationLink("Compare", "/compare"),)

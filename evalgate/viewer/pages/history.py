@@ -1,0 +1,149 @@
+"""All results with the metrics that each was judged by, and the history of one case."""
+
+import json
+from collections.abc import Iterator
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import format_score
+from evalgate.core.types import Baseline, CaseKey, CaseResult, Record
+from evalgate.reporting.findings import OUTCOMES, count_passed_runs, format_minimum, format_threshold
+from evalgate.reporting.summary_lines import HEADLINES, STATUSES, describe_run_totals, format_start_time
+from evalgate.reporting.trace_view import format_seconds
+from evalgate.viewer.comparisons import read_baseline
+from evalgate.viewer.pages.overview import link_case
+from evalgate.viewer.record_heads import find_case, read_head
+from evalgate.viewer.records import StoredRecord
+from evalgate.viewer.rendering import render
+from evalgate.viewer.state import NavigationLink, get_viewer
+
+_MOST_METRICS = 50
+_LONGEST_OPTIONS = 500
+
+
+def show_history(request: Request) -> Response:
+    """List all results with their metrics and thresholds, and the gate runs of the baseline."""
+    viewer = get_viewer(request)
+    return render(
+        request,
+        "history.html.j2",
+        rows=[_describe_record(each) for each in viewer.records.list_records()],
+        baseline=_describe_baseline(read_baseline(viewer)),
+    )
+
+
+def _describe_record(stored: StoredRecord) -> dict[str, object]:
+    try:
+        record = read_head(stored)
+    except InvalidInputError as error:
+        return {"stored": stored, "error": str(error)}
+    return {
+        "stored": stored,
+        "error": "",
+        "status": {"pass": "passed", "fail": "failed"}.get(record.verdict.status, "errored"),
+        "verdict": HEADLINES[record.verdict.status][1],
+        "when": format_start_time(record) if record.created_at else "",
+        "facts": list(_list_facts(record)),
+        "metrics": list(_list_metrics(record)),
+    }
+
+
+def _list_facts(record: Record) -> Iterator[str]:
+    yield from describe_run_totals(record)
+    if record.agent.kind:
+        yield f"{record.agent.kind}:{record.agent.what}"
+
+
+def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield name, status, score, threshold and options of each metric."""
+    options: dict[str, list[str]] = {}
+    for each in record.criteria:
+        if each.options:
+            text = json.dumps(dict(each.options), ensure_ascii=False, default=str)
+            options.setdefault(each.metric, []).append(text[:_LONGEST_OPTIONS])
+    for metric in record.metrics[:_MOST_METRICS]:
+        score = format_score(metric.score, beside=metric.minimum)
+        yield (
+            metric.label,
+            metric.status,
+            score,
+            format_minimum(metric),
+            "; ".join(options.get(metric.name, ())),
+        )
+
+
+def _describe_baseline(baseline: Baseline | None) -> list[dict[str, str]]:
+    """Return the gate runs of the baseline, newest first."""
+    return [
+        {
+            "when": (source.created_at or "")[:16].replace("T", " "),
+            "commit": (source.commit or "")[:12],
+            "branch": source.branch or "",
+            "accepted": source.accepted or "",
+        }
+        for source in reversed(baseline.sources if baseline else ())
+    ]
+
+
+def show_case_history(request: Request) -> Response:
+    """Show one case in every record that has it, and its runs in the baseline."""
+    viewer = get_viewer(request)
+    key = request.query_params.get("in", ""), request.query_params.get("id", "")
+    rows = [row for each in viewer.records.list_records() for row in _find_rows(each, key)]
+    baseline = list(_list_baseline_runs(read_baseline(viewer), key))
+    if not rows and not baseline:
+        raise InvalidInputError(f"no result has a case {'/'.join(key)}")
+    return render(request, "case_history.html.j2", name="/".join(key), rows=rows, baseline=baseline)
+
+
+def _find_rows(stored: StoredRecord, key: CaseKey) -> Iterator[dict[str, object]]:
+    try:
+        head, case = find_case(stored, key)
+    except InvalidInputError:
+        return  # the list of all results names what is broken
+    if case is not None:
+        passed, runs = count_passed_runs(case)
+        yield {
+            "when": format_start_time(head) if head.created_at else "",
+            "title": stored.title,
+            "href": link_case(stored.record_id, key),
+            "status": case.status.replace("_", "-"),
+            "word": STATUSES[case.status],
+            "passed": f"{passed} of {runs}" if runs > 1 else "",
+            "time": format_seconds(sum(run.duration_s for run in case.runs) / max(1, len(case.runs))),
+            "metrics": [
+                (
+                    each.name,
+                    each.status,
+                    format_score(each.score, beside=each.threshold),
+                    format_threshold(each.threshold),
+                )
+                for each in case.metrics[:_MOST_METRICS]
+            ],
+            "changed": _get_fingerprint(case),
+        }
+
+
+def _get_fingerprint(case: CaseResult) -> str:
+    return case.fingerprint[:8]
+
+
+def _list_baseline_runs(baseline: Baseline | None, key: CaseKey) -> Iterator[dict[str, object]]:
+    """Yield the stored runs of a case, newest first."""
+    case = next((each for each in baseline.cases if each.key == key), None) if baseline else None
+    for run in reversed(case.runs if case else ()):
+        source = baseline.sources[run.source] if baseline else None
+        yield {
+            "when": ((source.created_at if source else "") or "")[:16].replace("T", " "),
+            "commit": ((source.commit if source else "") or "")[:12],
+            "outcome": OUTCOMES[run.outcome],
+            "time": format_seconds(run.duration_s),
+            "scores": [(name, format_score(score)) for name, score in run.scores.items()],
+        }
+
+
+routes = (Route("/history", show_history), Route("/case-history", show_case_history))
+navigation = (NavigationLink("All results", "/history"),)

@@ -1,0 +1,116 @@
+"""The trace of one run on a page: the waterfall, and the step that is selected."""
+
+from collections.abc import Sequence
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import Reply, TraceSpan
+from evalgate.reporting.html.case_list import ClippedText, SizeBudget
+from evalgate.reporting.html.conversation import TranscriptEntry
+from evalgate.reporting.html.trace import render_graph, render_waterfall
+from evalgate.reporting.trace_view import TraceRow, build_trace_view, format_seconds
+
+PANELS = {"event": "Event", "request": "Request", "response": "Response", "graph": "Graph"}
+"""The tabs next to the waterfall."""
+
+_MOST_ROWS = 2_000
+
+
+@frozen
+class TracePanel:
+    """A tab about the selected step."""
+
+    name: str
+    title: str
+    is_current: bool
+    href: str
+
+
+@frozen
+class TracePage:
+    """A trace with a selected step."""
+
+    totals: str
+    note: str
+    waterfall: str
+    """HTML, escaped."""
+    graph: str
+    """HTML, escaped; "" if there are no agents and tools."""
+    panels: tuple[TracePanel, ...]
+    panel: str
+    row: TraceRow | None
+    """The selected step; None if the trace is empty."""
+    facts: tuple[tuple[str, str], ...]
+    content: ClippedText | None
+    """Request or response of the selected step; None if it has none."""
+    event: tuple[int, int] | None
+    """Turn (0-based) and index of the event that the step brought about."""
+
+
+def build_trace_page(
+    spans: Sequence[TraceSpan],
+    replies: Sequence[Reply | None],
+    *,
+    selected: str,
+    panel: str,
+    address: str,
+    budget: SizeBudget,
+) -> TracePage:
+    """Return the waterfall of a trace with one step in detail.
+
+    Args:
+        spans: The trace.
+        replies: The agent's replies, turn by turn, in which the steps' events are looked for.
+        selected: The number of a span, as an address has it; any other text selects the first step.
+        panel: A name of `PANELS`; any other text means the event.
+        address: The page's address with a query, to which `&span=` and `&panel=` can be added.
+        budget: The size of what is shown.
+    """
+    view = build_trace_view(spans, replies, limit=_MOST_ROWS)
+    panel = panel if panel in PANELS else "event"
+    row = next((row for row in view.rows if str(row.index) == selected), next(iter(view.rows), None))
+    at = row.index if row else 0
+    return TracePage(
+        str(view.totals),
+        view.note,
+        render_waterfall(view, link=f"{address}&panel={panel}&span=", current=at),
+        render_graph(view.graph, "graph"),
+        tuple(
+            TracePanel(name, title, name == panel, f"{address}&panel={name}&span={at}")
+            for name, title in PANELS.items()
+        ),
+        panel,
+        row,
+        _list_facts(row) if row else (),
+        _get_content(row.span, panel, budget) if row else None,
+        (row.span.turn, row.event) if row and row.event is not None else None,
+    )
+
+
+def _list_facts(row: TraceRow) -> tuple[tuple[str, str], ...]:
+    span = row.span
+    facts = (
+        ("Kind", span.kind),
+        ("Name", span.name),
+        ("Turn", str(span.turn + 1)),
+        ("Author", span.author),
+        ("Starts at", format_seconds(row.start_s)),
+        ("Takes", row.time),
+        ("Tokens", row.usage),
+        ("Error", span.error),
+    )
+    return tuple((name, value) for name, value in facts if value)
+
+
+def _get_content(span: TraceSpan, panel: str, budget: SizeBudget) -> ClippedText | None:
+    value = {"event": span.attributes or None, "request": span.request, "response": span.response}.get(panel)
+    return None if value is None else budget.take_json(value)
+
+
+def find_current_entry(entries: Sequence[TranscriptEntry], event: tuple[int, int] | None, turn: int) -> int:
+    """Return the index of the entry that an event is shown as, among the agent's entries of a turn; else -1.
+
+    Turns are 0-based.
+    """
+    if event is None or event[0] != turn or not 0 <= event[1] < len(entries):
+        return -1
+    return event[1]

@@ -1,0 +1,142 @@
+"""Differences between JSON values, path by path, and between texts, word by word."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from typing import Literal, TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.datasets.results_encoder import replace_unserializable
+
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+_MOST_WORDS = 3_000
+_LONGEST_VALUE = 20_000
+_MOST_PATHS = 300
+_DEEPEST = 30
+_PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
+
+Segment: TypeAlias = tuple[bool, str]
+"""Part of a text: True if the other text does not have it, and the part."""
+
+DiffStatus: TypeAlias = Literal["same", "changed", "missing", "extra"]
+"""Of a path or call. `missing`: only the expected side has it; `extra`: only the actual side has it."""
+
+
+@frozen
+class ValueRow:
+    """A value within two JSON values that are compared."""
+
+    path: str
+    """Such as `items[0].price`; "" for the values as a whole."""
+    status: DiffStatus
+    expected: tuple[Segment, ...]
+    """Empty if the side does not have the path."""
+    actual: tuple[Segment, ...]
+
+
+class _Absent:
+    """Marks a side without the path; None is a JSON value."""
+
+
+_ABSENT = _Absent()
+
+
+def diff_values(expected: object, actual: object) -> tuple[list[ValueRow], int]:
+    """Compare two JSON values as Python does (1 equals 1.0), path by path.
+
+    Returns:
+        The rows in the order of the expected value, then those of the actual value alone, and the number of
+        rows beyond the most that are returned.
+    """
+    rows: list[ValueRow] = []
+    more = 0
+    for path, one, other in _walk(expected, actual, "", 0):
+        if len(rows) < _MOST_PATHS:
+            rows.append(_build_row(path, one, other))
+        else:
+            more += 1
+    return rows, more
+
+
+def list_values(value: object, status: DiffStatus) -> tuple[list[ValueRow], int]:
+    """Return the rows of one value that is on one side only."""
+    return diff_values(value, _ABSENT) if status == "missing" else diff_values(_ABSENT, value)
+
+
+def diff_texts(expected: str, actual: str) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
+    """Return both texts in parts that are marked word by word; texts that are very long are marked as one."""
+    if expected == actual:
+        return ((False, expected),), ((False, actual),)
+    left, right = _WORD.findall(expected), _WORD.findall(actual)
+    if max(len(left), len(right)) > _MOST_WORDS:
+        return ((True, expected),), ((True, actual),)
+    before: list[Segment] = []
+    after: list[Segment] = []
+    matcher = SequenceMatcher(None, left, right, autojunk=False)
+    for tag, i, j, k, m in matcher.get_opcodes():
+        is_changed = tag != "equal"
+        if j > i:
+            before.append((is_changed, "".join(left[i:j])))
+        if m > k:
+            after.append((is_changed, "".join(right[k:m])))
+    return tuple(before), tuple(after)
+
+
+def _walk(one: object, other: object, path: str, depth: int) -> Iterator[tuple[str, object, object]]:
+    """Yield path and both values of each leaf."""
+    sides = [value for value in (one, other) if value is not _ABSENT]
+    if depth < _DEEPEST and sides and all(isinstance(value, Mapping) and value for value in sides):
+        keys = dict.fromkeys(key for value in sides if isinstance(value, Mapping) for key in value)
+        for key in keys:
+            yield from _walk(_get(one, key), _get(other, key), _join(path, str(key)), depth + 1)
+    elif depth < _DEEPEST and sides and all(isinstance(value, list | tuple) and value for value in sides):
+        for at in range(max(len(value) for value in sides if isinstance(value, list | tuple))):
+            yield from _walk(_get(one, at), _get(other, at), f"{path}[{at}]", depth + 1)
+    else:
+        yield path, one, other
+
+
+def _get(value: object, key: object) -> object:
+    if isinstance(value, Mapping):
+        return value.get(key, _ABSENT)
+    if isinstance(value, list | tuple) and isinstance(key, int) and key < len(value):
+        return value[key]
+    return _ABSENT
+
+
+def _join(path: str, key: str) -> str:
+    if not _PLAIN_KEY.fullmatch(key):
+        return f"{path}[{json.dumps(key, ensure_ascii=False)}]"
+    return f"{path}.{key}" if path else key
+
+
+def _build_row(path: str, one: object, other: object) -> ValueRow:
+    if one is _ABSENT:
+        return ValueRow(path, "extra", (), ((True, _format(other)),))
+    if other is _ABSENT:
+        return ValueRow(path, "missing", ((True, _format(one)),), ())
+    before, after = _format(one), _format(other)
+    if _is_equal(one, other):
+        return ValueRow(path, "same", ((False, before),), ((False, after),))
+    if isinstance(one, str) and isinstance(other, str):
+        return ValueRow(path, "changed", *diff_texts(before, after))
+    return ValueRow(path, "changed", ((True, before),), ((True, after),))
+
+
+def _is_equal(one: object, other: object) -> bool:
+    try:
+        return bool(one == other)
+    except RecursionError:
+        return False
+
+
+def _format(value: object) -> str:
+    """Return a value as JSON on one line."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = json.dumps(replace_unserializable(value), ensure_ascii=False)
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    return f"{text[:_LONGEST_VALUE]}… {len(text) - _LONGEST_VALUE:,} more characters"

@@ -1,0 +1,158 @@
+"""The pages about a record, read through Starlette's test client."""
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.viewer.samples import a_record_to_view
+from tests.viewer.serving import create_viewer, open_client, write_record
+
+RECORD = "/records/last"
+CASE = f"{RECORD}/case?in=support&id=refund_late"
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> TestClient:
+    write_record(tmp_path / "evalgate-report/results.json", a_record_to_view())
+    return open_client(create_viewer(tmp_path))
+
+
+def read(client: TestClient, path: str) -> str:
+    """The text of a page, without tags."""
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    main = answer.text.partition("<main")[2]
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", "", main)))
+
+
+def links(client: TestClient, path: str) -> list[str]:
+    return [unescape(each) for each in re.findall(r'href="([^"]+)"', client.get(path).text)]
+
+
+def test_the_start_leads_to_the_last_run(client: TestClient) -> None:
+    assert client.get("/").headers["location"] == RECORD
+
+
+def test_the_overview(client: TestClient) -> None:
+    text = read(client, RECORD)
+    assert "Gate closed" in text
+    assert "support/refund_late fails since this change" in text
+    assert "−0.15" in text
+    assert "ValueError: no such order" in text
+    assert "The agent gave 0 tokens for 1 run." in text
+    assert "Compared with .evalgate/baseline.json" in text
+
+
+def test_every_link_works(client: TestClient) -> None:
+    seen: set[str] = set()
+    waiting = [RECORD]
+    while waiting and len(seen) < 150:
+        path = waiting.pop()
+        if path in seen or not path.startswith("/") or path.startswith("/static"):
+            continue
+        seen.add(path)
+        answer = client.get(path)
+        assert answer.status_code in {200, 303}, path
+        waiting += [unescape(each) for each in re.findall(r'href="([^"]+)"', answer.text)]
+    assert len(seen) > 30
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["refund_late", "crash", "order_0", "order_1", "order_2", "order_3"]),
+        ("?kind=failed", ["refund_late"]),
+        ("?kind=crashed", ["crash"]),
+        ("?kind=new", ["refund_late"]),
+        ("?kind=flaky", ["refund_late"]),
+        ("?tag=billing", ["refund_late"]),
+        ("?set=orders", ["order_0", "order_1", "order_2", "order_3"]),
+        ("?metric=tool_trajectory_avg_score", ["refund_late", "crash"]),
+        ("?change=newly_passing", ["order_1"]),
+        ("?change=unchanged&set=orders", ["order_0", "order_2", "order_3"]),
+        ("?q=CLOSE_ticket", ["refund_late"]),
+        ("?q=late+parcel", ["refund_late"]),
+        ("?q=no+such+order", ["crash"]),
+        ("?q=sorry+order", ["refund_late"]),
+        ("?q=nowhere", []),
+        ("?sort=name&set=support", ["crash", "refund_late"]),
+        ("?sort=cost&set=support", ["refund_late", "crash"]),
+        ("?sort=duration&set=support", ["refund_late", "crash"]),
+        ("?sort=score:tool_trajectory_avg_score&set=support", ["refund_late", "crash"]),
+        ("?kind=nonsense&page=99&sort=nonsense&set=support", ["refund_late", "crash"]),
+    ],
+)
+def test_the_list(client: TestClient, query: str, expected: list[str]) -> None:
+    page = client.get(f"{RECORD}/cases{query}").text
+    assert [
+        each.rpartition("/")[2]
+        for each in re.findall(r"case-link[^>]*><code>(.*?)</code>", page.replace("<wbr>", ""))
+    ] == expected
+
+
+def test_a_case_shows_both_sides(client: TestClient) -> None:
+    page = client.get(CASE).text
+    assert re.findall(r"<del>(.*?)</del>", page) == ["10", "late", "&quot;anna@example.com&quot;", "10"]
+    assert re.findall(r"<ins>(.*?)</ins>", page) == ["12", "lost", "4", "12", ", sorry"]
+    assert page.count("First divergence") == 1
+    text = read(client, CASE)
+    for words in (
+        "note.reason",
+        "fields[1]",
+        "Not called",
+        "Not expected",
+        "Wrong amount",
+        "The answer is polite",
+        "newly failing",
+    ):
+        assert words in text
+    assert "evalgate run" in text
+
+
+def test_the_filter_is_kept_from_case_to_case(client: TestClient) -> None:
+    found = links(client, f"{RECORD}/cases?set=support&sort=name")
+    first = next(each for each in found if "id=crash" in each)
+    assert first == f"{RECORD}/case?in=support&id=crash&set=support&sort=name"
+    after = links(client, first)
+    assert f"{RECORD}/case?in=support&id=refund_late&set=support&sort=name" in after
+    assert f"{RECORD}/cases?set=support&sort=name" in after
+    assert "1 of 2 cases" in read(client, first)
+
+
+def test_runs_next_to_one_another(client: TestClient) -> None:
+    text = read(client, f"{CASE}&view=runs")
+    assert "Run 1 failed" in text
+    assert "Run 2 passed" in text
+    assert "Your refund of 10 EUR" in text
+
+
+def test_the_trace(client: TestClient) -> None:
+    text = read(client, f"{CASE}&view=trace&span=1&panel=request")
+    assert "models 2.00 s in 3 calls" in text
+    assert "Where is my order A-17?" in text
+    error = client.get(f"{CASE}&view=trace&span=4&panel=event").text
+    assert "limit exceeded" in error
+    current = re.search(r'id="current".*?</li>', error, re.DOTALL)
+    assert current is not None
+    assert "issue_refund" in current[0].replace("<wbr>", "")
+    graph = client.get(f"{CASE}&view=trace&panel=graph").text
+    assert 'class="graph"' in graph
+    assert "not called" in graph
+
+
+def test_without_a_trace_the_events_are_shown_in_order(client: TestClient) -> None:
+    text = read(client, f"{CASE}&view=trace&run=2")
+    assert "evalgate run --trace" in text
+    assert text.index("lookup_order") < text.index("issue_refund") < text.index("send_mail")
+
+
+@pytest.mark.parametrize(
+    "path", [f"{RECORD}/case", f"{RECORD}/case?in=support&id=no", f"{CASE}&run=9", "/records/nowhere"]
+)
+def test_what_is_not_there_is_a_page(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "Cannot be shown" in answer.text
