@@ -38,9 +38,9 @@ def view(
 ) -> int:
     """Look at results in the browser.
 
-    RESULTS are results.json files, or folders with such files. If absent, the last run and the history in
-    .evalgate/history are shown. The server listens on this machine only, at an address with a token, until
-    Ctrl-C.
+    RESULTS are results.json files, folders with such files, or recordings, such as saved sessions and traces.
+    The last run and the history in .evalgate/history are shown as well. The server listens on this machine
+    only, at an address with a token, until Ctrl-C.
     """
     from evalgate.viewer.server import ServerOptions, serve
 

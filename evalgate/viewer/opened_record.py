@@ -17,6 +17,8 @@ class OpenedRecord:
     record_id: str
     title: str
     record: Record
+    is_recording: bool = False
+    """True: conversations that no run evaluated, such as a saved session or a trace."""
 
     @cached_property
     def entries(self) -> tuple[CaseEntry, ...]:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.datasets.results_io import read_record
 from evalgate.reporting.results_history import list_results
 from evalgate.viewer.opened_record import OpenedRecord
+from evalgate.viewer.recordings import read_any
 
 LAST_RESULTS = "evalgate-report/results.json"
 _MOST_OPEN_BYTES = 64 * 2**20
@@ -90,8 +90,7 @@ class RecordStore:
             version = stored.read_version()
             known = self._opened.pop(record_id, None)
             if known is None or known[0] != version:
-                record = read_record(stored.path, stored.title)
-                known = version, OpenedRecord(record_id, stored.title, record)
+                known = version, OpenedRecord(record_id, stored.title, *read_any(stored.path, stored.title))
             self._opened[record_id] = known
             while (
                 len(self._opened) > 1 and sum(each[0][1] for each in self._opened.values()) > _MOST_OPEN_BYTES

@@ -63,7 +63,7 @@ def show_case(request: Request) -> Response:
         views=_link_views(opened, entry, query, run, view),
         runs=_link_runs(opened, entry, query, run, view),
         history=link("/case-history", {"in": entry.case.eval_set_id, "id": entry.case.eval_id}),
-        commands=_list_commands(opened.record, entry),
+        commands=[] if opened.is_recording else _list_commands(opened.record, entry),
         **values,  # type: ignore[arg-type]  # no status code is among them
     )
 

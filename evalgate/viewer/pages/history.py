@@ -16,7 +16,7 @@ from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.comparisons import read_baseline
 from evalgate.viewer.pages.overview import link_case
 from evalgate.viewer.record_heads import find_case, read_head
-from evalgate.viewer.records import StoredRecord
+from evalgate.viewer.records import RecordStore, StoredRecord
 from evalgate.viewer.rendering import render
 from evalgate.viewer.state import NavigationLink, get_viewer
 
@@ -30,19 +30,24 @@ def show_history(request: Request) -> Response:
     return render(
         request,
         "history.html.j2",
-        rows=[_describe_record(each) for each in viewer.records.list_records()],
+        rows=[_describe_record(viewer.records, each) for each in viewer.records.list_records()],
         baseline=_describe_baseline(read_baseline(viewer)),
     )
 
 
-def _describe_record(stored: StoredRecord) -> dict[str, object]:
+def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, object]:
     try:
         record = read_head(stored)
     except InvalidInputError as error:
-        return {"stored": stored, "error": str(error)}
+        try:
+            is_recording = records.open_record(stored.record_id).is_recording
+        except InvalidInputError:
+            is_recording = False
+        return {"stored": stored, "error": "" if is_recording else str(error), "is_recording": is_recording}
     return {
         "stored": stored,
         "error": "",
+        "is_recording": False,
         "status": {"pass": "passed", "fail": "failed"}.get(record.verdict.status, "errored"),
         "verdict": HEADLINES[record.verdict.status][1],
         "when": format_start_time(record) if record.created_at else "",

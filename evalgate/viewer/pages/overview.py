@@ -37,6 +37,8 @@ def show_overview(request: Request) -> Response:
     """Show the summary of a record."""
     opened = get_viewer(request).records.open_record(request.path_params["record"])
     record = opened.record
+    if opened.is_recording:  # there is no verdict to show
+        return RedirectResponse(_link_recording(opened), 303)
     summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, exempt=_MOST_NAMES)
     groups = group_findings(list_findings(record))
     names = {f"{case.eval_set_id}/{case.eval_id}": case.key for case in record.cases}
@@ -59,6 +61,12 @@ def show_overview(request: Request) -> Response:
         ],
         kinds=[(kind, KINDS[kind], number) for kind, number in opened.kinds.items()],
     )
+
+
+def _link_recording(opened: OpenedRecord) -> str:
+    if len(opened.entries) == 1:
+        return link_case(opened.record_id, opened.entries[0].case.key, view="trace")
+    return f"/records/{opened.record_id}/cases"
 
 
 def _list_facts(record: Record) -> Iterable[str]:

@@ -1,0 +1,125 @@
+"""Which files a viewer shows, under which names, and what it reads of them."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evalgate.baselines.history import build_baseline
+from evalgate.baselines.serialization import dump_baseline
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.types import BaselineSource
+from evalgate.reporting.results_history import FOLDER
+from evalgate.viewer.record_heads import find_case, read_head
+from evalgate.viewer.records import RecordStore
+from tests.integrations.adk.test_sessions import SESSION
+from tests.viewer.samples import EXPECTED, a_record_to_view, a_scored_case, a_scored_run
+from tests.viewer.serving import create_viewer, open_client, write_record
+from tests.viewer.test_pages import read
+
+RECORD = a_record_to_view()
+
+
+def ids(folder: Path, *named: str) -> list[str]:
+    return [each.record_id for each in RecordStore(folder, named).list_records()]
+
+
+def test_without_names_the_last_run_and_the_history_are_shown(tmp_path: Path) -> None:
+    assert ids(tmp_path) == []
+    write_record(tmp_path / FOLDER / "20261101T080000Z.json", RECORD)
+    write_record(tmp_path / FOLDER / "20261102T080000Z.json", RECORD)
+    write_record(tmp_path / FOLDER / "notes.json", RECORD)
+    write_record(tmp_path / "evalgate-report/results.json", RECORD)
+    assert ids(tmp_path) == ["last", "20261102T080000Z", "20261101T080000Z"]
+
+
+def test_named_files_come_first_and_have_names_of_their_own(tmp_path: Path) -> None:
+    for name in ("a/results.json", "b/results.json", "c/x.json", "c/y y.json", "last.json", "2026.json"):
+        write_record(tmp_path / name, RECORD)
+    found = ids(tmp_path, "a/results.json", "b", "c", "last.json", "2026.json")
+    assert found == ["results", "results-2", "x", "y-y", "file-last", "file-2026"]
+
+
+def test_links_out_of_the_history_are_not_followed(tmp_path: Path) -> None:
+    secret = write_record(tmp_path / "elsewhere/secret.json", RECORD)
+    (tmp_path / FOLDER).mkdir(parents=True)
+    (tmp_path / FOLDER / "20261101T080000Z.json").symlink_to(secret)
+    assert ids(tmp_path) == []
+
+
+def test_a_record_is_parsed_once_until_its_file_changes(tmp_path: Path) -> None:
+    path = write_record(tmp_path / "results.json", RECORD)
+    store = RecordStore(tmp_path, ["results.json"])
+    first = store.open_record("results")
+    assert store.open_record("results") is first
+    write_record(path, replace(RECORD, duration_s=9.0))
+    os.utime(path, ns=(1, 1))
+    assert store.open_record("results").record.duration_s == 9.0
+    path.unlink()
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        store.open_record("results")
+
+
+def test_one_case_of_a_large_file(tmp_path: Path) -> None:
+    odd = tuple(a_scored_case(name, 1.0) for name in ('q"uote', "back\\slash", "##[x", "\u202e", "é"))
+    record = replace(RECORD, cases=(*RECORD.cases, *odd))
+    write_record(tmp_path / "ours.json", record)
+    (tmp_path / "theirs.json").write_text(
+        json.dumps(json.loads((tmp_path / "ours.json").read_text()), indent=2)
+    )
+    for stored in RecordStore(tmp_path, ["ours.json", "theirs.json"]).list_records():
+        assert read_head(stored).verdict == record.verdict
+        for case in record.cases:
+            assert find_case(stored, case.key)[1] == case
+        assert find_case(stored, ("support", "nowhere"))[1] is None
+
+
+def test_a_saved_session_and_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "saved.session.json").write_text(json.dumps(SESSION))
+    span = {
+        "traceId": "1" * 32, "spanId": "2" * 16, "name": "chat", "startTimeUnixNano": "1000000000", "endTimeUnixNano": "3000000000",
+        "attributes": [
+            {"key": key, "value": {"stringValue": value}}
+            for key, value in (("gen_ai.operation.name", "chat"), ("gen_ai.request.model", "gpt-5-mini"), ("gen_ai.conversation.id", "late parcel"))
+        ],
+    }  # fmt: skip
+    (tmp_path / "trace.json").write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}))
+    client = open_client(create_viewer(tmp_path, "saved.session.json", "trace.json"))
+
+    session = client.get("/records/saved.session").headers["location"]
+    assert "And tomorrow?" in read(client, session)
+    assert "This recording has no spans" in read(client, session)
+    trace = client.get("/records/trace").headers["location"]
+    assert trace == "/records/trace/case?in=trace&id=late+parcel&view=trace"
+    assert "models 2.00 s in 1 call" in read(client, trace)
+    assert "a recording, not evaluated" in read(client, "/history")
+
+
+def test_a_broken_file_is_named_and_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text("{")
+    write_record(tmp_path / "good.json", RECORD)
+    client = open_client(create_viewer(tmp_path, "broken.json", "good.json"))
+    assert "broken.json" in client.get("/records/broken").text
+    text = read(client, "/history")
+    assert "broken.json" in text
+    assert "Gate closed" in text
+    assert client.get("/records/good").status_code == 200
+
+
+def test_the_baseline_is_compared_and_part_of_the_history(tmp_path: Path) -> None:
+    before = replace(RECORD, cases=(a_scored_case("refund_late", 1.0, a_scored_run(1, EXPECTED, 1.0)),))
+    baseline = build_baseline(before, BaselineSource("2026-11-01T08:00:00Z", "1a2b3c4d", "main"))
+    (tmp_path / ".evalgate").mkdir()
+    (tmp_path / ".evalgate/baseline.json").write_text(dump_baseline(baseline))
+    write_record(tmp_path / "evalgate-report/results.json", RECORD)
+    client = open_client(create_viewer(tmp_path))
+
+    assert "the stored baseline" in read(client, "/compare")
+    assert "newly failing" in read(client, "/compare?a=baseline&b=last")
+    text = read(client, "/compare/case?a=baseline&b=last&in=support&id=refund_late")
+    assert "Your refund of 10 EUR is on its way." in text
+    assert "Your refund of 12 EUR is on its way, sorry." in text
+    assert "1a2b3c4d" in read(client, "/case-history?in=support&id=refund_late")
+    assert "main" in read(client, "/history")
