@@ -35,7 +35,8 @@ from evalgate.cli.project_folder import AGENT, BASELINE, FILE, run_in_project
 from evalgate.cli.redacted_output import build_redactor, print_json, print_report, print_sentence
 
 _MODULES = {
-    name: f"evalgate.cli.{name}" for name in ("baseline", "merge", "results", "review", "run", "view")
+    name: f"evalgate.cli.{name}"
+    for name in ("baseline", "chat", "merge", "record", "results", "review", "run", "view")
 }
 _MODULES["import"] = "evalgate.cli.import_"
 """Commands with a module of their own, which has their name, and `_` behind it if Python uses the word."""

@@ -161,13 +161,37 @@ def _parse_runs(_context: click.Context, parameter: click.Parameter, value: str 
     raise click.BadParameter(f"{value!r} is neither `auto` nor a number from 1 to 1000", param=parameter)
 
 
-_OPTIONS = (
+_AGENT_OPTIONS = (
     click.option(
-        "--agent",
-        type=AGENT,
-        metavar="KIND:WHAT",
-        help="Agent to evaluate, for example python:agent.py:answer.",
+        "--agent", type=AGENT, metavar="KIND:WHAT", help="Agent to run, for example python:agent.py:answer."
     ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help=f"Longest time that one turn may take.  [default: {defaults.TURN_TIMEOUT:g}]",
+    ),
+    _nonempty_option("--app-name", metavar="NAME", help="Name of the app for cases that name none."),
+    _nonempty_option("--user-id", metavar="ID", help="Id of the user for cases that name none."),
+    click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),
+    click.option("--python", type=INTERPRETER, metavar="PATH", help="Interpreter that runs a Python agent."),
+    click.option(
+        "--env", multiple=True, metavar="NAME", help="Environment variable to pass to the agent. Repeatable."
+    ),
+    click.option(
+        "--env-file",
+        multiple=True,
+        type=FILE,
+        metavar="FILE",
+        help="File with lines NAME=value: variables to pass to the agent. Repeatable.",
+    ),
+    click.option(
+        "--mask", multiple=True, metavar="TEXT", help="Secret to hide in every report and log. Repeatable."
+    ),
+)
+
+_OPTIONS = (
+    *_AGENT_OPTIONS,
     click.option(
         "--thresholds",
         "-c",
@@ -203,12 +227,6 @@ _OPTIONS = (
         type=click.IntRange(1, 10_000),
         metavar="N",
         help=f"Conversations at the same time, over all workers.  [default: {defaults.CONCURRENCY}]",
-    ),
-    click.option(
-        "--timeout",
-        type=click.FloatRange(0, min_open=True),
-        metavar="SECONDS",
-        help=f"Longest time that one turn may take.  [default: {defaults.TURN_TIMEOUT:g}]",
     ),
     _nonempty_option(
         "--baseline",
@@ -254,31 +272,11 @@ _OPTIONS = (
         metavar="FILE",
         help="Session that old lists of turns start with: Google ADK's initial_session_file.",
     ),
-    _nonempty_option("--app-name", metavar="NAME", help="Name of the app for cases that name none."),
-    _nonempty_option("--user-id", metavar="ID", help="Id of the user for cases that name none."),
-    click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),
-    click.option("--python", type=INTERPRETER, metavar="PATH", help="Interpreter that runs a Python agent."),
-    click.option(
-        "--env", multiple=True, metavar="NAME", help="Environment variable to pass to the agent. Repeatable."
-    ),
-    click.option(
-        "--env-file",
-        multiple=True,
-        type=FILE,
-        metavar="FILE",
-        help="File with lines NAME=value: variables to pass to the agent. Repeatable.",
-    ),
     click.option(
         "--trace",
         is_flag=True,
         help="Keep in results.json, for each run, the calls of models with requests and responses, and those "
         "of tools and agents, with times.",
-    ),
-    click.option(
-        "--mask",
-        multiple=True,
-        metavar="TEXT",
-        help="Secret to hide in every report and log. Repeatable.",
     ),
     format_option,
 )
@@ -291,11 +289,18 @@ def add_plan_options(command: _Command) -> _Command:
     return command
 
 
+def add_agent_options(command: _Command) -> _Command:
+    """Add the options that name an agent and its environment, and the thresholds file, to a command."""
+    for option in reversed(_AGENT_OPTIONS):
+        command = option(command)
+    return thresholds_file(command)
+
+
 def build_overrides(eval_sets: tuple[str, ...], options: dict[str, Any]) -> "Overrides":
-    """Return the plan options of the command line; `options` must hold nothing else."""
+    """Return the plan or agent options of the command line; `options` must hold nothing else."""
     from evalgate.config.cli_overrides import Overrides
 
-    return Overrides(eval_sets=eval_sets, format=options.pop("format_name"), **options)
+    return Overrides(eval_sets=eval_sets, format=options.pop("format_name", None), **options)
 
 
 # --- the options of a post ----------------------------------------------------------------------------------

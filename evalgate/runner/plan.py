@@ -218,7 +218,7 @@ def _build_checked_plan(
 ) -> Plan:
     config = _choose_config(overrides, base, rules, given)
     resolver = _build_judge_resolver(overrides, rules, config, environ)
-    config, environ = _add_env_files(config, environ, workspace)
+    config, environ = add_env_files(config, environ, workspace)
     suites = plan_suites(rules, config, workspace, environ, resolver, base=base, given=given)
     agent = _resolve_plan_agent(overrides, rules, config, suites, given.agent)
     suites, notices = _apply_quarantine(suites, rules, config, workspace, base)
@@ -255,7 +255,7 @@ def _build_checked_plan(
     )
 
 
-def _add_env_files(
+def add_env_files(
     config: Config, environ: Mapping[str, str], workspace: Workspace
 ) -> tuple[Config, Mapping[str, str]]:
     """Return the configuration and the environment with the variables of the agent's env files."""
@@ -400,7 +400,7 @@ def check_files(overrides: Overrides, *, thresholds: str | None, folder: Path) -
 def _check_files(
     overrides: Overrides, rules: Thresholds, workspace: Workspace, base: BaseBranchPolicy
 ) -> Iterator[str]:
-    config, _ = _add_env_files(apply_overrides(rules.config, overrides), {}, workspace)
+    config, _ = add_env_files(apply_overrides(rules.config, overrides), {}, workspace)
     if config.agent is not None:
         resolve_agent(config.agent, overrides.kind_and_what[1], rules)
     judge_resolver = _build_judge_resolver(overrides, rules, config, {})

@@ -170,6 +170,11 @@ class RemoteSession:
         """Return the usage of all turns and the last state that the server reported."""
         return SessionResult(self._usage, self._state)
 
+    @property
+    def interim_result(self) -> SessionResult:
+        """Return the usage and the state until now."""
+        return SessionResult(self._usage, self._state)
+
     async def _ask_with_timeout(self, message: UserMessage) -> TurnAnswer:
         async with LoopTimeout(self._timeout_s) as timer:
             token = turn_timer.set(timer)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,7 +10,17 @@ from evalgate.agents.tracing.context import current_turn, is_trace_wanted
 from evalgate.agents.workers import protocol
 from evalgate.agents.workers.protocol import MAX_ANSWER_BYTES, TOO_LARGE, InvalidMessageError, Transcript
 from evalgate.core.protocols import AgentError, SessionLostError, SessionResult
-from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, TraceSpan, Usage, UserMessage
+from evalgate.core.types import (
+    EvalCase,
+    Event,
+    Failure,
+    JsonObject,
+    Outcome,
+    Reply,
+    TraceSpan,
+    Usage,
+    UserMessage,
+)
 from evalgate.system.loop_timer import LoopTimer
 
 if TYPE_CHECKING:
@@ -77,6 +87,7 @@ class WorkerSession:
         "concurrent",
         "expired",
         "key",
+        "on_event",
         "session_id",
         "state",
         "turns",
@@ -94,6 +105,7 @@ class WorkerSession:
         self.expired = False
         """True if the turn in progress has exceeded its timeout."""
         self.cancelled_at = 0.0
+        self.on_event: Callable[[Event], None] | None = None
         self.concurrent = False
         """True if other sessions of the process were busy when the cancel was sent."""
         self._owner = owner
@@ -138,6 +150,11 @@ class WorkerSession:
 
     async def end(self) -> SessionResult:
         """Return the usage and the final state of the conversation."""
+        return SessionResult(self._usage, self._final_state)
+
+    @property
+    def interim_result(self) -> SessionResult:
+        """Return the usage and the state until now."""
         return SessionResult(self._usage, self._final_state)
 
     def close(self) -> None:
@@ -259,11 +276,13 @@ class WorkerSession:
         if kind == "done":
             self._finish_turn(message)
         elif kind == "tool_call":
-            self._transcript.add_event(protocol.parse_tool_call(message))
+            self._add_event(protocol.parse_tool_call(message))
         elif kind == "tool_result":
-            self._transcript.add_event(protocol.parse_tool_result(message))
+            self._add_event(protocol.parse_tool_result(message))
         elif kind == "message":
             self._transcript.add_message(message)
+            if self.on_event is not None and message.get("final") is not True:
+                self.on_event(protocol.parse_message(message))
         elif kind == "usage":
             self._transcript.has_usage = True
             self._usage = (self._usage or Usage()) + protocol.parse_usage(message)
@@ -278,6 +297,11 @@ class WorkerSession:
                 self._settle_answer(self.build_lost_error(failure, outcome))
             else:
                 self._settle_answer(AgentError(failure, outcome, self._usage, retry_after_s))
+
+    def _add_event(self, event: Event) -> None:
+        self._transcript.add_event(event)
+        if self.on_event is not None:
+            self.on_event(event)
 
     def _add_captured(self, message: JsonObject) -> None:
         """Add captured events unless the agent reported tool calls, and usage unless it reported usage."""

@@ -10,6 +10,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import (
     EvalCase,
     EvalSet,
+    Event,
     Failure,
     JsonObject,
     Outcome,
@@ -250,6 +251,24 @@ class RecordsSpans(Protocol):
         caller does that.
         """
         ...
+
+
+@runtime_checkable
+class ReportsInterimResult(Protocol):
+    """A session that has the data of its end after each turn, for a person who watches it."""
+
+    @property
+    def interim_result(self) -> SessionResult:
+        """Return the usage and the state until now."""
+        ...
+
+
+@runtime_checkable
+class StreamsEvents(Protocol):
+    """A session that passes on the events of a turn while it lasts."""
+
+    on_event: Callable[[Event], None] | None
+    """Function that is called for each event as it arrives; None: none is."""
 
 
 @runtime_checkable

@@ -1,0 +1,171 @@
+"""The command `chat`: a person talks with the agent at a terminal."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from evalgate.cli.options import (
+    WRITABLE_FORMATS,
+    FormatParamType,
+    add_agent_options,
+    build_overrides,
+    project_directory,
+    require_nonempty,
+)
+from evalgate.cli.project_folder import FILE
+from evalgate.cli.redacted_output import build_redactor
+from evalgate.system.signals import InterruptHandler
+
+if TYPE_CHECKING:
+    from evalgate.cli.chat_text import ChatPrinter
+    from evalgate.redaction.live_redactor import LiveRedactor
+    from evalgate.runner.chat import AgentSetup
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+_to = click.option(
+    "--to",
+    type=FormatParamType(WRITABLE_FORMATS),
+    metavar="FORMAT",
+    help="Format of a new file: adk, adk-rs, trpc or orchestrate.  [default: adk]",
+)
+_state = click.option(
+    "--state",
+    type=FILE,
+    metavar="FILE",
+    callback=require_nonempty,
+    help="JSON file with the state that each session begins with.",
+)
+_eval_id = click.option(
+    "--id",
+    "eval_id",
+    metavar="ID",
+    callback=require_nonempty,
+    help="Id of the saved case.  [default: made of the first message]",
+)
+
+
+def add_save_options(command: _Command) -> _Command:
+    """Add the options that decide how conversations begin and how they are saved."""
+    return _to(_eval_id(_state(command)))
+
+
+@click.command()
+@click.option(
+    "--out",
+    "-o",
+    type=FILE,
+    metavar="FILE",
+    callback=require_nonempty,
+    help="Eval set to save the conversation in when it ends.",
+)
+@add_save_options
+@add_agent_options
+@project_directory
+@click.make_pass_decorator(InterruptHandler, ensure=True)
+def chat(
+    interrupts: InterruptHandler,
+    /,
+    out: str | None,
+    to: str | None,
+    eval_id: str | None,
+    state: str | None,
+    working_directory: str,
+    **options: Any,
+) -> int:
+    """Talk with the agent, and save the conversation as a case.
+
+    Shows tool calls with their results as they are known. /help lists the commands of the conversation.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("chat needs a terminal; `evalgate record --from -` reads messages from a pipe")
+    redactor, thresholds = build_redactor(options["mask"]), options.pop("thresholds")
+    with redactor.redact_errors():
+        setup = resolve_setup(options, thresholds, Path(working_directory), state, redactor)
+        _talk(setup, (out, to, eval_id), redactor, interrupts)
+    return 0
+
+
+def _talk(
+    setup: "AgentSetup",
+    saving: tuple[str | None, str | None, str | None],
+    redactor: "LiveRedactor",
+    interrupts: InterruptHandler,
+) -> None:
+    import asyncio
+
+    from evalgate.cli.chat_terminal import ChatTerminal, SaveOptions
+    from evalgate.core.protocols import ChecksEntry
+    from evalgate.runner.chat import Chat
+
+    _enable_line_editing()
+    agent, printer = setup.build_agent(), build_printer(redactor)
+    printer.print_line(
+        f"Agent {setup.spec.settings.kind}:{setup.spec.what}. /help lists commands, Ctrl-D ends."
+    )
+    with asyncio.Runner() as runner:
+        chat = Chat(agent, setup.session)
+        runner.run(agent.__aenter__())
+        try:
+            if isinstance(agent, ChecksEntry):
+                runner.run(agent.check_entry())
+            with _raise_keyboard_interrupts():
+                options = SaveOptions(*saving, setup.workspace, redactor)
+                ChatTerminal(runner, chat, printer, options, interrupts).talk()
+        finally:
+            runner.run(chat.begin_again())
+            runner.run(agent.__aexit__(None, None, None))
+
+
+def resolve_setup(
+    options: dict[str, Any],
+    thresholds: str | None,
+    folder: Path,
+    state: str | None,
+    redactor: "LiveRedactor",
+) -> "AgentSetup":
+    """Return the agent of a command's options; the redactor learns the secrets of its env files."""
+    from evalgate.runner.chat import read_state, resolve_agent_setup
+
+    setup = resolve_agent_setup(
+        build_overrides((), options),
+        thresholds=thresholds,
+        folder=folder,
+        environ=os.environ,
+        state=None if state is None else read_state(folder / state, state),
+    )
+    redactor.learn_environment(setup.environ)
+    return setup
+
+
+def build_printer(redactor: "LiveRedactor") -> "ChatPrinter":
+    """Return the printer of a conversation, with colours on a terminal."""
+    from evalgate.cli.chat_text import ChatPrinter
+
+    # https://no-color.org
+    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return ChatPrinter(redactor, color=sys.stdout.isatty() and not is_plain)
+
+
+def _enable_line_editing() -> None:
+    """Let `input` edit lines and recall earlier ones, if Python was built with readline."""
+    from contextlib import suppress
+
+    with suppress(ImportError):
+        import readline  # noqa: F401
+
+
+@contextmanager
+def _raise_keyboard_interrupts() -> Iterator[None]:
+    """Let each Ctrl-C within the block raise KeyboardInterrupt, or cancel the work of an event loop."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,260 @@
+"""A person talks with the agent in a terminal: prompts, commands, interruptions."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from evalgate.cli.chat_text import ChatPrinter
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import did_you_mean, pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.types import Event
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.runner.case_files import DEFAULT_OUT, list_case_ids, save_cases
+from evalgate.runner.chat import Chat, ChatError, build_case, choose_case_id, select_turns
+from evalgate.system.signals import InterruptHandler
+from evalgate.system.workspace import Workspace
+
+HELP = """\
+/save [FILE]   save the conversation as a case of an eval set
+/retry         send your last message again
+/undo          take back your last message
+/new           begin another conversation
+/state         show the state of the session
+/help          show this list
+/quit          end; so does Ctrl-D
+A message may have several lines: end a line with \\, or put the message between two lines of \"\"\".
+Ctrl-C stops the agent's turn, or drops the line that you type. //text sends /text."""
+_BLOCK = '"""'
+
+
+@frozen
+class SaveOptions:
+    """Options of the command that decide how a conversation is saved."""
+
+    out: str | None
+    to: str | None
+    eval_id: str | None
+    workspace: Workspace
+    redactor: LiveRedactor
+
+
+@dataclass
+class ChatTerminal:
+    """The conversation at a terminal. The event loop of `runner` runs only while the agent works."""
+
+    runner: asyncio.Runner
+    chat: Chat
+    printer: ChatPrinter
+    options: SaveOptions
+    interrupts: InterruptHandler
+    """Handler of the signals that end the command; Ctrl-C is none of them here."""
+    read_line: Callable[[str], str] = input
+    """Function that reads a line after a prompt; raises EOFError at the end."""
+    _unsent: str = ""
+    """Last message if it has no reply."""
+    _saved_turns: int = 0
+
+    def talk(self) -> None:
+        """Read messages and commands until the person ends the conversation."""
+        while (text := self._read_message()) is not None and text != "/quit":
+            try:
+                self._obey(text)
+            except (EOFError, KeyboardInterrupt):  # a question was dropped
+                self._check_end()
+                self.printer.print_line("")
+        self._end()
+
+    def _obey(self, text: str) -> None:
+        if text.startswith("//") or not text.startswith("/"):
+            self._send(text.removeprefix("/") if text.startswith("//") else text)
+            return
+        commands = self._list_commands()
+        name, _, rest = text[1:].partition(" ")
+        if command := commands.get(name):
+            command(rest.strip())
+        else:
+            hint = did_you_mean(name, [*commands, "quit"]).replace("`", "/", 1).replace("`", "")
+            self.printer.print_line(f"There is no command /{name}.{hint} /help lists them.")
+
+    def _check_end(self) -> None:
+        """Raise KeyboardInterrupt if the command was asked to end, and not only a turn or a question."""
+        if self.interrupts.has_interrupted:
+            raise KeyboardInterrupt
+
+    def _list_commands(self) -> Mapping[str, Callable[[str], None]]:
+        return {
+            "help": lambda _: self.printer.print_line(HELP),
+            "save": self._save,
+            "retry": self._retry,
+            "undo": self._undo,
+            "new": self._begin_again,
+            "state": self._show_state,
+        }
+
+    # --- messages -------------------------------------------------------------------------------------------
+
+    def _read_message(self) -> str | None:
+        """Return the next message that is not blank; None at the end of the input."""
+        while True:
+            try:
+                text = self._read_lines().strip()
+            except EOFError:
+                self.printer.print_line("")
+                return None
+            except KeyboardInterrupt:
+                self._check_end()
+                self.printer.print_line("")
+                continue
+            if text:
+                return text
+
+    def _read_lines(self) -> str:
+        line = self.read_line("You    > ")
+        if line.strip() == _BLOCK:
+            return "\n".join(iter(lambda: self.read_line("       . "), _BLOCK))
+        lines = [line]
+        while lines[-1].endswith("\\"):
+            lines[-1] = lines[-1][:-1]
+            lines.append(self.read_line("       . "))
+        return "\n".join(lines)
+
+    def _send(self, text: str) -> None:
+        if self.chat.is_cut_off:
+            again = f"your {pluralize(len(self.chat.turns), 'earlier message')}"
+            if not self._confirm(
+                f"The agent's conversation has ended. Send {again} again first? [Y/n] ", "y"
+            ):
+                self.printer.print_line("Not sent. /new begins another conversation.")
+                return
+            if not self._replay(len(self.chat.turns)):
+                return
+        self._run_turn(text)
+
+    def _run_turn(self, text: str) -> bool:
+        """Send a message and print the reply; return False if there is none."""
+        shown: list[Event] = []
+
+        def show_event(event: Event) -> None:
+            shown.append(event)
+            self.printer.print_event(event)
+
+        self._unsent = text
+        try:
+            turn = self.runner.run(self.chat.send_message(text, show_event))
+        except ChatError as error:
+            self.printer.print_failure(error.failure)
+        except KeyboardInterrupt:
+            self._check_end()
+            self.printer.print_line("\nStopped. /retry sends your message again.")
+        else:
+            self._unsent = ""
+            self.printer.print_reply(turn.reply, shown)
+            self.printer.print_turn_end(turn)
+            return True
+        return False
+
+    def _replay(self, count: int) -> bool:
+        """Begin a conversation with the first `count` messages of this one; return False if that fails."""
+        messages = [turn.message.text for turn in self.chat.turns[:count]]
+        self._forget_turns()
+        for sent, text in enumerate(messages, 1):
+            self.printer.print_message(text)
+            if not self._run_turn(text):
+                if left := count - sent:
+                    self.printer.print_line(f"{pluralize(left, 'later message')} not sent again.")
+                return False
+        return True
+
+    def _forget_turns(self) -> None:
+        self.runner.run(self.chat.begin_again())
+        self._saved_turns = 0
+
+    # --- commands -------------------------------------------------------------------------------------------
+
+    def _retry(self, _: str) -> None:
+        """Send the last message again, after the earlier ones: an agent cannot take a turn back."""
+        turns = len(self.chat.turns)
+        text, kept = self._unsent, turns
+        if not text and turns:
+            text, kept = self.chat.turns[-1].message.text, turns - 1
+        if not text:
+            self.printer.print_line("There is no message to send again.")
+        elif self._replay(kept):
+            self.printer.print_message(text)
+            self._run_turn(text)
+
+    def _undo(self, _: str) -> None:
+        if self._unsent and self.chat.turns:
+            self._unsent = ""
+            self._replay(len(self.chat.turns))
+        elif self.chat.turns:
+            self._replay(len(self.chat.turns) - 1)
+            self.printer.print_line("Your last message was taken back.")
+        else:
+            self.printer.print_line("There is no message to take back.")
+
+    def _begin_again(self, _: str) -> None:
+        if self._has_unsaved and self._confirm("Save this conversation first? [y/N] ", "n"):
+            self._save("")
+        self._forget_turns()
+        self._unsent = ""
+        self.printer.print_line("Another conversation begins.")
+
+    def _show_state(self, _: str) -> None:
+        state = self.options.redactor.redact_tree(self.chat.state)
+        if state is None:
+            self.printer.print_line("The agent has not reported a state yet.")
+        else:
+            self.printer.print_line(json.dumps(state, indent=2, ensure_ascii=False, default=str))
+
+    def _save(self, out: str) -> None:
+        """Ask for the file, the case's id and its turns, and save the case."""
+        if not self.chat.turns:
+            self.printer.print_line("There is nothing to save yet.")
+            return
+        count = len(self.chat.turns)
+        try:
+            out = out or self.options.out or self._ask(f"File [{DEFAULT_OUT}]: ") or DEFAULT_OUT
+            proposed = self._propose_id(out)
+            eval_id = self._ask(f"Id of the case [{proposed}]: ") or proposed
+            picked = select_turns(self._ask(f"Turns, as 1-2,4 [1-{count}]: ") if count > 1 else "", count)
+            self._write_case(out, eval_id, picked)
+        except (ValueError, InvalidInputError) as error:
+            self.printer.print_line(f"Not saved: {error}", err=True)
+
+    def _propose_id(self, out: str) -> str:
+        if self.options.eval_id is not None:
+            return self.options.eval_id
+        return choose_case_id(self.chat.turns[0].message.text, list_case_ids(out, self.options.workspace))
+
+    def _write_case(self, out: str, eval_id: str, picked: tuple[int, ...]) -> None:
+        case = build_case(eval_id, [self.chat.turns[at] for at in picked], self.chat.session_input)
+        saved = save_cases([case], out, self.options.to, self.options.workspace, self.options.redactor)
+        self._saved_turns = len(self.chat.turns)
+        self.printer.print_saved(saved, 1)
+
+    @property
+    def _has_unsaved(self) -> bool:
+        return len(self.chat.turns) > self._saved_turns
+
+    def _end(self) -> None:
+        """Save the conversation if the command line names the file; else say that it is not saved."""
+        if not self._has_unsaved:
+            return
+        if self.options.out is None:
+            self.printer.print_line("The conversation was not saved: /save makes a case of one.")
+        else:
+            out = self.options.out
+            self._write_case(out, self._propose_id(out), tuple(range(len(self.chat.turns))))
+
+    def _ask(self, question: str) -> str:
+        """Return the answer; raise EOFError or KeyboardInterrupt if the person drops the question."""
+        return self.read_line(question).strip()
+
+    def _confirm(self, question: str, default: str) -> bool:
+        """Ask until the answer is yes or no; an empty answer is the default, `y` or `n`."""
+        while (answer := (self._ask(question).lower() or default)[0]) not in "yn":
+            pass
+        return answer == "y"

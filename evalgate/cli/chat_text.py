@@ -1,0 +1,100 @@
+"""A conversation as lines of text for a terminal: events, replies, and the consumption of a turn."""
+
+import json
+from collections.abc import Sequence
+
+import click
+
+from evalgate.core.formatting import pluralize
+from evalgate.core.sanitize import disable_commands, keep_last_lines, strip_invisible
+from evalgate.core.types import Event, Failure, Message, Reply, ToolCall, Usage
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.runner.case_files import SavedCases
+from evalgate.runner.chat import ChatTurn
+
+_LONGEST_JSON = 2_000  # characters of a tool's arguments or result; the case gets the whole
+_MARGIN = "         "
+
+
+class ChatPrinter:
+    """Printer of a conversation without secrets and without anything that a terminal or CI runner obeys."""
+
+    def __init__(self, redactor: LiveRedactor, *, color: bool) -> None:
+        self._redactor = redactor
+        self._color = color
+
+    def print_line(self, text: str, *, err: bool = False, dim: bool = False, fg: str | None = None) -> None:
+        """Print text that may quote an agent or a file."""
+        visible = disable_commands(strip_invisible(self._redactor.redact_text(text, text)))
+        click.echo(click.style(visible, dim=dim or None, fg=fg) if self._color else visible, err=err)
+
+    def print_message(self, text: str) -> None:
+        """Print the message of the user."""
+        self.print_line(_add_label("You", text))
+
+    def print_event(self, event: Event) -> None:
+        """Print a call of a tool, its result, or a message before the final response."""
+        self.print_line(describe_event(self._redactor.redact_tree(event)), dim=True)
+
+    def print_reply(self, reply: Reply, shown: Sequence[Event] = ()) -> None:
+        """Print the events that are not among those `shown` already, and the final response."""
+        left = list(shown)
+        for event in reply.events:
+            if event in left:
+                left.remove(event)
+            else:
+                self.print_event(event)
+        self.print_line(_add_label("Agent", "(no text)" if reply.response is None else reply.response))
+
+    def print_turn_end(self, turn: ChatTurn) -> None:
+        """Print the seconds, tokens and cost of a turn."""
+        self.print_line(f"{_MARGIN}({describe_consumption(turn.duration_s, turn.usage)})", dim=True)
+
+    def print_failure(self, failure: Failure) -> None:
+        """Print why a turn has no reply, with the end of the traceback."""
+        self.print_line(f"No reply: {failure.message}", err=True, fg="red")
+        if failure.detail:
+            self.print_line(keep_last_lines(failure.detail), err=True, dim=True)
+
+    def print_saved(self, saved: SavedCases, cases: int) -> None:
+        """Print the file that cases were saved in, and what a person must check about them."""
+        for sentence in saved.lost:
+            self.print_line(f"{saved.path}: {sentence}", err=True)
+        if saved.is_redacted:
+            self.print_line(f"{saved.path}: secrets were replaced, so the case differs from what was said.")
+        they = ("It expects", "it", "it gates") if cases == 1 else ("They expect", "them", "they gate")
+        self.print_line(
+            f"{saved.path}: {pluralize(cases, 'case')} written in the format {saved.format_name}. "
+            f"{they[0]} what the agent did: read {they[1]} before {they[2]} anything."
+        )
+
+
+def _add_label(name: str, text: str) -> str:
+    return f"{name:<9}{text}".replace("\n", f"\n{_MARGIN}")
+
+
+def describe_event(event: Event) -> str:
+    """Return a line about an event, with arguments and results as JSON."""
+    author = f"  [{event.author}]" if event.author else ""
+    if isinstance(event, Message):
+        return f"{_add_label('says', event.text)}{author}"
+    if isinstance(event, ToolCall):
+        args = event.other_args if event.args is None else event.args
+        return f"{_add_label('call', event.name)} {_format_json(args)}{author}"
+    return f"{_add_label('result', event.name)} {_format_json(event.result)}"
+
+
+def _format_json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    left_out = len(text) - _LONGEST_JSON
+    return text if left_out <= 0 else f"{text[:_LONGEST_JSON]}… {left_out:,} more characters"
+
+
+def describe_consumption(seconds: float, usage: Usage | None) -> str:
+    """Return `1.2 s, 340 tokens in, 52 out, 0.0012 USD`, as far as it is known."""
+    parts = [f"{seconds:.1f} s"]
+    if usage is not None:
+        parts.append(f"{pluralize(usage.input_tokens, 'token')} in, {usage.output_tokens:,} out")
+        if usage.cost_usd:
+            parts.append(f"{usage.cost_usd:,.4f} USD")
+    return ", ".join(parts)

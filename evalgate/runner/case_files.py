@@ -1,0 +1,100 @@
+"""Save recorded conversations as cases of an eval set, without secrets."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from evalgate.core import registry
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import join_quoted
+from evalgate.core.frozen import frozen
+from evalgate.core.types import EvalCase, EvalSet
+from evalgate.datasets.eval_set_file import EditHistory, EvalSetFile, edit_eval_set, open_eval_set
+from evalgate.documents.strict_json import parse_json
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.system.files import write_atomically
+from evalgate.system.workspace import Workspace
+
+DEFAULT_FORMAT = "adk"
+DEFAULT_OUT = "evals/chat.evalset.json"
+
+
+@frozen
+class SavedCases:
+    """File that cases were written to."""
+
+    path: str
+    format_name: str
+    lost: tuple[str, ...]
+    """Data that the format cannot hold, as `case: data`."""
+    is_redacted: bool
+    """True: a secret was replaced, so the cases differ from what was said."""
+
+
+def list_case_ids(out: str, workspace: Workspace) -> tuple[str, ...]:
+    """Return the ids of the cases in a file; none if there is no such file.
+
+    Raises:
+        InvalidInputError: the file is no eval set that can be edited.
+    """
+    path = workspace.folder / out
+    if not path.exists():
+        return ()
+    return tuple(case.eval_id for case in open_eval_set(path, out).eval_set.cases)
+
+
+def save_cases(
+    cases: Sequence[EvalCase], out: str, to: str | None, workspace: Workspace, redactor: LiveRedactor
+) -> SavedCases:
+    """Write cases without secrets to a new file, or add them to an eval set; return what was written.
+
+    `to` is the name of the format; None: that of the file, or Google ADK's for a new file.
+
+    Raises:
+        InvalidInputError: the file cannot be written, is of another format or no eval set, has a case of the
+            same id, or can hold none of the cases.
+    """
+    redacted = redactor.redact_tree(tuple(cases))
+    is_redacted = redacted != tuple(cases)
+    if (workspace.folder / out).exists():
+        return _add_cases(redacted, out, to, workspace, is_redacted=is_redacted)
+    format_name = to or DEFAULT_FORMAT
+    eval_set = EvalSet(Path(out).name.partition(".")[0], redacted, path=out)
+    written = registry.get_writer(format_name).write_eval_set(eval_set)
+    with _translate_os_errors(out):
+        (workspace.folder / out).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(workspace.folder / out, written.text, workspace.owner)
+    return SavedCases(out, format_name, written.lost, is_redacted)
+
+
+def _add_cases(
+    cases: Sequence[EvalCase], out: str, to: str | None, workspace: Workspace, *, is_redacted: bool
+) -> SavedCases:
+    file = open_eval_set(workspace.folder / out, out)
+    format_name = file.eval_set.format_name
+    if to and to != format_name and not _is_readable_as(to, file):
+        raise InvalidInputError(f"{out}: has the format {format_name}, and --to names {to}")
+    taken = {case.eval_id for case in file.eval_set.cases}
+    if twice := [case.eval_id for case in cases if case.eval_id in taken]:
+        raise InvalidInputError(f"{out}: has a case {join_quoted(twice)} already: choose another id")
+    edited = edit_eval_set(file, (*file.eval_set.cases, *cases))
+    with _translate_os_errors(out):
+        EditHistory().save(edited)
+    return SavedCases(out, format_name, edited.lost, is_redacted)
+
+
+def _is_readable_as(format_name: str, file: EvalSetFile) -> bool:
+    """Return True if a file is of this format, too: adk-rs reads most files of Google ADK."""
+    try:
+        registry.get_formats()[format_name].read_eval_set(parse_json(file.data, file.shown_as))
+    except InvalidInputError:
+        return False
+    return True
+
+
+@contextmanager
+def _translate_os_errors(out: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInputError(f"{out}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,267 @@
+"""Talk with the repository's agent, one message at a time, and make a case of the conversation."""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from evalgate.agents.factory import AgentSpec, build_agent, check_executor, resolve_agent
+from evalgate.config.cli_overrides import Overrides, apply_overrides
+from evalgate.config.schema.agent import ExecutorConfig
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import (
+    Agent,
+    AgentError,
+    AgentSession,
+    AgentUnreachableError,
+    ReportsInterimResult,
+    SessionLostError,
+    SessionResult,
+    StreamsEvents,
+)
+from evalgate.core.types import (
+    CaseTurn,
+    EvalCase,
+    Event,
+    Failure,
+    JsonObject,
+    Reply,
+    SessionInput,
+    Usage,
+    UserMessage,
+)
+from evalgate.documents.strict_json import read_json
+from evalgate.runner.plan import add_env_files
+from evalgate.runner.reevaluation import load_thresholds_or_default
+from evalgate.system.workspace import Workspace, resolve_workspace
+
+
+@frozen
+class AgentSetup:
+    """An agent that can be built, and the session that its conversations begin with."""
+
+    spec: AgentSpec
+    executor: ExecutorConfig
+    workspace: Workspace
+    environ: Mapping[str, str]
+    """The gate's environment with the variables of the agent's env files."""
+    session: SessionInput
+
+    def build_agent(self) -> Agent:
+        """Build the agent without starting it; its dependencies are installed now.
+
+        Raises:
+            EvalgateError: the setup fails, or an option names something that cannot be used.
+        """
+        return build_agent(self.spec, self.workspace, self.environ, self.executor)
+
+
+def resolve_agent_setup(
+    overrides: Overrides,
+    *,
+    thresholds: str | None,
+    folder: Path,
+    environ: Mapping[str, str],
+    state: JsonObject | None = None,
+) -> AgentSetup:
+    """Return the agent of the thresholds file or of the command line, as `run` would start it.
+
+    `state` is the initial state of the session.
+
+    Raises:
+        InvalidInputError: with every problem of the input that was found.
+    """
+    workspace = resolve_workspace(folder)
+    rules = load_thresholds_or_default(workspace.folder, thresholds)
+    config, environ = add_env_files(apply_overrides(rules.config, overrides), environ, workspace)
+    if config.agent is None:
+        raise InvalidInputError(
+            "no agent: name one with --agent KIND:WHAT, or in the `agent` section of the thresholds file"
+        )
+    spec = resolve_agent(config.agent, overrides.kind_and_what[1], rules)
+    check_executor(config.executor, rules)
+    given = config.session
+    session = SessionInput(
+        app_name=(given.app_name if given else None) or "",
+        user_id=(given.user_id if given else None) or "",
+        state=state or {},
+    )
+    return AgentSetup(spec, config.executor, workspace, environ, session)
+
+
+def read_state(path: Path, shown_as: str) -> JsonObject:
+    """Return the session state in a JSON file: the object itself, or its key `state` as ADK's sessions have.
+
+    Raises:
+        InvalidInputError: the file cannot be read, or holds no object.
+    """
+    value = read_json(path, shown_as).value
+    if isinstance(value, dict) and isinstance(value.get("state"), dict):
+        value = value["state"]
+    if not isinstance(value, dict):
+        raise InvalidInputError(f"{shown_as}: the state of a session is a JSON object")
+    return value
+
+
+class ChatError(Exception):
+    """A turn without a reply. The agent's conversation is over; another one may begin."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@frozen
+class ChatTurn:
+    """One message and the agent's whole reply."""
+
+    message: UserMessage
+    reply: Reply
+    duration_s: float
+    usage: Usage | None = None
+    """Consumption of this turn; None if the agent reports none."""
+
+
+def _ignore_event(_event: Event) -> None:
+    """Ignore an event of a turn."""
+
+
+class Chat:
+    """Conversation of a person with an agent that has been entered; it can begin again.
+
+    An agent cannot take a turn back, and cannot go on from half of one. So a conversation ends with a turn
+    that failed or was cancelled, and `turns` stay here: `is_cut_off` is True until another one begins.
+    """
+
+    def __init__(self, agent: Agent, session: SessionInput) -> None:
+        self._agent = agent
+        self._start = EvalCase("chat", session=session)
+        self._context: AbstractAsyncContextManager[AgentSession] | None = None
+        self._session: AgentSession | None = None
+        self._last = SessionResult()
+        self.turns: list[ChatTurn] = []
+
+    @property
+    def session_input(self) -> SessionInput:
+        """Return the data that each conversation begins with."""
+        return self._start.session
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Return True if there are turns that the agent's present conversation does not know."""
+        return bool(self.turns) and self._session is None
+
+    @property
+    def state(self) -> JsonObject | None:
+        """Return the session's state after the last turn; None if the agent reports none."""
+        return self._last.final_state
+
+    async def send_message(self, text: str, on_event: Callable[[Event], None] = _ignore_event) -> ChatTurn:
+        """Send a message and return the turn; `on_event` gets the events that are known before its end.
+
+        Raises:
+            ChatError: there is no reply.
+        """
+        message, started = UserMessage(text), time.perf_counter()
+        try:
+            session = self._session or await self._open_session()
+            if isinstance(session, StreamsEvents):
+                session.on_event = on_event
+            reply = await session.run_turn(message)
+        except (AgentError, SessionLostError, AgentUnreachableError) as error:
+            await self._close_session(error)
+            raise ChatError(error.failure) from None
+        except Exception as error:
+            await self._close_session(error)
+            raise ChatError(Failure.from_plugin(error)) from error
+        except BaseException as error:
+            await self._close_session(error)
+            raise
+        if reply is None:
+            raise ChatError(Failure("no_recording", "the recording ends before this turn"))
+        before, self._last = self._last, _read_interim_result(session)
+        turn = ChatTurn(message, reply, time.perf_counter() - started, _subtract_usage(self._last, before))
+        self.turns.append(turn)
+        return turn
+
+    async def begin_again(self) -> None:
+        """End the conversation and forget its turns; the next message begins another one."""
+        await self._close_session(None)
+        self.turns.clear()
+
+    async def _open_session(self) -> AgentSession:
+        # Alone in its process: then a worker that dies is the fault of this conversation.
+        self._context = self._agent.open_session(self._start, 1, alone=True)
+        self._session = await self._context.__aenter__()
+        self._last = SessionResult()
+        return self._session
+
+    async def _close_session(self, error: BaseException | None) -> None:
+        context, self._context, is_open = self._context, None, self._session is not None
+        self._session = None
+        if context is not None and is_open:
+            await context.__aexit__(type(error) if error else None, error, None)
+
+
+def _read_interim_result(session: AgentSession) -> SessionResult:
+    return session.interim_result if isinstance(session, ReportsInterimResult) else SessionResult()
+
+
+def _subtract_usage(now: SessionResult, before: SessionResult) -> Usage | None:
+    if now.usage is None:
+        return None
+    old, new = before.usage or Usage(), now.usage
+    known = new.cost_usd is not None and old.cost_usd is not None
+    return Usage(
+        new.input_tokens - old.input_tokens,
+        new.output_tokens - old.output_tokens,
+        new.min_cost_usd - old.min_cost_usd if known else None,
+        new.models,
+        0.0 if known else max(new.min_cost_usd - old.min_cost_usd, 0.0),
+    )
+
+
+# --- a case of the conversation -----------------------------------------------------------------------------
+
+
+def build_case(eval_id: str, turns: Sequence[ChatTurn], session: SessionInput) -> EvalCase:
+    """Return a case that expects what the agent did."""
+    return EvalCase(eval_id, tuple(CaseTurn(turn.message, turn.reply) for turn in turns), session=session)
+
+
+_LONGEST_ID = 40
+
+
+def choose_case_id(text: str, taken: Sequence[str] = ()) -> str:
+    """Return an id that is made of the words of a message, and is none of `taken`."""
+    words = re.findall(r"\w+", text.lower())
+    name = ""
+    for word in words:
+        if name and len(name) + len(word) >= _LONGEST_ID:
+            break
+        name = f"{name}_{word}"[: _LONGEST_ID + 1].lstrip("_")
+    name = name or "conversation"
+    number = 1
+    while (found := name if number == 1 else f"{name}_{number}") in taken:
+        number += 1
+    return found
+
+
+def select_turns(text: str, count: int) -> tuple[int, ...]:
+    """Return the 0-based indices of the turns that a person picks, as in `1-3,5`; all of them for "".
+
+    Raises:
+        ValueError: the text is no such list, or names a turn beyond `count`.
+    """
+    if not text.strip():
+        return tuple(range(count))
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        low, high = int(first), int(last if dash else first)
+        if not 1 <= low <= high <= count:
+            raise ValueError(f"there are turns 1 to {count}")
+        found.update(range(low - 1, high))
+    return tuple(sorted(found))
