@@ -122,7 +122,7 @@ class ModelPool:
 
         name = resolve_endpoint(config, self._context.environ).get_price_name()
         today = datetime.fromtimestamp(self._context.clock.wall(), UTC).date()
-        return compute_cost_usd(self._prices, name, answer.tokens, today)
+        return compute_cost_usd(self.prices, name, answer.tokens, today)
 
     def resolve_model_name(self, config: JudgeConfig) -> tuple[str, str]:
         """Return provider and model with environment variables expanded."""
@@ -145,7 +145,8 @@ class ModelPool:
         return self._models[key]
 
     @cached_property
-    def _prices(self) -> PriceTable:
+    def prices(self) -> PriceTable:
+        """Return the known prices, overridden by the user's."""
         return merge_own_prices(self._context.own_prices)
 
     @property
@@ -205,7 +206,7 @@ class ModelPool:
         )
         retrying = RetryingModel(limited, policy, context.clock)
         metered = MeteredModel(
-            retrying, context.meter, self._prices, endpoint.get_price_name, context.clock.wall
+            retrying, context.meter, self.prices, endpoint.get_price_name, context.clock.wall
         )
         self._metered.append((purpose, metered))
         return self._wrap_in_cache(metered, config, endpoint, purpose)

@@ -256,9 +256,9 @@ class Evaluation:
     def _find_trace_factory(self) -> "Callable[[], RunTrace] | None":
         if not self._plan.agent.settings.trace:
             return None
-        from evalgate.agents.tracing.run_trace import RunTrace
+        from evalgate.agents.tracing.span_prices import TraceFactory
 
-        return RunTrace
+        return TraceFactory(self._plan.judge_resolver.judges.prices)
 
     def _iter_requests(self, wanted: RunSchedule) -> Iterator[RunRequest]:
         """Yield the requests run by run, so that every case is run once before any is run again."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from evalgate.agents.factory import build_agent, resolve_agent
+from evalgate.agents.tracing.context import is_trace_wanted
 from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
 from evalgate.core.errors import EvalgateError
@@ -22,12 +23,13 @@ from evalgate.core.protocols import (
     AgentError,
     AgentSession,
     AgentUnreachableError,
+    RecordsSpans,
     SessionLostError,
     SessionResult,
     SupportsToolMocks,
     get_session_ids,
 )
-from evalgate.core.types import EvalCase, Failure, Outcome, Reply, Usage, UserMessage
+from evalgate.core.types import EvalCase, Failure, Outcome, Reply, TraceSpan, Usage, UserMessage
 from evalgate.system.workspace import Workspace, build_agent_environment
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class SessionStart:
     case: EvalCase
     run: int
     alone: bool
+    trace: bool = False
+    """True: the run keeps a trace, so that the session records its steps."""
 
 
 @frozen
@@ -101,6 +105,8 @@ class ActorResponse:
     failure: ActorFailure | None = None
     ids: tuple[str, str] = ("", "")
     """Ids of the conversation and of its user, as far as the session knows them."""
+    spans: tuple[TraceSpan, ...] = ()
+    """Steps of the turn, if the run keeps a trace."""
 
 
 @cache
@@ -250,7 +256,11 @@ class ActorHost:
     async def _run_request(self, request: ActorRequest) -> ActorResponse:
         answer = await self._answer_request(request)
         opened = self._open.get(request.session)
-        return answer if opened is None else replace(answer, ids=get_session_ids(opened.session))
+        if opened is None:
+            return answer
+        session: object = opened.session
+        spans = tuple(session.take_spans()) if isinstance(session, RecordsSpans) else ()
+        return replace(answer, ids=get_session_ids(session), spans=spans)
 
     async def _answer_request(self, request: ActorRequest) -> ActorResponse:
         try:
@@ -262,6 +272,7 @@ class ActorHost:
 
     async def _run_step(self, request: ActorRequest) -> ActorResponse:
         if (start := request.beginning) is not None:
+            is_trace_wanted.set(start.trace)
             context = self._agent.open_session(start.case, start.run, alone=start.alone)
             self._open[request.session] = _OpenSession(context, await context.__aenter__())
         session = self._open[request.session].session

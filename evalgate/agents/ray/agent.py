@@ -23,9 +23,10 @@ from evalgate.agents.ray.actor import (
     load_response,
 )
 from evalgate.agents.ray.client import ClusterClient, ClusterSpec, RayClusterClient
+from evalgate.agents.tracing.context import is_trace_wanted
 from evalgate.config.schema.agent import AgentConfig, ExecutorConfig
 from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionLostError, SessionResult
-from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
+from evalgate.core.types import EvalCase, Failure, Reply, TraceSpan, UserMessage
 from evalgate.documents.env_expansion import list_placeholders
 from evalgate.system.workspace import Workspace, build_agent_environment
 
@@ -102,6 +103,7 @@ class ClusterSession:
         self.applies_mocks = False
         """True if the session applies tool mocks; known once it is open."""
         self.session_id, self.user_id = "", ""
+        self._spans: tuple[TraceSpan, ...] = ()
 
     async def open_session(self) -> None:
         """Open the session before its first turn."""
@@ -110,6 +112,11 @@ class ClusterSession:
     async def run_turn(self, message: UserMessage) -> Reply | None:
         """Send a message to the actor and return the agent's reply."""
         return (await self._run_step(ActorRequest(self._key, "turn", self._take_start(), message))).reply
+
+    def take_spans(self) -> tuple[TraceSpan, ...]:
+        """Return the steps that the session in the actor recorded in the last turn."""
+        spans, self._spans = self._spans, ()
+        return spans
 
     async def end(self) -> SessionResult:
         """End the conversation in the actor and return its result."""
@@ -131,6 +138,7 @@ class ClusterSession:
         self.applies_mocks = answer.applies_mocks
         if any(answer.ids):
             self.session_id, self.user_id = answer.ids
+        self._spans = answer.spans
         if answer.failure is not None:
             raise answer.failure.to_error()
         return answer
@@ -185,7 +193,7 @@ class ClusterAgent:
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> ClusterSessionContext:
         """Return the context of a conversation; entering it waits for an actor that is ready."""
-        return ClusterSessionContext(self, SessionStart(case, run, alone))
+        return ClusterSessionContext(self, SessionStart(case, run, alone, is_trace_wanted.get()))
 
     def create_session_key(self) -> str:
         """Return the key of a new conversation."""

@@ -77,6 +77,9 @@ class RunTrace:
     def _add_span(self, span: TraceSpan, turn: int, start_s: float, id_: str, parent_id: str) -> None:
         clip = self._clipper.clip_value
         attributes = clip(dict(span.attributes)) if span.attributes else {}
+        usage = None if span.usage is None else self._price_usage(span.usage)
+        if usage is not span.usage:
+            attributes = {**_as_object(attributes), "evalgate.cost_from": "list price"}
         self._spans.append(
             TraceSpan(
                 id=id_,
@@ -87,7 +90,7 @@ class RunTrace:
                 duration_s=round(span.duration_s, 6),
                 parent_id=parent_id,
                 author=clip_name(span.author),
-                usage=None if span.usage is None else self._price_usage(span.usage),
+                usage=usage,
                 request=clip(span.request),
                 response=clip(span.response),
                 error=shorten_text(span.error, _MOST_ERROR),

@@ -7,10 +7,11 @@ import pytest
 
 from evalgate.agents.ray.actor import ActorFailure, dump_message
 from evalgate.agents.ray.agent import ClusterAgent
+from evalgate.agents.tracing.run_trace import RunTrace
 from evalgate.core.protocols import Agent, AgentError, AgentUnreachableError, SessionLostError
 from evalgate.core.types import CaseRun, EvalCase, Failure, ToolMock, Usage
 from evalgate.runner.scheduler import RunRequest, run_cases
-from tests.agents.play import a_talk, until
+from tests.agents.play import a_talk, tiny, until
 from tests.agents.ray.fake import A_FAILURE, FakeLink, Scripted, build_cluster_agent, fail_with
 
 LOST = "the worker in the Ray cluster is lost: ActorDiedError: The actor died"
@@ -42,6 +43,21 @@ async def test_conversation_runs_in_an_actor() -> None:
     # Opened with the first turn, closed with the end.
     assert link.asked == {1: ["turn", "turn", "end"]}
     assert link.left is True
+
+
+async def test_the_steps_of_a_trace_come_from_the_actor() -> None:
+    kept: list[CaseRun] = []
+
+    async def note(_: RunRequest, run: CaseRun) -> None:
+        kept.append(run)
+
+    request = RunRequest(a_talk("c", "one", "two"), 1)
+    async with build_cluster_agent(FakeLink(lambda _: tiny("reports_everything"))) as agent:
+        await run_cases(agent, [request], concurrency=1, on_finished=note, create_trace=RunTrace)
+    assert [(step.turn, step.kind, step.name) for step in kept[0].trace] == [
+        *((0, "agent", "agent"), (0, "tool", "look")),
+        *((1, "agent", "agent"), (1, "tool", "look")),
+    ]
 
 
 async def test_conversations_are_spread_over_the_actors() -> None:

@@ -1,0 +1,51 @@
+"""Costs of the model calls in a trace, by the prices that judges are billed with."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+from evalgate.agents.tracing.run_trace import PriceUsage, RunTrace
+from evalgate.config.schema.budget import PriceTable, Tokens, compute_cost_usd
+from evalgate.core.types import Usage
+
+_RELEASE = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
+"""Date of a release at the end of a model's name."""
+
+
+class TraceFactory:
+    """Creator of traces that share one table of prices."""
+
+    def __init__(self, table: PriceTable) -> None:
+        self._price_usage = build_price_function(table, datetime.now(UTC).date())
+
+    def __call__(self) -> RunTrace:
+        """Return an empty trace."""
+        return RunTrace(self._price_usage)
+
+
+def build_price_function(table: PriceTable, day: date) -> PriceUsage:
+    """Return a function that adds the cost to the usage of one model if its price on `day` is known.
+
+    Agents name the model and rarely its provider, so this is the list price of that name, if all providers in
+    the table that have it agree. Cached input is charged as other input.
+    """
+
+    def price_usage(usage: Usage) -> Usage:
+        if usage.cost_usd is not None or len(usage.models) != 1:
+            return usage
+        tokens = Tokens(usage.input_tokens, usage.output_tokens)
+        costs = {compute_cost_usd(table, name, tokens, day) for name in _find_names(table, usage.models[0])}
+        return replace(usage, cost_usd=costs.pop()) if len(costs) == 1 else usage
+
+    return price_usage
+
+
+def _find_names(table: PriceTable, model: str) -> list[str]:
+    """Return the names in the table that a model may have, as `provider/model`."""
+    bare = model.removeprefix("models/")
+    for name in (bare, _RELEASE.sub("", bare)):
+        if name in table:
+            return [name]
+        if found := [known for known in table if known.partition("/")[2] == name]:
+            return found
+    return []
