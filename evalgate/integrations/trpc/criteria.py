@@ -6,19 +6,21 @@ passes.
 """
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from importlib import import_module
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from evalgate.core.errors import EvalgateError
-from evalgate.core.extras import describe_install
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion
 from evalgate.documents.key_spelling import normalize_key
+from evalgate.documents.re2_patterns import (
+    InvalidPatternError,
+    RegexEngineMissingError,
+    has_regex_match,
+    import_regex_engine,
+)
 from evalgate.integrations.trpc.go_json import (
     DEFAULT_TOLERANCE,
     SchemaValidatorMissingError,
@@ -150,55 +152,6 @@ class LengthCriterion(GoModel):
         return ""
 
 
-class InvalidPatternError(ValueError):
-    """RE2 does not accept the pattern; the text says why."""
-
-
-class RegexEngineMissingError(RuntimeError):
-    """The package that reads patterns is not installed; the text says what to do."""
-
-
-# RE2 reads `\C`, any byte; Go's package, which never leaves UTF-8, does not.
-_ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
-
-
-def has_regex_match(pattern: str, text: str) -> bool:
-    """Return True if `pattern` matches anywhere in `text`, in time linear in its length.
-
-    Raises:
-        InvalidPatternError: Go would refuse the pattern.
-        RegexEngineMissingError: `google-re2` is not installed.
-    """
-    return _compile_pattern(pattern).search(text) is not None
-
-
-def _import_regex_engine() -> Any:
-    # Python's `re` has other patterns (look-around, back-references), other meanings (of `$` and the
-    # classes), and can take exponential time. So the engine is Google's own RE2, which Go's `regexp` follows.
-    try:
-        return import_module("re2")
-    except ImportError:
-        raise RegexEngineMissingError(
-            f"regular expressions of tRPC-Agent-Go need RE2 (`google-re2`): {describe_install('trpc')}"
-        ) from None
-
-
-@lru_cache(maxsize=256)
-def _compile_pattern(pattern: str) -> Any:
-    engine = _import_regex_engine()
-    if _ANY_BYTE.search(pattern):
-        raise InvalidPatternError("invalid escape sequence: `\\C`")
-    options = engine.Options()
-    options.log_errors = False  # or RE2 writes to standard error
-    try:
-        return engine.compile(pattern, options)
-    except engine.error as error:
-        reason = error.args[0] if error.args else error
-        raise InvalidPatternError(
-            reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        ) from None
-
-
 class TextCriterion(GoModel):
     """Rules for comparing two texts."""
 
@@ -217,7 +170,7 @@ class TextCriterion(GoModel):
     def _require_regex_engine(cls, name: str, info: ValidationInfo) -> str:
         if name == "regex" and info.context is BOUND:
             try:
-                _import_regex_engine()
+                import_regex_engine(" of tRPC-Agent-Go")
             except RegexEngineMissingError as error:
                 raise ValueError(str(error)) from None
         return name

@@ -1,0 +1,68 @@
+"""Regular expressions that RE2 matches, in time linear in the text, as Go's `regexp` does."""
+
+import re
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from evalgate.core.extras import describe_install
+
+
+class InvalidPatternError(ValueError):
+    """RE2 does not accept the pattern; the text says why."""
+
+
+class RegexEngineMissingError(RuntimeError):
+    """The package that reads patterns is not installed; the text says what to do."""
+
+
+# RE2 reads `\C`, any byte; Go's package, which never leaves UTF-8, does not.
+_ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
+
+
+def has_regex_match(pattern: str, text: str) -> bool:
+    """Return True if `pattern` matches anywhere in `text`, in time linear in its length.
+
+    Raises:
+        InvalidPatternError: Go would refuse the pattern.
+        RegexEngineMissingError: `google-re2` is not installed.
+    """
+    return compile_pattern(pattern).search(text) is not None
+
+
+def import_regex_engine(user: str = "") -> Any:
+    """Import RE2. `user` names in the error message what the patterns belong to.
+
+    Raises:
+        RegexEngineMissingError: it is not installed.
+    """
+    # Python's `re` has other patterns (look-around, back-references), other meanings (of `$` and the
+    # classes), and can take exponential time. So the engine is Google's own RE2, which Go's `regexp` follows.
+    try:
+        return import_module("re2")
+    except ImportError:
+        raise RegexEngineMissingError(
+            f"regular expressions{user} need RE2 (`google-re2`): {describe_install('trpc')}"
+        ) from None
+
+
+@lru_cache(maxsize=256)
+def compile_pattern(pattern: str) -> Any:
+    """Return the compiled pattern, with the methods of a pattern of Python's `re`.
+
+    Raises:
+        InvalidPatternError: Go would refuse the pattern.
+        RegexEngineMissingError: `google-re2` is not installed.
+    """
+    engine = import_regex_engine()
+    if _ANY_BYTE.search(pattern):
+        raise InvalidPatternError("invalid escape sequence: `\\C`")
+    options = engine.Options()
+    options.log_errors = False  # or RE2 writes to standard error
+    try:
+        return engine.compile(pattern, options)
+    except engine.error as error:
+        reason = error.args[0] if error.args else error
+        raise InvalidPatternError(
+            reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        ) from None
