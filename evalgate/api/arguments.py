@@ -9,6 +9,7 @@ from evalgate.core.types import Record
 _PATH = (str, Path)
 _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "criteria": ((Mapping,), "a mapping of metrics to thresholds"),
+    "checks": ((Mapping,), "a mapping of names to conditions"),
     "thresholds": ((*_PATH, Mapping), "a path, or a mapping of the sections of a thresholds file"),
     "runs": ((int,), 'a whole number, or "auto"'),
     "baseline": (_PATH, "a path or an address; `compare` takes a record"),

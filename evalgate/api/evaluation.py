@@ -29,6 +29,7 @@ def evaluate(
     agent: object = None,
     *,
     criteria: Mapping[str, object] | None = None,
+    checks: Mapping[str, object] | None = None,
     thresholds: str | Path | Mapping[str, object] | None = None,
     runs: int | Literal["auto"] | None = None,
     baseline: str | Path | None = None,
@@ -54,8 +55,9 @@ def evaluate(
         agent: `KIND:WHAT` as on the command line, which runs in a process of its own; or a function, an
             object, or an agent of a framework, which runs in this process. None: that of the thresholds file.
         criteria: Name of a metric to its threshold, or to a mapping with its options.
-        thresholds: A thresholds file, or its sections as a mapping. Absent, with `criteria` absent too: the
-            file in `folder` that the command line would use.
+        checks: Name of a check to its conditions, as in the section `checks` of a thresholds file.
+        thresholds: A thresholds file, or its sections as a mapping. Absent, with `criteria` and `checks`
+            absent too: the file in `folder` that the command line would use.
         runs: Runs of each case, or "auto" for as many as the comparison with the baseline needs.
         baseline: File or address of the baseline.
         concurrency: Conversations at once.
@@ -77,7 +79,18 @@ def evaluate(
     True
     """
     options = EvaluationOptions(
-        criteria, thresholds, runs, baseline, concurrency, timeout, judge, env, format, folder, trace=trace
+        criteria,
+        thresholds,
+        runs,
+        baseline,
+        concurrency,
+        timeout,
+        judge,
+        env,
+        format,
+        folder,
+        trace=trace,
+        checks=checks,
     )
     plan = build_evaluation_plan(eval_sets, agent, options)
     return run_blocking(lambda: evaluate_plan(plan, progress=progress))
@@ -88,6 +101,7 @@ async def evaluate_async(
     agent: object = None,
     *,
     criteria: Mapping[str, object] | None = None,
+    checks: Mapping[str, object] | None = None,
     thresholds: str | Path | Mapping[str, object] | None = None,
     runs: int | Literal["auto"] | None = None,
     baseline: str | Path | None = None,
@@ -114,7 +128,18 @@ async def evaluate_async(
     True
     """
     options = EvaluationOptions(
-        criteria, thresholds, runs, baseline, concurrency, timeout, judge, env, format, folder, trace=trace
+        criteria,
+        thresholds,
+        runs,
+        baseline,
+        concurrency,
+        timeout,
+        judge,
+        env,
+        format,
+        folder,
+        trace=trace,
+        checks=checks,
     )
     return await evaluate_plan(build_evaluation_plan(eval_sets, agent, options), progress=progress)
 

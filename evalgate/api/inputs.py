@@ -52,6 +52,7 @@ class EvaluationOptions:
     """False: the conversations are wanted only."""
     trace: bool = False
     """True: the record keeps a trace of each run."""
+    checks: Mapping[str, object] | None = None
 
 
 def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationOptions) -> Plan:
@@ -92,6 +93,7 @@ def _check_options(options: EvaluationOptions) -> None:
     """Raise an error that names every option of a wrong type."""
     names = (
         "criteria",
+        "checks",
         "thresholds",
         "runs",
         "baseline",
@@ -234,18 +236,19 @@ def _build_rules(options: EvaluationOptions, folder: Path) -> Thresholds | None:
     """Return the thresholds of a mapping, or None if a file holds them.
 
     Raises:
-        InvalidInputError: with every problem of the mapping; or a file and criteria are given.
+        InvalidInputError: with every problem of the mapping; or a file and criteria or checks are given.
     """
     sections = options.thresholds
-    if options.criteria is None and (sections is None or not isinstance(sections, Mapping)):
+    own = {"criteria": options.criteria, "checks": options.checks}
+    given = {name: dict(value) for name, value in own.items() if value is not None}
+    if not given and (sections is None or not isinstance(sections, Mapping)):
         return None
     if sections is not None and not isinstance(sections, Mapping):
+        name = next(iter(given))
         raise InvalidInputError(
-            "`criteria` and a thresholds file are given: write the criteria into the file, or pass its other "
+            f"`{name}` and a thresholds file are given: write the {name} into the file, or pass its other "
             "sections as a mapping"
         )
-    value = dict(sections or {})
-    if options.criteria is not None:
-        value["criteria"] = dict(options.criteria)
+    value = {**(sections or {}), **given}
     rules = parse_thresholds(value, folder, "thresholds" if sections else "")
     return replace(rules, base=folder.absolute())

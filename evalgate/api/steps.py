@@ -101,6 +101,7 @@ def score(
     eval_sets: object = (),
     *,
     criteria: Mapping[str, object] | None = None,
+    checks: Mapping[str, object] | None = None,
     thresholds: str | Path | Mapping[str, object] | None = None,
     concurrency: int | None = None,
     judge: str | None = None,
@@ -115,6 +116,7 @@ def score(
         record: What `run` or `evaluate` returned, or `Record.read` read.
         eval_sets: What the cases expect; see `load`. Empty: the eval sets of the thresholds file.
         criteria: Name of a metric to its threshold, or to a mapping with its options.
+        checks: Name of a check to its conditions, as in the section `checks` of a thresholds file.
         thresholds: A thresholds file, or its sections as a mapping.
         concurrency: Runs that are scored at once, which matters for judges.
         judge: `PROVIDER/MODEL` that judges.
@@ -131,7 +133,13 @@ def score(
     """
     check_arguments({"record": record}, required=frozenset({"record"}))
     options = EvaluationOptions(
-        criteria, thresholds, concurrency=concurrency, judge=judge, format=format, folder=folder
+        criteria,
+        thresholds,
+        checks=checks,
+        concurrency=concurrency,
+        judge=judge,
+        format=format,
+        folder=folder,
     )
     settings = build_agent_config("replay", options)
     agent = AgentSpec(settings, ReplayAgentOptions(path="record"), record.agent.what)

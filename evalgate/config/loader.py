@@ -10,7 +10,9 @@ from typing import TypeAlias
 from pydantic import BaseModel, ValidationError
 
 from evalgate.config.schema.criteria import (
+    CHECK,
     AdkCriterionConfig,
+    CheckConfig,
     CriterionConfig,
     CustomMetricConfig,
     find_out_of_range_values,
@@ -142,7 +144,8 @@ def parse_adk_config(value: Mapping[str, object], folder: Path) -> Thresholds:
 
 def _build_own_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     config = Config.model_validate(document.value)
-    criteria = _build_criteria(config.criteria, config)
+    checks = {f"check/{name}": check for name, check in config.checks.items()}
+    criteria = (*_build_criteria(config.criteria, config), *_build_criteria(checks, config))
     return Thresholds(config, folder, document.path, "evalgate", criteria, document.find_position)
 
 
@@ -212,6 +215,7 @@ def _is_adk_test_config(path: Path, value: object) -> bool:
         "runs",
         "gate",
         "cases",
+        "checks",
         "tool_mocks",
         "adk_version",
         "judge",
@@ -244,18 +248,21 @@ def _build_adk_thresholds(document: ConfigDocument, folder: Path) -> Thresholds:
     )
 
 
-def _build_criteria(configs: Mapping[str, AdkCriterionConfig], rules: Config) -> tuple[Criterion, ...]:
+def _build_criteria(
+    configs: Mapping[str, AdkCriterionConfig | CheckConfig], rules: Config
+) -> tuple[Criterion, ...]:
     return tuple(
         _build_criterion(name, config, rules.get_score_range(name)) for name, config in configs.items()
     )
 
 
-def _build_criterion(name: str, config: AdkCriterionConfig, known: Range) -> Criterion:
+def _build_criterion(name: str, config: AdkCriterionConfig | CheckConfig, known: Range) -> Criterion:
     criterion = Criterion(name, config.threshold, dict(config.model_extra or {}), range=known)
-    if not isinstance(config, CriterionConfig):
+    if not isinstance(config, CriterionConfig | CheckConfig):
         return criterion
     return replace(
         criterion,
+        evaluator=CHECK if isinstance(config, CheckConfig) else "",
         reliability=config.reliability,
         rule=config.threshold_rule,
         max_regression=config.max_regression,

@@ -220,6 +220,9 @@ METRICS: Mapping[str, str] = {
     "orchestrate/text_match": "evalgate.integrations.orchestrate.metrics:TextMatch",
 }
 
+SECTION_METRICS: Mapping[str, str] = {"check/*": "evalgate.metrics.checks.check:Check"}
+"""Metrics that `criteria` cannot name, because a section of the thresholds file has their options."""
+
 LINTS: Mapping[str, str] = {
     "references": "evalgate.datasets.lints.cases:MissingReferencesLint",
     "repeats": "evalgate.datasets.lints.cases:DuplicateLint",
@@ -398,13 +401,13 @@ def get_agent_type(kind: str) -> AgentType:
 
 def find_metric_type(name: str) -> MetricType | None:
     """Return the class of that metric, evalgate's or another package's, or None."""
-    found: MetricType | None = _find_plugin("metrics", METRICS, name)
+    found: MetricType | None = _find_plugin("metrics", {**METRICS, **SECTION_METRICS}, name)
     return found
 
 
 def get_own_metric_type(name: str) -> MetricType:
     """Return the class of one of evalgate's own metrics."""
-    found: MetricType = load_object(METRICS[name])
+    found: MetricType = load_object({**METRICS, **SECTION_METRICS}[name])
     return found
 
 

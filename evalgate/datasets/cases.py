@@ -1,13 +1,15 @@
 """The cases of an eval set as a sequence, in memory or in a large file: build, change, fingerprint."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from operator import eq
 from typing import Any, TypeAlias
 
-from evalgate.core.types import EvalCase
+from evalgate.core.types import CaseKey, EvalCase, EvalSet
 from evalgate.datasets.fingerprint import compute_case_fingerprint
+from evalgate.documents.validation_errors import list_case_names
 
 MakeCase: TypeAlias = Callable[[int, Any], EvalCase | None]
 """Builds a case from its index in a list and its decoded item. If the item is invalid, the function reports
@@ -76,3 +78,27 @@ def fingerprint_cases(cases: Sequence[EvalCase]) -> tuple[str, ...]:
     if isinstance(cases, CasesInFile):
         return cases.fingerprint_cases()
     return tuple(map(compute_case_fingerprint, cases))
+
+
+def select_cases(
+    ids: Sequence[str],
+    tags: Collection[str],
+    eval_sets: Iterable[EvalSet],
+    find_tags: Callable[[CaseKey], Collection[str]],
+) -> Iterator[CaseKey]:
+    """Yield the cases that one of the globs `ids` names, or that have one of the tags.
+
+    `find_tags` returns the tags of a case.
+    """
+    for eval_set in eval_sets:
+        for case in eval_set.cases:
+            key = (eval_set.eval_set_id, case.eval_id)
+            names = list_case_names(eval_set.eval_set_id, eval_set.path, case.eval_id)
+            by_id = any(fnmatchcase(name, pattern) for pattern in ids for name in names)
+            if by_id or not set(tags).isdisjoint(find_tags(key)):
+                yield key
+
+
+def describe_selection(ids: Iterable[str], tags: Iterable[str]) -> str:
+    """Return "called `a*` or tagged `b`", for a sentence about cases that do not exist."""
+    return " or ".join([*(f"called `{pattern}`" for pattern in ids), *(f"tagged `{name}`" for name in tags)])

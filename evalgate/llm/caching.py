@@ -322,6 +322,7 @@ class CachingModel:
             "prompt_version": request.prompt_version,
             "sample": request.sample,
             "attempt": request.attempt,
+            **({"embeds": True} if request.embeds else {}),
         }
         text = json.dumps(whole, sort_keys=True, separators=(",", ":"), default=dict)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -46,6 +46,8 @@ class ModelRequest:
     """1-based number among the samples of one question."""
     attempt: int = 1
     """1-based number of the attempt; above 1 after an unusable answer."""
+    embeds: bool = False
+    """True: the answer's text is the embedding of the only message, a JSON list of numbers."""
 
 
 def build_model_request(text: str, *, system: str = "", **more: object) -> ModelRequest:

@@ -250,6 +250,29 @@ def _sanitize_object(found: dict[str, object]) -> dict[str, object]:
     }
 
 
+class _Embedding(_Lenient):
+    embedding: tuple[float, ...]
+
+
+class _Embeddings(_Lenient):
+    model: Annotated[str | None, _InvalidAsNone] = None
+    data: tuple[_Embedding, ...]
+    usage: _Usage | None = None
+
+
+def parse_embedding(text: str, where: str) -> ModelAnswer | JudgeError:
+    """Return the embedding in a response's text as a JSON list, or the failure."""
+    try:
+        found = _Embeddings.model_validate_json(text.removeprefix(_BYTE_ORDER_MARK))
+    except ValidationError:
+        return JudgeError(
+            "outage", f"{where} answered with no embedding: {to_one_line(text, 120) or 'nothing'}"
+        )
+    if not found.data or not found.data[0].embedding:
+        return JudgeError("unparsable", f"{where} gave an empty embedding")
+    return ModelAnswer(json.dumps(found.data[0].embedding), found.model or "", _read_tokens(found.usage))
+
+
 def _find_failure(choice: _Choice, message: _ResponseMessage, where: str) -> tuple[FailureKind, str] | None:
     if choice.finish_reason == "content_filter":
         return "refused", f"{where}: the provider's content filter cut the answer"
@@ -312,7 +335,8 @@ class OpenAIModel:
         """
         where = self._endpoint.get_price_name(request.model)
         response = await self._send_request(request, where)
-        answer = parse_completion(response, where) if isinstance(response, str) else response
+        parse = parse_embedding if request.embeds else parse_completion
+        answer = parse(response, where) if isinstance(response, str) else response
         if isinstance(answer, JudgeError):
             raise answer
         return answer
@@ -331,12 +355,7 @@ class OpenAIModel:
 
         try:
             async with asyncio.timeout(self._timeout):
-                response = await self._client.chat.completions.with_raw_response.create(
-                    model=request.model or self._endpoint.model,
-                    messages=[_to_message_param(message) for message in request.messages],
-                    extra_body=self._build_parameters(request),
-                )
-                return self._endpoint.redact_key(str(response.text))
+                return self._endpoint.redact_key(await self._fetch_response(request))
         except TimeoutError:
             return JudgeError("outage", f"{where} gave no whole answer within {self._timeout:g} s")
         except APIStatusError as error:
@@ -350,6 +369,19 @@ class OpenAIModel:
             return JudgeError("outage", f"{where} cannot be reached at {self._endpoint.base_url}: {why}")
         except (APIError, ValueError) as error:
             return JudgeError("outage", f"{where} cannot be understood: {self._format_error(error)}")
+
+    async def _fetch_response(self, request: ModelRequest) -> str:
+        model = request.model or self._endpoint.model
+        if request.embeds:
+            text = "\n".join(replace_surrogates(message.text) for message in request.messages)
+            embeddings = self._client.embeddings.with_raw_response
+            return str((await embeddings.create(model=model, input=text, encoding_format="float")).text)
+        response = await self._client.chat.completions.with_raw_response.create(
+            model=model,
+            messages=[_to_message_param(message) for message in request.messages],
+            extra_body=self._build_parameters(request),
+        )
+        return str(response.text)
 
     def _build_parameters(self, request: ModelRequest) -> dict[str, object]:
         provider = self._endpoint.provider

@@ -18,6 +18,7 @@ from evalgate.core.protocols import Metric
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     NON_AGENT_OUTCOMES,
+    CaseKey,
     CaseMetric,
     CasePolicy,
     CaseResult,
@@ -82,6 +83,8 @@ class BoundMetric:
     """Hash of the metric and its options."""
     scope: str = ""
     """The cases that the threshold applies to, as reports name them; "" for all cases."""
+    cases: frozenset[CaseKey] | None = None
+    """The only cases that the metric scores; None: all."""
 
     @property
     def name(self) -> str:

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ValidationError
 
-from evalgate.config.schema.criteria import CriterionConfig
+from evalgate.config.schema.criteria import CheckConfig, CriterionConfig
 from evalgate.config.schema.thresholds import NEWEST_ADK, Thresholds
 from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean, join_quoted
 from evalgate.core.protocols import (
+    DescribesOptions,
     LlmJudged,
     Metric,
     MetricCode,
@@ -21,7 +22,7 @@ from evalgate.core.protocols import (
 from evalgate.core.registry import find_third_party_plugins, translate_plugin_errors
 from evalgate.core.types import Criterion
 from evalgate.datasets.fingerprint import compute_metric_fingerprint
-from evalgate.documents.validation_errors import Location, translate_validation_error
+from evalgate.documents.validation_errors import Location, format_location, translate_validation_error
 from evalgate.llm.judge_resolver import JudgeNotConfiguredError
 from evalgate.metrics.scoring import BoundMetric
 
@@ -41,8 +42,8 @@ def bind_metrics(
     context = replace(context, folder=rules.base, is_literal=rules.dialect != "evalgate")
     for criterion in rules.gating_criteria:
         name = criterion.evaluator or criterion.metric
-        where = rules.find_position(("criteria", criterion.metric))
-        asked_for = Problem(rules.file, *where, f"`criteria.{criterion.metric}`")
+        place = rules.locate_criterion(criterion)
+        asked_for = Problem(rules.file, *rules.find_position(place), f"`{format_location(place)}`")
         try:
             problems += _check_threshold_reachable(criterion, rules)
             with translate_plugin_errors("metrics", registry.METRICS, name, asked_for):
@@ -130,7 +131,10 @@ def build_final_state_metric() -> BoundMetric:
 
 
 def _bind_metric(criterion: Criterion, metric: Metric, code: str = "") -> BoundMetric:
-    own = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
+    if isinstance(metric, DescribesOptions):
+        own: object = metric.describe_options()
+    else:
+        own = metric.model_dump(mode="json") if isinstance(metric, BaseModel) else dict(criterion.options)
     name = criterion.evaluator or criterion.metric
     options = [own, code] if code else own
     judge = metric.judged_by if isinstance(metric, LlmJudged) else None
@@ -157,7 +161,7 @@ def _build_metric(
     try:
         return _build_registered_metric(metric_type, criterion, rules, context)
     except JudgeNotConfiguredError as error:
-        where = rules.find_position(("criteria", criterion.metric))
+        where = rules.find_position(rules.locate_criterion(criterion))
         message = f"`{criterion.metric}` is judged by a model; {error}"
         raise InvalidInputError([Problem(rules.file, *where, message)]) from None
 
@@ -218,6 +222,8 @@ def adopt_custom_metrics(own: Thresholds, rules: Thresholds) -> Thresholds:
 
 def _is_registered(name: str, rules: Thresholds) -> bool:
     """Return True for a metric of evalgate's own; a `.metrics.json` can name only tRPC-Agent-Go's."""
+    if name in registry.SECTION_METRICS:
+        return True
     return name in registry.METRICS and (rules.dialect != "trpc" or name.startswith(_TRPC_PREFIX))
 
 
@@ -243,9 +249,10 @@ def _build_unknown_metric_problem(criterion: Criterion, rules: Thresholds) -> Pr
 def _convert_option_errors(
     error: ValidationError, metric_type: MetricType, criterion: Criterion, rules: Thresholds
 ) -> list[Problem]:
-    prefix = ("criteria", criterion.metric)
+    prefix = rules.locate_criterion(criterion)
     model: object = getattr(metric_type, "options_type", metric_type)
-    common = CriterionConfig.model_fields if rules.dialect == "evalgate" else ()
+    settings = CheckConfig if criterion.evaluator in registry.SECTION_METRICS else CriterionConfig
+    common = settings.model_fields if rules.dialect == "evalgate" else ()
 
     def list_known_keys(location: Location) -> Iterable[str]:
         return common if location == prefix else ()

@@ -415,7 +415,7 @@ def _check_files(
         metrics = ", ".join(map(_format_metric_name, suite.metrics))
         scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
         yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
-    found = list(iter_warnings(suites))
+    found = list(iter_warnings(suites, rules))
     yield from found
     yield from filter(None, map(describe_default_criteria, suites))
     yield from notices

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
+from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core import registry
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Metric
@@ -43,17 +44,29 @@ def _index_metrics(suite: Suite) -> dict[str, Metric]:
     return {bound.name: bound.metric for bound in suite.metrics}
 
 
-def iter_warnings(suites: Sequence[Suite]) -> Iterator[str]:
-    """Yield the notices, and the warnings of every lint, with the line in the file."""
+def iter_warnings(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:
+    """Yield the notices, and the warnings of every lint, with the line in the file.
+
+    `rules` is the thresholds file of the run, which has the checks.
+    """
     from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
 
     yield from iter_notices(suites)
     for suite in {id(suite.rules): suite for suite in suites}.values():
         yield from lint_thresholds(suite.rules)
         yield from lint_extra_calls(suite.rules, _index_metrics(suite))
+    yield from _lint_checks(suites, rules)
     for suite in suites:
         for found in registry.find_lint_warnings(suite.eval_set, _index_metrics(suite)):
             yield f"{suite.eval_set.path}:{found.line}: {found.eval_id}: {found.message}"
+
+
+def _lint_checks(suites: Sequence[Suite], rules: Thresholds) -> Iterator[str]:
+    if rules.checks:
+        from evalgate.metrics.checks.lint import lint_checks
+
+        metrics = {name: metric for suite in suites for name, metric in _index_metrics(suite).items()}
+        yield from lint_checks(rules, metrics, [suite.eval_set for suite in suites])
 
 
 def describe_default_criteria(suite: Suite) -> str:

@@ -30,9 +30,8 @@ from evalgate.core.types import (
     ScopedThreshold,
     ToolMock,
 )
-from evalgate.datasets.cases import fingerprint_cases, map_cases
+from evalgate.datasets.cases import describe_selection, fingerprint_cases, map_cases, select_cases
 from evalgate.datasets.loading import find_rules_file, load_eval_sets
-from evalgate.documents.validation_errors import list_case_names
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner.base_branch import BaseBranchPolicy
@@ -104,11 +103,10 @@ def resolve_case_policies(
     problems: list[Problem] = []
     for index, rule in enumerate(case_rules):
         problems += _find_unknown_metrics(rule, index, rules)
-        chosen = list(_chosen(rule, eval_sets, found))
+        chosen = list(select_cases(rule.ids, rule.tags, eval_sets, partial(_find_tags, found)))
         if not chosen and not is_part:
             position = rules.find_position(("cases", index))
-            ids = [f"called `{pattern}`" for pattern in rule.ids]
-            either = " or ".join([*ids, *(f"tagged `{name}`" for name in rule.tags)])
+            either = describe_selection(rule.ids, rule.tags)
             problems.append(Problem(rules.file, *position, f"no case is {either}"))
         found |= {key: _apply_rule(found.get(key, _NO_POLICY), rule) for key in chosen}
     if problems:
@@ -119,13 +117,8 @@ def resolve_case_policies(
 _NO_POLICY = CasePolicy()
 
 
-def _chosen(rule: CaseRule, eval_sets: Sequence[EvalSet], found: CasePolicies) -> Iterator[tuple[str, str]]:
-    for eval_set, case in ((each, case) for each in eval_sets for case in each.cases):
-        key = (eval_set.eval_set_id, case.eval_id)
-        names = list_case_names(eval_set.eval_set_id, eval_set.path, case.eval_id)
-        by_id = any(fnmatchcase(name, pattern) for pattern in rule.ids for name in names)
-        if by_id or not set(rule.tags).isdisjoint(found.get(key, _NO_POLICY).tags):
-            yield key
+def _find_tags(found: CasePolicies, key: CaseKey) -> tuple[str, ...]:
+    return found.get(key, _NO_POLICY).tags
 
 
 def _apply_rule(policy: CasePolicy, rule: CaseRule) -> CasePolicy:
@@ -180,13 +173,24 @@ class Suite:
         return fingerprint_cases(self.eval_set.cases)
 
     def get_metrics(self, case: EvalCase) -> tuple[BoundMetric, ...]:
-        """Return the metrics, with the case's own thresholds."""
-        own = self.get_policy(case).thresholds
-        return (
-            tuple(bound.apply_threshold(own.get(bound.name)) for bound in self.metrics)
-            if own
-            else self.metrics
-        )
+        """Return the metrics that score the case, with its own thresholds."""
+        metrics, own = self.metrics, self.get_policy(case).thresholds
+        if self._selects_cases:
+            key = (self.eval_set.eval_set_id, case.eval_id)
+            metrics = tuple([bound for bound in metrics if bound.cases is None or key in bound.cases])
+        return tuple(bound.apply_threshold(own.get(bound.name)) for bound in metrics) if own else metrics
+
+    def drop_other_sets_metrics(self) -> "Suite":
+        """Return the suite without metrics that score cases of other eval sets only."""
+        name = self.eval_set.eval_set_id
+        kept = [
+            each for each in self.metrics if each.cases is None or any(key[0] == name for key in each.cases)
+        ]
+        return self if len(kept) == len(self.metrics) else replace(self, metrics=tuple(kept))
+
+    @cached_property
+    def _selects_cases(self) -> bool:
+        return any(bound.cases is not None for bound in self.metrics)
 
 
 class CaseIndex:
@@ -256,25 +260,33 @@ def plan_suites(
 
         eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
     version = parse_adk_version(config.adk_version) if config.adk_version else NEWEST_ADK
-    context = MetricContext(version, judge_resolver, locate=base.resolve_path)
+    context = MetricContext(version, judge_resolver, locate=base.resolve_path, workspace=workspace.folder)
     environment = _build_metric_environment(config, workspace, environ, base)
     own = resolve_case_policies(rules, config.cases, eval_sets, is_part=is_part)
     if not given.scores:
         return tuple(Suite(eval_set, (), rules, own) for eval_set in eval_sets)
-    if rules.criteria:
-        metrics = bind_metrics(rules, context, environment)
+    metrics = bind_metrics(rules, context, environment)
+    if rules.checks:
+        from evalgate.runner.check_scopes import limit_checks
+
+        metrics = limit_checks(metrics, rules, eval_sets, own, is_part=is_part)
+    suites: Iterable[Suite]
+    if len(rules.criteria) > len(rules.checks):
         suites = [Suite(eval_set, metrics, rules, own) for eval_set in eval_sets]
     else:
-        suites = [
-            replace(suite, policies=own)
-            for suite in _build_suites_with_own_rules(
-                eval_sets, context, base, environment, rules, needs_criteria=needs_criteria
-            )
-        ]
-    suites = [_add_final_state(suite) for suite in suites]
-    if problems := list(_find_suite_problems(suites)):
+        suites = _build_suites_with_own_rules(
+            eval_sets, context, base, environment, rules, needs_criteria=needs_criteria
+        )
+        suites = (replace(each, metrics=(*each.metrics, *metrics), policies=own) for each in suites)
+    return _complete_suites(suites)
+
+
+def _complete_suites(suites: Iterable[Suite]) -> tuple[Suite, ...]:
+    """Return the suites with the metrics that each needs; raise an error if some gate nothing."""
+    found = tuple(_add_final_state(suite.drop_other_sets_metrics()) for suite in suites)
+    if problems := list(_find_suite_problems(found)):
         raise InvalidInputError(sorted(problems))
-    return tuple(suites)
+    return found
 
 
 def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
@@ -341,7 +353,7 @@ def _check_runs(rules: Thresholds, config: Config) -> None:
     problems = [
         Problem(
             rules.file,
-            *rules.find_position(("criteria", criterion.metric)),
+            *rules.find_position(rules.locate_criterion(criterion)),
             f"{wanted.kind} with k = {wanted.k} needs as many `runs`, not {runs}",
         )
         for criterion in rules.criteria
@@ -392,11 +404,13 @@ def _build_suites_with_own_rules(
             if path not in loaded:
                 loaded[path] = adopt_custom_metrics(base.load_thresholds(path, base.format_path(path)), rules)
             own = loaded[path]
+        elif rules.checks:  # criteria enough, so the defaults of the format's tool do not apply
+            own = None
         else:
             from evalgate.runner.default_criteria import find_default_rules
 
             own = find_default_rules(eval_set)
-        if own is None and needs_criteria:
+        if own is None and needs_criteria and not rules.checks:
             raise InvalidInputError(
                 f"{eval_set.path}: no thresholds. Write `criteria` into {rules.file or _OWN_FILE}, "
                 "give --thresholds FILE, or put the set's own .metrics.json next to it."

@@ -12,6 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from evalgate.config.schema.agent import AgentConfig
+from evalgate.config.schema.checks import CheckConditions
 from evalgate.config.schema.thresholds import Config
 from evalgate.core import registry
 from evalgate.core.score_ranges import Range, get_score_range
@@ -52,6 +53,7 @@ def build_thresholds_schema() -> dict[str, object]:
     definitions = schema["$defs"]
     _name_metrics(schema["properties"]["criteria"], definitions)
     _name_metrics(definitions["CaseRule"]["properties"]["criteria"], definitions)
+    definitions["CheckConfig"] = _build_check_schema(definitions)
     settings = definitions["AgentConfig"]
     definitions["AgentConfig"] = {
         "title": "Agent",
@@ -109,6 +111,20 @@ def _name_metrics(criteria: dict[str, object], definitions: dict[str, object]) -
             "allOf": [criteria["additionalProperties"], {"$ref": f"#/$defs/{shared}"}],
         }
     criteria["properties"] = named
+
+
+def _build_check_schema(definitions: dict[str, Any]) -> dict[str, object]:
+    """Return the schema of a check: its selection of cases and its pass mark, and its conditions."""
+    conditions = CheckConditions.model_json_schema(
+        schema_generator=_DocstringJsonSchema, ref_template="#/$defs/{model}"
+    )
+    definitions.update(conditions.pop("$defs", {}))
+    check = definitions["CheckConfig"]
+    return {
+        **check,
+        "properties": {**check["properties"], **conditions["properties"]},
+        "additionalProperties": False,
+    }
 
 
 def _build_range_schema(known: Range) -> dict[str, object]:

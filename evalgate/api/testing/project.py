@@ -120,28 +120,41 @@ class Project:
             InvalidInputError: with every problem of the input that was found.
         """
         try:
-            # `criteria` replaces those of the project; together with an own file it is an error.
-            if isinstance(options.criteria, Mapping) and options.thresholds == self.options.thresholds:
-                options = replace(options, rules=self._replace_criteria(options.criteria))
+            # They replace those of the project; together with an own file they are an error.
+            is_given = isinstance(options.criteria, Mapping) or isinstance(options.checks, Mapping)
+            if is_given and options.thresholds == self.options.thresholds:
+                options = replace(options, rules=self._replace_criteria(options))
             return build_evaluation_plan(sources, agent, options)
         except InvalidInputError as error:
             raise InvalidInputError(map(_name_option, error.problems)) from None
 
-    def _replace_criteria(self, criteria: Mapping[str, object]) -> Thresholds:
-        """Return the thresholds file with other criteria, also in the place of those of its `cases`.
+    def _replace_criteria(self, options: EvaluationOptions) -> Thresholds:
+        """Return the thresholds file with other criteria or checks.
+
+        Other criteria also replace those of its `cases`.
 
         Raises:
-            InvalidInputError: with every problem of the criteria or of the file.
+            InvalidInputError: with every problem of the criteria, of the checks or of the file.
         """
-        config = self.rules.config
+        config, sections = self.rules.config, {"criteria": options.criteria, "checks": options.checks}
+        given = {name: dict(value) for name, value in sections.items() if isinstance(value, Mapping)}
         custom = {
             name: metric.model_dump(mode="json", exclude_unset=True)
             for name, metric in config.custom_metrics.items()
         }
-        own = parse_thresholds({"criteria": dict(criteria), "custom_metrics": custom}, self.folder)
-        cases = tuple(rule.model_copy(update={"criteria": {}}) for rule in config.cases)
-        kept = config.model_copy(update={"criteria": own.config.criteria, "cases": cases})
-        return replace(own, config=kept, base=self.rules.base)
+        own = parse_thresholds({**given, "custom_metrics": custom}, self.folder)
+        changes: dict[str, object] = {name: getattr(own.config, name) for name in given}
+        if "criteria" in given:
+            changes["cases"] = tuple(rule.model_copy(update={"criteria": {}}) for rule in config.cases)
+        criteria = own if "criteria" in given else self.rules
+        checks = own if "checks" in given else self.rules
+        plain = (each for each in criteria.criteria if each not in criteria.checks)
+        return replace(
+            own,
+            criteria=(*plain, *checks.checks),
+            config=config.model_copy(update=changes),
+            base=self.rules.base,
+        )
 
 
 def _name_option(problem: Problem) -> Problem:
@@ -195,8 +208,8 @@ class ProjectEvaluator:
         """Run eval sets against an agent and return the record, as `evalgate.evaluate` does.
 
         The agent, the thresholds file, the baseline and the runs of the project apply unless they are given;
-        `criteria` replaces only the criteria of that file. Files are looked for in the folder of the test,
-        then in that of the project. Cases without an eval set get one with the name of the test.
+        `criteria` and `checks` replace only those of that file. Files are looked for in the folder of the
+        test, then in that of the project. Cases without an eval set get one with the name of the test.
 
         Raises:
             InvalidInputError, EvalgateError: as for `evalgate.evaluate`.
@@ -262,7 +275,18 @@ def list_sources(project: Project, given: object, folder: Path) -> list[object]:
 
 
 OPTIONS = frozenset(
-    ("criteria", "thresholds", "runs", "baseline", "concurrency", "timeout", "judge", "env", "format")
+    (
+        "criteria",
+        "checks",
+        "thresholds",
+        "runs",
+        "baseline",
+        "concurrency",
+        "timeout",
+        "judge",
+        "env",
+        "format",
+    )
 )
 """Options of `evalgate.evaluate` that the marker and the fixture take, besides the agent."""
 

@@ -123,12 +123,9 @@ class AdkCriterionConfig(BaseModel):
         return value if isinstance(value, dict) else {"threshold": value}
 
 
-class CriterionConfig(AdkCriterionConfig):
-    """A criterion of evalgate's own file, with a threshold in the range of the metric's scores."""
+class CriterionSettings(BaseModel):
+    """Settings of a metric's pass mark, which criteria and checks share."""
 
-    threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
-    """Lowest score with which a run or a case passes, in the range of the metric. `min_mean` speaks of the
-    mean."""
     pass_hat_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """A case passes when k of its runs would all pass, by the unbiased estimate."""
     pass_at_k: Annotated[int, Strict()] | None = Field(default=None, ge=1)
@@ -169,11 +166,39 @@ class CriterionConfig(AdkCriterionConfig):
             return ReliabilityRule("pass^k", self.pass_hat_k, at_least)
         return ReliabilityRule("pass@k", self.pass_at_k, at_least) if self.pass_at_k else None
 
+
+class CriterionConfig(AdkCriterionConfig, CriterionSettings):
+    """A criterion of evalgate's own file, with a threshold in the range of the metric's scores."""
+
+    threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
+    """Lowest score with which a run or a case passes, in the range of the metric. `min_mean` speaks of the
+    mean."""
+
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, object]:
         return {"anyOf": [{"type": "number"}, handler(core_schema)]}
+
+
+CHECK = "check/*"
+"""Name in the registry of the metric of all checks."""
+
+
+class CheckConfig(CriterionSettings):
+    """A check: the cases that it is for, its pass mark, and conditions, which `metrics.checks` reads."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+
+    ids: Names = Field(default=(), min_length=1)
+    """Cases by `id`, `eval set:id` or `file:id`, globs; every case when `tags` is absent too."""
+    tags: Names = Field(default=(), min_length=1)
+    """Cases that have one of these tags."""
+    threshold: Unit = 1.0
+    """Share of a case's runs that must pass."""
+    min_mean: Unit | None = None
+    """Minimum of the share of passed runs over all cases, taken literally. When absent: `threshold`, unless a
+    comparison with a baseline judges it."""
 
 
 class CustomMetricConfig(ConfigSection):

@@ -3,14 +3,21 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 from pydantic.config import JsonDict
 
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig, SessionConfig
 from evalgate.config.schema.budget import NO_BUDGET, Budget, Price
-from evalgate.config.schema.criteria import CaseRule, CriterionConfig, CustomMetricConfig, ToolMockConfig
+from evalgate.config.schema.criteria import (
+    CHECK,
+    CaseRule,
+    CheckConfig,
+    CriterionConfig,
+    CustomMetricConfig,
+    ToolMockConfig,
+)
 from evalgate.config.schema.field_types import ConfigSection, Names, Runs
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
@@ -43,6 +50,9 @@ def _drop_default(schema: JsonDict) -> None:
     schema.pop("default", None)
 
 
+CheckName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
+
+
 class Config(ConfigSection):
     """All sections of a thresholds file."""
 
@@ -64,6 +74,9 @@ class Config(ConfigSection):
     """Name of a metric → its threshold, or a section with the threshold and the metric's options."""
     custom_metrics: Mapping[str, CustomMetricConfig] = Field(default_factory=dict)
     """Name of a metric, as `criteria` uses it → the function that computes it."""
+    checks: Mapping[CheckName, CheckConfig] = Field(default_factory=dict)
+    """Name → conditions that a run must meet, on the tools that it calls, their arguments, its responses, its
+    state and its files. Each is a metric of its own, `check/name`, that scores 0 or 1."""
     adk_version: str | None = None
     """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
     cases: tuple[CaseRule, ...] = ()
@@ -127,13 +140,29 @@ class Thresholds:
     """Owner of the metric names and options in the file."""
 
     criteria: tuple[Criterion, ...] = ()
-    """The criteria, in the order of the file."""
+    """The criteria, in the order of the file, and then the checks."""
     find_position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
     """Line and column of a place in the file."""
     notices: tuple[str, ...] = ()
     """Notices for the user about how the file was read, such as keys that are ignored."""
     criteria_folder: str | None = None
     """Folder with the criteria of each eval set, relative to `base`; None: they lie next to the sets."""
+
+    @property
+    def checks(self) -> tuple[Criterion, ...]:
+        """Return those criteria that are checks."""
+        return tuple(each for each in self.criteria if each.evaluator == CHECK)
+
+    def find_check(self, criterion: Criterion) -> CheckConfig | None:
+        """Return the section of a check; None for a criterion that is none."""
+        name = criterion.metric.partition("/")[2]
+        return self.config.checks.get(name) if criterion.evaluator == CHECK else None
+
+    def locate_criterion(self, criterion: Criterion) -> Location:
+        """Return the place of a criterion in the file."""
+        if criterion.evaluator == CHECK:
+            return ("checks", criterion.metric.partition("/")[2])
+        return ("criteria", criterion.metric)
 
     @property
     def gating_criteria(self) -> tuple[Criterion, ...]:

@@ -66,6 +66,15 @@ class SelectsRubrics(Protocol):
 
 
 @runtime_checkable
+class DescribesOptions(Protocol):
+    """A metric that says itself which options its scores depend on, such as the content of a named file."""
+
+    def describe_options(self) -> JsonObject:
+        """Return the options as JSON, for the metric's fingerprint."""
+        ...
+
+
+@runtime_checkable
 class AsyncCloseable(Protocol):
     """A metric that holds something open: it is closed when the run is over."""
 
@@ -136,6 +145,8 @@ class MetricContext:
     """Folder of the file with the criteria; paths in a metric's options are relative to it."""
     locate: PathResolver = field(default=lambda path: path)
     """Resolver of the paths of files that the options name."""
+    workspace: Path = field(default_factory=Path)
+    """Folder that the agent works in."""
     is_literal: bool = True
     """True: the criteria are in a file of Google ADK or tRPC-Agent-Go, and mean what they mean there."""
 

@@ -16,7 +16,7 @@ def lint_thresholds(rules: Thresholds) -> Iterator[str]:
             *_find_unmissable_threshold(criterion, rules),
             *_find_contradictions(criterion, rules.config.gate),
         ):
-            line, _ = rules.find_position(("criteria", criterion.metric))
+            line, _ = rules.find_position(rules.locate_criterion(criterion))
             location = f"{rules.file}:{line}" if line else rules.file
             yield f"{location}: {finding}"
 

@@ -3,8 +3,6 @@
 The details of a score hold the counts that it was computed from.
 """
 
-import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -31,34 +29,15 @@ from evalgate.integrations.orchestrate.journey.outcome import (
     TextJudge,
     evaluate_journey,
 )
-from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelClient, ModelRequest
+from evalgate.llm.client import ChatMessage, ModelClient, ModelRequest
 from evalgate.llm.judge_resolver import Judge, get_judge_resolver
 from evalgate.llm.prompting import load_prompt
-from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples
+from evalgate.llm.sample_votes import take_samples
+from evalgate.llm.verdicts import VERDICT_SCHEMA, parse_verdict
 from evalgate.metrics.tool_call_matching import TOO_DEEP
 
 PROMPTS = ("orchestrate_keywords", "orchestrate_text", "orchestrate_check")
-_VERDICT = AnswerSchema(
-    "verdict",
-    {
-        "type": "object",
-        "properties": {"verdict": {"type": "boolean"}, "reason": {"type": "string"}},
-        "required": ["verdict", "reason"],
-        "additionalProperties": False,
-    },
-)
-_YES = frozenset({"true", "yes", "pass", "passed"})
-_NO = frozenset({"false", "no", "fail", "failed"})
-_FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*(?:```)?", re.DOTALL | re.IGNORECASE)
 _LETTERS = LiteralTextJudge()
-
-
-@frozen
-class TextVerdict:
-    """The verdict in one answer, with its reason."""
-
-    verdict: bool
-    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -106,42 +85,17 @@ class ModelTextJudge:
 
     async def _ask_judge(self, name: str, text: str, about: JsonObject) -> bool:
         request = ModelRequest(
-            (ChatMessage("user", text),), answer_schema=_VERDICT, prompt_version=load_prompt(name).version
+            (ChatMessage("user", text),),
+            answer_schema=VERDICT_SCHEMA,
+            prompt_version=load_prompt(name).version,
         )
-        samples = await take_samples(self.client, request, self.samples, _parse_verdict)
+        samples = await take_samples(self.client, request, self.samples, parse_verdict)
         opinions = samples.require_values()
         approvals = sum(opinion.verdict for opinion in opinions)
         verdict = approvals > len(opinions) - approvals
         rows = samples.to_rows(lambda opinion: (float(opinion.verdict), opinion.reason))
         self.verdicts.append({**about, "verdict": verdict, "samples": rows})
         return verdict
-
-
-def _parse_verdict(answer: ModelAnswer) -> TextVerdict:
-    """Parse `{"verdict": true, "reason": "…"}`, also in a code block, or text beginning with yes or no."""
-    text = answer.text.strip()
-    if fenced := _FENCED.fullmatch(text):
-        text = fenced[1]
-    if not text.startswith("{"):
-        word, _, reason = text.partition("\n")
-        return TextVerdict(
-            _parse_boolean(word.split()[0].strip(".,:;*!") if word.split() else ""), reason.strip()
-        )
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise UnparsableAnswerError("it is no JSON") from None
-    reason = value.get("reason", "")
-    return TextVerdict(_parse_boolean(value.get("verdict")), reason if isinstance(reason, str) else "")
-
-
-def _parse_boolean(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    word = value.strip().lower() if isinstance(value, str) else ""
-    if word in _YES | _NO:
-        return word in _YES
-    raise UnparsableAnswerError("it gives no verdict")
 
 
 class JourneyMetric(BaseModel, ABC):

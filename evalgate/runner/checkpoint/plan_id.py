@@ -197,7 +197,10 @@ def _collect_metrics(plan: Plan) -> list[tuple[object, object]]:
 
 def _collect_thresholds(metrics: Sequence[BoundMetric]) -> list[object]:
     return [
-        [each.name, each.fingerprint, each.criterion.threshold, each.criterion.min_mean, each.scope]
+        [
+            *(each.name, each.fingerprint, each.criterion.threshold, each.criterion.min_mean, each.scope),
+            *([sorted(each.cases)] if each.cases is not None else ()),
+        ]
         + ([] if each.criterion.gates else [False])
         for each in metrics
     ]

@@ -1,0 +1,384 @@
+"""Conditions of the section `checks`: on tool calls, their arguments, responses, the state and files."""
+
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal, Self, TypeAlias, cast
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    Strict,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from evalgate.config.schema.field_types import ConfigSection, Names, Unit
+from evalgate.core.formatting import join_quoted
+from evalgate.documents.json_schemas import SchemaValidatorMissingError, check_schema
+from evalgate.documents.re2_patterns import InvalidPatternError, RegexEngineMissingError, compile_pattern
+
+Globs = Annotated[Names, Field(min_length=1)]
+Texts = Annotated[Names, Field(min_length=1)]
+Flag = Annotated[bool, Strict()]
+
+
+def _check_pattern(pattern: str) -> str:
+    try:
+        compile_pattern(pattern)
+    except InvalidPatternError as error:
+        raise ValueError(f"is not a regular expression of RE2: {error}") from None
+    except RegexEngineMissingError as error:
+        raise ValueError(f"cannot be used: {error}") from None
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_check_pattern)]
+
+
+ReadSchema: TypeAlias = Callable[[str], object]
+"""Function that reads the JSON Schema in a file; it raises ValueError. The context of a validation."""
+
+
+def _check_schema(schema: object, info: ValidationInfo) -> object:
+    if isinstance(schema, str):
+        schema = cast("ReadSchema", info.context)(schema)
+    try:
+        problem = check_schema(schema)
+    except SchemaValidatorMissingError as error:
+        raise ValueError(f"cannot be used: {error}") from None
+    if problem:
+        raise ValueError(f"is not a JSON Schema: {problem}")
+    return schema
+
+
+Schema = Annotated[
+    str | dict[str, JsonValue],
+    AfterValidator(_check_schema),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
+]
+
+
+def is_covered(pattern: str, globs: Sequence[str]) -> bool:
+    """Return True if one of the globs certainly matches every name that `pattern` matches."""
+    is_plain = not set(pattern) & set("*?[")
+    return any(
+        glob == pattern or (fnmatchcase(pattern, glob) and (is_plain or not set(glob) & set("?[")))
+        for glob in globs
+    )
+
+
+class ToolsRule(ConfigSection):
+    """Conditions on the tools that are called. Names are globs."""
+
+    require: Globs | None = None
+    """Tools that must each be called at least once."""
+    forbid: Globs | None = None
+    """Tools that must not be called; `*` forbids every call."""
+    order: Globs | None = None
+    """Tools that must be called in this order; other calls may stand in between."""
+    only: Globs | None = None
+    """Tools that may be called, and no others."""
+    max: Annotated[Mapping[str, Annotated[int, Strict(), Field(ge=0)]], Field(min_length=1)] | None = None
+    """Tool → most calls of it; `*` counts all calls."""
+    min: Annotated[Mapping[str, Annotated[int, Strict(), Field(ge=1)]], Field(min_length=1)] | None = None
+    """Tool → fewest calls of it; `*` counts all calls."""
+    no_failed_calls: Flag = False
+    """true: no call may return an error."""
+    no_repeats: Flag = False
+    """true: no tool may be called twice with the same arguments."""
+
+    @model_validator(mode="after")
+    def _check_contradictions(self) -> Self:
+        if not (self.model_fields_set - {"no_failed_calls", "no_repeats"}) and not (
+            self.no_failed_calls or self.no_repeats
+        ):
+            raise ValueError("demands nothing: name tools to `require` or to `forbid`, for example")
+        for key, names in self._list_wanted():
+            for name in names:
+                if is_covered(name, self.forbid or ()):
+                    raise ValueError(f"contradicts itself: `{name}` is in `{key}` and in `forbid`")
+                if self.only and key != "only" and not self._may_be_called(name):
+                    raise ValueError(f"contradicts itself: `{name}` is in `{key}` and not in `only`")
+        for name, most in (self.max or {}).items():
+            least = self._count_wanted(name)
+            if least > most:
+                times = f"{least} calls" if least != 1 else "one call"
+                raise ValueError(
+                    f"contradicts itself: `max` allows {most} of `{name}`, the rest wants {times}"
+                )
+        return self
+
+    def _list_wanted(self) -> list[tuple[str, Sequence[str]]]:
+        wanted = {
+            "require": self.require,
+            "order": self.order,
+            "min": tuple(self.min or ()),
+            "only": self.only,
+        }
+        return [(key, names) for key, names in wanted.items() if names]
+
+    def _may_be_called(self, name: str) -> bool:
+        is_glob = bool(set(name) & set("*?["))
+        return is_glob or is_covered(name, self.only or ())
+
+    def _count_wanted(self, name: str) -> int:
+        """Return the fewest calls matching `name` that the other conditions want."""
+        required = sum(is_covered(each, (name,)) for each in dict.fromkeys(self.require or ()))
+        ordered = sum(is_covered(each, (name,)) for each in self.order or ())
+        least = [count for each, count in (self.min or {}).items() if is_covered(each, (name,))]
+        return max([min(required, 1), ordered, *least])
+
+
+def _parse_tolerance(value: object) -> object:
+    """Convert "5%" to the same text if it is a share, and refuse any other text."""
+    if not isinstance(value, str):
+        return value
+    number = value.removesuffix("%")
+    try:
+        is_share = value.endswith("%") and 0 < float(number) < float("inf")
+    except ValueError:
+        is_share = False
+    if not is_share:
+        raise ValueError(f'must be a number, or a share as "5%", not {value!r}')
+    return value
+
+
+Tolerance: TypeAlias = Annotated[
+    float | str,
+    BeforeValidator(_parse_tolerance),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": "^[0-9.]+%$"}]}
+    ),
+]
+
+
+class ValueRule(ConfigSection):
+    """Conditions on one value: an argument of a call, or a key of the state. All given ones must hold."""
+
+    any: Flag | None = None
+    """true: present, with any value; false: absent."""
+    equals: JsonValue = None
+    """The value itself, as JSON: true is not 1, and "1" is not 1."""
+    matches: Pattern | None = None
+    """Regular expression (RE2) that matches anywhere in the text."""
+    contains: JsonValue = None
+    """Part of a text, element of a list, or keys and values of an object."""
+    approx: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
+    """Number that is near enough; see `within`."""
+    within: Tolerance | None = None
+    """Largest distance from `approx`: a number, or a share of the larger of the two as "5%"."""
+    one_of: Annotated[tuple[JsonValue, ...], Field(min_length=1)] | None = None
+    """Values of which it must equal one."""
+    json_schema: Schema | None = None
+    """JSON Schema that it must fit, or the path of a file with it."""
+    semantic: Annotated[str, Field(min_length=1)] | None = None
+    """Statement about the value that the judge must affirm."""
+    ignore_case: Flag = False
+    """true: `equals`, `contains` and `one_of` ignore upper and lower case of texts."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrap_bare_value(cls, value: object) -> object:
+        return value if isinstance(value, dict) else {"equals": value}
+
+    @model_validator(mode="after")
+    def _check_contradictions(self) -> Self:
+        given = self.model_fields_set - {"ignore_case", "within"}
+        if not given:
+            raise ValueError("demands nothing: say `{any: true}` if every value is right")
+        if "any" in given and len(given) > 1:
+            why = "the value must be absent" if self.any is False else "every value is right"
+            raise ValueError(
+                f"contradicts itself: with `any` {why}, and {join_quoted(sorted(given - {'any'}))} wants more"
+            )
+        if self.within is not None and self.approx is None:
+            raise ValueError("has `within`, which belongs to `approx`")
+        if isinstance(self.within, float | int) and self.within <= 0:
+            raise ValueError("has `within`, which must be above 0: `equals` asks for the number itself")
+        if {"equals", "one_of"} <= given and self.equals not in (self.one_of or ()):
+            raise ValueError("contradicts itself: the value of `equals` is not in `one_of`")
+        if "contains" in given and self.contains in ("", [], {}):
+            raise ValueError("has an empty `contains`, which every value holds")
+        return self
+
+
+class SimilarRule(ConfigSection):
+    """Likeness of a response to a text."""
+
+    to: Annotated[str, Field(min_length=1)] | None = None
+    """The text; when absent, the expected response of the same turn."""
+    by: Literal["rouge", "edit_distance", "embeddings"] = "rouge"
+    """`rouge`: F-measure of ROUGE-1; `edit_distance`: 1 less the share of characters to change (Levenshtein);
+    `embeddings`: cosine of the embeddings that the judge's provider computes."""
+    at_least: Annotated[Unit, Field(gt=0)]
+    """Lowest likeness that passes."""
+    model: str = ""
+    """Model of the embeddings, which must be named for `by: embeddings`."""
+
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        if (self.by == "embeddings") != bool(self.model):
+            raise ValueError(
+                "must name the `model` of the embeddings with `by: embeddings`, and with no other `by`"
+            )
+        return self
+
+
+class TextRule(ConfigSection):
+    """Conditions on a text. All given ones must hold."""
+
+    contains: Texts | None = None
+    """Texts that must all occur."""
+    not_contains: Texts | None = None
+    """Texts of which none may occur."""
+    matches: Pattern | None = None
+    """Regular expression (RE2) that matches anywhere in it."""
+    json_schema: Schema | None = None
+    """JSON Schema that the text, read as JSON, must fit, or the path of a file with it."""
+    max_words: Annotated[int, Strict(), Field(ge=1)] | None = None
+    """Most words, divided by blanks."""
+    ignore_case: Flag = False
+    """true: `contains` and `not_contains` ignore upper and lower case."""
+
+    @model_validator(mode="after")
+    def _check_contradictions(self) -> Self:
+        if not self.model_fields_set - {"ignore_case"}:
+            raise ValueError("demands nothing: name texts that it `contains`, for example")
+        if "" in (*(self.contains or ()), *(self.not_contains or ())):
+            raise ValueError("has an empty text, which every text contains")
+        folded = [each.lower() if self.ignore_case else each for each in self.contains or ()]
+        for absent in self.not_contains or ():
+            text = absent.lower() if self.ignore_case else absent
+            if any(text in each for each in folded):
+                raise ValueError(
+                    f"contradicts itself: `contains` asks for {absent!r}, and `not_contains` forbids it"
+                )
+        longest = max((len(each.split()) for each in self.contains or ()), default=0)
+        if self.max_words is not None and longest > self.max_words:
+            raise ValueError(
+                f"contradicts itself: `contains` has {longest} words, and `max_words` allows {self.max_words}"
+            )
+        return self
+
+
+class ResponseRule(TextRule):
+    """Conditions on the final responses of the turns."""
+
+    similar: SimilarRule | None = None
+    """Likeness to a text."""
+    semantic: Annotated[str, Field(min_length=1)] | None = None
+    """Statement about the response that the judge must affirm."""
+
+
+class FileRule(TextRule):
+    """Conditions on a file that the agent should have written."""
+
+    exists: Flag = True
+    """false: there must be no such file, and nothing else can be asked."""
+
+    @model_validator(mode="after")
+    def _check_existence(self) -> Self:
+        if not self.exists and self.model_fields_set != {"exists"}:
+            raise ValueError("contradicts itself: a file that must not exist has no content")
+        return self
+
+
+def _check_path(path: str) -> str:
+    parts = path.split("/")
+    if not path or path.startswith("/") or ".." in parts or "\0" in path or "\\" in path:
+        raise ValueError(f"must name files below the working folder, as `out/report.md`, not {path!r}")
+    return path
+
+
+ValueRules = Annotated[Mapping[str, ValueRule], Field(min_length=1)]
+
+
+class Conditions(ConfigSection):
+    """Conditions that must all hold."""
+
+    tools: ToolsRule | None = None
+    """The tools that are called, and how often."""
+    args: Annotated[Mapping[str, ValueRules], Field(min_length=1)] | None = None
+    """Tool (a glob) → path of an argument, as `items[0].sku` → a value, or conditions on it."""
+    calls: Literal["every", "some", "if_any"] = "every"
+    """Calls that `args` is about. `every`: there is one, and all fit; `some`: one fits; `if_any`:
+    all fit, if there are any."""
+    response: ResponseRule | None = None
+    """The final responses."""
+    state: ValueRules | None = None
+    """Path of a key of the session's final state → a value, or conditions on it."""
+    files: (
+        Annotated[Mapping[Annotated[str, AfterValidator(_check_path)], FileRule], Field(min_length=1)] | None
+    ) = None
+    """File below the working folder (a glob) → conditions on it."""
+    turn: Annotated[int, Strict(), Field(ge=1)] | Literal["last"] | None = None
+    """The only turn that counts, from 1, or `last`; the whole conversation when absent."""
+
+    @model_validator(mode="after")
+    def _check_demands(self) -> Self:
+        if self.turn is not None and (self.state or self.files):
+            raise ValueError(
+                "has `turn`, but the state and files are known after the last turn only: make two checks"
+            )
+        if "calls" in self.model_fields_set and not self.args:
+            raise ValueError("has `calls`, which belongs to `args`")
+        if self.tools and self.args:
+            self._check_args_possible(self.tools)
+        return self
+
+    def _check_args_possible(self, tools: ToolsRule) -> None:
+        for name in self.args or ():
+            if self.calls != "if_any" and is_covered(name, tools.forbid or ()):
+                raise ValueError(f"contradicts itself: `{name}` is in `args` and in `tools.forbid`")
+
+    def list_statements(self) -> list[str]:
+        """Return the statements that a judge must affirm."""
+        values = [rule for rules in (self.args or {}).values() for rule in rules.values()]
+        values += (self.state or {}).values()
+        found = [rule.semantic for rule in values] + [self.response.semantic if self.response else None]
+        return [each for each in found if each is not None]
+
+    def list_embedding_models(self) -> list[str]:
+        """Return the models of the embeddings that are compared."""
+        similar = self.response.similar if self.response else None
+        return [similar.model] if similar and similar.model else []
+
+    @property
+    def demands(self) -> bool:
+        """Return True if there is at least one condition."""
+        return bool(self.tools or self.args or self.response or self.state or self.files)
+
+
+class CheckConditions(Conditions):
+    """All conditions of a check."""
+
+    alternatives: tuple[Conditions, ...] | None = None
+    """Lists of conditions of which one must hold, next to those above: several right ways to the goal."""
+
+    @model_validator(mode="after")
+    def _require_demands(self) -> Self:
+        if not self.demands and not self.alternatives:
+            raise ValueError(
+                "demands nothing: it needs `tools`, `args`, `response`, `state`, `files` or `alternatives`"
+            )
+        if self.alternatives is not None and len(self.alternatives) < 2:
+            raise ValueError("must have two `alternatives` or more: write a single one without the list")
+        for number, each in enumerate(self.alternatives or (), 1):
+            if not each.demands:
+                raise ValueError(f"demands nothing in its alternative {number}, so that it always holds")
+            if self.turn is not None and each.turn is not None:
+                raise ValueError(f"has `turn` twice: for all of it, and in its alternative {number}")
+        return self
+
+    @property
+    def groups(self) -> tuple[Conditions, ...]:
+        """Return the check itself and its alternatives."""
+        return (self, *(self.alternatives or ()))
+
+    @property
+    def needs_judge(self) -> bool:
+        """Return True if a condition can only be evaluated with a model."""
+        return any(each.list_statements() or each.list_embedding_models() for each in self.groups)

@@ -1,0 +1,74 @@
+"""Validation of JSON values by a JSON Schema."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from evalgate.core.extras import describe_install
+from evalgate.core.sanitize import shorten_text
+
+_LONGEST_MESSAGE = 160
+
+
+class SchemaValidatorMissingError(RuntimeError):
+    """The package that checks schemas is not installed; the text says what to do."""
+
+
+def check_schema(schema: object) -> str:
+    """Return the reason why `schema` is no JSON Schema, or "" if it is one.
+
+    Raises:
+        SchemaValidatorMissingError: `jsonschema` is not installed.
+    """
+    kind = _find_validator_type(schema)
+    from jsonschema import SchemaError
+
+    try:
+        kind.check_schema(schema)
+    except SchemaError as error:
+        place = "/".join(str(part) for part in error.absolute_path)
+        return f"at `/{place}`: {shorten_text(error.message, _LONGEST_MESSAGE)}"
+    return ""
+
+
+def build_schema_check(schema: object) -> Callable[[object], str]:
+    """Return a function that returns the schema's complaint about a value, or "" if the value fits.
+
+    A complaint names the place in the value. `schema` must be valid.
+
+    Raises:
+        SchemaValidatorMissingError: `jsonschema` is not installed.
+    """
+    kind = _find_validator_type(schema)
+    from jsonschema.exceptions import best_match
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    # With an empty registry: a reference to another document must not be fetched from the network.
+    validator = kind(schema, registry=Registry())
+
+    def find_complaint(value: object) -> str:
+        try:
+            error = best_match(validator.iter_errors(value))
+        except Unresolvable as missing:
+            return (
+                f"the schema refers to {shorten_text(str(missing), _LONGEST_MESSAGE)}, which it does not hold"
+            )
+        except RecursionError:
+            return "the value or the schema nests too deep"
+        if error is None:
+            return ""
+        place = error.json_path.removeprefix("$").removeprefix(".")
+        message = shorten_text(error.message, _LONGEST_MESSAGE)
+        return f"at `{place}`: {message}" if place else message
+
+    return find_complaint
+
+
+def _find_validator_type(schema: object) -> Any:
+    try:
+        from jsonschema import Draft202012Validator, validators
+    except ImportError:
+        raise SchemaValidatorMissingError(
+            f"a JSON Schema needs `jsonschema`: {describe_install('trpc')}"
+        ) from None
+    return validators.validator_for(cast("Any", schema), default=Draft202012Validator)

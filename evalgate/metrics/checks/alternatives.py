@@ -1,0 +1,52 @@
+"""Groups of conditions that must all hold, and alternatives of which one must."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, Protocol
+
+from evalgate.metrics.checks.transcript import DoesNotApplyError, Transcript
+
+
+class Condition(Protocol):
+    """A part of a check."""
+
+    def find_faults(self, transcript: Transcript) -> Iterator[str]:
+        """Yield a sentence for each reason why the condition does not hold."""
+        ...
+
+
+class ConditionGroup:
+    """Conditions that must all hold, of one turn or of the whole conversation."""
+
+    def __init__(self, conditions: Sequence[Condition], turn: int | Literal["last"] | None) -> None:
+        self._conditions = conditions
+        self._turn = turn
+
+    def find_faults(self, transcript: Transcript) -> Iterator[str]:
+        """Yield the faults of all conditions."""
+        chosen = transcript.select_turn(self._turn)
+        for condition in self._conditions:
+            yield from condition.find_faults(chosen)
+
+
+class AlternativesCondition:
+    """Groups of which one must hold; the best one counts."""
+
+    def __init__(self, groups: Sequence[Condition]) -> None:
+        self._groups = groups
+
+    def find_faults(self, transcript: Transcript) -> Iterator[str]:
+        """Yield the first fault of the alternative with the fewest faults, unless one holds."""
+        nearest: tuple[int, int, str] | None = None
+        for number, group in enumerate(self._groups, 1):
+            try:
+                faults = list(group.find_faults(transcript))
+            except DoesNotApplyError as error:
+                faults = [str(error)]
+            if not faults:
+                return
+            if nearest is None or len(faults) < nearest[0]:
+                nearest = len(faults), number, faults[0]
+        if nearest is not None:
+            count, number, fault = nearest
+            more = f" (and {count - 1} more)" if count > 1 else ""
+            yield f"none of {len(self._groups)} alternatives holds; nearest is number {number}: {fault}{more}"

@@ -1,0 +1,51 @@
+"""Conditions on the arguments of tool calls."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from evalgate.config.schema.checks import ValueRule
+from evalgate.metrics.checks.tools import build_matcher, describe_calls
+from evalgate.metrics.checks.transcript import MadeCall, Transcript
+from evalgate.metrics.checks.values import ValueCondition, find_values
+
+
+class ArgumentsCondition:
+    """The conditions of `args` for one tool."""
+
+    def __init__(
+        self, tool: str, rules: Mapping[str, ValueRule], calls: Literal["every", "some", "if_any"]
+    ) -> None:
+        self._tool = tool
+        self._matches = build_matcher(tool)
+        self._conditions = [(path, ValueCondition(rule)) for path, rule in rules.items()]
+        self._calls = calls
+
+    def find_faults(self, transcript: Transcript) -> Iterator[str]:
+        """Yield a sentence for each argument that is wrong."""
+        calls = [made for made in transcript.calls if self._matches(made.call.name)]
+        if not calls:
+            if self._calls != "if_any":
+                yield f"expected a call of `{self._tool}`, found {describe_calls(transcript.calls)}"
+        elif self._calls == "some":
+            yield from self._find_nearest_faults(calls, transcript)
+        else:
+            for made in calls:
+                yield from self._find_call_faults(made, transcript)
+
+    def _find_nearest_faults(self, calls: Sequence[MadeCall], transcript: Transcript) -> list[str]:
+        """Return the faults of the call with the fewest; none if one call is right."""
+        best: list[str] | None = None
+        for made in calls:
+            faults = list(self._find_call_faults(made, transcript))
+            if not faults:
+                return []
+            best = faults if best is None or len(faults) < len(best) else best
+        return best or []
+
+    def _find_call_faults(self, made: MadeCall, transcript: Transcript) -> Iterator[str]:
+        call = made.call
+        args = call.other_args if call.args is None and call.other_args is not None else call.args or {}
+        for path, condition in self._conditions:
+            for shown, value in find_values(args, path):
+                if fault := condition.find_fault(value, transcript):
+                    yield f"{made.describe()}: `{shown}` {fault}"

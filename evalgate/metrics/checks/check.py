@@ -1,0 +1,125 @@
+"""The metric of a check: 1.0 if all of its conditions hold for a run, else 0.0 with a reason."""
+
+import time
+from collections.abc import Iterator
+
+from evalgate.config.schema.checks import CheckConditions, Conditions
+from evalgate.core.protocols import Metric, MetricContext
+from evalgate.core.types import (
+    CaseRun,
+    Criterion,
+    EvalCase,
+    JsonObject,
+    MetricFailure,
+    MetricResult,
+    MetricScore,
+    NotApplicable,
+)
+from evalgate.documents.strict_json import parse_json
+from evalgate.metrics.checks.alternatives import AlternativesCondition, Condition, ConditionGroup
+from evalgate.metrics.checks.arguments import ArgumentsCondition
+from evalgate.metrics.checks.files import FilesCondition
+from evalgate.metrics.checks.responses import ResponseCondition
+from evalgate.metrics.checks.state import StateCondition
+from evalgate.metrics.checks.tools import ToolsCondition
+from evalgate.metrics.checks.transcript import (
+    DoesNotApplyError,
+    Transcript,
+    build_transcript,
+    find_missing_reply,
+)
+from evalgate.metrics.tool_call_matching import TOO_DEEP
+from evalgate.system.files import read_input_file
+
+_PASSED = MetricScore(1.0)
+_LISTED = 20
+
+
+class Check:
+    """1.0 when every condition of the check holds for the run, else 0.0; names the first that does not."""
+
+    options_type = CheckConditions
+
+    def __init__(self, conditions: CheckConditions, context: MetricContext) -> None:
+        self._options: JsonObject = conditions.model_dump(mode="json", exclude_unset=True)
+        self._condition = _build_group(conditions, context, time.time())
+
+    @classmethod
+    def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
+        """Build the check, with a judge if a condition needs one.
+
+        Raises:
+            ValidationError: a condition is unknown or wrong.
+            JudgeNotConfiguredError: a condition needs a judge, and there is none.
+        """
+
+        def read_schema(path: str) -> object:
+            return _read_schema(path, context)
+
+        conditions = CheckConditions.model_validate(dict(criterion.options), context=read_schema)
+        check = cls(conditions, context)
+        if not conditions.needs_judge:
+            return check
+        from evalgate.metrics.checks.judged import JudgedCheck
+
+        return JudgedCheck.build_judged(check, conditions, context)
+
+    def describe_options(self) -> JsonObject:
+        """Return the conditions, with the content of files that they name."""
+        return self._options
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        """Return 0.0 or 1.0; not applicable if the case lacks what the check is about, as its turn."""
+        return self.score_transcript(case, run, None)
+
+    def score_transcript(self, case: EvalCase, run: CaseRun, transcript: Transcript | None) -> MetricResult:
+        """Return the score; `transcript` is that of the run, with the answers of models.
+
+        Raises:
+            QuestionPendingError: a model has to be asked first.
+        """
+        if missing := find_missing_reply(case, run):
+            return MetricScore(0.0, reason=missing)
+        try:
+            faults = list(self._condition.find_faults(transcript or build_transcript(case, run)))
+        except DoesNotApplyError as error:
+            return NotApplicable(str(error))
+        except RecursionError:
+            return MetricFailure(TOO_DEEP)
+        if not faults:
+            return _PASSED
+        more: JsonObject | None = {"faults": faults[:_LISTED]} if len(faults) > 1 else None
+        rest = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        return MetricScore(0.0, reason=f"{faults[0]}{rest}", details=more)
+
+
+def _build_group(conditions: Conditions, context: MetricContext, since: float) -> ConditionGroup:
+    return ConditionGroup(tuple(_build_conditions(conditions, context, since)), conditions.turn)
+
+
+def _build_conditions(rule: Conditions, context: MetricContext, since: float) -> Iterator[Condition]:
+    if rule.tools is not None:
+        yield ToolsCondition(rule.tools)
+    for tool, rules in (rule.args or {}).items():
+        yield ArgumentsCondition(tool, rules, rule.calls)
+    if rule.response is not None:
+        yield ResponseCondition(rule.response)
+    if rule.state is not None:
+        yield StateCondition(rule.state)
+    if rule.files is not None:
+        yield FilesCondition(rule.files, context.workspace, since)
+    if isinstance(rule, CheckConditions) and rule.alternatives:
+        yield AlternativesCondition([_build_group(each, context, since) for each in rule.alternatives])
+
+
+def _read_schema(path: str, context: MetricContext) -> object:
+    """Return the JSON Schema in a file, relative to the thresholds file.
+
+    Raises:
+        ValueError: it cannot be read, or is no JSON; InvalidInputError has the line.
+    """
+    try:
+        data = read_input_file(context.locate(context.folder / path), path)
+    except OSError as error:
+        raise ValueError(f"names the file {path!r}, which cannot be read: {error.strerror}") from None
+    return parse_json(data, path).value

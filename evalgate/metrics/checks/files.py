@@ -1,0 +1,77 @@
+"""Conditions on files that the agent should have written."""
+
+import glob
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from evalgate.config.schema.checks import FileRule
+from evalgate.metrics.checks.texts import TextCondition
+from evalgate.metrics.checks.transcript import Transcript
+from evalgate.system.files import read_file
+
+_LARGEST = 10 * 1024 * 1024
+_CLOCK_STEP_S = 0.05
+"""File systems take the time of the last tick of the kernel, which may lie a little before."""
+
+
+class FilesCondition:
+    """The conditions of `files`.
+
+    A file counts only if it was written since the check was built, so that a leftover of an earlier run
+    passes nothing.
+    """
+
+    def __init__(self, rules: Mapping[str, FileRule], folder: Path, since: float) -> None:
+        """Keep the rules.
+
+        Args:
+            rules: Path below `folder`, a glob, to the conditions.
+            folder: Folder that the agent works in.
+            since: Time in seconds since the epoch from which on files count.
+        """
+        self._rules = [(path, rule, TextCondition(rule)) for path, rule in rules.items()]
+        self._folder = folder
+        self._since = since - _CLOCK_STEP_S
+
+    def find_faults(self, transcript: Transcript) -> Iterator[str]:
+        """Yield a sentence for each file that is missing, has wrong content, or must not be there."""
+        for path, rule, condition in self._rules:
+            name = path.replace("{case}", glob.escape(transcript.case.eval_id))
+            found = self._find_files(name, path != name)
+            new = [each for each in found if each.stat().st_mtime >= self._since]
+            if not rule.exists:
+                yield from (f"file `{self._format(each)}`: expected no such file" for each in new)
+            elif not new:
+                old = ", found only one from before this run" if found else ""
+                yield f"file `{name}`: expected to be written{old}"
+            for each in new if rule.exists else ():
+                for fault in _find_content_faults(each, condition):
+                    yield f"file `{self._format(each)}` {fault}"
+
+    def _find_files(self, pattern: str, is_filled_in: bool) -> list[Path]:
+        """Return the files below the folder, also those behind a link as long as it does not lead out."""
+        root = self._folder.resolve()
+        if is_filled_in and ".." in Path(pattern).parts:
+            return []
+        # Not `Path.glob`, which raises for some patterns, and a pattern may hold the id of a case.
+        names = glob.glob(pattern, root_dir=self._folder, recursive=True)  # noqa: PTH207
+        paths = (self._folder / each for each in names)
+        return sorted(each for each in paths if each.is_file() and each.resolve().is_relative_to(root))
+
+    def _format(self, path: Path) -> str:
+        return path.relative_to(self._folder).as_posix()
+
+
+def _find_content_faults(path: Path, condition: TextCondition) -> Iterator[str]:
+    if path.stat().st_size > _LARGEST:
+        yield f"should have at most {_LARGEST:,} bytes, found {path.stat().st_size:,}"
+        return
+    try:
+        text = read_file(path).decode()
+    except UnicodeDecodeError:
+        yield "should be UTF-8 text, found other bytes"
+        return
+    except OSError as error:
+        yield f"cannot be read: {error.strerror}"
+        return
+    yield from condition.find_faults(text)

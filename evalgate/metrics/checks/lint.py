@@ -1,0 +1,108 @@
+"""Warnings about checks that an agent passes by doing nothing, and about tools that nothing names."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import cast
+
+from evalgate.config.schema.checks import CheckConditions, Conditions, ResponseRule, is_covered
+from evalgate.config.schema.thresholds import Thresholds
+from evalgate.core.formatting import did_you_mean
+from evalgate.core.protocols import DescribesOptions, Metric
+from evalgate.core.types import EvalCase, EvalSet, Goal
+from evalgate.datasets.lints.cases import collect_declared_tools
+
+_NEGATIVE = {"not_contains", "max_words", "ignore_case"}
+
+
+def lint_checks(
+    rules: Thresholds, metrics: Mapping[str, Metric], eval_sets: Iterable[EvalSet]
+) -> Iterator[str]:
+    """Yield a sentence, with its place in the file, for each check that cannot mean what it says."""
+    tools = _KnownTools(eval_sets)
+    for criterion in rules.checks:
+        if criterion.metric not in metrics:
+            continue  # it is for cases that were not selected
+        metric = cast("DescribesOptions", metrics[criterion.metric])
+        check = CheckConditions.model_validate(metric.describe_options())
+        line, _ = rules.find_position(rules.locate_criterion(criterion))
+        location = f"{rules.file}:{line}" if line else rules.file
+        for sentence in (*_find_refusal_passes(check), *tools.find_unknown(check)):
+            yield f"{location}: `{criterion.metric}`: {sentence}"
+
+
+def _find_refusal_passes(check: CheckConditions) -> Iterator[str]:
+    groups = check.alternatives or (check,)
+    for group in groups:
+        rule = group.response or check.response
+        if (
+            rule is not None
+            and _is_negative(rule)
+            and not (_asks_for_action(check) or _asks_for_action(group))
+        ):
+            keys = " and ".join(f"`{key}`" for key in sorted(rule.model_fields_set - {"ignore_case"}))
+            yield (
+                f"an agent that refuses, or answers something else, passes: {keys} of a response "
+                "asks for nothing. Say what it `contains`, or a tool to `require`"
+            )
+            return
+
+
+def _is_negative(rule: ResponseRule) -> bool:
+    return rule.model_fields_set <= _NEGATIVE
+
+
+def _asks_for_action(group: Conditions) -> bool:
+    """Return True if the agent has to do something to pass, other than to answer."""
+    tools, response = group.tools, group.response
+    return bool(
+        (tools and (tools.require or tools.order or tools.min))
+        or (group.args and group.calls != "if_any")
+        or (response and not _is_negative(response))
+        or group.state
+        or any(rule.exists for rule in (group.files or {}).values())
+    )
+
+
+class _KnownTools:
+    """The tools that eval sets name: declared, expected, recorded or mocked."""
+
+    def __init__(self, eval_sets: Iterable[EvalSet]) -> None:
+        self._declared: set[str] = set()
+        self._named: set[str] = set()
+        for eval_set in eval_sets:
+            for case in eval_set.cases:
+                self._declared.update(*(collect_declared_tools(turn) for turn in case.turns))
+                self._named.update(_iter_named_tools(case))
+        self._named |= self._declared
+
+    def find_unknown(self, check: CheckConditions) -> Iterator[str]:
+        """Yield a sentence for each tool of a check that nothing names.
+
+        A forbidden tool is looked for among declared tools only: no case expects it.
+        """
+        for glob, is_wanted in dict.fromkeys(_iter_tools(check)):
+            known = self._named if is_wanted else self._declared
+            if (known or is_wanted) and not any(fnmatchcase(name, glob) for name in known):
+                verb = "is named by no case, recording or declaration of a tool"
+                text = verb if is_wanted else "is not among the declared tools, so that it forbids nothing"
+                yield f"`{glob}` {text}.{did_you_mean(glob, sorted(known))}".removesuffix(".")
+
+
+def _iter_named_tools(case: EvalCase) -> Iterator[str]:
+    for reply in (*(turn.expected for turn in case.turns), *(case.recorded or ())):
+        yield from (call.name for call in reply.tool_calls)
+    yield from (mock.tool for mock in case.tool_mocks)
+    goals: Iterable[Goal] = case.journey.goals if case.journey else ()
+    yield from (goal.tool_name for goal in goals if goal.tool_name)
+
+
+def _iter_tools(check: CheckConditions) -> Iterator[tuple[str, bool]]:
+    """Yield the tools that a check names, and whether the agent is to call them."""
+    for group in check.groups:
+        tools = group.tools
+        if tools is not None:
+            for names in (tools.require, tools.order, tools.only, tools.min):
+                yield from ((name, True) for name in names or ())
+            yield from ((name, is_covered(name, tuple(tools.require or ()))) for name in tools.max or ())
+            yield from ((name, False) for name in tools.forbid or ())
+        yield from ((name, group.calls != "if_any") for name in group.args or ())

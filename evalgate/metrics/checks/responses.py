@@ -1,0 +1,103 @@
+"""Conditions on the final responses of the turns."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from evalgate.config.schema.checks import ResponseRule, SimilarRule
+from evalgate.core.formatting import format_score
+from evalgate.metrics.checks.similarity import compute_edit_likeness, compute_rouge_likeness
+from evalgate.metrics.checks.texts import TextCondition, quote_text
+from evalgate.metrics.checks.transcript import (
+    DoesNotApplyError,
+    LikenessQuestion,
+    StatementQuestion,
+    Transcript,
+)
+
+_LIKENESS: Mapping[str, Callable[[str, str], float]] = {
+    "rouge": compute_rouge_likeness,
+    "edit_distance": compute_edit_likeness,
+}
+_NAMES = {"rouge": "ROUGE-1", "edit_distance": "edit distance", "embeddings": "embeddings"}
+
+
+class ResponseCondition:
+    """The conditions of `response`.
+
+    One response must have what is asked for, and none what is forbidden. A JSON Schema and a statement for
+    the judge are about the last response.
+    """
+
+    def __init__(self, rule: ResponseRule) -> None:
+        self._text = TextCondition(rule)
+        self._similar = rule.similar
+        self._semantic = rule.semantic
+
+    def find_faults(self, transcript: Transcript) -> Iterator[str]:
+        """Yield a sentence for each condition that does not hold; none for a conversation without turns."""
+        silent = [number for number, reply in transcript.turns if reply.response is None]
+        if silent:
+            yield f"turn {silent[0]}: there is no final response"
+        elif transcript.turns:
+            responses = [(number, reply.response or "") for number, reply in transcript.turns]
+            yield from self._find_text_faults(responses)
+            if self._similar is not None:
+                yield from _find_differences(self._similar, responses, transcript)
+            if self._semantic is not None:
+                yield from _ask_judge(self._semantic, *responses[-1], transcript)
+
+    def _find_text_faults(self, responses: Sequence[tuple[int, str]]) -> Iterator[str]:
+        last, text = responses[-1]
+        where = f"turn {last}: the response" if len(responses) == 1 else "a response"
+        for fault in self._text.find_lacking(*(each for _, each in responses)):
+            yield f"{where} {fault}"
+        for number, each in responses:
+            for fault in self._text.find_excess(each):
+                yield f"turn {number}: the response {fault}"
+        if fault := self._text.find_schema_fault(text):
+            yield f"turn {last}: the response {fault}"
+
+
+def _ask_judge(statement: str, number: int, text: str, transcript: Transcript) -> Iterator[str]:
+    answer = transcript.ask(StatementQuestion(statement, text))
+    if not answer.value:
+        why = f" ({answer.reason})" if answer.reason else ""
+        yield f"turn {number}: the response should fit “{statement}”, found {quote_text(text)}{why}"
+
+
+def _find_differences(
+    rule: SimilarRule, responses: Sequence[tuple[int, str]], transcript: Transcript
+) -> Iterator[str]:
+    """Yield a sentence for each response that is not alike enough; with `to`, for the nearest only."""
+    if rule.to is not None:
+        number, likeness = max(
+            ((number, _compute_likeness(rule, rule.to, text, transcript)) for number, text in responses),
+            key=lambda pair: pair[1],
+        )
+        if likeness < rule.at_least:
+            yield _describe_difference(rule, number, likeness, rule.to)
+        return
+    turns = transcript.case.turns
+    expected = [
+        (number, turns[number - 1].expected.response or "", text)
+        for number, text in responses
+        if number <= len(turns) and turns[number - 1].expected.response
+    ]
+    if not expected:
+        raise DoesNotApplyError("the case expects no response to compare with")
+    for number, reference, text in expected:
+        likeness = _compute_likeness(rule, reference, text, transcript)
+        if likeness < rule.at_least:
+            yield _describe_difference(rule, number, likeness, reference)
+
+
+def _compute_likeness(rule: SimilarRule, expected: str, text: str, transcript: Transcript) -> float:
+    if rule.by == "embeddings":
+        return transcript.ask(LikenessQuestion(expected, text, rule.model)).value
+    return _LIKENESS[rule.by](expected, text)
+
+
+def _describe_difference(rule: SimilarRule, number: int, likeness: float, expected: str) -> str:
+    return (
+        f"turn {number}: the response should be like {quote_text(expected)} ({_NAMES[rule.by]} at least "
+        f"{rule.at_least:g}), found {format_score(likeness, beside=rule.at_least)}"
+    )

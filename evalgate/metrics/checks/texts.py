@@ -1,0 +1,75 @@
+"""Conditions on one text: a response, or the content of a file."""
+
+import json
+from collections.abc import Iterator
+
+from evalgate.config.schema.checks import TextRule
+from evalgate.core.formatting import pluralize
+from evalgate.core.sanitize import shorten_text, to_one_line
+from evalgate.documents.json_schemas import build_schema_check
+from evalgate.documents.re2_patterns import compile_pattern
+
+_LONGEST_TEXT = 100
+
+
+def quote_text(text: str) -> str:
+    """Return the text on one line in quotation marks, with at most 100 characters."""
+    return f"“{shorten_text(to_one_line(text), _LONGEST_TEXT)}”"
+
+
+class TextCondition:
+    """The conditions that a text can meet by itself."""
+
+    def __init__(self, rule: TextRule) -> None:
+        self._fold = rule.ignore_case
+        self._contains = [(each, self._normalize(each)) for each in rule.contains or ()]
+        self._not_contains = [(each, self._normalize(each)) for each in rule.not_contains or ()]
+        self._pattern = rule.matches
+        self._search = compile_pattern(rule.matches).search if rule.matches is not None else None
+        self._max_words = rule.max_words
+        self._complain = build_schema_check(rule.json_schema) if rule.json_schema is not None else None
+
+    def _normalize(self, text: str) -> str:
+        return text.lower() if self._fold else text
+
+    def find_faults(self, text: str) -> Iterator[str]:
+        """Yield a sentence part for each condition that does not hold."""
+        yield from self.find_lacking(text)
+        yield from self.find_excess(text)
+        if self._complain is not None and (fault := self.find_schema_fault(text)):
+            yield fault
+
+    def find_lacking(self, *texts: str) -> Iterator[str]:
+        """Yield what none of the texts has and one of them should have."""
+        if not self._contains and self._search is None:
+            return
+        found = quote_text(texts[0]) if len(texts) == 1 else f"none in {pluralize(len(texts), 'response')}"
+        if self._contains:
+            normalized = [self._normalize(text) for text in texts]
+            for shown, part in self._contains:
+                if not any(part in text for text in normalized):
+                    yield f"should contain {json.dumps(shown, ensure_ascii=False)}, found {found}"
+        if self._search is not None and not any(self._search(text) for text in texts):
+            yield f"should match `{self._pattern}`, found {found}"
+
+    def find_excess(self, text: str) -> Iterator[str]:
+        """Yield what the text has and should not have."""
+        if self._not_contains:
+            normalized = self._normalize(text)
+            for shown, part in self._not_contains:
+                if part in normalized:
+                    word = json.dumps(shown, ensure_ascii=False)
+                    yield f"should not contain {word}, found {quote_text(text)}"
+        if self._max_words is not None and (words := len(text.split())) > self._max_words:
+            yield f"should have at most {pluralize(self._max_words, 'word')}, found {words}"
+
+    def find_schema_fault(self, text: str) -> str:
+        """Return the reason why the text, read as JSON, does not fit the schema; "" if it does."""
+        if self._complain is None:
+            return ""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return f"should be JSON, found {quote_text(text)}"
+        complaint = self._complain(value)
+        return f"should fit its JSON Schema: {complaint}, found {quote_text(text)}" if complaint else ""

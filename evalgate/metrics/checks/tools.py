@@ -1,0 +1,146 @@
+"""Conditions on the tools that are called: which, how often, in which order, and with which success."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import translate
+
+from evalgate.config.schema.checks import ToolsRule
+from evalgate.core.formatting import join_quoted, pluralize
+from evalgate.core.sanitize import shorten_text
+from evalgate.metrics.checks.transcript import MadeCall, Transcript
+from evalgate.metrics.tool_call_matching import collect_tool_records
+
+_SHOWN = 8
+_LONGEST_RESULT = 120
+_ERROR_STATES = frozenset({"error", "errored", "failed", "failure"})
+_ERROR_TEXT = re.compile(r"\s*(?:error\b|traceback \(most recent call last\))", re.IGNORECASE)
+
+
+def build_matcher(glob: str) -> Callable[[str], object]:
+    """Return a function that is true for the names that a glob matches."""
+    if not set(glob) & set("*?["):
+        return glob.__eq__
+    if glob == "*":
+        return lambda _: True
+    return re.compile(translate(glob)).match
+
+
+class ToolsCondition:
+    """The conditions of `tools`."""
+
+    def __init__(self, rule: ToolsRule) -> None:
+        self._require = _build_matchers(rule.require)
+        self._forbid = _build_matchers(rule.forbid)
+        self._order = _build_matchers(rule.order)
+        self._only = _build_matchers(rule.only)
+        self._max = _build_counts(rule.max)
+        self._min = _build_counts(rule.min)
+        self._no_failed_calls = rule.no_failed_calls
+        self._no_repeats = rule.no_repeats
+
+    def find_faults(self, transcript: Transcript) -> Iterator[str]:
+        """Yield a sentence for each condition that does not hold."""
+        calls = transcript.calls
+        yield from self._find_unwanted_calls(calls)
+        for glob, matches in self._require:
+            if not any(matches(made.call.name) for made in calls):
+                yield f"expected a call of `{glob}`, found {describe_calls(calls)}"
+        if self._max or self._min:
+            yield from self._find_count_faults(calls)
+        if self._order and (fault := self._find_order_fault(calls)):
+            yield fault
+        if self._no_failed_calls:
+            yield from _find_failed_calls(transcript)
+        if self._no_repeats:
+            yield from _find_repeats(calls)
+
+    def _find_unwanted_calls(self, calls: Sequence[MadeCall]) -> Iterator[str]:
+        for glob, matches in self._forbid:
+            for made in calls:
+                if matches(made.call.name):
+                    yield f"{made.describe()}: `{glob}` is forbidden"
+        for made in calls if self._only else ():
+            if not any(matches(made.call.name) for _, matches in self._only):
+                allowed = join_quoted([glob for glob, _ in self._only])
+                yield f"{made.describe()}: only {allowed} may be called"
+
+    def _find_count_faults(self, calls: Sequence[MadeCall]) -> Iterator[str]:
+        for glob, matches, most in self._max:
+            found = [made for made in calls if matches(made.call.name)]
+            if len(found) > most:
+                expected = f"expected at most {_describe_count(most, glob)}"
+                yield f"{found[most].describe()}: {expected}, found {len(found)}"
+        for glob, matches, least in self._min:
+            count = sum(1 for made in calls if matches(made.call.name))
+            if count < least:
+                yield f"expected at least {_describe_count(least, glob)}, found {count}"
+
+    def _find_order_fault(self, calls: Sequence[MadeCall]) -> str:
+        rest, last = iter(calls), None
+        for glob, matches in self._order:
+            found = next((made for made in rest if matches(made.call.name)), None)
+            if found is None:
+                after = f" after {last.describe()}" if last else ""
+                return f"expected a call of `{glob}`{after}, found {describe_calls(calls)}"
+            last = found
+        return ""
+
+
+def _build_matchers(globs: Sequence[str] | None) -> list[tuple[str, Callable[[str], object]]]:
+    return [(glob, build_matcher(glob)) for glob in globs or ()]
+
+
+def _build_counts(counts: Mapping[str, int] | None) -> list[tuple[str, Callable[[str], object], int]]:
+    return [(glob, build_matcher(glob), count) for glob, count in (counts or {}).items()]
+
+
+def _describe_count(count: int, glob: str) -> str:
+    calls = pluralize(count, "call")
+    return f"{calls} in all" if glob == "*" else f"{calls} of `{glob}`"
+
+
+def describe_calls(calls: Sequence[MadeCall]) -> str:
+    """Return the names of the called tools in their order, as "`a`, `b` and `a`", or "no call"."""
+    if not calls:
+        return "no call"
+    names = [made.call.name for made in calls]
+    more = len(names) - _SHOWN
+    return join_quoted(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def is_error_result(result: object) -> bool:
+    """Return True if the result of a tool says that the call failed.
+
+    An object does with a true `error`, `isError` or `is_error`, or a `status` of error, errored, failed or
+    failure; a text does if it begins with "Error" or a traceback. A result inside `result` counts, too.
+    """
+    if isinstance(result, Mapping):
+        status = result.get("status")
+        if result.get("error") or result.get("isError") is True or result.get("is_error") is True:
+            return True
+        if isinstance(status, str) and status.lower() in _ERROR_STATES:
+            return True
+        inner = result.get("result")
+        return inner is not result and isinstance(inner, Mapping | str) and is_error_result(inner)
+    return isinstance(result, str) and _ERROR_TEXT.match(result) is not None
+
+
+def _find_failed_calls(transcript: Transcript) -> Iterator[str]:
+    for turn, reply in transcript.turns:
+        for number, record in enumerate(collect_tool_records(reply), 1):
+            if is_error_result(record.result):
+                made = next(each for each in transcript.calls if (each.turn, each.number) == (turn, number))
+                found = json.dumps(record.result, ensure_ascii=False, default=str)
+                yield f"{made.describe()} failed: it returned {shorten_text(found, _LONGEST_RESULT)}"
+
+
+def _find_repeats(calls: Sequence[MadeCall]) -> Iterator[str]:
+    seen: dict[str, MadeCall] = {}
+    for made in calls:
+        call = made.call
+        args = call.args or {} if call.other_args is None else call.other_args
+        key = json.dumps([call.name, args], sort_keys=True, default=str)
+        earlier = seen.setdefault(key, made)
+        if earlier is not made:
+            yield f"{made.describe()} repeats turn {earlier.turn}, call {earlier.number}"

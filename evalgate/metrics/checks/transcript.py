@@ -1,0 +1,126 @@
+"""One run as the conditions of a check read it, and the questions that only a model can answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseRun, EvalCase, Reply, ToolCall
+from evalgate.metrics.tool_call_matching import format_call
+
+NO_REPLY = "the agent gave no reply"
+
+
+@frozen
+class StatementQuestion:
+    """Question whether a statement about a value is true."""
+
+    statement: str
+    value: str
+
+
+@frozen
+class LikenessQuestion:
+    """Question how alike two texts are, from 0 to 1, by their embeddings."""
+
+    text: str
+    other: str
+    model: str
+
+
+Question: TypeAlias = StatementQuestion | LikenessQuestion
+
+
+@frozen
+class Answer:
+    """Answer of a model to a question."""
+
+    value: float
+    """1.0 or 0.0 for a statement; the likeness otherwise."""
+    reason: str = ""
+
+
+class QuestionPendingError(Exception):
+    """A condition needs an answer that nothing has given yet."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(str(question))
+        self.question = question
+
+
+class DoesNotApplyError(Exception):
+    """A check does not apply to a case, as its turn does not exist; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCall:
+    """A call of a tool, and its place."""
+
+    turn: int
+    """1-based."""
+    number: int
+    """1-based number of the call in its turn."""
+    call: ToolCall
+
+    def describe(self) -> str:
+        """Return the place of the call and the call, as "turn 1, call 2 `refund(order=7)`"."""
+        return f"turn {self.turn}, call {self.number} {format_call(self.call)}"
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The turns of a run that a check is about."""
+
+    case: EvalCase
+    run: CaseRun
+    turns: Sequence[tuple[int, Reply]]
+    """1-based number and reply of each turn."""
+    calls: Sequence[MadeCall]
+    answers: Mapping[Question, Answer] = field(default_factory=dict)
+    """Answers that are known already."""
+
+    def ask(self, question: Question) -> Answer:
+        """Return the answer of a model.
+
+        Raises:
+            QuestionPendingError: it is not known yet. Ask, add it to `answers`, and evaluate again.
+        """
+        if question not in self.answers:
+            raise QuestionPendingError(question)
+        return self.answers[question]
+
+    def select_turn(self, turn: int | str | None) -> "Transcript":
+        """Return the transcript of one turn; of all of them for None.
+
+        Raises:
+            DoesNotApplyError: there is no such turn.
+        """
+        if turn is None:
+            return self
+        number = len(self.turns) if turn == "last" else int(turn)
+        if number > len(self.turns):
+            raise DoesNotApplyError(f"the conversation has no turn {number}")
+        chosen = [(at, reply) for at, reply in self.turns if at == number]
+        calls = [made for made in self.calls if made.turn == number]
+        return Transcript(self.case, self.run, chosen, calls, self.answers)
+
+
+def find_missing_reply(case: EvalCase, run: CaseRun) -> str:
+    """Return a sentence about the first turn of the case that the run has no reply to; "" if it has all."""
+    for number, reply in enumerate(run.replies, 1):
+        if reply is None:
+            return f"turn {number}: {NO_REPLY}"
+    if len(run.replies) < len(case.turns):
+        return f"turn {len(run.replies) + 1}: {NO_REPLY}"
+    return ""
+
+
+def build_transcript(case: EvalCase, run: CaseRun) -> Transcript:
+    """Build the transcript of a run that has a reply to every turn."""
+    turns = [(number, reply) for number, reply in enumerate(run.replies, 1) if reply is not None]
+    calls = [
+        MadeCall(turn, number, call)
+        for turn, reply in turns
+        for number, call in enumerate(reply.tool_calls, 1)
+    ]
+    return Transcript(case, run, turns, calls)

@@ -1,0 +1,197 @@
+"""Conditions on one value, and the paths by which values are found in arguments and states."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from evalgate.config.schema.checks import ValueRule
+from evalgate.documents.json_schemas import build_schema_check
+from evalgate.documents.re2_patterns import compile_pattern
+from evalgate.metrics.checks.transcript import StatementQuestion, Transcript
+
+_LONGEST_VALUE = 80
+_PART = re.compile(r"\[(\*|-?\d+)\]|([^.\[\]]+)")
+_ROUNDING = 1e-9
+
+
+class _Missing:
+    """Type of the value of a path that leads nowhere."""
+
+
+MISSING: Final = _Missing()
+
+
+def format_value(value: object) -> str:
+    """Return the value as JSON, with at most 80 characters; "nothing" if it is missing."""
+    if value is MISSING:
+        return "nothing"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def find_values(root: object, path: str) -> Iterator[tuple[str, object]]:
+    """Yield path and value of everything that a path selects; `MISSING` for what is not there.
+
+    `order.items[0].sku` takes keys and indices, `items[*].sku` every item. A key that is written with dots in
+    the object itself comes first.
+    """
+    if isinstance(root, Mapping) and path in root:
+        yield path, root[path]
+        return
+    yield from _walk(root, [match[1] or match[2] for match in _PART.finditer(path)], "", path)
+
+
+def _walk(value: object, parts: list[str], shown: str, path: str) -> Iterator[tuple[str, object]]:
+    if not parts:
+        yield shown, value
+        return
+    part, rest = parts[0], parts[1:]
+    if part == "*":
+        items = value if isinstance(value, list) else ()
+        if not items:
+            yield path, MISSING
+        for index, item in enumerate(items):
+            yield from _walk(item, rest, f"{shown}[{index}]", path)
+    elif isinstance(value, Mapping):
+        name = f"{shown}.{part}" if shown else part
+        yield from _walk(value[part], rest, name, path) if part in value else [(path, MISSING)]
+    elif isinstance(value, list) and re.fullmatch(r"-?\d+", part) and -len(value) <= int(part) < len(value):
+        yield from _walk(value[int(part)], rest, f"{shown}[{part}]", path)
+    else:
+        yield path, MISSING
+
+
+def is_equal(one: object, other: object, *, ignore_case: bool = False) -> bool:
+    """Return True if two JSON values are equal: 1 equals 1.0, and neither equals true or "1"."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(
+            is_equal(each, other[key], ignore_case=ignore_case) for key, each in one.items()
+        )
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(
+            is_equal(a, b, ignore_case=ignore_case) for a, b in zip(one, other, strict=True)
+        )
+    if ignore_case and isinstance(one, str) and isinstance(other, str):
+        return one.lower() == other.lower()
+    return one == other
+
+
+def contains_value(whole: object, part: object, *, ignore_case: bool = False) -> bool:
+    """Return True if `part` is a part of a text, an element of a list, or keys and values of an object."""
+    if isinstance(whole, str):
+        return isinstance(part, str) and (part.lower() in whole.lower() if ignore_case else part in whole)
+    if isinstance(whole, list):
+        return any(is_equal(each, part, ignore_case=ignore_case) for each in whole)
+    if isinstance(whole, Mapping) and isinstance(part, Mapping):
+        return all(
+            key in whole
+            and (
+                is_equal(whole[key], each, ignore_case=ignore_case)
+                or (isinstance(each, Mapping) and contains_value(whole[key], each, ignore_case=ignore_case))
+            )
+            for key, each in part.items()
+        )
+    return False
+
+
+def is_near(one: float, other: float, within: float | str | None) -> bool:
+    """Return True if two numbers are at most `within` apart: a number, or "5%" of the larger one.
+
+    Rounding of the last bits is allowed in any case, so that 0.3 is 0.1 away from 0.2.
+    """
+    try:
+        larger = max(abs(one), abs(other))
+        is_share = isinstance(within, str)
+        allowed = float(str(within).removesuffix("%")) / 100 * larger if is_share else float(within or 0)
+        return abs(one - other) <= allowed + _ROUNDING * larger
+    except OverflowError:  # an integer that no float can hold
+        return one == other
+
+
+class ValueCondition:
+    """The conditions of a rule on one value."""
+
+    def __init__(self, rule: ValueRule) -> None:
+        self._rule = rule
+        self._tests = list(_build_tests(rule))
+        self._wants_absence = rule.any is False
+
+    def find_fault(self, value: object, transcript: Transcript) -> str:
+        """Return "should be …, found …" for the first condition that does not hold; "" if all hold."""
+        if self._wants_absence:
+            return "" if value is MISSING else f"should be absent, found {format_value(value)}"
+        if value is MISSING:
+            return f"should be {self.describe()}, found nothing"
+        for holds, describe in self._tests:
+            if not holds(value):
+                return f"should {describe(value)}, found {format_value(value)}"
+        if self._rule.semantic is not None:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            answer = transcript.ask(StatementQuestion(self._rule.semantic, text))
+            if not answer.value:
+                why = f" ({answer.reason})" if answer.reason else ""
+                return f"should fit “{self._rule.semantic}”, found {format_value(value)}{why}"
+        return ""
+
+    def describe(self) -> str:
+        """Return what the value should be, for a value that is missing."""
+        rule = self._rule
+        if "equals" in rule.model_fields_set:
+            return format_value(rule.equals)
+        return f"about {_format_number(rule.approx)}" if rule.approx is not None else "present"
+
+
+_Test = tuple[Callable[[object], bool], Callable[[object], str]]
+
+
+def _build_tests(rule: ValueRule) -> Iterator[_Test]:
+    """Yield for each condition a function that tells if it holds, and one that says what it asks for."""
+    fold = rule.ignore_case
+    if "equals" in rule.model_fields_set:
+        yield (
+            lambda value: is_equal(value, rule.equals, ignore_case=fold),
+            lambda _: f"be {format_value(rule.equals)}",
+        )
+    if rule.matches is not None:
+        yield _build_pattern_test(rule.matches)
+    if "contains" in rule.model_fields_set:
+        yield (
+            lambda value: contains_value(value, rule.contains, ignore_case=fold),
+            lambda _: f"contain {format_value(rule.contains)}",
+        )
+    if rule.approx is not None:
+        yield _build_number_test(rule.approx, rule.within)
+    if rule.one_of is not None:
+        values = rule.one_of
+        yield (
+            lambda value: any(is_equal(value, each, ignore_case=fold) for each in values),
+            lambda _: f"be one of {', '.join(map(format_value, values))}",
+        )
+    if rule.json_schema is not None:
+        complain = build_schema_check(rule.json_schema)
+        yield lambda value: not complain(value), lambda value: f"fit its JSON Schema: {complain(value)}"
+
+
+def _build_pattern_test(pattern: str) -> _Test:
+    search = compile_pattern(pattern).search
+    return (
+        lambda value: isinstance(value, str) and search(value) is not None,
+        lambda value: f"{'' if isinstance(value, str) else 'be a text and '}match `{pattern}`",
+    )
+
+
+def _build_number_test(number: float, within: float | str | None) -> _Test:
+    def is_number_near(value: object) -> bool:
+        return (
+            isinstance(value, int | float) and not isinstance(value, bool) and is_near(value, number, within)
+        )
+
+    away = "" if within is None else f" ± {within}"
+    return is_number_near, lambda _: f"be {_format_number(number)}{away}"
+
+
+def _format_number(number: float | None) -> str:
+    return "" if number is None else f"{number:.12g}"

@@ -1,0 +1,62 @@
+"""Checks and runs for tests."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from evalgate.config.schema.criteria import CHECK
+from evalgate.core.protocols import MetricContext
+from evalgate.core.types import (
+    CaseRun,
+    CaseTurn,
+    Criterion,
+    EvalCase,
+    JsonObject,
+    MetricResult,
+    MetricScore,
+    Reply,
+    ToolCall,
+    UserMessage,
+)
+from evalgate.metrics.checks.check import Check
+from tests.builders import a_call
+
+NEWEST = (2, 13)
+
+
+def calls(*names: str) -> Reply:
+    """A reply with a call of each tool, without arguments."""
+    return Reply("Done.", tuple(ToolCall(name, {}) for name in names))
+
+
+def call_with(**args: object) -> Reply:
+    """A reply with one call of `pay`."""
+    return Reply("Done.", (a_call("pay", args),))
+
+
+def judge(
+    conditions: Mapping[str, object],
+    *replies: Reply | None,
+    case: EvalCase | None = None,
+    state: JsonObject | None = None,
+    folder: Path = Path(),
+) -> MetricResult:
+    """The result of a check for a run with these replies."""
+    context = MetricContext(NEWEST, folder=folder, workspace=folder)
+    check = Check.build(Criterion("check/it", 1.0, conditions, CHECK), context)
+    case = case or EvalCase("case", tuple(CaseTurn(UserMessage("Hi")) for _ in replies))
+    return asyncio.run(check.score(case, CaseRun(1, "answered", replies, final_state=state)))
+
+
+def fault(
+    conditions: Mapping[str, object],
+    *replies: Reply | None,
+    case: EvalCase | None = None,
+    state: JsonObject | None = None,
+    folder: Path = Path(),
+) -> str:
+    """The reason of a failed check; "" if it passed."""
+    result = judge(conditions, *replies, case=case, state=state, folder=folder)
+    assert isinstance(result, MetricScore), result
+    assert result.score == (0.0 if result.reason else 1.0)
+    return result.reason

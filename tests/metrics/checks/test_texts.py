@@ -1,0 +1,156 @@
+"""Conditions of checks on responses and files, and alternatives."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalgate.core.types import CaseTurn, EvalCase, NotApplicable, Reply, UserMessage
+from evalgate.metrics.checks.similarity import compute_edit_distance, compute_edit_likeness
+from tests.metrics.checks.build import calls, fault, judge
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ({"contains": "Rome"}, ""),
+        (
+            {"contains": ["Rome", "rome"]},
+            'turn 1: the response should contain "rome", found “To Rome in 2 days”',
+        ),
+        ({"contains": "rome", "ignore_case": True}, ""),
+        ({"not_contains": "Paris"}, ""),
+        (
+            {"not_contains": "Rome"},
+            'turn 1: the response should not contain "Rome", found “To Rome in 2 days”',
+        ),
+        ({"matches": "[0-9] days"}, ""),
+        ({"matches": "^[0-9]"}, "turn 1: the response should match `^[0-9]`, found “To Rome in 2 days”"),
+        ({"max_words": 5}, ""),
+        ({"max_words": 4}, "turn 1: the response should have at most 4 words, found 5"),
+        ({"json_schema": {}}, "turn 1: the response should be JSON, found “To Rome in 2 days”"),
+        ({"similar": {"to": "to rome in two days", "at_least": 0.8}}, ""),
+        (
+            {"similar": {"to": "to Paris", "at_least": 0.8}},
+            "turn 1: the response should be like “to Paris” (ROUGE-1 at least 0.8), found 0.29",
+        ),
+        ({"similar": {"to": "To Rome in 3 days", "by": "edit_distance", "at_least": 0.9}}, ""),
+    ],
+)
+def test_a_response(rule: dict[str, object], reason: str) -> None:
+    assert fault({"response": rule}, Reply("To Rome in 2 days")) == reason
+
+
+def test_a_conversation() -> None:
+    replies = Reply("First, Rome"), Reply('{"n": 1}')
+    assert fault({"response": {"contains": ["Rome", "n"]}}, *replies) == ""
+    assert fault({"response": {"contains": "Rome"}, "turn": 2}, *replies).startswith("turn 2: the response")
+    assert fault({"response": {"contains": "x"}}, *replies) == (
+        'a response should contain "x", found none in 2 responses'
+    )
+    assert fault({"response": {"not_contains": "Rome"}}, *replies).startswith("turn 1: the response")
+    assert fault({"response": {"json_schema": {"type": "object"}}}, *replies) == ""
+    assert "at `n`: 1 is not of type 'string'" in fault(
+        {"response": {"json_schema": {"properties": {"n": {"type": "string"}}}}}, *replies
+    )
+
+
+def test_no_response_passes_nothing() -> None:
+    assert fault({"response": {"not_contains": "x"}}, Reply(None)) == "turn 1: there is no final response"
+
+
+def test_responses_are_compared_with_those_of_the_case() -> None:
+    turns = tuple(CaseTurn(UserMessage("Hi"), Reply(text)) for text in ("to Rome", None, "to Paris"))
+    rule = {"response": {"similar": {"at_least": 1.0}}}
+    case = EvalCase("case", turns)
+    assert fault(rule, Reply("To Rome!"), Reply("?"), Reply("to Paris"), case=case) == ""
+    assert fault(rule, Reply("To Rome!"), Reply("?"), Reply("to Oslo"), case=case).startswith("turn 3: ")
+    silent = judge(rule, Reply("?"), case=EvalCase("case", (CaseTurn(UserMessage("Hi")),)))
+    assert silent == NotApplicable("the case expects no response to compare with")
+
+
+def test_a_turn_that_the_conversation_lacks() -> None:
+    assert judge({"tools": {"forbid": "a"}, "turn": 3}, Reply("Hi")) == NotApplicable(
+        "the conversation has no turn 3"
+    )
+
+
+def test_files(tmp_path: Path) -> None:
+    rule = {"files": {"out/{case}.md": {"contains": "Total"}}}
+    assert fault(rule, Reply(""), folder=tmp_path) == "file `out/case.md`: expected to be written"
+    (tmp_path / "out").mkdir()
+    file = tmp_path / "out/case.md"
+    file.write_text("Totals: 5")
+    assert fault(rule, Reply(""), folder=tmp_path) == ""
+    assert fault({"files": {"out/*": {"exists": False}}}, Reply(""), folder=tmp_path) == (
+        "file `out/case.md`: expected no such file"
+    )
+    file.write_text("Sum: 5")
+    assert fault(rule, Reply(""), folder=tmp_path) == (
+        'file `out/case.md` should contain "Total", found “Sum: 5”'
+    )
+    file.write_bytes(b"\xff")
+    assert (
+        fault(rule, Reply(""), folder=tmp_path)
+        == "file `out/case.md` should be UTF-8 text, found other bytes"
+    )
+
+
+def test_a_file_of_an_earlier_run_or_outside_does_not_count(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "old.md").write_text("old")
+    os.utime(work / "old.md", (1, 1))
+    (tmp_path / "secret.md").write_text("secret")
+    (work / "link.md").symlink_to(tmp_path / "secret.md")
+    assert fault({"files": {"old.md": {"exists": True}}}, Reply(""), folder=work) == (
+        "file `old.md`: expected to be written, found only one from before this run"
+    )
+    assert fault({"files": {"link.md": {"exists": True}}}, Reply(""), folder=work) == (
+        "file `link.md`: expected to be written"
+    )
+    assert fault({"files": {"old.md": {"exists": False}}}, Reply(""), folder=work) == ""
+
+
+def test_a_schema_in_a_file_is_part_of_the_fingerprint(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('{"type": "array"}')
+    rule = {"response": {"json_schema": "s.json"}}
+    assert fault(rule, Reply("[]"), folder=tmp_path) == ""
+    assert "is not of type 'array'" in fault(rule, Reply("{}"), folder=tmp_path)
+
+
+def test_the_nearest_alternative_is_named() -> None:
+    check = {
+        "alternatives": [
+            {"tools": {"order": ["lookup", "refund"]}},
+            {"tools": {"require": "escalate"}, "response": {"contains": ["colleague", "soon"]}},
+        ]
+    }
+    assert fault(check, calls("lookup", "refund")) == ""
+    assert fault(check, Reply("A colleague calls soon.", calls("escalate").events)) == ""
+    assert fault(check, Reply("soon", calls("escalate").events)) == (
+        "none of 2 alternatives holds; nearest is number 1: expected a call of `lookup`, found `escalate`"
+    )
+    common = {**check, "tools": {"forbid": "delete"}}
+    assert fault(common, calls("lookup", "refund", "delete")).endswith("`delete` is forbidden")
+
+
+texts = st.text("ab ", max_size=6)
+
+
+@given(texts, texts, texts)
+def test_edit_distance_is_a_distance(one: str, other: str, third: str) -> None:
+    distance = compute_edit_distance(one, other)
+    assert distance == compute_edit_distance(other, one)
+    assert (distance == 0) is (one == other)
+    assert distance <= compute_edit_distance(one, third) + compute_edit_distance(third, other)
+    assert 0.0 <= compute_edit_likeness(one, other) <= 1.0
+
+
+@given(texts, st.text("ab", min_size=1, max_size=2))
+def test_contains_and_not_contains_are_complements(text: str, part: str) -> None:
+    reply = Reply(text)
+    with_part = fault({"response": {"contains": part}}, reply)
+    assert bool(with_part) is not bool(fault({"response": {"not_contains": part}}, reply))

@@ -1,0 +1,250 @@
+"""The section `checks` of a thresholds file: errors, warnings, cases, whole runs."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evalgate
+from evalgate.__main__ import main
+from evalgate.config.cli_overrides import Overrides
+from evalgate.config.loader import load_thresholds
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.extras import describe_install
+from evalgate.runner.plan import build_plan, check_files
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/checks.md").read_text("utf-8")
+AGENT = """
+def answer(text, session):
+    session.tool_call("lookup_order", {"id": text})
+    if text != "A-2":
+        session.tool_call("issue_refund", {"order_id": text, "amount": 39.9 if text == "A-1" else "39.90"})
+    return "Your refund is on its way." if text != "A-2" else "I cannot help with that."
+"""
+
+
+def write_project(
+    folder: Path, checks: str, *, more: str = "", cases: tuple[str, ...] = ("A-1", "A-2", "A-3")
+) -> None:
+    """An agent, a case for each order, and a thresholds file."""
+    (folder / "agent.py").write_text(AGENT)
+    conversation = [
+        {"user_content": {"parts": [{"text": order}]}, "final_response": {"parts": [{"text": "Your refund"}]}}
+        for order in cases
+    ]
+    rows = [
+        {"eval_id": f"refund_{turn['user_content']['parts'][0]['text']}", "conversation": [turn]}
+        for turn in conversation
+    ]  # type: ignore[index]
+    (folder / "a.evalset.json").write_text(json.dumps({"eval_set_id": "a", "eval_cases": rows}))
+    (folder / "evalgate.yaml").write_text(
+        "version: 1\neval_sets: [a.evalset.json]\nagent: {kind: python, entry: 'agent.py:answer'}\n"
+        f"{more}checks:\n{checks}"
+    )
+
+
+def find_problems(folder: Path, checks: str, more: str = "") -> list[str]:
+    """The errors of a file with these checks, without its name; the first check is in line 5."""
+    write_project(folder, checks, more=more)
+    with pytest.raises(InvalidInputError) as error:
+        list(check_files(Overrides(), thresholds=None, folder=folder))
+    return [str(problem).removeprefix("evalgate.yaml:") for problem in error.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("check", "problem"),
+    [
+        ("{}", "5:3: `checks.it` demands nothing: it needs `tools`, `args`, `response`, `state`, `files` or `alternatives`"),
+        ("{tols: {forbid: a}}", "5:8: `checks.it.tols` is not a known key. Did you mean `tools`?"),
+        ("{tools: {forbidd: a}}", "5:16: `checks.it.tools.forbidd` is not a known key. Did you mean `forbid`?"),
+        ("{tools: {forbid: a}, gate: false}", "5:28: `checks.it.gate` is not a known key. Did you mean `gates`?"),
+        ("{tools: {forbid: []}}", "5:16: `checks.it.tools.forbid` must not be empty"),
+        ("{tools: {}}", "5:8: `checks.it.tools` demands nothing: name tools to `require` or to `forbid`, for example"),
+        ("{tools: {require: delete_a, forbid: 'delete_*'}}", "5:8: `checks.it.tools` contradicts itself: `delete_a` is in `require` and in `forbid`"),
+        ("{tools: {order: [a, b], forbid: '*'}}", "5:8: `checks.it.tools` contradicts itself: `a` is in `order` and in `forbid`"),
+        ("{tools: {order: [a, b], only: [a]}}", "5:8: `checks.it.tools` contradicts itself: `b` is in `order` and not in `only`"),
+        ("{tools: {max: {a: 1}, order: [a, b, a]}}", "5:8: `checks.it.tools` contradicts itself: `max` allows 1 of `a`, the rest wants 2 calls"),
+        ("{tools: {max: {a: 1}, min: {a: 2}}}", "5:8: `checks.it.tools` contradicts itself: `max` allows 1 of `a`, the rest wants 2 calls"),
+        ("{tools: {forbid: a}, args: {a: {x: 1}}}", "5:3: `checks.it` contradicts itself: `a` is in `args` and in `tools.forbid`"),
+        ("{args: {a: {x: {}}}}", "5:19: `checks.it.args.a.x` demands nothing: say `{any: true}` if every value is right"),
+        ("{args: {a: {}}}", "5:15: `checks.it.args.a` must not be empty"),
+        ("{args: {a: {x: {matches: '('}}}}", "5:23: `checks.it.args.a.x.matches` is not a regular expression of RE2: missing ): ("),
+        ("{args: {a: {x: {any: false, equals: 1}}}}", "5:19: `checks.it.args.a.x` contradicts itself: with `any` the value must be absent, and `equals` wants more"),
+        ("{args: {a: {x: {equals: 1, one_of: [2]}}}}", "5:19: `checks.it.args.a.x` contradicts itself: the value of `equals` is not in `one_of`"),
+        ("{args: {a: {x: {equals: 1, within: 1}}}}", "5:19: `checks.it.args.a.x` has `within`, which belongs to `approx`"),
+        ("{args: {a: {x: {json_schema: {type: 5}}}}}", "5:23: `checks.it.args.a.x.json_schema` is not a JSON Schema: at `/type`: 5 is not valid under any of the given schemas"),
+        ("{args: {a: {x: {json_schema: none.json}}}}", "5:23: `checks.it.args.a.x.json_schema` names the file 'none.json', which cannot be read: No such file or directory"),
+        ("{args: {a: {x: {semantic: ok}}}}", "5:3: `check/it` is judged by a model; no judging model is configured"),
+        ("{response: {contains: ab, not_contains: b}}", "5:8: `checks.it.response` contradicts itself: `contains` asks for 'b', and `not_contains` forbids it"),
+        ("{response: {contains: a b c, max_words: 2}}", "5:8: `checks.it.response` contradicts itself: `contains` has 3 words, and `max_words` allows 2"),
+        ("{response: {similar: {by: embeddings, at_least: 0.5}}}", "5:19: `checks.it.response.similar` must name the `model` of the embeddings with `by: embeddings`, and with no other `by`"),
+        ("{state: {a: 1}, turn: 2}", "5:3: `checks.it` has `turn`, but the state and files are known after the last turn only: make two checks"),
+        ("{files: {../a: {exists: true}}}", "5:16: `checks.it.files.../a.[key]` must name files below the working folder, as `out/report.md`, not '../a'"),
+        ("{files: {a: {exists: false, contains: b}}}", "5:16: `checks.it.files.a` contradicts itself: a file that must not exist has no content"),
+        ("{alternatives: [{tools: {forbid: a}}, {calls: some}]}", "5:45: `checks.it.alternatives[1]` has `calls`, which belongs to `args`"),
+        ("{alternatives: [{tools: {forbid: a}}]}", "5:3: `checks.it` must have two `alternatives` or more: write a single one without the list"),
+        ("{tools: {forbid: a}, ids: 'refnd_*'}", "5:3: `check/it`: no case is called `refnd_*`"),
+        ("{tools: {forbid: a}, tags: [x, y]}", "5:3: `check/it`: no case is tagged `x` or tagged `y`"),
+        ("{tools: {forbid: a}, ids: []}", "5:28: `checks.it.ids` must not be empty"),
+        ("{tools: {forbid: a}, threshold: 2}", "5:28: `checks.it.threshold` should be less than or equal to 1"),
+        ("{tools: {forbid: a}, gates: false}", "1:1: no metric gates a.evalset.json"),
+    ],
+)  # fmt: skip
+def test_a_wrong_check_is_an_error_at_its_line(tmp_path: Path, check: str, problem: str) -> None:
+    found = find_problems(tmp_path, f"  it: {check}\n")
+    assert [each[: len(problem)] for each in found] == [problem]
+
+
+def test_without_its_package_a_pattern_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "re2", None)
+    (found,) = find_problems(tmp_path, "  it: {response: {matches: never-seen-before}}\n")
+    assert found == (
+        "5:19: `checks.it.response.matches` cannot be used: regular expressions need RE2 (`google-re2`): "
+        f"{describe_install('trpc')}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "warnings"),
+    [
+        ("{response: {not_contains: sorry}}", ["an agent that refuses, or answers something else, passes: `not_contains` of a response asks for nothing. Say what it `contains`, or a tool to `require`"]),
+        ("{response: {not_contains: sorry, max_words: 9}, state: {a: 1}}", []),
+        ("{response: {not_contains: sorry, contains: refund}}", []),
+        ("{tools: {require: issue_refnd}}", ["`issue_refnd` is named by no case, recording or declaration of a tool. Did you mean `issue_refund`?"]),
+        ("{tools: {forbid: delete_user}}", []),
+        ("{args: {'issue_*': {a: 1}}, calls: if_any}", []),
+    ],
+)  # fmt: skip
+def test_validate_warns(tmp_path: Path, check: str, warnings: list[str]) -> None:
+    mocks = "tool_mocks: [{tool: issue_refund, result: ok}]\n"
+    write_project(tmp_path, f"  it: {check}\n", more=mocks)
+    lines = [*check_files(Overrides(), thresholds=None, folder=tmp_path)]
+    prefix = "evalgate.yaml:6: `check/it`: "
+    assert [line.removeprefix(prefix) for line in lines if line.startswith(prefix)] == warnings
+
+
+CHECKS = """\
+  never_deletes:
+    tools: {forbid: "delete_*"}
+  refund_args:
+    ids: [refund_A-1, refund_A-3]
+    args: {issue_refund: {amount: {approx: 39.9, within: 0.01}}}
+  on_its_way: {response: {contains: on its way}, gates: false}
+"""
+
+
+def test_a_run_with_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_project(tmp_path, CHECKS)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run"]) == 1
+    record = evalgate.Record.read("evalgate-report/results.json")
+    statuses = {
+        case.eval_id: {metric.name: metric.status for metric in case.metrics} for case in record.cases
+    }
+    passed, reported = {"check/never_deletes": "passed"}, "check/on_its_way"
+    assert statuses == {
+        "refund_A-1": {**passed, "check/refund_args": "passed", reported: "passed"},
+        "refund_A-2": {**passed, reported: "failed"},
+        "refund_A-3": {**passed, "check/refund_args": "failed", reported: "passed"},
+    }
+    assert [case.status for case in record.cases] == ["passed", "passed", "failed"]
+    reason = 'turn 1, call 2 `issue_refund(order_id="A-3", amount="39.90")`: `amount` should be 39.9 ± 0.01, found "39.90"'
+    assert record.cases[2].metrics[1].reason == reason
+    comment = (tmp_path / "evalgate-report/comment.md").read_text()
+    assert "check/refund_args" in comment
+    assert "should be 39.9 ± 0.01" in comment
+    assert reason in (tmp_path / "evalgate-report/junit.xml").read_text().replace("&quot;", '"')
+
+    assert main(["baseline", "save", "--allow-failing"]) == 0
+    changed = CHECKS.replace("39.9, within: 0.01", "39.9, within: 0.02")
+    write_project(tmp_path, changed, more="gate: {baseline: .evalgate/baseline.json}\n")
+    main(["run"])
+    notices = evalgate.Record.read("evalgate-report/results.json").notices
+    assert any("check/refund_args is not compared" in notice for notice in notices)
+    assert not any("check/never_deletes is not compared" in notice for notice in notices)
+
+
+def test_checks_join_the_criteria_next_to_the_eval_set(tmp_path: Path) -> None:
+    write_project(tmp_path, "  it: {tools: {forbid: a}}\n")
+    plan = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+    assert [bound.name for bound in plan.suites[0].metrics] == ["check/it"]
+    (tmp_path / "test_config.json").write_text('{"criteria": {"response_match_score": 0.5}}')
+    plan = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+    assert [bound.name for bound in plan.suites[0].metrics] == ["response_match_score", "check/it"]
+
+
+def test_cases_may_have_thresholds_of_their_own(tmp_path: Path) -> None:
+    write_project(
+        tmp_path,
+        "  it: {tools: {forbid: a}}\n",
+        more="cases: [{ids: refund_A-1, criteria: {check/it: 0.5}}]\n",
+    )
+    plan = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ={})
+    suite = plan.suites[0]
+    found = [suite.get_metrics(case)[0].criterion.threshold for case in suite.eval_set.cases]
+    assert found == [0.5, 1.0, 1.0]
+
+
+def fingerprint(folder: Path, check: str) -> str:
+    write_project(folder, f"  it: {check}\n")
+    plan = build_plan(Overrides(), thresholds=None, folder=folder, environ={})
+    return plan.suites[0].metrics[0].fingerprint
+
+
+def test_the_fingerprint_is_that_of_the_conditions(tmp_path: Path) -> None:
+    plain = fingerprint(tmp_path, "{tools: {forbid: a}}")
+    assert fingerprint(tmp_path, "{tools: {forbid: [a]}, ids: 'refund_*', threshold: 0.5}") == plain
+    assert fingerprint(tmp_path, "{tools: {forbid: b}}") != plain
+    assert fingerprint(tmp_path, "{tools: {forbid: a}, turn: 1}") != plain
+    (tmp_path / "s.json").write_text("{}")
+    before = fingerprint(tmp_path, "{response: {json_schema: s.json}}")
+    (tmp_path / "s.json").write_text('{"type": "object"}')
+    assert fingerprint(tmp_path, "{response: {json_schema: s.json}}") != before
+
+
+def test_the_library_takes_checks() -> None:
+    cases = [{"query": "Hi", "reference": "Hello"}]
+    checks: dict[str, Any] = {"greets": {"response": {"contains": "Hello"}}}
+    record = evalgate.evaluate(cases, lambda _: "Hello", checks=checks)
+    assert [metric.name for metric in record.metrics] == ["check/greets"]
+    both = evalgate.evaluate(cases, lambda _: "Bye", checks=checks, criteria={"response_match_score": 0.0})
+    assert [metric.status for metric in both.cases[0].metrics] == ["passed", "failed"]
+    with pytest.raises(InvalidInputError, match=r"`checks` must be a mapping of names to conditions"):
+        evalgate.evaluate(cases, lambda _: "Hello", checks=["greets"])  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=r"write the checks into the file"):
+        evalgate.evaluate(cases, lambda _: "Hello", checks=checks, thresholds="evalgate.yaml")
+
+
+# --- docs/checks.md -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+def test_snippets_of_the_page_are_valid(tmp_path: Path, block: str) -> None:
+    write_project(tmp_path, "", cases=("A-1",))
+    body = block.replace("tags: [refunds]", "ids: ['*']").replace(
+        "evals/refunds.evalset.json", "a.evalset.json"
+    )
+    text = (tmp_path / "evalgate.yaml").read_text().removesuffix("checks:\n")
+    (tmp_path / "evalgate.yaml").write_text(body if "version:" in body else text + body)
+    environ = {"OPENAI_API_KEY": "sk-none"}
+    plan = build_plan(Overrides(), thresholds=None, folder=tmp_path, environ=environ)
+    names = load_thresholds(tmp_path / "evalgate.yaml", "evalgate.yaml").config.checks
+    assert [bound.name for bound in plan.suites[0].metrics] == [f"check/{name}" for name in names]
+
+
+def test_python_of_the_page_runs() -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(block, "checks.md", "exec"), {})
+
+
+def test_the_reason_of_the_page_is_what_a_run_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_project(tmp_path, CHECKS)
+    monkeypatch.chdir(tmp_path)
+    main(["run"])
+    reason = evalgate.Record.read("evalgate-report/results.json").cases[2].metrics[1].reason
+    assert reason.replace("A-3", "A-7") in PAGE
