@@ -38,7 +38,7 @@ def write_project(
     rows = [
         {"eval_id": f"refund_{turn['user_content']['parts'][0]['text']}", "conversation": [turn]}
         for turn in conversation
-    ]  # type: ignore[index]
+    ]
     (folder / "a.evalset.json").write_text(json.dumps({"eval_set_id": "a", "eval_cases": rows}))
     (folder / "evalgate.yaml").write_text(
         "version: 1\neval_sets: [a.evalset.json]\nagent: {kind: python, entry: 'agent.py:answer'}\n"
