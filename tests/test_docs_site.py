@@ -114,11 +114,14 @@ def test_the_site_reads_well(address: str, page: "Page") -> None:
     """Front page and a long page, in both colours and on a phone; the search asks no other machine."""
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
-    for scheme in ("light", "dark"):
+    page.add_init_script("localStorage.clear()")  # it holds the colours of the visit before
+    for scheme, theme in {"light": "default", "dark": "slate"}.items():
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         for name in ("index", "thresholds"):
             page.set_viewport_size({"width": 1280, "height": 800})
             page.goto(f"{address}/{name}.html")
+            page.wait_for_selector(f"body[data-md-color-scheme={theme}]")
+            page.wait_for_timeout(300)  # colours of links change slowly
             assert find_violations(page) == []
             save_picture(page, f"docs-{name}-{scheme}", whole=False)
         page.set_viewport_size({"width": 360, "height": 780})
