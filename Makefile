@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto --dist worksteal
 WORKFLOWS := $(wildcard .github/workflows/*.yml samples/workflows/*.yml) evalgate/cli/scaffold/github-workflow.yml
 
-.PHONY: .venv demo demo-judge demo-users test check docs lint format lock benchmarks clean
+.PHONY: .venv demo demo-judge demo-users test check docs pictures lint format lock benchmarks clean
 
 # One virtual environment for everything, with locked releases; rebuilt when the project file or the lock changes.
 .venv: $(VENV)/.ready
@@ -43,6 +43,10 @@ check: lint docs
 # A warning, as of a link that leads nowhere, fails the build. The variable hides a notice about mkdocs-material's successor.
 docs: .venv
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# The pictures of the README, from the story of `make demo`; needs a Chromium.
+pictures: .venv
+	$(BIN)/python docs/pictures.py
 
 lint: .venv
 	$(BIN)/ruff check .
