@@ -1,11 +1,16 @@
 """`evalgate compare A B`: compare two stored results, with the report and the exit code of a run."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from evalgate.cli.redacted_output import build_redactor
+from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
-from evalgate.core.types import Record
+from evalgate.core.types import CaseKey, Record, Reply
+from evalgate.reporting.findings import Finding
+from evalgate.reporting.html.reporter import HtmlReport
 from evalgate.runner.reevaluation import (
     EMPTY_RECORD,
     build_stored_record,
@@ -14,7 +19,8 @@ from evalgate.runner.reevaluation import (
     load_stored_result,
     load_thresholds_or_default,
 )
-from evalgate.system.workspace import resolve_workspace
+from evalgate.system.files import write_atomically
+from evalgate.system.workspace import Workspace, resolve_workspace
 
 
 def compare_results(before: str, after: str, *, thresholds: str | None, folder: Path) -> Record:
@@ -37,6 +43,35 @@ def compare_results(before: str, after: str, *, thresholds: str | None, folder: 
     what = pluralize(len(found.cases), "case")
     notice = f"{after} ({what}) was compared with {before}; nothing was run."
     return replace(found, notices=(notice, *found.notices))
+
+
+def write_comparison_page(record: Record, before: str, page: str, *, folder: Path) -> None:
+    """Write the page of a comparison to the file `page`, each case with its replies in `before`.
+
+    Raises:
+        InvalidInputError: the file cannot be written.
+    """
+    workspace = resolve_workspace(folder)
+    redactor = build_redactor()
+    replies = redactor.redact_tree(list(_load_replies(workspace, before)))
+    report = HtmlReport(earlier=dict(replies))
+    path = workspace.folder / page
+    try:
+        write_atomically(path, report.iter_chunks(redactor.redact_tree(record)))
+    except OSError as error:
+        raise InvalidInputError(f"{page}: cannot be written: {error.strerror}") from None
+
+
+def _load_replies(workspace: Workspace, what: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
+    """Yield key and replies of each case: of a result, in the run that the page of it shows first."""
+    record = load_stored_result(workspace, what)
+    if record is None:
+        yield from ((case.key, case.replies) for case in load_stored_baseline(workspace, what).cases)
+        return
+    for case in record.cases:
+        run = Finding(case).run
+        if run is not None:
+            yield case.key, tuple(turn.actual for turn in run.turns)
 
 
 def format_verdict_json(record: Record) -> str:

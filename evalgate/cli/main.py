@@ -21,6 +21,7 @@ from evalgate.cli.options import (
     FullLineGroup,
     add_post_settings,
     baseline_file,
+    comparison_page,
     detailed_results,
     format_option,
     owner_reports,
@@ -317,18 +318,23 @@ def comment(results: str, **options: Any) -> int:
 @click.argument("before", metavar="A", type=FILE)
 @click.argument("after", metavar="B", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict and the metrics as JSON.")
+@comparison_page
 @thresholds_file
 @project_directory
-def compare(before: str, after: str, as_json: bool, thresholds: str | None, working_directory: str) -> int:
+def compare(
+    before: str, after: str, as_json: bool, page: str | None, thresholds: str | None, working_directory: str
+) -> int:
     """Compare two stored results or baselines.
 
     A and B are each a results.json or a baseline; B is compared with A. Nothing is run. Prints what
     `evalgate run` would print, and ends with the same exit code.
     """
-    from evalgate.cli.compare import compare_results, format_verdict_json
+    from evalgate.cli.compare import compare_results, format_verdict_json, write_comparison_page
     from evalgate.reporting.terminal import TerminalReport
 
     record = compare_results(before, after, thresholds=thresholds, folder=Path(working_directory))
+    if page is not None:
+        write_comparison_page(record, before, page, folder=Path(working_directory))
     print_report(format_verdict_json(record) if as_json else TerminalReport().render(record), is_json=as_json)
     return record.verdict.exit_code
 

@@ -104,6 +104,14 @@ format_option = _nonempty_option(
     help="Format of the eval sets, instead of detecting it: trpc, adk-rs, adk, adk-legacy or orchestrate.",
 )
 
+comparison_page = click.option(
+    "--html",
+    "page",
+    type=FILE,
+    metavar="FILE",
+    callback=require_nonempty,
+    help="Write the comparison as a page, too: each case with its replies in A and B.",
+)
 html_page = click.option(
     "--html", is_flag=True, help="Write report.html as well, with the whole conversation of each case."
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalgate.cli.options import FullLineGroup, project_directory, thresholds_file
+from evalgate.cli.options import FullLineGroup, comparison_page, project_directory, thresholds_file
 from evalgate.cli.redacted_output import print_json, print_report
 
 if TYPE_CHECKING:
@@ -55,16 +55,19 @@ def show(which: str, working_directory: str) -> int:
 @results.command()
 @click.argument("before", metavar="[A]", required=False)
 @click.argument("after", metavar="[B]", required=False)
+@comparison_page
 @thresholds_file
 @project_directory
-def diff(before: str | None, after: str | None, thresholds: str | None, working_directory: str) -> int:
+def diff(
+    before: str | None, after: str | None, page: str | None, thresholds: str | None, working_directory: str
+) -> int:
     """Compare two kept results, by default the newest two.
 
     B is compared with A. Each is an id from `evalgate results list`, the beginning of one, or a number: 1 is
     the newest. If only one is given, the other one is the newest of the others, and A is the older of both.
     Nothing is run. Ends with the exit code of the comparison.
     """
-    from evalgate.cli.compare import compare_results
+    from evalgate.cli.compare import compare_results, write_comparison_page
     from evalgate.core.errors import InvalidInputError
     from evalgate.reporting.results_history import find_pair, read_result
     from evalgate.reporting.terminal import TerminalReport
@@ -78,6 +81,8 @@ def diff(before: str | None, after: str | None, thresholds: str | None, working_
         for each in pair:
             read_result(each)  # its error says how to go on
         raise
+    if page is not None:
+        write_comparison_page(record, paths[0], page, folder=folder)
     print_report(TerminalReport().render(record))
     return record.verdict.exit_code
 

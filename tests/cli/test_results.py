@@ -351,6 +351,12 @@ def test_runs_are_listed_shown_and_compared(project: Path, monkeypatch: pytest.M
     results = [str(each.path.relative_to(project)) for each in list_results(project)]
     assert compared == evalgate("compare", *reversed(results), cwd=project)
     assert "newly failing" in compared.out
+    page = project / "pages/comparison.html"
+    assert evalgate("compare", *reversed(results), "--html", str(page), cwd=project) == compared
+    written = page.read_text("utf-8")
+    assert "was compared with" in written
+    assert evalgate("results", "diff", "--html", str(page), cwd=project) == compared
+    assert page.read_text("utf-8") == written
 
 
 def test_a_job_of_ci_keeps_none_unless_asked(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

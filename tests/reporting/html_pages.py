@@ -25,7 +25,7 @@ ELEMENTS: dict[str, frozenset[str]] = {
     "h4": frozenset(),
     "code": frozenset({"class"}),
     "b": frozenset({"class"}),
-    "section": frozenset({"class", "id", "aria-labelledby", "aria-label", "tabindex"}),
+    "section": frozenset({"class", "id", "hidden", "aria-labelledby", "aria-label", "tabindex"}),
     "div": frozenset(
         {
             "class",
@@ -39,7 +39,7 @@ ELEMENTS: dict[str, frozenset[str]] = {
             "data-group",
         }
     ),
-    "details": frozenset({"class", "open", "data-sort", "data-group"}),
+    "details": frozenset({"class", "open", "hidden", "data-sort", "data-group"}),
     "fieldset": frozenset({"class"}),
     "input": frozenset({"type", "name", "id", "checked", "placeholder", "autocomplete", "spellcheck"}),
     "label": frozenset({"for", "class"}),

@@ -306,3 +306,12 @@ def test_text_in_backticks_is_code_and_long_names_break_between_words() -> None:
     html = Report().render(replace(regression(), notices=("Save one with `evalgate baseline save`.",)))
     assert "Save one with <code>evalgate baseline save</code>." in html
     assert "tool_<wbr>trajectory_<wbr>avg_<wbr>score" in html
+
+
+def test_replies_of_another_record_are_compared_with_those_of_passed_cases() -> None:
+    case = a_case_result("paris", runs=(a_run_result(a_turn_result("Hi", a_reply(None), a_reply("Bye."))),))
+    report = Report(earlier={case.key: (a_reply("Hello."),)})
+    text = Page(report.render(a_record(case))).text
+    assert "baseline (−) and now (+)" in text
+    assert "Hello." in text
+    assert "Hello." not in page_of(a_record(case)).text

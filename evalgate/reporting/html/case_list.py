@@ -4,15 +4,17 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseResult, Record
+from evalgate.core.types import CaseKey, CaseResult, Record, Reply
 from evalgate.datasets.results_encoder import replace_unserializable
 from evalgate.reporting.findings import Finding, find_flaky_cases, group_findings, list_findings
+
+NO_REPLIES: Mapping[CaseKey, tuple[Reply | None, ...]] = {}
 
 _MARKUP = 120  # characters of markup around a text, about
 _ONE_LINE = 72
@@ -135,8 +137,13 @@ def iter_anchors(entries: Iterable[CaseEntry]) -> Iterator[str]:
         yield anchor if seen[anchor] == 1 else f"{anchor}-{seen[anchor]}"
 
 
-def rank_cases(record: Record) -> list[CaseEntry]:
-    """Return every case: failing ones as in all reports, then quarantined, flaky, unjudged, passed ones."""
+def rank_cases(
+    record: Record, earlier: Mapping[CaseKey, tuple[Reply | None, ...]] = NO_REPLIES
+) -> list[CaseEntry]:
+    """Return every case: failing ones as in all reports, then quarantined, flaky, unjudged, passed ones.
+
+    `earlier` are the replies that those of a case are compared with, if the record has none for it.
+    """
     bad = list_findings(record)
     # By identity, because two eval sets may contain equal cases.
     flaky = {id(case): passed for case, passed, _ in find_flaky_cases(record)}
@@ -145,7 +152,7 @@ def rank_cases(record: Record) -> list[CaseEntry]:
     rest = [Finding(case) for case in record.cases if id(case) not in listed]
     entries = [
         CaseEntry(
-            finding,
+            _add_replies(finding, earlier) if earlier else finding,
             tuple(_list_kinds(finding, id(finding.case) in flaky)),
             flaky.get(id(finding.case), 0),
             alike.get(id(finding.case), ()),
@@ -153,6 +160,11 @@ def rank_cases(record: Record) -> list[CaseEntry]:
         for finding in (*bad, *rest)
     ]
     return sorted(entries, key=lambda entry: entry.rank)
+
+
+def _add_replies(finding: Finding, earlier: Mapping[CaseKey, tuple[Reply | None, ...]]) -> Finding:
+    replies = finding.baseline_replies or earlier.get(finding.case.key, ())
+    return replace(finding, baseline_replies=replies)
 
 
 def count_kinds(entries: list[CaseEntry]) -> dict[CaseKind, int]:

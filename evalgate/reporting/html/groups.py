@@ -5,9 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from evalgate.core.frozen import frozen
-from evalgate.core.types import ToolCall
-from evalgate.reporting.findings import Finding, describe_faults
+from evalgate.core.types import Comparison, ToolCall
+from evalgate.reporting.findings import CHANGES, Finding, describe_faults
 from evalgate.reporting.html.case_list import CaseEntry
+
+CHANGE = "Change"
+"""Title of the grouping by change since the baseline."""
 
 _MOST_GROUPS = 30
 _MOST_EXAMPLES = 3
@@ -62,10 +65,11 @@ def _format_key(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def group_cases(entries: Sequence[CaseEntry]) -> tuple[Grouping, ...]:
-    """Return the ways to group the cases: always the same four, those without use with no groups.
+def group_cases(entries: Sequence[CaseEntry], comparison: Comparison | None) -> tuple[Grouping, ...]:
+    """Return the ways to group the cases: always the same five, those without use with no groups.
 
-    A cause and a divergence are a group if two or more cases share it; tags and eval sets, if there are two.
+    A cause and a divergence are a group if two or more cases share it; tags, eval sets and changes, if there
+    are two.
     """
     compared = entries[:_MOST_COMPARED]
     return (
@@ -75,6 +79,7 @@ def group_cases(entries: Sequence[CaseEntry]) -> tuple[Grouping, ...]:
             "Tag", [(each, tags[:_MOST_TAGS]) for each in entries if (tags := each.case.tags)], 1, 2
         ),
         _build_grouping("Eval set", _list_eval_sets(entries), 1, 2),
+        _build_grouping(CHANGE, _list_changes(entries, comparison), 1, 2),
     )
 
 
@@ -84,6 +89,16 @@ def _list_eval_sets(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, tuple
     if all(each.case.eval_set_id == first for each in entries):
         return []
     return [(each, (each.case.eval_set_id,)) for each in entries]
+
+
+def _list_changes(
+    entries: Sequence[CaseEntry], comparison: Comparison | None
+) -> list[tuple[CaseEntry, tuple[str, ...]]]:
+    """Return each entry that changed since the baseline with the kind of its change."""
+    kinds = {change.key: CHANGES[change.change] for change in comparison.changes} if comparison else {}
+    if len(set(kinds.values())) < 2:
+        return []
+    return [(each, (kinds[each.case.key],)) for each in entries if each.case.key in kinds]
 
 
 def _find_causes(entries: Sequence[CaseEntry]) -> Iterable[tuple[CaseEntry, tuple[str, ...]]]:

@@ -12,11 +12,12 @@ are rendered as they are. What a macro returns is escaped already, and `|safe` s
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text
-from evalgate.core.types import Record
+from evalgate.core.types import CaseKey, Record, Reply
 from evalgate.reporting.html.case import build_case_view, build_line_view
 from evalgate.reporting.html.case_list import (
     KINDS,
@@ -27,7 +28,7 @@ from evalgate.reporting.html.case_list import (
     rank_cases,
 )
 from evalgate.reporting.html.environment import TEMPLATES, load_macro, render_html
-from evalgate.reporting.html.groups import CaseMarks, Grouping, build_marks, group_cases
+from evalgate.reporting.html.groups import CHANGE, CaseMarks, Grouping, build_marks, group_cases
 from evalgate.reporting.html.trace import load_trace_styles
 from evalgate.reporting.summary_lines import (
     HEADLINES,
@@ -72,6 +73,9 @@ class HtmlReport:
     limit: int = LIMIT
     """The most bytes of the page; at least twice the size of the part above the cases."""
 
+    earlier: Mapping[CaseKey, tuple[Reply | None, ...]] = field(default_factory=dict)
+    """Replies of another record, turn by turn, that those of each case are compared with."""
+
     file_name = "report.html"
 
     def render(self, record: Record) -> str:
@@ -80,8 +84,8 @@ class HtmlReport:
 
     def iter_chunks(self, record: Record) -> Iterator[str]:
         """Yield the document in pieces."""
-        entries = rank_cases(record)
-        marking = _Marking(_list_sort_metrics(record), group_cases(entries))
+        entries = rank_cases(record, self.earlier)
+        marking = _Marking(_list_sort_metrics(record), group_cases(entries, record.comparison))
         available = max(self.limit - _FOR_THE_TOP, self.limit // 2)
         full = _render_full_cases(record, entries, marking, available - min(_FOR_LINES, available // 5))
         lines = _render_lines(entries[len(full) :], marking, available - sum(map(_count_bytes, full)))
@@ -159,6 +163,7 @@ def _render_top(
         ],
         total=len(entries),
         groupings=list(_link_groupings(marking.groupings, anchors)),
+        has_listed_groups=any(each.groups for each in marking.groupings if each.title != CHANGE),
         sort_keys=list(_list_sort_keys(record, marking.metrics)),
         left_out=left_out,
     )
@@ -195,7 +200,9 @@ def _link_groupings(
             for group in grouping.groups
         ]
         if groups:
-            yield number, {"title": grouping.title, "groups": groups}
+            # "What changed" lists the changes already. Here they only name the groups for the script.
+            is_listed = grouping.title != CHANGE
+            yield number, {"title": grouping.title, "groups": groups, "is_listed": is_listed}
 
 
 def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
