@@ -93,6 +93,9 @@ PLACES: list[tuple[str, dict[str, object] | None, list[str]]] = [
     ("old/results.json", {}, ["report", "old/results.json"]),
     ("evalgate-report/journal.jsonl", {}, RUN),
     ("evalgate-report/journal.jsonl", {}, ["run", "--resume"]),
+    ("traces.json", {}, ["import", "traces.json"]),
+    ("one.cases.yaml", {}, RUN),
+    ("one.cases.yaml", {}, ["review", "one.evalset.json"]),
     ("cases.csv", {}, ["generate", "--from", "cases.csv", "--to", "adk", "-o", "new.evalset.json"]),
 ]
 

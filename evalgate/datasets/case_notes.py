@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import did_you_mean
@@ -59,6 +59,12 @@ class CaseNotes(BaseModel):
     """Id of a case to its notes."""
     dropped: tuple[str, ...] = ()
     """Sources of cases that a review dropped: another import leaves them out."""
+
+    @field_validator("cases", mode="before")
+    @classmethod
+    def _accept_nothing(cls, value: object) -> object:
+        """Read `cases:` without content as no case, which is left if all were dropped."""
+        return {} if value is None else value
 
 
 def read_case_notes(path: Path, shown_as: str) -> tuple[CaseNotes, ConfigDocument]:

@@ -1,6 +1,5 @@
 """Changes of a file of case notes that keep all of its other text: comments, order and layout."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -13,6 +12,7 @@ from evalgate.datasets.case_notes import CaseNote
 from evalgate.documents.strict_yaml import compose_yaml
 
 _HEADER = "# Notes of evalgate about the cases of {}: see docs/import.md\n"
+_NO_LIMIT = 2**31
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
@@ -85,7 +85,7 @@ def _add_dropped(text: str, sources: list[str], shown_as: str) -> str:
         return _end_line(text[:end]) + _indent_block(lines, indent, 0) + text[end:]
     if dropped is not None:
         known = [str(each.value) for each in getattr(dropped, "value", []) or []]
-        new = json.dumps([*known, *sources], ensure_ascii=False)
+        new = _dump_inline([*known, *sources])
         return text[: dropped.start_mark.index] + new + text[dropped.end_mark.index :]
     return f"{_end_line(text)}dropped:\n{lines}"
 
@@ -141,7 +141,7 @@ def _format_note(name: str, note: CaseNote) -> str:
     for key, value in values.items():
         if key == "tool_mocks":
             lines.append(f"    {key}:")
-            lines += [f"      - {json.dumps(mock, ensure_ascii=False)}" for mock in value]
+            lines += [f"      - {_dump_inline(mock)}" for mock in value]
         elif isinstance(value, list):
             lines.append(f"    {key}: [{', '.join(map(_format_scalar, value))}]")
         else:
@@ -150,12 +150,23 @@ def _format_note(name: str, note: CaseNote) -> str:
 
 
 def _format_scalar(value: str) -> str:
-    """Return a text as YAML: plain if that is safe, else as a JSON string, which YAML reads too."""
+    """Return a text as YAML on one line: plain if that is safe, else in double quotes."""
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     if re.fullmatch(r"https?://[A-Za-z0-9./_~%?&=+-]+", value):
         return value
-    return json.dumps(value)
+    return _dump_inline(value)
+
+
+def _dump_inline(value: object) -> str:
+    """Return any JSON as YAML on one line."""
+    if isinstance(value, str):
+        text = yaml.safe_dump(value, default_style='"', allow_unicode=True, width=_NO_LIMIT)
+    else:
+        text = yaml.safe_dump(
+            value, default_flow_style=True, allow_unicode=True, width=_NO_LIMIT, sort_keys=False
+        )
+    return str(text).strip()
 
 
 def build_note(

@@ -1,6 +1,9 @@
 """From traces of production to cases that gate: import, run, review, run."""
 
 import json
+import os
+import pty
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from evalgate.cli.main import cli
+from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.types import EvalSet
+from evalgate.datasets.case_review import format_case_json, open_review, replace_case_json
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.integrations.adk.evalset import AdkFormat
 from tests.integrations.trace_sources.exports import (
@@ -67,7 +72,7 @@ def test_import_run_review_run(tmp_path: Path) -> None:
     done = invoke(tmp_path, "import", "traces.json")
     assert "Read 2 traces: 2 conversations." in done.output
     assert "Added 2 observed cases to evals/production.evalset.json." in done.output
-    run = ["run", OUT, "--agent", "python:agent.py:answer", "--no-fail-fast"][:-1]
+    run = ["run", OUT, "--agent", "python:agent.py:answer"]
     # Observed cases alone are no verdict. One that is expected opens the gate, although the other fails.
     invoke(tmp_path, *run, code=3)
     late, hello = (case.eval_id for case in load(tmp_path).cases)
@@ -176,10 +181,7 @@ def test_every_format_can_be_written(tmp_path: Path, to: str) -> None:
     invoke(tmp_path, "validate", OUT)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="EDITOR is a command of a shell")
 def test_a_case_is_corrected_in_the_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evalgate.datasets.case_review import format_case_json, open_review, replace_case_json
-
     write_traces(tmp_path, LATE, SENT)
     invoke(tmp_path, "import", "traces.json")
     review = open_review(tmp_path / OUT, OUT)
@@ -190,13 +192,11 @@ def test_a_case_is_corrected_in_the_editor(tmp_path: Path, monkeypatch: pytest.M
     assert (case.turns[0].expected.response, case.status) == ("It will be late.", "expected")
     review = open_review(tmp_path / OUT, OUT)
     for wrong in ("{", "[]", "{}", format_case_json(review, name)):
-        with pytest.raises(Exception, match=r"production\.evalset\.json"):
+        with pytest.raises(InvalidInputError, match=r"production\.evalset\.json"):
             replace_case_json(review, review.open_cases[0].eval_id, wrong)
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
-    from evalgate.core.errors import InvalidInputError, NoVerdictError
-
     with pytest.raises(InvalidInputError, match=r"missing\.json"):
         invoke(tmp_path, "import", "missing.json")
     write_traces(tmp_path, LATE)
@@ -210,3 +210,44 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         invoke(tmp_path, "review", OUT, "--accept", "nonsense")
     with pytest.raises(InvalidInputError, match="no case would be left"):
         invoke(tmp_path, "review", OUT, "--drop", load(tmp_path).cases[0].eval_id)
+
+
+def test_the_terminal_asks_for_each_case(tmp_path: Path) -> None:
+    """In a real terminal: one case is corrected, one dropped, one expected, and the rest skipped."""
+    others = [[Turn(f"Question {number}", f"Answer {number}")] for number in range(4)]
+    write_traces(tmp_path, *others)
+    invoke(tmp_path, "import", "traces.json")
+    editor = tmp_path / "editor.sh"
+    editor.write_text("#!/bin/sh\nsed -i 's/Answer 0/Better answer/' \"$1\"\n")
+    editor.chmod(0o755)
+    answers = [b"x\n", b"c\n", b"d\n", b"e\n", b"q\n"]
+    master, slave = pty.openpty()
+    done = subprocess.Popen(
+        [sys.executable, "-m", "evalgate", "review", OUT, "-C", str(tmp_path)],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={**os.environ, "EDITOR": str(editor), "VISUAL": str(editor), "NO_COLOR": "1"},
+    )
+    os.close(slave)
+    shown, asked = b"", 0
+    try:
+        while chunk := os.read(master, 4096):
+            shown += chunk
+            while asked < min(shown.count(b" > "), len(answers)):
+                os.write(master, answers[asked])
+                asked += 1
+    except OSError:  # the terminal is closed
+        pass
+    finally:
+        os.close(master)
+    assert done.wait(60) == 0, shown.decode()
+    said = shown.decode()
+    assert "1 of 4" in said
+    assert "  user: Question 0" in said
+    assert f"{OUT}: 1 observed case is not reviewed yet." in said
+    assert [(case.turns[0].expected.response, case.status) for case in load(tmp_path).cases] == [
+        ("Better answer", "expected"),
+        ("Answer 2", "expected"),
+        ("Answer 3", "observed"),
+    ]

@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, list[str]] = {
     "validate": ["validate"],
     "convert": ["convert", FILE, "--to", "orchestrate", "--out", "out"],
     "generate": ["generate", "--from", "results.json", "--to", "adk", "--out", "generated.json"],
+    "review": ["review", FILE],
     "compare": ["compare", "results.json", "results.json"],
     "aa": ["aa", "results.json"],
     "save": ["baseline", "save", "results.json", "--to", f"{HOSTILE[:40]}.json", "--allow-pull-request"],

@@ -1,0 +1,77 @@
+"""Changes of notes keep every other line, and are read as they were meant."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.datasets.case_notes import CaseNotes, read_case_notes
+from evalgate.datasets.case_notes_edits import add_notes, build_note, drop_notes, set_expected
+
+NAMES = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=10
+).filter(str.strip)
+NOTES = st.builds(
+    build_note,
+    source=NAMES | st.just("https://traces.example/a?b=c#d"),
+    tags=st.lists(NAMES, max_size=2, unique=True),
+    day=st.just(date(2026, 11, 23)),
+    mocks=st.lists(
+        st.fixed_dictionaries({"tool": NAMES, "result": st.dictionaries(NAMES, st.integers() | NAMES)}),
+        max_size=1,
+    ),
+)
+TEXTS = [
+    "",
+    "# only a comment\n",
+    "cases:\n",
+    "cases: {}\n",
+    "cases:\n  kept: {status: observed, tags: [a]}  # why\n\n# end\n",
+    "cases:\n    kept:\n        # why\n        status: observed\n        tags:\n        - a\n\ndropped:\n- old\n",
+    "dropped: [old]\ncases:\n  kept:\n    status: observed",
+]
+
+
+def parse(folder: Path, text: str) -> CaseNotes:
+    (folder / "a.cases.yaml").write_text(text, "utf-8")
+    return read_case_notes(folder / "a.cases.yaml", "a.cases.yaml")[0]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.sampled_from(TEXTS), notes=st.dictionaries(NAMES, NOTES, min_size=1, max_size=3))
+def test_notes_are_added_accepted_and_dropped(tmp_path: Path, text: str, notes: dict) -> None:  # type: ignore[type-arg]
+    before = parse(tmp_path, text)
+    added = add_notes(text, notes, "a.cases.yaml", "a.evalset.json")
+    assert parse(tmp_path, added) == before.model_copy(update={"cases": {**before.cases, **notes}})
+    assert set(text.split("\n")) - {"cases: {}"} <= set(added.split("\n")) | {""}
+    first = next(iter(notes))
+    accepted = set_expected(added, [first], "a.cases.yaml")
+    assert parse(tmp_path, accepted).cases[first].status == "expected"
+    assert len(accepted.splitlines()) == len(added.splitlines())
+    dropped = parse(tmp_path, drop_notes(accepted, [first], "a.cases.yaml"))
+    assert dropped.dropped == (*before.dropped, notes[first].source)
+    rest = {name: note for name, note in notes.items() if name != first}
+    assert dropped.cases == {**before.cases, **rest}
+
+
+def test_comments_and_order_stay() -> None:
+    text = (
+        "# top\ncases:\n  b:  # two\n    status: observed\n    tags: [x]\n  a:\n    status: observed\n# end\n"
+    )
+    assert set_expected(text, ["b"], "n") == text.replace("observed", "expected", 1)
+    assert drop_notes(text, ["b"], "n") == (
+        "# top\ncases:\n  a:\n    status: observed\n# end\ndropped:\n- b\n"
+    )
+
+
+def test_braces_are_refused_with_their_place() -> None:
+    text = "cases: {a: {status: observed}}\n"
+    note = build_note(source="s", tags=[], day=date(2026, 1, 1))
+    with pytest.raises(InvalidInputError, match=r"n:1:8: evalgate cannot add notes within braces"):
+        add_notes(text, {"b": note}, "n", "a")
+    with pytest.raises(InvalidInputError, match=r"n:1:9: evalgate cannot remove notes within braces"):
+        drop_notes(text, ["a"], "n")
+    assert set_expected(text, ["a"], "n") == "cases: {a: {status: expected}}\n"

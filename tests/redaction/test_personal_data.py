@@ -1,0 +1,52 @@
+"""Personal data becomes placeholders; ordinary numbers of an eval set stay."""
+
+import pytest
+
+from evalgate.redaction.personal_data import PersonalDataRedactor
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("write to anna.b+x@firm.co.uk!", "write to user1@example.com!"),
+        (
+            "a@b.de and c@d.org, again a@b.de",
+            "user1@example.com and user2@example.com, again user1@example.com",
+        ),
+        ("card 4111 1111 1111 1111, 5500-0000-0000-0004", "card 0000 0000 0000 0001, 0000 0000 0000 0002"),
+        ("call +49 30 901820 or (030) 901820", "call +1 555 0101 or +1 555 0102"),
+        ("call 555-123-4567 now", "call +1 555 0101 now"),
+    ],
+)
+def test_personal_data_is_replaced(text: str, clean: str) -> None:
+    redactor = PersonalDataRedactor()
+    assert redactor.redact_text(text) == clean
+    assert redactor.redact_text(clean) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "order 4111111111111112",  # no check digit
+        "order 10042, 2026-11-23 12:30:00, 3.14159265358979",
+        "id 4bf92f3577b34da6a3ce929d0e0e4736",
+        "version 1.2.3, 192.168.10.20, a@b, @handle, user@localhost",
+        "tracking 1234-5678-9012",
+        "user7@example.com",
+    ],
+)
+def test_other_texts_stay(text: str) -> None:
+    redactor = PersonalDataRedactor()
+    assert redactor.redact_text(text) == text
+    assert not redactor.counts
+
+
+def test_trees_are_replaced_with_equal_placeholders() -> None:
+    redactor = PersonalDataRedactor()
+    tree = {"to": "anna@firm.de", "all": ["ben@firm.de", {"cc": "anna@firm.de"}], "n": 3}
+    assert redactor.redact_tree(tree) == {
+        "to": "user1@example.com",
+        "all": ["user2@example.com", {"cc": "user1@example.com"}],
+        "n": 3,
+    }
+    assert redactor.counts == {"e-mail address": 2}
