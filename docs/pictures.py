@@ -181,7 +181,7 @@ def main() -> None:
     take_pictures(
         {
             "comment": (build_comment_page(inputs["comment.md"]), 860, 665, ""),
-            "page": (inputs["report.html"], 1000, 640, 'a[href^="#"]:has-text("refund_too_late")'),
+            "page": (inputs["report.html"], 1000, 790, 'a[href^="#"]:has-text("refund_too_late")'),
         }
     )
     (PICTURES / "inputs.json").write_text(json.dumps(compute_digests(inputs), indent=1) + "\n", "utf-8")

@@ -7,18 +7,18 @@ decide for a single case. Every other assertion is listed with its line. See doc
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseTurn, EvalCase, EvalSet, Goal, Journey, JsonObject, UserMessage
+from evalgate.core.types import CaseTurn, EvalCase, EvalSet, JsonObject, UserMessage
 from evalgate.datasets.foreign_rows import is_chat, read_csv_rows
+from evalgate.datasets.promptfoo_goals import GoalBuilder, NotCarriedError, render_template
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.system.files import read_input_text
 
-_ANY_ARGS: JsonObject = {"IGNORE": None}
 _CSV_TYPES = (
     "answer-relevance bleu classifier contains contains-all contains-any contains-html contains-json "
     "contains-sql contains-xml context-faithfulness context-recall context-relevance cost equals "
@@ -30,10 +30,10 @@ _CSV_ASSERTION = re.compile(
     rf"(not-)?({'|'.join(_CSV_TYPES.split())})(?:\(\d+(?:\.\d+)?\))?(?::(.*))?", re.DOTALL
 )
 _CODE = ("javascript:", "fn:", "eval:", "python:", "file://")
-_ONE_VALUE = frozenset({"equals", "contains", "icontains", "llm-rubric", "model-graded-closedqa"})
 _LISTS = frozenset({"contains-all", "icontains-all", "contains-any", "icontains-any"})
-_VARIABLE = re.compile(r"\{\{-?\s*([\w.]+)\s*-?\}\}")
 _TOP_LEVEL = frozenset({"prompts", "providers", "targets"})
+_TEST_KEYS = frozenset({"description", "vars", "assert", "options", "threshold", "metadata"})
+_OPTIONS = frozenset({"prefix", "suffix", "transform", "provider"})  # `provider` is the model that grades
 _MOST_COMBINATIONS = 1000
 
 Locate = Callable[[tuple[str | int, ...]], int]
@@ -67,10 +67,6 @@ class PromptfooProject:
     """True if a case expects tool calls in an order."""
     lost: tuple[str, ...]
     """One sentence for each part that is not carried over, `file:line` first."""
-
-
-class NotCarriedError(Exception):
-    """A part of a configuration has no counterpart; the text says which."""
 
 
 def read_promptfoo(path: Path, shown_as: str) -> PromptfooProject:
@@ -158,7 +154,7 @@ def _read_prompts(raw: str, folder: Path) -> list[str]:
 def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
     """Return what the user says: the rendered prompt, or the user's messages if it is a chat."""
     if prompt:
-        rendered = _render_template(prompt, variables)
+        rendered = render_template(prompt, variables)
         try:
             chat = json.loads(rendered)
         except ValueError:
@@ -170,23 +166,6 @@ def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
     if len(variables) == 1:
         return str(next(iter(variables.values())))
     raise NotCarriedError("no prompt says what its variables become")
-
-
-def _render_template(text: str, variables: Mapping[str, object]) -> str:
-    """Fill in `{{ name }}`; the rest of Nunjucks has no counterpart."""
-
-    def fill(match: re.Match[str]) -> str:
-        value: object = variables
-        for part in match[1].split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if value is None:
-            raise NotCarriedError(f"no value for `{match[0]}`")
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-    filled = _VARIABLE.sub(fill, text)
-    if "{%" in text or "{{" in _VARIABLE.sub("", text):
-        raise NotCarriedError("a template with more than `{{ name }}`")
-    return filled
 
 
 # --- tests --------------------------------------------------------------------------------------------------
@@ -245,7 +224,8 @@ def _read_csv_tests(path: Path, shown_as: str) -> Iterator[PromptfooTest]:
         ]
         variables = {name: text for name, text in row.items() if not name.startswith("__")}
         named = {"description": row["__description"]} if row.get("__description") else {}
-        values = {**named, "vars": variables, "assert": asserted}
+        options = {name: row[f"__{name}"] for name in ("prefix", "suffix") if row.get(f"__{name}")}
+        values = {**named, "vars": variables, "assert": asserted, "options": options}
         yield PromptfooTest(values, shown_as, lambda _, line=line: line)  # type: ignore[misc]
 
 
@@ -278,14 +258,20 @@ def _convert_test(
     name = str(test.values.get("description") or f"test-{number}")
     if test.values.get("threshold") is not None:
         lost.append(f"{test.describe_line('threshold')}: `threshold` of {name}: every goal must be reached")
-    combinations = list(_iter_combinations({**_get_vars(defaults), **_get_vars(test.values)}))
+    options = {**_get_object(defaults, "options"), **_get_object(test.values, "options")}
+    has_transform = "transform" in options
+    lost += _list_unread_keys(test, options, name)
+    combinations = list(
+        _iter_combinations({**_get_object(defaults, "vars"), **_get_object(test.values, "vars")})
+    )
     for at, variables in enumerate(combinations):
         said_about: list[str] = [] if at else lost  # each loss once, not for every combination
-        goals = _GoalBuilder(variables)
+        goals = GoalBuilder(variables, has_transform=has_transform)
         _add_assertions(goals, shared, "defaultTest", lost if number == 1 and not at else [])
         _add_assertions(goals, test, name, said_about)
         try:
             message = _render_message(prompt, variables)
+            message = f"{options.get('prefix') or ''}{message}{options.get('suffix') or ''}"
         except NotCarriedError as error:
             lost.append(f"{test.describe_line()}: {name}: {error}")
             return
@@ -298,8 +284,14 @@ def _convert_test(
         yield EvalCase(_make_id(case_id), turns, journey=journey, line=test.locate(()))
 
 
-def _get_vars(values: Mapping[str, object]) -> Mapping[str, object]:
-    found = values.get("vars")
+def _list_unread_keys(test: PromptfooTest, options: Mapping[str, object], name: str) -> list[str]:
+    unread = [(key,) for key in sorted({*test.values} - _TEST_KEYS)]
+    in_options = [("options", key) for key in sorted({*options} - _OPTIONS)]
+    return [f"{test.describe_line(*path)}: {name}: `{'.'.join(path)}`" for path in [*unread, *in_options]]
+
+
+def _get_object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
+    found = values.get(key)
     return found if isinstance(found, Mapping) else {}
 
 
@@ -331,115 +323,10 @@ def _with_unique_ids(cases: Sequence[EvalCase]) -> list[EvalCase]:
 # --- assertions ---------------------------------------------------------------------------------------------
 
 
-def _add_assertions(goals: "_GoalBuilder", test: PromptfooTest, name: str, lost: list[str]) -> None:
+def _add_assertions(goals: GoalBuilder, test: PromptfooTest, name: str, lost: list[str]) -> None:
     asserted = test.values.get("assert")
     for at, each in enumerate(asserted if isinstance(asserted, list) else []):
         try:
             goals.add_assertion(each)
         except NotCarriedError as error:
             lost.append(f"{test.describe_line('assert', at)}: {name}: {error}")
-
-
-@dataclass
-class _GoalBuilder:
-    """Collects the goals of one case."""
-
-    variables: Mapping[str, object]
-    texts: list[Goal] = field(default_factory=list)
-    sequence: list[str] = field(default_factory=list)
-    args: list[tuple[str, JsonObject]] = field(default_factory=list)
-    used: list[str] = field(default_factory=list)
-
-    def add_assertion(self, assertion: object) -> None:
-        """Add the goals of one assertion.
-
-        Raises:
-            NotCarriedError: it has no counterpart.
-        """
-        kind = assertion.get("type") if isinstance(assertion, Mapping) else None
-        if not isinstance(assertion, Mapping) or not isinstance(kind, str):
-            raise NotCarriedError("an assertion without a type")
-        if assertion.get("transform") or assertion.get("contextTransform"):
-            raise NotCarriedError(f"assert `{kind}` with a transform")
-        if kind == "assert-set" and "threshold" not in assertion:
-            for each in assertion.get("assert") or []:
-                self.add_assertion(each)
-        elif kind in _ONE_VALUE or kind in {"contains-all", "icontains-all"}:
-            self._add_text(kind, assertion.get("value"))
-        elif kind.startswith("trajectory:tool-"):
-            self._add_calls(kind, assertion.get("value"))
-        else:
-            raise NotCarriedError(f"assert `{kind}`")
-
-    def _add_text(self, kind: str, value: object) -> None:
-        if isinstance(value, str) and kind.endswith("-all"):
-            value = [each.strip() for each in value.split(",")]
-        values = value if isinstance(value, list) and kind.endswith("-all") else [value]
-        if not values or not all(isinstance(each, str | int | float) and each != "" for each in values):
-            raise NotCarriedError(f"assert `{kind}` with a value that is no text")
-        rendered = [_render_template(str(each), self.variables) for each in values]
-        if any(each.startswith("file://") for each in rendered):
-            raise NotCarriedError(f"assert `{kind}` with a value in a file")
-        name = f"{kind}-{len(self.texts) + 1}"
-        if kind == "equals":
-            self.texts.append(Goal(name, "text", response=rendered[0]))
-        elif kind in _ONE_VALUE and not kind.endswith("contains"):
-            self.texts.append(Goal("", "check", check=rendered[0], scope="response"))
-        else:
-            self.texts.append(Goal(name, "text", keywords=tuple(rendered)))
-
-    def _add_calls(self, kind: str, value: object) -> None:
-        if kind == "trajectory:tool-used":
-            self.used += _list_tools(kind, [value] if isinstance(value, Mapping) else value)
-        elif kind == "trajectory:tool-sequence":
-            steps = value.get("steps") if isinstance(value, Mapping) else value
-            if self.sequence or (isinstance(value, Mapping) and value.get("mode", "in_order") != "in_order"):
-                raise NotCarriedError(f"assert `{kind}`: a second one, or the mode `exact`")
-            self.sequence = _list_tools(kind, steps)
-        elif kind == "trajectory:tool-args-match" and isinstance(value, Mapping):
-            args = value.get("args", value.get("arguments"))
-            if not isinstance(args, Mapping) or {*value} - {"name", "args", "arguments", "mode"}:
-                raise NotCarriedError(f"assert `{kind}` with more than `name` and `args`")
-            (tool,) = _list_tools(kind, [value.get("name")])
-            if value.get("mode", "partial") != "partial" or self.sequence.count(tool) > 1:
-                raise NotCarriedError(f"assert `{kind}` of `{tool}`: only some arguments of one call")
-            self.args.append((tool, args))
-        else:
-            raise NotCarriedError(f"assert `{kind}`")
-
-    def build_journey(self, story: str) -> Journey:
-        """Return the goals, one for each expected call: several assertions may mean the same call."""
-        args = list(self.args)
-        goals = []
-        for at, tool in enumerate(self.sequence, 1):
-            known = next((each for each in args if each[0] == tool), None)
-            if known:
-                args.remove(known)
-            goals.append(Goal(f"step-{at}-{tool}", "tool_call", tool, known[1] if known else _ANY_ARGS))
-        names = [goal.name for goal in goals]
-        goals += [
-            Goal(f"call-{at}-{tool}", "tool_call", tool, given) for at, (tool, given) in enumerate(args, 1)
-        ]
-        expected = {goal.tool_name for goal in goals}
-        unnamed = [tool for tool in dict.fromkeys(self.used) if tool not in expected]
-        goals += [Goal(f"used-{tool}", "tool_call", tool, _ANY_ARGS) for tool in unnamed]
-        every = (*goals, *self.texts)
-        order: dict[str, tuple[str, ...]] = {goal.name: () for goal in every if goal.name}
-        order |= {name: (later,) for name, later in pairwise(names)}
-        return Journey(every, order, story)
-
-
-def _list_tools(kind: str, value: object) -> list[str]:
-    """Return the names of tools.
-
-    Raises:
-        NotCarriedError: one is no plain name, or has further conditions.
-    """
-    found = []
-    for each in value if isinstance(value, list) else [value]:
-        is_plain = isinstance(each, Mapping) and {*each} <= {"name", "min"} and each.get("min", 1) == 1
-        name = each.get("name") if isinstance(each, Mapping) and is_plain else each
-        if not isinstance(name, str) or not name or "*" in name or "{{" in name:
-            raise NotCarriedError(f"assert `{kind}` with more than names of tools")
-        found.append(name)
-    return found

@@ -129,6 +129,27 @@ def test_of_a_chat_the_user_says_the_messages_of_the_user(tmp_path: Path) -> Non
     assert project.eval_set.cases[0].turns[0].user.text == "hello"
 
 
+def test_texts_that_are_transformed_are_no_goals(tmp_path: Path) -> None:
+    """As in promptfoo's examples: `output[0].name` is compared, and not what the agent says."""
+    kept = {"type": "trajectory:tool-used", "value": "weather"}
+    test = {
+        "vars": {"query": "hi"},
+        "options": {"transform": "output[0].name", "prefix": "Please: ", "suffix": "!", "storeOutputAs": "x"},
+        "provider": "other",
+        "assert": [{"type": "equals", "value": "weather"}, kept],
+    }
+    project = read(tmp_path, [test])
+    (case,) = project.eval_set.cases
+    assert case.turns[0].user.text == "Please: hi!"
+    assert case.journey is not None
+    assert [goal.name for goal in case.journey.goals] == ["used-weather"]
+    assert project.lost == (
+        "config.json:1: test-1: `provider`",
+        "config.json:1: test-1: `options.storeOutputAs`",
+        "config.json:1: test-1: assert `equals` with a transform",
+    )
+
+
 def test_ids_are_unique_and_defaults_apply_to_each_test(tmp_path: Path) -> None:
     default = {"vars": {"query": "same"}, "assert": [{"type": "contains", "value": "x"}]}
     tests = [{"description": "a test"}, {"description": "a test", "vars": {"query": ["p", "q"]}}]
