@@ -32,6 +32,8 @@ class Viewer:
     thresholds: str | None = None
     """The thresholds file as it was named; None: the one that is found in the folder."""
     navigation: tuple[NavigationLink, ...] = ()
+    services: dict[type, object] = field(default_factory=dict)
+    """Objects that outlive a request, by their class."""
     resources: ExitStack = field(default_factory=ExitStack)
     """Closed when the server ends; pages register what must not outlive it."""
 

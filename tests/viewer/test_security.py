@@ -101,7 +101,7 @@ def test_every_answer_forbids_foreign_content(viewer: Viewer) -> None:
         assert policy.startswith("default-src 'none'; style-src 'self'; script-src 'self';")
         assert "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["cache-control"] == "no-store"
 
 

@@ -1,0 +1,272 @@
+"""Runs that are started from a page: one at a time, in a thread, with the agent of the thresholds file."""
+
+import asyncio
+import io
+import os
+import threading
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from evalgate.config.cli_overrides import Overrides
+from evalgate.core.errors import EvalgateError, InvalidInputError
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseKey, Record, RunResult, ScopedThreshold
+from evalgate.redaction.live_redactor import LiveRedactor
+from evalgate.redaction.redactor import Redactor
+from evalgate.reporting.results_history import DEFAULT_KEPT, build_result_id, list_results
+from evalgate.runner.pipeline import GateRun, RunOptions, prepare_run
+from evalgate.runner.plan import Plan, build_plan
+from evalgate.runner.publish import Publisher
+
+OUT = "evalgate-report/again"
+"""Folder of the reports, so that those of the last whole run are kept."""
+_MOST_LINES = 200
+_END_S = 30.0
+
+
+@frozen
+class FinishedRun:
+    """One run of one case, for the list of a run in progress."""
+
+    eval_set_id: str
+    eval_id: str
+    status: str
+    words: str
+
+
+@frozen
+class Progress:
+    """State of a run from a page."""
+
+    number: int
+    planned: int
+    done: int
+    lines: tuple[FinishedRun, ...]
+    """The newest first, at most 200."""
+    is_over: bool
+    is_cancelled: bool
+    failure: str
+    """Reason why there is no record; "" if there is one, or will be."""
+    record_id: str
+    """Record of a finished run; "" if it could not be kept."""
+    status: str
+    """Verdict of a finished run."""
+
+
+def build_project_plan(folder: Path, thresholds: str | None) -> Plan:
+    """Return the plan of the thresholds file, with its agent and all of its eval sets.
+
+    Raises:
+        InvalidInputError: with every problem of the files.
+    """
+    return build_plan(Overrides(), thresholds=thresholds, folder=folder, environ=os.environ)
+
+
+def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[str, float]) -> Plan:
+    """Return the plan with these cases, and only the metrics of `thresholds`, with these values.
+
+    A case's own threshold is kept.
+
+    Raises:
+        InvalidInputError: no case or no metric is left.
+    """
+    plan = plan.select_cases(cases)
+    suites = tuple(
+        replace(
+            suite,
+            metrics=tuple(
+                bound
+                if thresholds[bound.name] == bound.criterion.threshold
+                else bound.apply_threshold(ScopedThreshold(thresholds[bound.name], ""))
+                for bound in suite.metrics
+                if bound.name in thresholds
+            ),
+        )
+        for suite in plan.suites
+    )
+    if not suites:
+        raise InvalidInputError("no case was chosen: tick at least one")
+    if not all(suite.metrics for suite in suites):
+        raise InvalidInputError("no metric was chosen for an eval set: tick at least one")
+    return replace(plan, suites=suites)
+
+
+class PageRun:
+    """One run in a thread of its own; also its `ProgressListener`."""
+
+    def __init__(self, number: int, plan: Plan, options: tuple[str, ...]) -> None:
+        self._number = number
+        self._plan = plan
+        self._options = options
+        self._lock = threading.Lock()
+        self._planned = 0
+        self._finished: list[FinishedRun] = []
+        self._failure = ""
+        self._record: Record | None = None
+        self._record_id = ""
+        self._cancelled = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._redactor = LiveRedactor(Redactor.from_environment(os.environ))
+        self._thread = threading.Thread(target=self._run, name="evalgate-run")
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if the run has ended."""
+        return not self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the run."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Stop the run; what was measured until now is reported."""
+        with self._lock:
+            loop, task, already = self._loop, self._task, self._cancelled
+            self._cancelled = True
+        if loop is not None and task is not None and not already and not loop.is_closed():
+            loop.call_soon_threadsafe(task.cancel)
+
+    def wait_for_end(self) -> None:
+        """Wait until the agent is stopped and the record is written, at most 30 seconds."""
+        self._thread.join(_END_S)
+
+    def get_progress(self) -> Progress:
+        """Return the present state."""
+        is_over = self.is_over
+        with self._lock:
+            return Progress(
+                self._number,
+                self._planned,
+                len(self._finished),
+                tuple(self._finished[: -_MOST_LINES - 1 : -1]),
+                is_over,
+                self._cancelled,
+                self._failure,
+                self._record_id,
+                self._record.verdict.status if self._record is not None else "",
+            )
+
+    # --- called by the run ----------------------------------------------------------------------------------
+
+    def on_runs_planned(self, runs: int) -> None:
+        """Add planned runs."""
+        with self._lock:
+            self._planned += runs
+
+    def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
+        """Add the result of a run."""
+        found = FinishedRun(eval_set_id, eval_id, *self._describe_result(eval_set_id, result))
+        with self._lock:
+            self._finished.append(found)
+
+    def close(self) -> None:
+        """Return at once, as nothing is open."""
+
+    def _describe_result(self, eval_set_id: str, result: RunResult) -> tuple[str, str]:
+        if result.outcome != "answered":
+            message = result.failure.message if result.failure is not None else ""
+            return "error", self._redactor.redact_text(f"{result.outcome.replace('_', ' ')}: {message}")
+        limits = {
+            bound.name: bound.criterion.threshold
+            for suite in self._plan.suites
+            if suite.eval_set.eval_set_id == eval_set_id
+            for bound in suite.metrics
+        }
+        scores = [(each.name, each.score) for each in result.metrics if each.score is not None]
+        low = [name for name, score in scores if score < limits.get(name, score)]
+        words = ", ".join(f"{name} {score:.2f}" for name, score in scores)
+        return ("fail" if low else "pass"), f"{words} in {result.duration_s:.1f} s"
+
+    def _run(self) -> None:
+        try:
+            self._publish_run()
+        except EvalgateError as error:
+            self._failure = self._redactor.redact_text(str(error))
+        except Exception as error:  # noqa: BLE001  the server goes on, and the page shows the bug
+            self._failure = self._redactor.redact_text(
+                f"a bug in evalgate ended the run: {type(error).__name__}: {error}"
+            )
+
+    def _publish_run(self) -> None:
+        folder = self._plan.workspace.folder
+        publisher = Publisher(
+            self._plan.workspace,
+            OUT,
+            os.environ,
+            io.StringIO(),
+            io.StringIO(),
+            self._redactor,
+            keep_results=DEFAULT_KEPT,
+        )
+        with ExitStack() as published:
+            options = RunOptions(journal=folder / OUT, redactor=self._redactor, published=published)
+            with prepare_run(self._plan, self, options) as gate_run:
+                asyncio.run(self._make_runs(gate_run, publisher))
+                record = replace(gate_run.build_record(), options=self._options)
+            publisher.publish(record)
+            if not publisher.has_record:
+                published.pop_all()  # the journal stays, as nothing else holds the runs
+        kept = [each.result_id for each in list_results(folder)]
+        wanted = build_result_id(record.created_at)
+        with self._lock:
+            self._record = record
+            self._record_id = next((each for each in kept if each.startswith(wanted)), "")
+
+    async def _make_runs(self, gate_run: GateRun, publisher: Publisher) -> None:
+        with self._lock:
+            self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+            cancelled = self._cancelled
+        if cancelled and self._task is not None:
+            self._task.cancel()
+        await gate_run.make_runs(begin=publisher.clear_previous_reports)
+
+
+class PageRuns:
+    """The runs of one viewer."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs: list[PageRun] = []
+
+    def start_run(self, plan: Plan, options: tuple[str, ...]) -> int:
+        """Start a run and return its number.
+
+        Raises:
+            InvalidInputError: another run is in progress.
+        """
+        with self._lock:
+            if self._runs and not self._runs[-1].is_over:
+                raise InvalidInputError(
+                    f"run {len(self._runs)} is in progress: wait for its end, or stop it first"
+                )
+            run = PageRun(len(self._runs) + 1, plan, options)
+            run.start()
+            self._runs.append(run)
+            return len(self._runs)
+
+    def find_run(self, number: int) -> PageRun:
+        """Return a run.
+
+        Raises:
+            InvalidInputError: there is none of that number.
+        """
+        with self._lock:
+            if not 1 <= number <= len(self._runs):
+                raise InvalidInputError(f"there is no run {number} of this server")
+            return self._runs[number - 1]
+
+    def list_progress(self) -> list[Progress]:
+        """Return the state of every run, the newest first."""
+        with self._lock:
+            return [each.get_progress() for each in reversed(self._runs)]
+
+    def close(self) -> None:
+        """Stop a run that is in progress, and wait until its agent has ended."""
+        with self._lock:
+            running = [each for each in self._runs if not each.is_over]
+        for each in running:
+            each.cancel()
+            each.wait_for_end()

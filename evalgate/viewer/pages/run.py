@@ -1,0 +1,192 @@
+"""Run cases from the page: choose cases, metrics and thresholds; watch the run; open its record."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from urllib.parse import quote, unquote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import pluralize
+from evalgate.core.types import CaseKey
+from evalgate.metrics.scoring import BoundMetric
+from evalgate.runner.plan import Plan
+from evalgate.viewer.forms import read_form
+from evalgate.viewer.page_runs import PageRuns, apply_choices, build_project_plan
+from evalgate.viewer.rendering import link, render
+from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
+
+_MOST_SHOWN = 500
+
+
+def get_runs(viewer: Viewer) -> PageRuns:
+    """Return the runs of a viewer; they are stopped when it ends."""
+    found = viewer.services.get(PageRuns)
+    if not isinstance(found, PageRuns):
+        found = viewer.services[PageRuns] = PageRuns()
+        viewer.resources.callback(found.close)
+    return found
+
+
+def show_form(request: Request) -> Response:
+    """Show the cases and metrics to choose; the query's `case` are ticked, and `q` searches."""
+    return _render_form(
+        request, build_project_plan(get_viewer(request).folder, get_viewer(request).thresholds)
+    )
+
+
+def _render_form(
+    request: Request,
+    plan: Plan,
+    *,
+    problem: str = "",
+    given: Mapping[str, tuple[str, ...]] | None = None,
+    status_code: int = 200,
+) -> Response:
+    query = request.query_params.get("q", "") if given is None else given.get("q", ("",))[0]
+    words = query.casefold().split()
+    ticked = set(given.get("case", ()) if given is not None else request.query_params.getlist("case"))
+    found = list(_list_cases(plan, words, ticked))
+    return render(
+        request,
+        "run.html.j2",
+        status_code=status_code,
+        problem=problem,
+        agent=f"{plan.agent.settings.kind}:{plan.agent.what}",
+        query=query,
+        rows=found[:_MOST_SHOWN],
+        count=pluralize(len(found), "case"),
+        left_out=max(0, len(found) - _MOST_SHOWN),
+        metrics=list(_list_metrics(plan, given)),
+        runs=get_runs(get_viewer(request)).list_progress()[:10],
+    )
+
+
+def _list_cases(plan: Plan, words: list[str], ticked: set[str]) -> Iterator[Mapping[str, object]]:
+    """Yield the cases that hold every word in their ids, tags or first message, and those that are ticked."""
+    for suite in plan.suites:
+        for case in suite.eval_set.cases:
+            set_id, message = suite.eval_set.eval_set_id, case.turns[0].user.text if case.turns else ""
+            value = _format_key((set_id, case.eval_id))
+            tags = suite.get_policy(case).tags
+            text = " ".join((set_id, case.eval_id, message, *tags)).casefold()
+            if value in ticked or all(word in text for word in words):
+                name = f"{set_id} · {case.eval_id}" if len(plan.suites) > 1 else case.eval_id
+                yield {
+                    "value": value,
+                    "name": name,
+                    "message": message,
+                    "tags": tags,
+                    "is_ticked": value in ticked,
+                }
+
+
+def _list_metrics(plan: Plan, given: Mapping[str, tuple[str, ...]] | None) -> Iterator[Mapping[str, object]]:
+    for bound in _collect_metrics(plan).values():
+        range_, typed = bound.criterion.range, (given or {}).get(f"threshold:{bound.name}", ("",))[0]
+        yield {
+            "name": bound.name,
+            "value": typed or f"{bound.criterion.threshold:g}",
+            "default": f"{bound.criterion.threshold:g}",
+            "low": f"{range_.low:g}",
+            "high": f"{range_.high:g}",
+            "step": f"{range_.width / 100:g}",
+            "is_ticked": given is None or bound.name in given.get("metric", ()),
+        }
+
+
+def _collect_metrics(plan: Plan) -> Mapping[str, BoundMetric]:
+    return {bound.name: bound for suite in reversed(plan.suites) for bound in reversed(suite.metrics)}
+
+
+async def start_run(request: Request) -> Response:
+    """Start a run of the chosen cases, and redirect to its page."""
+    form = await read_form(request)
+    return await run_in_threadpool(partial(_start_run, request, form))
+
+
+def _start_run(request: Request, form: Mapping[str, tuple[str, ...]]) -> Response:
+    viewer = get_viewer(request)
+    plan = build_project_plan(viewer.folder, viewer.thresholds)
+    try:
+        cases = _read_cases(plan, form)
+        chosen = apply_choices(plan, cases, _read_thresholds(plan, form))
+        options = ("-c", viewer.thresholds) if viewer.thresholds else ()
+        number = get_runs(viewer).start_run(chosen, options)
+    except InvalidInputError as error:
+        return _render_form(request, plan, problem=str(error), given=form, status_code=422)
+    return RedirectResponse(f"/runs/{number}", 303)
+
+
+def _read_cases(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> set[CaseKey]:
+    keys = {
+        (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
+    }
+    if "all" in form.get("which", ()):
+        words = form.get("q", ("",))[0].casefold().split()
+        listed = [str(row["value"]) for row in _list_cases(plan, words, set())]
+    else:
+        listed = list(form.get("case", ()))
+    found = {_parse_key(each) for each in listed}
+    if unknown := found - keys:
+        raise InvalidInputError(f"there is no case `{min(unknown)[1]}` any more: load the page again")
+    if not found:
+        raise InvalidInputError("no case was chosen: tick at least one")
+    return found
+
+
+def _read_thresholds(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> Mapping[str, float]:
+    found: dict[str, float] = {}
+    for name, bound in _collect_metrics(plan).items():
+        if name not in form.get("metric", ()):
+            continue
+        text, range_ = form.get(f"threshold:{name}", ("",))[0], bound.criterion.range
+        if text == f"{bound.criterion.threshold:g}":
+            found[name] = bound.criterion.threshold
+            continue
+        try:
+            found[name] = float(text)
+        except ValueError:
+            raise InvalidInputError(f"the threshold of {name} is no number: {text!r}") from None
+        if not range_.low <= found[name] <= range_.high:
+            raise InvalidInputError(f"the threshold of {name} must be between {range_}")
+    return found
+
+
+def show_run(request: Request) -> Response:
+    """Show the progress of a run, or its end."""
+    run = get_runs(get_viewer(request)).find_run(request.path_params["number"])
+    return render(request, "run_progress.html.j2", run=run.get_progress())
+
+
+async def cancel_run(request: Request) -> Response:
+    """Stop a run, and redirect to its page."""
+    number = request.path_params["number"]
+    get_runs(get_viewer(request)).find_run(number).cancel()
+    return RedirectResponse(f"/runs/{number}", 303)
+
+
+def link_run_form(eval_set_id: str, eval_id: str) -> str:
+    """Return the address of the form with one case ticked."""
+    return link("/run", case=_format_key((eval_set_id, eval_id)), q=eval_id)
+
+
+def _format_key(key: CaseKey) -> str:
+    return "/".join(quote(each, safe="") for each in key)
+
+
+def _parse_key(text: str) -> CaseKey:
+    set_id, _, eval_id = text.partition("/")
+    return unquote(set_id), unquote(eval_id)
+
+
+routes = (
+    Route("/run", show_form),
+    Route("/run", start_run, methods=["POST"]),
+    Route("/runs/{number:int}", show_run),
+    Route("/runs/{number:int}/cancel", cancel_run, methods=["POST"]),
+)
+navigation = (NavigationLink("Run", "/run"),)

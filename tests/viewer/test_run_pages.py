@@ -1,0 +1,184 @@
+"""Cases are run from the page: chosen, watched, stopped, and opened as a record."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from starlette.testclient import TestClient
+
+from evalgate.datasets.results_io import read_record
+from evalgate.reporting.results_history import list_results
+from evalgate.viewer.state import Viewer
+from tests.browser import find_violations, has_sideways_scroll, save_picture
+from tests.viewer.serving import create_viewer, open_client, serve_viewer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+AGENT = """
+import pathlib, time
+
+def answer(text):
+    while text == "slow" and not pathlib.Path("go").exists():
+        time.sleep(0.05)
+    return {"a": "The parcel is late", "slow": "Done"}.get(text, "Sorry")
+"""
+METRIC = "response_match_score"
+
+
+def build_case(eval_id: str, text: str, expected: str) -> dict[str, object]:
+    return {
+        "eval_id": eval_id,
+        "conversation": [
+            {"user_content": {"parts": [{"text": text}]}, "final_response": {"parts": [{"text": expected}]}}
+        ],
+    }
+
+
+def write_project(folder: Path) -> Path:
+    cases = [
+        build_case("parcel", "a", "The parcel is late today"),
+        build_case("slow", "slow", "Done"),
+        build_case("a/b <i>,:", "c", "Sorry"),
+    ]
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "one.evalset.json").write_text(json.dumps({"eval_set_id": "one", "eval_cases": cases}))
+    config = {
+        "agent": {"entry": "agent.py:answer"},
+        "eval_sets": ["one.evalset.json"],
+        "criteria": {METRIC: 0.95, "tool_trajectory_avg_score": 1.0},
+    }
+    (folder / "evalgate.yaml").write_text(yaml.safe_dump(config))
+    return folder
+
+
+@pytest.fixture
+def viewer(tmp_path: Path) -> Viewer:
+    return create_viewer(write_project(tmp_path))
+
+
+def post(client: TestClient, viewer: Viewer, path: str, **fields: object) -> object:
+    return client.post(path, data={"csrf": viewer.access.csrf_token, **fields})
+
+
+def start(client: TestClient, viewer: Viewer, *cases: str, **fields: object) -> str:
+    given = {"metric": METRIC, f"threshold:{METRIC}": "0.5", "case": list(cases), **fields}
+    answer = client.post("/run", data={"csrf": viewer.access.csrf_token, **given})
+    assert answer.status_code == 303, answer.text
+    return str(answer.headers["location"])
+
+
+def wait_for_end(client: TestClient, path: str) -> str:
+    for _ in range(600):
+        text = client.get(path).text
+        if 'data-over="yes"' in text:
+            return text
+        time.sleep(0.1)
+    raise AssertionError(text)
+
+
+def test_chosen_cases_run_with_own_thresholds_and_become_a_record(tmp_path: Path, viewer: Viewer) -> None:
+    with open_client(viewer) as client:
+        form = client.get("/run?q=parcel").text
+        assert "one/parcel" in form
+        assert "one/slow" not in form
+        text = wait_for_end(client, start(client, viewer, "one/parcel", "one/a%2Fb%20%3Ci%3E%2C%3A"))
+        assert "2 of 2" in text
+        assert ">pass</span>" in text
+        again = wait_for_end(
+            client, start(client, viewer, which="all", q="parcel", **{f"threshold:{METRIC}": "0.95"})
+        )
+        assert ">fail</span>" in again
+
+    (newer, older) = (read_record(each.path, "kept") for each in list_results(tmp_path))
+    assert [case.eval_id for case in older.cases] == ["parcel", "a/b <i>,:"]
+    assert [(each.name, each.threshold) for each in older.metrics] == [(METRIC, 0.5)]
+    assert [case.eval_id for case in newer.cases] == ["parcel"]
+    assert not (tmp_path / "evalgate-report/results.json").exists()
+
+
+def test_one_run_at_a_time_which_can_be_stopped(tmp_path: Path, viewer: Viewer) -> None:
+    with open_client(viewer) as client:
+        path = start(client, viewer, "one/slow", "one/parcel")
+        refused = client.post(
+            "/run",
+            data={
+                "csrf": viewer.access.csrf_token,
+                "metric": METRIC,
+                f"threshold:{METRIC}": "1",
+                "case": "one/slow",
+            },
+        )
+        assert (refused.status_code, "run 1 is in progress" in refused.text) == (422, True)
+        assert 'http-equiv="refresh"' in client.get(path).text
+        assert client.post(f"{path}/cancel").status_code == 403
+        post(client, viewer, f"{path}/cancel")
+        text = wait_for_end(client, path)
+        assert "Stopped" in text
+        assert "Open the results" in text
+        started = start(client, viewer, "one/slow")
+    # The server has ended, and so has the run: what was begun is in the record.
+    assert started == "/runs/2"
+    assert len(list_results(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "no case was chosen"),
+        ({"case": "one/gone"}, "there is no case"),
+        ({"case": "one/slow", "metric": []}, "no metric was chosen"),
+        ({"case": "one/slow", f"threshold:{METRIC}": "2"}, "must be between 0 and 1"),
+        ({"case": "one/slow", f"threshold:{METRIC}": "nan"}, "must be between 0 and 1"),
+        ({"case": "one/slow", f"threshold:{METRIC}": "x"}, "is no number"),
+    ],
+)
+def test_a_wrong_choice_is_told_and_kept(viewer: Viewer, fields: dict[str, object], message: str) -> None:
+    with open_client(viewer) as client:
+        given = {"metric": METRIC, f"threshold:{METRIC}": "0.5", **fields}
+        answer = client.post("/run", data={"csrf": viewer.access.csrf_token, **given})
+        assert answer.status_code == 422
+        assert message in answer.text
+        assert client.get("/runs/1").status_code == 404
+
+
+def test_two_cases_are_run_in_a_browser(page: "Page", tmp_path: Path) -> None:
+    with serve_viewer(write_project(tmp_path)) as address:
+        root = address.partition("/?")[0]
+        page.goto(address)
+        page.get_by_role("link", name="Run", exact=True).click()
+        page.get_by_label("parcel", exact=True).check()
+        page.get_by_label("slow", exact=True).check()
+        slider = page.get_by_label(f"Threshold of {METRIC}, slider")
+        slider.focus()
+        for _ in range(15):
+            slider.press("ArrowLeft")
+        assert page.get_by_label(f"Threshold of {METRIC}", exact=True).input_value() == "0.8"
+        look_at(page, "run-form")
+        page.get_by_role("button", name="Run", exact=True).press("Enter")
+        page.wait_for_url("**/runs/1")
+        page.get_by_role("heading", name="1 of 2 runs").wait_for()
+        look_at(page, "run-progress")
+        (tmp_path / "go").touch()
+        page.get_by_role("heading", name="Done").wait_for()
+        look_at(page, "run-done")
+        page.get_by_role("link", name="Open the results").press("Enter")
+        page.wait_for_url("**/records/*")
+        assert "0.80" in page.locator("main").inner_text()
+        assert page.url.startswith(f"{root}/records/2")
+
+
+def look_at(page: "Page", name: str) -> None:
+    """Check a page in both colour schemes, wide and narrow, and keep pictures."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert find_violations(page) == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert not has_sideways_scroll(page)
+    save_picture(page, f"view-{name}-360")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.emulate_media(color_scheme="light")
+    save_picture(page, f"view-{name}-1280")
