@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pydantic.alias_generators import to_camel
@@ -14,6 +14,7 @@ from evalgate.agents.http.connection import AgentConnection, append_path
 from evalgate.agents.http.dialect import TurnAnswer
 from evalgate.agents.http.errors import build_format_error
 from evalgate.agents.http.response_body import parse_json_body, read_body, run_off_loop
+from evalgate.agents.tracing.context import is_trace_wanted
 from evalgate.core.protocols import AgentError
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.types import (
@@ -25,9 +26,13 @@ from evalgate.core.types import (
     Reply,
     ToolCall,
     ToolResult,
+    TraceSpan,
     Usage,
     UserMessage,
 )
+
+if TYPE_CHECKING:
+    from evalgate.agents.http.adk_server_trace import AdkServerTrace
 
 
 def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
@@ -238,6 +243,7 @@ class AdkServerConversation:
         self.user_id = case.session.user_id or f"evalgate-{uuid.uuid4()}"
         self.session_id = ""
         """Id that the server gave the session; "" before the first turn."""
+        self._trace = _create_trace(connection) if is_trace_wanted.get() else None
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
         """Run the turn in the session and return its reply, its usage and the session's state.
@@ -247,6 +253,8 @@ class AdkServerConversation:
         """
         if not self.session_id:
             await self._create_session()
+        if self._trace is not None:
+            self._trace.begin_turn()
         at, body = self._connection.build_url, self._build_body(message)
         if self._options.stream:
             headers = {"Accept": "text/event-stream"}
@@ -263,7 +271,13 @@ class AdkServerConversation:
         # The events hold only the changes of the state; the session holds the state itself.
         found = await self._connection.request_json("GET", self._session_url)
         state = found.get("state") if isinstance(found, dict) else None
+        if self._trace is not None:
+            await self._trace.request_spans(self._app, self.session_id)
         return TurnAnswer(reply, usage, state if isinstance(state, dict) else None)
+
+    def take_spans(self) -> Sequence[TraceSpan]:
+        """Return the steps of the last turn, from the spans that the server of `adk web` keeps."""
+        return () if self._trace is None else self._trace.take_spans()
 
     async def end_conversation(self) -> None:
         """Delete the session on the server, if there is one.
@@ -304,6 +318,12 @@ class AdkServerConversation:
             "newMessage": {"role": "user", "parts": parts},
             "streaming": self._options.stream,
         }
+
+
+def _create_trace(connection: AgentConnection) -> "AdkServerTrace":
+    from evalgate.agents.http.adk_server_trace import AdkServerTrace
+
+    return AdkServerTrace(connection)
 
 
 def _parse_events(body: bytes) -> list[object]:

@@ -4,15 +4,21 @@ The agent probes the server until it answers; no session starts before that.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
 from evalgate.agents.http.connection import AgentConnection, AgentServer
 from evalgate.agents.http.dialect import Dialect, RemoteConversation, TurnAnswer, turn_timer
-from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionResult, SupportsToolMocks
-from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, Usage, UserMessage
+from evalgate.core.protocols import (
+    AgentError,
+    AgentUnreachableError,
+    RecordsSpans,
+    SessionResult,
+    SupportsToolMocks,
+)
+from evalgate.core.types import EvalCase, Failure, JsonObject, Outcome, Reply, TraceSpan, Usage, UserMessage
 from evalgate.system.loop_timer import LoopTimeout
 
 _FIRST_PROBE_S = 0.05
@@ -139,6 +145,11 @@ class RemoteSession:
     def user_id(self) -> str:
         """Return the id that the dialect gives the user, or "" if it gives none."""
         return getattr(self._conversation, "user_id", "")
+
+    def take_spans(self) -> Sequence[TraceSpan]:
+        """Return the steps of the last turn that the dialect knows; see `RecordsSpans`."""
+        conversation = self._conversation
+        return conversation.take_spans() if isinstance(conversation, RecordsSpans) else ()
 
     @property
     def applies_mocks(self) -> bool:

@@ -345,16 +345,11 @@ class TracedSession:
 
     def take_spans(self) -> Sequence[TraceSpan]:
         """Return the steps that the last turn's spans describe, else those that the agent reported."""
-        from evalgate.agents.tracing.span_steps import convert_spans
+        from evalgate.agents.tracing.span_steps import convert_turn_spans
 
         reported = self._inner.take_spans() if isinstance(self._inner, RecordsSpans) else ()
         spans, self._spans = self._spans, []
-        if not spans:
-            return reported
-        # The agent's clock may differ from this one: its first span then begins with the turn.
-        first, last = min(span.start for span in spans), max(span.end for span in spans)
-        is_same_clock = self._began_at <= first <= last <= time.time_ns()
-        return convert_spans(spans, self._began_at if is_same_clock else first)
+        return convert_turn_spans(spans, self._began_at) if spans else reported
 
     async def end(self) -> SessionResult:
         """End the inner session; take the usage from the spans if the agent reported none itself."""

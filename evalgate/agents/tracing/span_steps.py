@@ -7,7 +7,9 @@ AI and Google ADK.
 
 import json
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,8 @@ _OUTPUT_TOKENS = (
     "ai.usage.completionTokens",
 )
 _COSTS = ("gen_ai.usage.cost", "operation.cost", "llm.cost.total")
+_DETAILS = "gen_ai.client.inference.operation.details"
+"""Event with the messages of a model call, for instrumentations that keep them out of the attributes."""
 _ANSWER_EVENTS = ("gen_ai.choice", "gen_ai.content.completion")
 _CONTENT = (*_REQUESTS, *_OTHER_REQUESTS, *_RESPONSES, *_OTHER_RESPONSES, *_ARGUMENTS, *_RESULTS, *_SETTINGS)
 _CONTENT_PREFIXES = tuple(f"{name}." for name in (*_LISTED_REQUESTS, *_LISTED_RESPONSES, "llm.tools"))
@@ -78,6 +82,18 @@ def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
     Spans that are neither of a model nor of a tool or agent become steps of kind `other`.
     """
     return [_convert_span(span, began) for span in spans]
+
+
+def convert_turn_spans(spans: Sequence[Span], began_at: int) -> list[TraceSpan]:
+    """Return the steps of a turn that began at `began_at`, in nanoseconds since the epoch, and is over.
+
+    If the clock that timed the spans is not this machine's, the first span begins with the turn.
+    """
+    if not spans:
+        return []
+    first, last = _find_beginning(spans), max(span.end for span in spans)
+    is_same_clock = began_at <= first <= last <= time.time_ns()
+    return convert_spans(spans, began_at if is_same_clock else first)
 
 
 def find_span_kind(span: Span) -> SpanKind:
@@ -134,6 +150,12 @@ def _find_beginning(spans: Sequence[Span]) -> int:
 
 
 def _convert_span(span: Span, began: int) -> TraceSpan:
+    details = [event.attributes for event in span.events if event.name == _DETAILS]
+    if details:
+        span = replace(
+            span,
+            attributes={key: value for each in (span.attributes, *details) for key, value in each.items()},
+        )
     kind = find_span_kind(span)
     model = span.get_text(*_MODEL_NAMES)
     request, response = _read_tool(span) if kind == "tool" else (_read_request(span), _read_response(span))
@@ -179,7 +201,7 @@ def _read_request(span: Span) -> object:
         request = [
             {"event": event.name.removeprefix("gen_ai."), **_decode_all(event.attributes)}
             for event in events
-            if event.name not in _ANSWER_EVENTS
+            if event.name not in (*_ANSWER_EVENTS, _DETAILS)
         ] or _read_first(span, _OTHER_REQUESTS)
     settings = {name: _decode(span.attributes[name]) for name in _SETTINGS if name in span.attributes}
     if listed := _read_listed(span, ("llm.tools",)):

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from evalgate.agents.adapters.http import HttpAgentOptions
+from evalgate.agents.tracing.run_trace import RunTrace
 from evalgate.core.protocols import AgentContext
 from evalgate.core.types import CaseRun, EvalCase
 from evalgate.runner.scheduler import RunRequest, run_cases
@@ -128,6 +129,7 @@ async def run_cases_over_http(
     *,
     throttle: Throttle | None = None,
     timeouts: Mapping[str, float] | None = None,
+    trace: bool = False,
     **context: Any,
 ) -> dict[str, CaseRun]:
     """Run cases with an agent of kind `http` and return the runs by case id; `timeouts` has timeouts by case id."""
@@ -139,9 +141,12 @@ async def run_cases_over_http(
     agent = HttpAgentOptions.model_validate({"start_timeout": PATIENT_S, **options}).build(
         build_context(**context)
     )
+    create_trace = RunTrace if trace else None
     async with Hurried(agent, timeouts or {}) as hurried:
         requests = [RunRequest(case, 1) for case in cases]
-        await run_cases(hurried, requests, concurrency=8, on_finished=note, throttle=throttle)
+        await run_cases(
+            hurried, requests, concurrency=8, on_finished=note, throttle=throttle, create_trace=create_trace
+        )
     return found
 
 

@@ -1,5 +1,6 @@
 """Google ADK's `api_server`: sessions, runs and events."""
 
+import time
 from typing import Any
 
 import pytest
@@ -101,6 +102,52 @@ async def test_a_conversation(stream: bool) -> None:
         "newMessage": {"role": "user", "parts": [{"text": "Rain?"}, {"inline_data": {}}]},
         "streaming": stream,
     }
+
+
+async def test_a_trace_has_the_spans_that_the_development_server_keeps() -> None:
+    kept: list[dict[str, Any]] = []
+
+    def a_span(id_: int, parent: int | None, **attributes: Any) -> dict[str, Any]:
+        now = time.time_ns()
+        times = {"start_time": now, "end_time": now + 1000, "parent_span_id": parent}
+        return {"name": "span", "span_id": id_, "attributes": attributes, **times}
+
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
+        if "/debug/trace/" in received.path:
+            assert received.path == "/dev/apps/weather/debug/trace/session/s/0"
+            return web.json_response(kept)
+        if received.path == "/run":
+            number = len(kept)
+            model = a_span(number + 2, number + 1, **{"gen_ai.operation.name": "chat"})
+            details = {"gen_ai.input.messages": ["Rain?"], "gen_ai.output.messages": ["No."]}
+            model["logs"] = [
+                {"event_name": "gen_ai.client.inference.operation.details", "attributes": details}
+            ]
+            kept.extend([a_span(number + 1, None, **{"http.route": "/run"}), model])
+        return await server_without(received)
+
+    server_without = an_adk_server([event({"text": "No."})], [event({"text": "Yes."})])
+    async with serving(answer) as server:
+        options = {"url": server.url, "dialect": "adk"}
+        run = await run_case(options, a_talk("case", "hi", "again"), trace=True)
+
+    assert [(step.turn, step.kind, step.name) for step in run.trace] == [
+        *((0, "agent", "turn 1"), (0, "model", "span")),
+        *((1, "agent", "turn 2"), (1, "model", "span")),
+    ]
+    assert (run.trace[1].request, run.trace[1].response) == (["Rain?"], ["No."])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_server_without_spans_has_a_step_for_each_turn(stream: bool) -> None:
+    async with serving(an_adk_server([event({"text": "No."})], [event({"text": "Yes."})])) as server:
+        options = {"url": server.url, "dialect": "adk", "stream": stream}
+        run = await run_case(options, a_talk("case", "hi", "again"), trace=True)
+    assert run.failure is None
+    assert [(step.name, step.request, step.response) for step in run.trace] == [
+        ("turn 1", "hi", "No."),
+        ("turn 2", "again", "Yes."),
+    ]
 
 
 @pytest.mark.parametrize(
