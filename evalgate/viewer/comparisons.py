@@ -1,12 +1,13 @@
 """Two records, or a record and the baseline, compared case by case."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 
 from evalgate.baselines.history import build_baseline
 from evalgate.baselines.stores.file import FileStore
+from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseKey, CaseResult, Reply, RunResult
@@ -52,8 +53,24 @@ def read_baseline(viewer: Viewer) -> Baseline | None:
     Raises:
         InvalidInputError: the thresholds file or the baseline is broken.
     """
-    target = resolve_target(viewer.folder, None, viewer.thresholds)
-    return target.store.read() if isinstance(target.store, FileStore) else None
+    store = resolve_target(viewer.folder, None, viewer.thresholds).store
+    if not isinstance(store, FileStore):
+        return None
+    try:
+        found = store.path.stat()
+    except OSError:
+        return store.read()  # it says what is wrong
+    return _read_store(store, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=1)
+def _read_store(store: FileStore, _time: int, _size: int) -> Baseline | None:
+    return store.read()
+
+
+_compared: dict[object, ComparedRecord] = {}
+"""The newest comparison: the pages about it ask for it again and again, and 10,000 cases take seconds."""
+_lock = threading.Lock()
 
 
 def compare_records(viewer: Viewer, before: str, after: str) -> ComparedRecord:
@@ -62,32 +79,36 @@ def compare_records(viewer: Viewer, before: str, after: str) -> ComparedRecord:
     Raises:
         InvalidInputError: there is no such record or baseline, or the thresholds file is broken.
     """
+    rules = load_thresholds_or_default(viewer.folder, viewer.thresholds)
     opened = viewer.records.open_record(after)
-    if before != BASELINE:
-        return _compare_opened(viewer.records.open_record(before), opened, viewer.folder, viewer.thresholds)
-    baseline = read_baseline(viewer)
-    if baseline is None:
+    earlier = None if before == BASELINE else viewer.records.open_record(before)
+    baseline = read_baseline(viewer) if earlier is None else None
+    if earlier is None and baseline is None:
         raise InvalidInputError(
             "there is no baseline in a file of this project: `evalgate baseline save` makes one"
         )
-    rules = load_thresholds_or_default(viewer.folder, viewer.thresholds)
-    record = compare_with_baseline(opened.record, baseline, rules, baseline.path or BASELINE)
-    judged = OpenedRecord(opened.record_id, opened.title, record)
-    return ComparedRecord(judged, {}, baseline, baseline.path or BASELINE)
+    version: object = earlier.version if earlier else baseline and baseline.sources
+    key = (viewer.folder, before, version, after, opened.version, repr(rules.config))
+    with _lock:
+        if key not in _compared:
+            _compared.clear()
+            _compared[key] = _compare(opened, earlier, baseline, rules)
+        return _compared[key]
 
 
-@lru_cache(maxsize=2)  # each holds both records
-def _compare_opened(
-    before: OpenedRecord, after: OpenedRecord, folder: Path, thresholds: str | None
+def _compare(
+    opened: OpenedRecord, earlier: OpenedRecord | None, baseline: Baseline | None, rules: Thresholds
 ) -> ComparedRecord:
-    rules = load_thresholds_or_default(folder, thresholds)
-    baseline = build_baseline(before.record, path=before.title)
-    record = compare_with_baseline(after.record, baseline, rules, before.title)
+    title = earlier.title if earlier else BASELINE
+    if baseline is None:
+        baseline = build_baseline(earlier.record if earlier else opened.record, path=title)
+    title = baseline.path or title
+    record = compare_with_baseline(opened.record, baseline, rules, title)
     return ComparedRecord(
-        OpenedRecord(after.record_id, after.title, record),
-        {case.key: case for case in before.record.cases},
+        OpenedRecord(opened.record_id, opened.title, opened.version, record),
+        {case.key: case for case in earlier.record.cases} if earlier else {},
         baseline,
-        before.title,
+        title,
     )
 
 

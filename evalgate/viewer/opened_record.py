@@ -16,6 +16,8 @@ class OpenedRecord:
 
     record_id: str
     title: str
+    version: tuple[int, int]
+    """Time and size of its file."""
     record: Record
     is_recording: bool = False
     """True: conversations that no run evaluated, such as a saved session or a trace."""

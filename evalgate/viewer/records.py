@@ -17,7 +17,7 @@ from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.recordings import read_any
 
 LAST_RESULTS = "evalgate-report/results.json"
-_MOST_OPEN_BYTES = 64 * 2**20
+_MOST_OPEN_BYTES = 80 * 2**20
 """Size of the files of all records that stay in memory, where they take about six times as much."""
 _MOST_IN_FOLDER = 1_000
 _NOT_IN_ID = re.compile(r"[^\w.-]+", re.ASCII)
@@ -90,7 +90,10 @@ class RecordStore:
             version = stored.read_version()
             known = self._opened.pop(record_id, None)
             if known is None or known[0] != version:
-                known = version, OpenedRecord(record_id, stored.title, *read_any(stored.path, stored.title))
+                known = (
+                    version,
+                    OpenedRecord(record_id, stored.title, version, *read_any(stored.path, stored.title)),
+                )
             self._opened[record_id] = known
             while (
                 len(self._opened) > 1 and sum(each[0][1] for each in self._opened.values()) > _MOST_OPEN_BYTES
