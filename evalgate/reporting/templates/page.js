@@ -5,7 +5,7 @@
   const list = byId("cases"), search = byId("search"), sort = byId("sort"), group = byId("group");
   const cases = [...list.querySelectorAll(":scope > .case")].map((element, rank) => {
     const [time, cost, scores] = element.dataset.sort.split(";");
-    const groups = element.dataset.group.split(";").map((numbers) => Number(numbers.split(" ")[0]) || Infinity);
+    const groups = element.dataset.group.split(";").map((numbers) => Math.min(...numbers.split(" ").filter(Boolean)));
     return { element, rank, time, cost, scores: scores.split(","), groups };
   });
   let headings = [];
@@ -71,7 +71,7 @@
   };
 
   const openTarget = () => {
-    const target = location.hash.length > 1 && byId(decodeURIComponent(location.hash.slice(1)));
+    const target = location.hash.length > 1 && byId(location.hash.slice(1));
     const holder = target && target.closest(".case");
     if (!holder) return;
     if (!cases.find((each) => each.element === holder).shown) {
