@@ -9,7 +9,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import EvalFormat, ReportsIgnoredKeys
 from evalgate.core.types import EvalSet, SessionInput
-from evalgate.datasets.loading import load_eval_sets
+from evalgate.datasets.loading import build_notes_name, load_eval_sets
 from evalgate.documents.strict_json import JsonDocument, read_json
 from evalgate.integrations.adk.legacy_evalset import is_turn_list, read_session_file
 from evalgate.system.files import write_atomically
@@ -66,7 +66,12 @@ def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
         _write_file(written.text, options.out, workspace)
     unread = _describe_ignored_keys(_find_format(document, options.format_name), document)
     return ConvertResult(
-        written.text, (*unread, *(f"{eval_set.path}: {sentence}" for sentence in written.lost))
+        written.text,
+        (
+            *unread,
+            *_describe_notes(eval_set, options.out),
+            *(f"{eval_set.path}: {sentence}" for sentence in written.lost),
+        ),
     )
 
 
@@ -93,6 +98,18 @@ def _write_file(text: str, out: str, workspace: Workspace) -> None:
         write_atomically(workspace.folder / out, text, workspace.owner)
     except OSError as error:
         raise InvalidInputError(f"{out}: cannot be written: {error.strerror}") from None
+
+
+def _describe_notes(eval_set: EvalSet, out: str | None) -> list[str]:
+    """Return a sentence if cases are observed: the notes that say so are no part of the eval set."""
+    observed = sum(case.status == "observed" for case in eval_set.cases)
+    if not observed:
+        return []
+    path = Path(eval_set.path)
+    notes = path.with_name(build_notes_name(path.name))
+    copy = f" to {Path(out).with_name(build_notes_name(Path(out).name))}" if out else " next to the new file"
+    what = f"{pluralize(observed, 'case')} {'is' if observed == 1 else 'are'} observed"
+    return [f"{eval_set.path}: {what}: copy {notes}{copy}, or they gate without a review"]
 
 
 def _find_format(document: JsonDocument, forced: str | None) -> EvalFormat:

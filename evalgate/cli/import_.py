@@ -11,6 +11,9 @@ from evalgate.cli.options import WRITABLE_FORMATS, FormatParamType, project_dire
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor, print_sentence
 
+_MOST_NAMED = 50
+"""Ids of new cases that are printed."""
+
 
 class _MomentParamType(click.ParamType[datetime]):
     """A moment: ISO 8601, or a time span before now."""
@@ -128,7 +131,9 @@ def import_(source: str, out: str, to: str, **given: Any) -> int:
         result = import_traces(options, Path(given["working_directory"]), os.environ, redactor)
     for sentence in result.problems:
         print_sentence(sentence, err=True, hide=redactor.redact_text)
-    for sentence in (*result.counts, *result.added):
+    more = len(result.added) - _MOST_NAMED
+    rest = [f"… and {more:,} more"] if more > 0 else []
+    for sentence in (*result.counts, *result.added[:_MOST_NAMED], *rest):
         print_sentence(sentence, hide=redactor.redact_text)
     if result.added:
         print_sentence(f"These cases do not gate yet. Next: evalgate review {out}")

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from evalgate.cli.main import cli
+from evalgate.core import registry
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.types import EvalSet
 from evalgate.datasets.case_review import format_case_json, open_review, replace_case_json
@@ -84,6 +85,20 @@ def test_import_run_review_run(tmp_path: Path) -> None:
     invoke(tmp_path, "review", OUT, "--all")
     invoke(tmp_path, *run, code=1)
     assert "no case is left to review" in invoke(tmp_path, "review", OUT).output
+
+
+def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
+    write_traces(tmp_path, LATE, HELLO)
+    page = (Path(__file__).parents[2] / "docs/import.md").read_text("utf-8")
+    shown = page.partition("$ evalgate import traces.json\n")[2].partition("```")[0]
+    assert invoke(tmp_path, "import", "traces.json").output == shown
+
+
+def test_conversion_tells_that_the_status_stays_behind(tmp_path: Path) -> None:
+    write_traces(tmp_path, LATE, HELLO)
+    invoke(tmp_path, "import", "traces.json")
+    done = invoke(tmp_path, "convert", OUT, "--to", "trpc", "-o", "evals/other.evalset.json")
+    assert "2 cases are observed: copy evals/production.cases.yaml to evals/other.cases.yaml" in done.output
 
 
 def test_another_import_adds_only_new_cases(tmp_path: Path) -> None:
@@ -176,9 +191,19 @@ def test_errors_and_feedback_select_and_tag(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to", ["adk", "adk-rs", "trpc", "orchestrate"])
 def test_every_format_can_be_written(tmp_path: Path, to: str) -> None:
-    write_traces(tmp_path, LATE)
+    write_traces(tmp_path, LATE, SENT)
     invoke(tmp_path, "import", "traces.json", "--to", to)
     invoke(tmp_path, "validate", OUT)
+    write_traces(tmp_path, LATE, SENT, HELLO)
+    invoke(tmp_path, "import", "traces.json")
+    cases = load_eval_sets([OUT], registry.get_formats(), base=tmp_path)[0].cases
+    assert [case.status for case in cases] == ["observed"] * 3
+    invoke(tmp_path, "review", OUT, "--drop", cases[0].eval_id, "--accept", cases[1].eval_id)
+    left = load_eval_sets([OUT], registry.get_formats(), base=tmp_path)[0].cases
+    assert [(case.eval_id, case.status) for case in left] == [
+        (cases[1].eval_id, "expected"),
+        (cases[2].eval_id, "observed"),
+    ]
 
 
 def test_a_case_is_corrected_in_the_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ class ObservedConversation:
     def build_case_id(self, question: str) -> str:
         """Return an id that is the same in every import: words of the question, and a hash of the key."""
         words = _NOT_IN_SLUG.sub(" ", question[:400].lower()).split()[:_SLUG_WORDS]
-        digest = hashlib.sha256(self.key.encode(errors="replace")).hexdigest()[:8]
+        digest = hashlib.sha256(self.key.encode(errors="replace")).hexdigest()[:10]
         return "-".join([*"_".join(words)[:_LONGEST_SLUG].strip("_").split(), digest])
 
 
